@@ -1,0 +1,17 @@
+// Spelling help for error messages.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace longshore {
+
+// The candidate with the least edit distance to `word` (optimal string alignment: insert, delete,
+// replace, swap of neighbours), or "" when all differ by more than half of the word's length.
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+// "a, b, c": candidates as an error message lists them.
+std::string join(std::span<const std::string> words, std::string_view separator = ", ");
+
+}  // namespace longshore
