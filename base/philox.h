@@ -1,0 +1,38 @@
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"): random numbers as a
+// pure function of a counter and a key. Whatever is drawn can be drawn again, in any order and on
+// any device, from its index alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace longshore {
+
+// What the numbers of a run's one seed are for. It is the last word of the counter, so two uses
+// never see the same numbers.
+enum class RandomUse : uint32_t { kSyntheticTokens = 1, kDataOrder = 2 };
+
+using PhiloxBlock = std::array<uint32_t, 4>;
+
+constexpr PhiloxBlock philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<uint32_t>(product0)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// Four numbers: block `index` of sequence `sequence` (32 bits of names for one use) under `seed`.
+constexpr PhiloxBlock philox(uint64_t seed, RandomUse use, uint32_t sequence, uint64_t index) {
+  return philox({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), sequence,
+                 static_cast<uint32_t>(use)},
+                {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+}
+
+}  // namespace longshore
