@@ -1,0 +1,14 @@
+// sentencepiece trusts its model files: with a damaged one it may read outside its tables, or work
+// for hours. This check stands before it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace longshore::data {
+
+// What is wrong with the bytes of a model file, or "" when sentencepiece can load and use them
+// safely. Whether they make sense is still for sentencepiece to say.
+std::string fault_in_sentencepiece_file(std::string_view bytes);
+
+}  // namespace longshore::data
