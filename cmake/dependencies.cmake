@@ -1,0 +1,27 @@
+# Debian's packages, and sentencepiece as scripts/setup builds it.
+
+find_package(yaml-cpp REQUIRED CONFIG)
+find_package(spdlog REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+find_package(nlohmann_json REQUIRED CONFIG)
+find_package(GTest REQUIRED CONFIG)
+find_package(benchmark REQUIRED CONFIG)
+find_package(Threads REQUIRED)
+
+# Debian's CMake package of oneDNN asks for OpenCL's development files, which nothing here uses.
+find_path(LONGSHORE_ONEDNN_INCLUDE dnnl.hpp REQUIRED)
+find_library(LONGSHORE_ONEDNN_LIBRARY dnnl REQUIRED)
+add_library(longshore_onednn INTERFACE)
+target_include_directories(longshore_onednn INTERFACE "${LONGSHORE_ONEDNN_INCLUDE}")
+target_link_libraries(longshore_onednn INTERFACE "${LONGSHORE_ONEDNN_LIBRARY}")
+
+if(NOT EXISTS "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece.a")
+  message(FATAL_ERROR "No sentencepiece in ${LONGSHORE_SENTENCEPIECE_DIR}. Run scripts/setup.")
+endif()
+add_library(longshore_sentencepiece INTERFACE)
+target_include_directories(longshore_sentencepiece SYSTEM INTERFACE
+  "${LONGSHORE_SENTENCEPIECE_DIR}/include")
+# Its protobuf stays hidden: LibTorch exports another one.
+target_link_libraries(longshore_sentencepiece INTERFACE
+  "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece.a" Threads::Threads)
+target_link_options(longshore_sentencepiece INTERFACE "LINKER:--exclude-libs,libsentencepiece.a")

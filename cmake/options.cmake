@@ -1,0 +1,41 @@
+# longshore_options: the language, warnings and flags of every target of ours.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+
+# Line tables only: full debug information triples the build folder and slows every link.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+
+add_library(longshore_options INTERFACE)
+target_include_directories(longshore_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(longshore_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-fopenmp>")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns of std::string's own code (GCC bug 105651).
+  target_compile_options(longshore_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
+endif()
+target_link_options(longshore_options INTERFACE "LINKER:--as-needed")
+
+if(LONGSHORE_SANITIZERS)
+  # Function and vptr checks need LibTorch's RTTI, which it does not export.
+  target_compile_options(longshore_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LONGSHORE_SANITIZERS};-fno-sanitize=vptr;-fno-sanitize-recover=undefined>")
+  target_link_options(longshore_options INTERFACE "-fsanitize=${LONGSHORE_SANITIZERS}")
+endif()
+
+find_program(LONGSHORE_MOLD mold)
+if(LONGSHORE_MOLD)
+  target_link_options(longshore_options INTERFACE -fuse-ld=mold)
+endif()
+
+find_program(LONGSHORE_CCACHE ccache)
+if(LONGSHORE_CCACHE)
+  # ccache cannot see into a precompiled header unless it may ignore what is defined before it.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${LONGSHORE_CCACHE})
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
+endif()

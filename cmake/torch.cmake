@@ -1,0 +1,68 @@
+# longshore_torch: LibTorch out of the PyPI wheel (or any folder laid out like it).
+# find_package(Torch) is not used: it insists on a CUDA toolkit that a CPU build does not need.
+
+set(torch_include "${LONGSHORE_TORCH_DIR}/include")
+set(torch_lib "${LONGSHORE_TORCH_DIR}/lib")
+if(NOT EXISTS "${torch_include}/ATen/core/Tensor.h" OR NOT EXISTS "${torch_lib}/libtorch_cpu.so")
+  message(FATAL_ERROR "No LibTorch in ${LONGSHORE_TORCH_DIR} (expected include/ATen and "
+                      "lib/libtorch_cpu.so). Run scripts/setup, or set LONGSHORE_TORCH_DIR.")
+endif()
+
+add_library(longshore_torch INTERFACE)
+
+# LibTorch ships headers of fmt, oneDNN and protobuf too. Searched last, they never hide the
+# system's, which are those we link.
+target_compile_options(longshore_torch INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${torch_include}>")
+target_link_libraries(longshore_torch INTERFACE
+  "${torch_lib}/libtorch_cpu.so" "${torch_lib}/libc10.so")
+
+# One OpenMP runtime: the loader takes the first libgomp.so.1 it meets for everybody, and the one
+# beside LibTorch is first when the program itself asks for it.
+if(EXISTS "${torch_lib}/libgomp.so.1")
+  target_link_libraries(longshore_torch INTERFACE "${torch_lib}/libgomp.so.1")
+else()
+  target_link_libraries(longshore_torch INTERFACE gomp)
+endif()
+
+# The wheel's libraries were linked against CUDA; a CPU build loads only the CUDA runtime and CUPTI.
+set(torch_rpath "${torch_lib}")
+foreach(library libcudart.so.13 libcupti.so.13)
+  find_file(LONGSHORE_${library} ${library}
+    PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/lib" ENV CUDA_HOME /usr/local/cuda
+    PATH_SUFFIXES . lib64 lib extras/CUPTI/lib64 NO_DEFAULT_PATH)
+  mark_as_advanced(LONGSHORE_${library})
+  if(LONGSHORE_${library})
+    get_filename_component(folder "${LONGSHORE_${library}}" DIRECTORY)
+    get_filename_component(folder "${folder}" REALPATH)
+    list(APPEND torch_rpath "${folder}")
+  endif()
+endforeach()
+
+# DT_RPATH rather than DT_RUNPATH: it also serves what LibTorch itself looks for.
+list(REMOVE_DUPLICATES torch_rpath)
+list(TRANSFORM torch_rpath PREPEND "LINKER:-rpath," OUTPUT_VARIABLE torch_rpath_options)
+target_link_options(longshore_torch INTERFACE
+  ${torch_rpath_options} "LINKER:--disable-new-dtags"
+  "LINKER:--unresolved-symbols=ignore-in-shared-libs")
+
+if(LONGSHORE_CUDA)
+  if(NOT EXISTS "${torch_lib}/libtorch_cuda.so")
+    message(FATAL_ERROR "LONGSHORE_CUDA=ON, but ${torch_lib} has no libtorch_cuda.so. "
+                        "Run scripts/setup --cuda.")
+  endif()
+  target_compile_definitions(longshore_torch INTERFACE LONGSHORE_CUDA)
+  # libtorch_cuda registers its kernels when it is loaded; no symbol of ours asks for it.
+  target_link_libraries(longshore_torch INTERFACE
+    longshore_cudart "${torch_lib}/libc10_cuda.so"
+    "-Wl,--no-as-needed,${torch_lib}/libtorch_cuda.so,--as-needed")
+endif()
+
+# The one precompiled header of units that include ATen:
+#   target_precompile_headers(my_target REUSE_FROM longshore_aten_pch)
+# Units of such a target that need no ATen set SKIP_PRECOMPILE_HEADERS.
+add_library(longshore_aten_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/aten_pch.cpp")
+target_link_libraries(longshore_aten_pch PUBLIC longshore_options longshore_torch)
+target_precompile_headers(longshore_aten_pch PRIVATE
+  <ATen/core/Tensor.h> <algorithm> <cstdint> <functional> <map> <memory> <span> <string>
+  <string_view> <vector>)

@@ -1,0 +1,87 @@
+// What the build promises about the libraries that meet in one process.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sentencepiece_processor.h>
+
+#include <dnnl.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+namespace longshore {
+namespace {
+
+at::Tensor onednn_matmul(const at::Tensor& a, const at::Tensor& b) {
+  const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  auto desc = [](int64_t rows, int64_t columns) {
+    return dnnl::memory::desc({rows, columns}, dnnl::memory::data_type::f32,
+                              dnnl::memory::format_tag::ab);
+  };
+  at::Tensor c = at::full({m, n}, -1.0f);
+  dnnl::matmul::primitive_desc primitive({desc(m, k), desc(k, n), desc(m, n)}, engine);
+  dnnl::matmul(primitive).execute(
+      stream, {{DNNL_ARG_SRC, dnnl::memory(desc(m, k), engine, a.data_ptr())},
+               {DNNL_ARG_WEIGHTS, dnnl::memory(desc(k, n), engine, b.data_ptr())},
+               {DNNL_ARG_DST, dnnl::memory(desc(m, n), engine, c.data_ptr())}});
+  stream.wait();
+  return c;
+}
+
+std::set<std::string> loaded_libraries(const std::string& name) {
+  std::set<std::string> paths;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const std::filesystem::path path = line.substr(slash);
+    if (path.filename().string().starts_with(name)) paths.insert(path.string());
+  }
+  return paths;
+}
+
+TEST(Libraries, AtenAndOnednnAgreeInAlternation) {
+  at::Tensor a = at::randn({384, 256}), b = at::randn({256, 512});
+  for (int i = 0; i < 4; ++i) {
+    at::Tensor expected = at::mm(a, b);
+    EXPECT_TRUE(onednn_matmul(a, b).allclose(expected, 1e-4, 1e-4));
+  }
+}
+
+TEST(Libraries, OneOpenMpRuntimeServesAll) {
+  at::mm(at::randn({64, 64}), at::randn({64, 64}));
+  int threads = 0;
+#pragma omp parallel reduction(+ : threads)
+  threads += 1;
+  EXPECT_EQ(threads, omp_get_max_threads());
+  const std::set<std::string> runtimes = loaded_libraries("libgomp");
+  ASSERT_EQ(runtimes.size(), 1u);
+  // The one beside LibTorch: what its builders tested with.
+  Dl_info torch;
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&at::_ops::mm::call), &torch), 0);
+  EXPECT_EQ(std::filesystem::path(*runtimes.begin()).parent_path(),
+            std::filesystem::canonical(torch.dli_fname).parent_path());
+  EXPECT_TRUE(loaded_libraries("libiomp").empty());
+  EXPECT_TRUE(loaded_libraries("libomp").empty());
+}
+
+TEST(Libraries, SentencepieceKeepsItsProtobufToItself) {
+  sentencepiece::SentencePieceProcessor processor;
+  EXPECT_FALSE(processor.LoadFromSerializedProto("no model").ok());
+  // Defined by both. Were the program to export its own, LibTorch would call that one.
+  void* symbol = dlsym(RTLD_DEFAULT, "_ZN6google8protobuf8internal8byteswapILi4EEEvPv");
+  ASSERT_NE(symbol, nullptr);
+  Dl_info owner;
+  ASSERT_NE(dladdr(symbol, &owner), 0);
+  EXPECT_NE(std::string(owner.dli_fname).find("libtorch_cpu"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace longshore
