@@ -1,0 +1,94 @@
+// The record of an op: everything the rest of the program knows about it. An op is one header, one
+// source in models/ops/ and a line in models/ops/all.cpp.
+//
+// Kernels write into memory that the executor provides: outputs and one workspace. They never
+// allocate. A kernel that calls a library which insists on allocating has that library's
+// allocations served from its workspace, and counts them in `workspace_bytes`.
+#pragma once
+
+#include <any>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/types.h"
+
+namespace longshore::models {
+
+class Backward;
+struct Node;
+
+using Types = std::vector<Type>;
+
+// Work of one node. `bytes` counts each operand once: what a perfect cache would move.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+// A plain reference to memory of a known type; who owns it is the executor's business.
+struct Ref {
+  void* data = nullptr;
+  Type type;
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+enum class Target { cpu, cuda, reference };
+
+Types types_of(std::span<const Ref> refs);
+
+struct KernelCall {
+  Target target;
+  const std::any& attrs;
+  std::span<const Ref> in;
+  std::span<const Ref> out;
+  std::span<std::byte> workspace;
+  void* stream = nullptr;  // cudaStream_t on CUDA
+};
+
+struct Kernel {
+  void (*run)(const KernelCall&) = nullptr;
+  // Bytes of workspace; null means none.
+  int64_t (*workspace_bytes)(const std::any& attrs, std::span<const Type> in,
+                             std::span<const Type> out) = nullptr;
+};
+
+// Output `out` may be written into the memory of input `in` when that input dies at this node.
+struct Reuse {
+  int out;
+  int in;
+};
+
+// Cheap ops (element-wise, no matmul, no reduction over long rows) are computed again rather than
+// kept when what they read is kept anyway.
+enum class Price { cheap, dear };
+
+struct Op {
+  const char* name;
+  // Output types; throws InternalError when the inputs do not fit.
+  Types (*infer)(const std::any& attrs, std::span<const Type> in);
+  // Emits the nodes that give the inputs' gradients; null for ops nobody differentiates.
+  void (*vjp)(Backward& backward, const Node& node) = nullptr;
+  Cost (*cost)(const std::any& attrs, std::span<const Type> in, std::span<const Type> out);
+  std::string (*print)(const std::any& attrs) = nullptr;  // "causal, heads=8"; null: no attributes
+  // In-place choices of one node, best first.
+  std::vector<Reuse> (*reuse)(const std::any& attrs, int inputs) = nullptr;
+  Price price = Price::dear;
+  Kernel cpu;        // float32 and bfloat16, fused and fast
+  Kernel cuda;       // float32 and bfloat16
+  Kernel reference;  // plain composition on the CPU, in any float dtype: what tests compare with
+
+  const Kernel& kernel(Target target) const {
+    return target == Target::cpu ? cpu : target == Target::cuda ? cuda : reference;
+  }
+};
+
+// Every op there is, for tests and for verifying that a target has all kernels of a program.
+std::span<const Op* const> all_ops();
+
+}  // namespace longshore::models

@@ -1,0 +1,72 @@
+#include "models/ops/add.h"
+
+#include <ATen/ops/add.h>
+
+#include "models/backward.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+Types infer(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 2, 2, "add");
+  expect(in[0] == in[1], "add", "the two terms differ in type");
+  return {in[0]};
+}
+
+void vjp(Backward& backward, const Node& node) {
+  for (ValueId term : node.in)
+    if (backward.wants_gradient(term))
+      backward.contribute(term, backward.gradient(node.out[0]));
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = static_cast<double>(out[0].shape.count()), .bytes = operand_bytes(in, out)};
+}
+
+std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}, {.out = 0, .in = 1}}; }
+
+template <class T>
+LONGSHORE_INLINE void add_body(const T* a, const T* b, T* out, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) store(out[i], load(a[i]) + load(b[i]));
+}
+
+LONGSHORE_SIMD void add_range(const float* a, const float* b, float* out, int64_t count) {
+  add_body(a, b, out, count);
+}
+LONGSHORE_SIMD void add_range(const bfloat16* a, const bfloat16* b, bfloat16* out, int64_t count) {
+  add_body(a, b, out, count);
+}
+
+void run_cpu(const KernelCall& call) {
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
+      add_range(call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
+                call.out[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+void run_composed(const KernelCall& call) {
+  at::Tensor out = tensor(call, call.out[0]);
+  at::add_out(out, tensor(call, call.in[0]), tensor(call, call.in[1]));
+}
+
+}  // namespace
+
+const Op add_op{.name = "add",
+                .infer = infer,
+                .vjp = vjp,
+                .cost = cost,
+                .reuse = reuse,
+                .price = Price::cheap,
+                .cpu = {run_cpu},
+                .cuda = {run_composed},
+                .reference = {run_composed}};
+
+Var add(Var a, Var b) { return a.trace->emit(add_op, {}, {a, b})[0]; }
+
+}  // namespace longshore::models

@@ -1,0 +1,40 @@
+// The one list of ops.
+#include "models/ops/adamw.h"
+#include "models/ops/add.h"
+#include "models/ops/attention.h"
+#include "models/ops/embedding.h"
+#include "models/ops/linear.h"
+#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/rms_norm.h"
+#include "models/ops/rope.h"
+#include "models/ops/swiglu.h"
+
+namespace longshore::models {
+
+std::span<const Op* const> all_ops() {
+  static const Op* const ops[] = {
+      &adamw_op,
+      &add_op,
+      &attention_op,
+      &attention_grad_op,
+      &clip_op,
+      &embedding_op,
+      &embedding_grad_op,
+      &linear_op,
+      &linear_input_grad_op,
+      &linear_weight_grad_op,
+      &linear_cross_entropy_op,
+      &linear_cross_entropy_grad_op,
+      &rms_norm_op,
+      &rms_norm_grad_op,
+      &rope_op,
+      &rope_table_op,
+      &square_sum_op,
+      &swiglu_op,
+      &swiglu_grad_op,
+      &take_rows_op,
+  };
+  return ops;
+}
+
+}  // namespace longshore::models

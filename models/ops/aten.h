@@ -1,0 +1,46 @@
+// Bridge to ATen: views of the executor's memory as tensors. Only op sources include this.
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+
+#include "base/error.h"
+#include "models/op.h"
+
+namespace longshore::models {
+
+inline at::ScalarType scalar_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float64:
+      return at::kDouble;
+    case Dtype::float32:
+      return at::kFloat;
+    case Dtype::bfloat16:
+      return at::kBFloat16;
+    case Dtype::int32:
+      return at::kInt;
+  }
+  throw InternalError("scalar_type: unknown dtype");
+}
+
+// The memory of `ref`, seen as a tensor of its shape.
+inline at::Tensor tensor(const KernelCall& call, const Ref& ref) {
+  std::array<int64_t, Shape::kMaxRank> sizes{};
+  for (int i = 0; i < ref.type.shape.rank(); ++i) sizes[i] = ref.type.shape[i];
+  auto device = call.target == Target::cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  return at::from_blob(ref.data, at::IntArrayRef(sizes.data(), ref.type.shape.rank()),
+                       at::TensorOptions(scalar_type(ref.type.dtype)).device(device));
+}
+
+// ... and as the matrix [rows, last dimension].
+inline at::Tensor matrix(const KernelCall& call, const Ref& ref) {
+  return tensor(call, ref).view({ref.type.shape.rows(), ref.type.shape.back()});
+}
+
+// The dtype that reductions of values of this dtype are computed in.
+inline at::ScalarType compute_type(const Ref& ref) {
+  return ref.type.dtype == Dtype::float64 ? at::kDouble : at::kFloat;
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,14 @@
+// linear(x, W) -> x·Wᵀ: x [.., K], W [N,K] as Hugging Face stores it, result [.., N].
+#pragma once
+
+#include "models/trace.h"
+
+namespace longshore::models {
+
+extern const Op linear_op;
+extern const Op linear_input_grad_op;   // (dy, W [, sum]) -> dx = dy·W [+ sum]
+extern const Op linear_weight_grad_op;  // (dy, x [, sum]) -> dW = dyᵀ·x [+ sum]
+
+Var linear(Var x, Var weight);
+
+}  // namespace longshore::models

@@ -1,0 +1,341 @@
+#include "models/ops/linear_cross_entropy.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "models/backward.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/onednn_matmul.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+struct GradAttrs {
+  bool weight_gradient;
+  Dtype weight_gradient_dtype;
+};
+
+const GradAttrs& grad_attrs(const std::any& attrs) { return std::any_cast<const GradAttrs&>(attrs); }
+
+Dtype loss_dtype(Dtype dtype) { return dtype == Dtype::float64 ? dtype : Dtype::float32; }
+
+// Tokens whose logits exist at a time: 8 MiB of them, but enough for matmuls to run well.
+int64_t chunk_tokens(int64_t tokens, int64_t vocabulary) {
+  int64_t fitting = (8 << 20) / (vocabulary * size_bytes(Dtype::float32)) / 16 * 16;
+  return std::min(tokens, std::max<int64_t>(fitting, 256));
+}
+
+// --- records
+
+void expect_operands(std::span<const Type> in, const char* op) {
+  expect(in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[1], op,
+         "x [.., C] and W [V,C] do not fit");
+  expect(in[0].dtype == in[1].dtype, op, "x and W differ in dtype");
+  expect(in[2].dtype == Dtype::int32 && in[2].shape.count() == in[0].shape.rows(), op,
+         "targets are not one i32 a token");
+}
+
+Types infer(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 3, 3, "linear_cross_entropy");
+  expect_operands(in, "linear_cross_entropy");
+  return {{{}, loss_dtype(in[0].dtype)}};
+}
+
+Types infer_grad(const std::any& any, std::span<const Type> in) {
+  expect_inputs(in, 4, 5, "linear_cross_entropy_grad");
+  expect_operands(in, "linear_cross_entropy_grad");
+  Types out{in[0], {{}, loss_dtype(in[0].dtype)}};
+  if (grad_attrs(any).weight_gradient)
+    out.push_back({in[1].shape, grad_attrs(any).weight_gradient_dtype});
+  expect(in.size() == 4 || (out.size() == 3 && in[4] == out[2]), "linear_cross_entropy_grad",
+         "the sum has another type than W's gradient");
+  return out;
+}
+
+void vjp(Backward& backward, const Node& node) {
+  ValueId x = node.in[0], weight = node.in[1];
+  GradAttrs attrs{backward.wants_gradient(weight), backward.weight_gradient_dtype()};
+  std::vector<ValueId> in{x, weight, node.in[2], backward.gradient(node.out[0])};
+  if (attrs.weight_gradient)
+    if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
+  auto out = backward.emit(linear_cross_entropy_grad_op, attrs, std::move(in), x);
+  backward.also_makes(node.out[0], out[1]);
+  if (attrs.weight_gradient) backward.replace_sum(weight, out[2]);
+  if (backward.wants_gradient(x)) backward.contribute(x, out[0]);
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  double logits = static_cast<double>(in[0].shape.rows()) * in[1].shape[0];
+  return {.flops = 2.0 * logits * in[1].shape[1], .bytes = operand_bytes(in, out) + 8 * logits};
+}
+
+Cost cost_grad(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
+  double logits = static_cast<double>(in[0].shape.rows()) * in[1].shape[0];
+  double products = grad_attrs(any).weight_gradient ? 3 : 2;
+  return {.flops = products * 2.0 * logits * in[1].shape[1],
+          .bytes = operand_bytes(in, out) + 16 * logits};
+}
+
+std::vector<Reuse> reuse_grad(const std::any& any, int inputs) {
+  std::vector<Reuse> choices{{.out = 0, .in = 0}};  // a chunk of x is read before its dx is written
+  if (inputs == 5 && grad_attrs(any).weight_gradient) choices.push_back({.out = 2, .in = 4});
+  return choices;
+}
+
+std::string print_grad(const std::any& any) {
+  return grad_attrs(any).weight_gradient ? "input and weight" : "input";
+}
+
+// --- CPU
+
+// The workspace, cut into its parts; `bytes` is its size.
+struct WorkspaceParts {
+  int64_t logits, dlogits, losses, scratch, bytes;
+};
+
+struct Products {
+  Matmul logits, dx, dweight_first, dweight;
+};
+
+Products products(const Type& x, const Type& weight, Dtype gradient, int64_t tokens) {
+  int64_t v = weight.shape[0], c = weight.shape[1];
+  Products p;
+  p.logits = {.m = tokens, .n = v, .k = c, .ab = x.dtype, .c = Dtype::float32,
+              .b_layout = Layout::transposed};
+  p.dx = {.m = tokens, .n = c, .k = v, .ab = x.dtype, .c = x.dtype};
+  p.dweight_first = {.m = v, .n = c, .k = tokens, .ab = x.dtype, .c = gradient,
+                     .a_layout = Layout::transposed};
+  p.dweight = p.dweight_first;
+  p.dweight.into = Into::add;
+  return p;
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+enum class Pass { loss, gradients };
+
+WorkspaceParts workspace_parts(std::span<const Type> in, Pass pass, const GradAttrs& attrs, bool has_sum) {
+  int64_t tokens = in[0].shape.rows(), v = in[1].shape[0], chunk = chunk_tokens(tokens, v);
+  WorkspaceParts l{};
+  l.logits = 0;
+  l.dlogits = l.logits + aligned(chunk * v * size_bytes(Dtype::float32));
+  bool narrow = pass == Pass::gradients && in[0].dtype == Dtype::bfloat16;
+  l.losses = l.dlogits + (narrow ? aligned(chunk * v * size_bytes(in[0].dtype)) : 0);
+  l.scratch = l.losses + aligned(tokens * size_bytes(Dtype::float32));
+  int64_t scratch = 0;
+  auto need = [&](const Matmul& matmul) { scratch = std::max(scratch, workspace_bytes(matmul)); };
+  for (int64_t size : {chunk, tokens % chunk}) {
+    if (size == 0) continue;
+    Products p = products(in[0], in[1], attrs.weight_gradient_dtype, size);
+    need(p.logits);
+    if (pass == Pass::loss) continue;
+    need(p.dx);
+    if (!attrs.weight_gradient) continue;
+    if (!has_sum && size == chunk) need(p.dweight_first);
+    if (has_sum || tokens > chunk) need(p.dweight);
+  }
+  l.bytes = l.scratch + scratch;
+  return l;
+}
+
+// The losses of `rows` tokens; with dlogits also scale * (softmax - one-hot), which may overwrite
+// the logits.
+template <class T>
+LONGSHORE_INLINE void cross_entropy_body(float* logits, const int32_t* targets, float* losses,
+                                         T* dlogits, float scale, int64_t rows, int64_t v) {
+  for (int64_t row = 0; row < rows; ++row, logits += v, dlogits += dlogits ? v : 0) {
+    int32_t target = targets[row];
+    if (target == kIgnoredTarget) {
+      losses[row] = 0;
+      if (dlogits)
+        for (int64_t i = 0; i < v; ++i) store(dlogits[i], 0.f);
+      continue;
+    }
+    float largest = logits[0];
+#pragma omp simd reduction(max : largest)
+    for (int64_t i = 0; i < v; ++i) largest = logits[i] > largest ? logits[i] : largest;
+    float at_target = logits[target], sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < v; ++i) {
+      float e = exp_fast(logits[i] - largest);
+      logits[i] = e;
+      sum += e;
+    }
+    losses[row] = largest + std::log(sum) - at_target;
+    if (!dlogits) continue;
+    float at_target_exp = logits[target], factor = scale / sum;
+#pragma omp simd
+    for (int64_t i = 0; i < v; ++i) store(dlogits[i], logits[i] * factor);
+    store(dlogits[target], at_target_exp * factor - scale);
+  }
+}
+
+LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float* losses,
+                                       float* dlogits, float scale, int64_t rows, int64_t v) {
+  cross_entropy_body(logits, targets, losses, dlogits, scale, rows, v);
+}
+LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float* losses,
+                                       bfloat16* dlogits, float scale, int64_t rows, int64_t v) {
+  cross_entropy_body(logits, targets, losses, dlogits, scale, rows, v);
+}
+
+struct Gradients {
+  void* dx;
+  void* dweight;  // null when W is frozen
+  bool has_sum;   // dweight holds something already
+  float scale;
+};
+
+float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient, const Gradients* grads) {
+  const Type &x = call.in[0].type, &weight = call.in[1].type;
+  int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
+  int64_t chunk = chunk_tokens(tokens, v), element = size_bytes(x.dtype);
+  auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
+  float* logits = reinterpret_cast<float*>(at(l.logits));
+  float* losses = reinterpret_cast<float*>(at(l.losses));
+  std::span<std::byte> scratch = call.workspace.subspan(l.scratch);
+  const int32_t* targets = call.in[2].as<int32_t>();
+
+  for (int64_t begin = 0; begin < tokens; begin += chunk) {
+    int64_t size = std::min(chunk, tokens - begin);
+    Products p = products(x, weight, gradient, size);
+    const std::byte* x_chunk = call.in[0].as<std::byte>() + begin * c * element;
+    run(p.logits, x_chunk, call.in[1].data, logits, scratch);
+    with_float_type(x.dtype, [&]<class T>(T) {
+      T* dlogits = !grads ? nullptr : reinterpret_cast<T*>(l.losses > l.dlogits ? at(l.dlogits)
+                                                                                : at(l.logits));
+      parallel_ranges(size, [&](int64_t first, int64_t last) {
+        cross_entropy_rows(logits + first * v, targets + begin + first, losses + begin + first,
+                           dlogits ? dlogits + first * v : nullptr, grads ? grads->scale : 0.f,
+                           last - first, v);
+      });
+      if (!grads) return;
+      // The weight's first: dx may take x's place.
+      if (grads->dweight)
+        run(begin == 0 && !grads->has_sum ? p.dweight_first : p.dweight, dlogits, x_chunk,
+            grads->dweight, scratch);
+      run(p.dx, dlogits, call.in[1].data,
+          static_cast<std::byte*>(grads->dx) + begin * c * element, scratch);
+    });
+  }
+  double total = 0;
+  for (int64_t i = 0; i < tokens; ++i) total += losses[i];
+  return static_cast<float>(total);
+}
+
+int64_t workspace_cpu(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return workspace_parts(in, Pass::loss, {}, false).bytes;
+}
+
+int64_t workspace_grad_cpu(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
+  return workspace_parts(in, Pass::gradients, grad_attrs(attrs), in.size() == 5).bytes;
+}
+
+void run_cpu(const KernelCall& call) {
+  WorkspaceParts l = workspace_parts(types_of(call.in), Pass::loss, {}, false);
+  *call.out[0].as<float>() = run_chunks(call, l, Dtype::float32, nullptr);
+}
+
+void run_grad_cpu(const KernelCall& call) {
+  const GradAttrs& attrs = grad_attrs(call.attrs);
+  bool has_sum = call.in.size() == 5;
+  WorkspaceParts l = workspace_parts(types_of(call.in), Pass::gradients, attrs, has_sum);
+  if (has_sum && call.in[4].data != call.out[2].data)
+    std::memcpy(call.out[2].data, call.in[4].data, call.out[2].type.bytes());
+  Gradients grads{.dx = call.out[0].data,
+                  .dweight = attrs.weight_gradient ? call.out[2].data : nullptr,
+                  .has_sum = has_sum,
+                  .scale = *call.in[3].as<float>()};
+  *call.out[1].as<float>() = run_chunks(call, l, attrs.weight_gradient_dtype, &grads);
+}
+
+// --- composition
+
+at::Tensor wide_product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b,
+                        at::ScalarType dtype) {
+  if (a.scalar_type() == dtype) return at::mm(a, b);
+  if (call.target == Target::cuda) return at::mm(a, b, dtype);
+  return at::mm(a.to(dtype), b.to(dtype));
+}
+
+void run_chunks_composed(const KernelCall& call, const GradAttrs* attrs) {
+  auto wide = compute_type(call.in[0]);
+  at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
+  at::Tensor targets = tensor(call, call.in[2]).view({-1});
+  int64_t tokens = x.size(0), chunk = chunk_tokens(tokens, weight.size(0));
+  at::Tensor loss = at::zeros({}, x.options().dtype(wide));
+  at::Tensor dweight;
+  if (attrs && attrs->weight_gradient) {
+    dweight = tensor(call, call.out[2]);
+    if (call.in.size() == 5)
+      dweight.copy_(tensor(call, call.in[4]));
+    else
+      dweight.zero_();
+  }
+  for (int64_t begin = 0; begin < tokens; begin += chunk) {
+    int64_t size = std::min(chunk, tokens - begin);
+    at::Tensor x_chunk = x.narrow(0, begin, size);
+    at::Tensor target = targets.narrow(0, begin, size).to(at::kLong).unsqueeze(-1);
+    at::Tensor trained = target.ne(kIgnoredTarget), index = target.clamp_min(0);
+    at::Tensor logp = at::log_softmax(wide_product(call, x_chunk, weight.t(), wide), -1);
+    loss.sub_(logp.gather(-1, index).masked_fill(trained.logical_not(), 0).sum());
+    if (!attrs) continue;
+    at::Tensor dlogits = logp.exp_();
+    dlogits.scatter_add_(-1, index, at::zeros_like(index, dlogits.options()).sub_(1));
+    dlogits.mul_(trained).mul_(tensor(call, call.in[3]).to(wide));
+    at::Tensor narrow = dlogits.to(x.scalar_type());
+    if (dweight.defined())
+      dweight.add_(wide_product(call, narrow.t(), x_chunk, dweight.scalar_type()));
+    matrix(call, call.out[0]).narrow(0, begin, size).copy_(at::mm(narrow, weight));
+  }
+  tensor(call, call.out[attrs ? 1 : 0]).copy_(loss);
+}
+
+void run_composed(const KernelCall& call) { run_chunks_composed(call, nullptr); }
+void run_grad_composed(const KernelCall& call) {
+  run_chunks_composed(call, &grad_attrs(call.attrs));
+}
+
+int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  int64_t v = in[1].shape[0], chunk = chunk_tokens(in[0].shape.rows(), v);
+  return 3 * chunk * v * size_bytes(Dtype::float32) + 64 * chunk + (1 << 20);
+}
+
+int64_t workspace_grad_composed(const std::any& any, std::span<const Type> in,
+                                std::span<const Type> out) {
+  int64_t dweight = grad_attrs(any).weight_gradient ? out[2].bytes() : 0;
+  return workspace_composed(any, in, out) + dweight + in[0].bytes();
+}
+
+}  // namespace
+
+const Op linear_cross_entropy_op{.name = "linear_cross_entropy",
+                                 .infer = infer,
+                                 .vjp = vjp,
+                                 .cost = cost,
+                                 .cpu = {run_cpu, workspace_cpu},
+                                 .cuda = {run_composed, workspace_composed},
+                                 .reference = {run_composed}};
+
+const Op linear_cross_entropy_grad_op{.name = "linear_cross_entropy_grad",
+                                      .infer = infer_grad,
+                                      .cost = cost_grad,
+                                      .print = print_grad,
+                                      .reuse = reuse_grad,
+                                      .cpu = {run_grad_cpu, workspace_grad_cpu},
+                                      .cuda = {run_grad_composed, workspace_grad_composed},
+                                      .reference = {run_grad_composed}};
+
+Var linear_cross_entropy(Var x, Var weight, Var targets) {
+  return x.trace->emit(linear_cross_entropy_op, {}, {x, weight, targets})[0];
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,101 @@
+#include "models/ops/onednn_matmul.h"
+
+#include <omp.h>
+
+#include <dnnl.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/error.h"
+
+namespace longshore::models {
+namespace {
+
+struct Primitive {
+  dnnl::matmul::primitive_desc description;
+  dnnl::matmul primitive;
+};
+
+const dnnl::engine& engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::memory::data_type data_type(Dtype dtype) {
+  if (dtype == Dtype::float32) return dnnl::memory::data_type::f32;
+  if (dtype == Dtype::bfloat16) return dnnl::memory::data_type::bf16;
+  throw InternalError(std::string("oneDNN has no matmul for ") + name(dtype));
+}
+
+dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout layout,
+                           int64_t leading) {
+  bool plain = layout == Layout::plain;
+  if (leading == 0) leading = plain ? columns : rows;
+  dnnl::memory::dims strides =
+      plain ? dnnl::memory::dims{leading, 1} : dnnl::memory::dims{1, leading};
+  return {{rows, columns}, data_type(dtype), strides};
+}
+
+Primitive make(const Matmul& matmul) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (matmul.into == Into::add) {
+    dnnl::post_ops post_ops;
+    post_ops.append_sum(1.f);
+    attributes.set_post_ops(post_ops);
+  }
+  // The primitive divides its work by the number of threads at the time it is made.
+  int threads = omp_get_max_threads();
+  if (matmul.threads == Threads::one) omp_set_num_threads(1);
+  try {
+    dnnl::matmul::desc operation(
+        operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout, matmul.lda),
+        operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout, matmul.ldb),
+        operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.ldc));
+    dnnl::matmul::primitive_desc description(operation, attributes, engine());
+    Primitive primitive{description, dnnl::matmul(description)};
+    omp_set_num_threads(threads);
+    return primitive;
+  } catch (const dnnl::error& error) {
+    omp_set_num_threads(threads);
+    throw InternalError("oneDNN offers no matmul of " + std::to_string(matmul.m) + "x" +
+                        std::to_string(matmul.k) + "x" + std::to_string(matmul.n) + " in " +
+                        name(matmul.ab) + ": " + error.what());
+  }
+}
+
+const Primitive& primitive(const Matmul& matmul) {
+  // A thread asks for the same few again and again; the shared table is behind a lock.
+  thread_local std::map<Matmul, const Primitive*> known;
+  if (auto found = known.find(matmul); found != known.end()) return *found->second;
+
+  static std::mutex mutex;
+  static std::map<Matmul, std::unique_ptr<const Primitive>> all;
+  std::lock_guard lock(mutex);
+  auto [entry, is_new] = all.try_emplace(matmul);
+  if (is_new) entry->second = std::make_unique<const Primitive>(make(matmul));
+  return *(known[matmul] = entry->second.get());
+}
+
+}  // namespace
+
+int64_t workspace_bytes(const Matmul& matmul) {
+  return static_cast<int64_t>(primitive(matmul).description.scratchpad_desc().get_size());
+}
+
+void run(const Matmul& matmul, const void* a, const void* b, void* c,
+         std::span<std::byte> workspace) {
+  thread_local dnnl::stream stream(engine());
+  const Primitive& p = primitive(matmul);
+  auto memory = [](const dnnl::memory::desc& desc, const void* data) {
+    return dnnl::memory(desc, engine(), const_cast<void*>(data));
+  };
+  p.primitive.execute(stream, {{DNNL_ARG_SRC, memory(p.description.src_desc(), a)},
+                               {DNNL_ARG_WEIGHTS, memory(p.description.weights_desc(), b)},
+                               {DNNL_ARG_DST, memory(p.description.dst_desc(), c)},
+                               {DNNL_ARG_SCRATCHPAD,
+                                memory(p.description.scratchpad_desc(), workspace.data())}});
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,279 @@
+#include "models/ops/rms_norm.h"
+
+#include <ATen/ops/mean.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sum.h>
+
+#include <cmath>
+
+#include "models/backward.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+struct Attrs {
+  double epsilon;
+};
+
+struct GradAttrs {
+  bool weight_gradient;
+  bool input_sum, weight_sum;
+  Dtype weight_gradient_dtype;
+
+  int input_sum_index() const { return input_sum ? 4 : -1; }
+  int weight_sum_index() const { return weight_sum ? 4 + input_sum : -1; }
+};
+
+const GradAttrs& grad_attrs(const std::any& attrs) { return std::any_cast<const GradAttrs&>(attrs); }
+
+// The statistics of a row are as wide as the computation.
+Dtype statistics_dtype(Dtype dtype) {
+  return dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+}
+
+// --- records
+
+Types infer(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 2, 2, "rms_norm");
+  expect(in[1].shape.rank() == 1 && in[1].shape[0] == in[0].shape.back(), "rms_norm",
+         "x [.., C] and w [C] do not fit");
+  expect(in[0].dtype == in[1].dtype, "rms_norm", "x and w differ in dtype");
+  return {in[0], {{in[0].shape.rows()}, statistics_dtype(in[0].dtype)}};
+}
+
+Types infer_grad(const std::any& any, std::span<const Type> in) {
+  const GradAttrs& attrs = grad_attrs(any);
+  size_t count = 4 + attrs.input_sum + attrs.weight_sum;
+  expect_inputs(in, count, count, "rms_norm_grad");
+  expect(in[0] == in[1], "rms_norm_grad", "dy and x differ in type");
+  Types out{in[0]};
+  if (attrs.weight_gradient) out.push_back({in[2].shape, attrs.weight_gradient_dtype});
+  return out;
+}
+
+void vjp(Backward& backward, const Node& node) {
+  ValueId x = node.in[0], weight = node.in[1];
+  GradAttrs attrs{.weight_gradient = backward.wants_gradient(weight),
+                  .input_sum = false,
+                  .weight_sum = false,
+                  .weight_gradient_dtype = backward.weight_gradient_dtype()};
+  std::vector<ValueId> in{backward.gradient(node.out[0]), x, weight, node.out[1]};
+  if (backward.wants_gradient(x))
+    if (ValueId sum = backward.sum_so_far(x)) {
+      attrs.input_sum = true;
+      in.push_back(sum);
+    }
+  if (attrs.weight_gradient)
+    if (ValueId sum = backward.sum_so_far(weight)) {
+      attrs.weight_sum = true;
+      in.push_back(sum);
+    }
+  auto out = backward.emit(rms_norm_grad_op, attrs, std::move(in), x);
+  if (backward.wants_gradient(x)) backward.replace_sum(x, out[0]);
+  if (attrs.weight_gradient) backward.replace_sum(weight, out[1]);
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 4.0 * in[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 10.0 * in[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
+
+std::vector<Reuse> reuse_grad(const std::any& any, int) {
+  const GradAttrs& attrs = grad_attrs(any);
+  std::vector<Reuse> choices;
+  if (attrs.input_sum) choices.push_back({.out = 0, .in = attrs.input_sum_index()});
+  choices.push_back({.out = 0, .in = 0});
+  if (attrs.weight_sum) choices.push_back({.out = 1, .in = attrs.weight_sum_index()});
+  return choices;
+}
+
+std::string print(const std::any& attrs) {
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "epsilon=%g", std::any_cast<const Attrs&>(attrs).epsilon);
+  return buffer;
+}
+
+std::string print_grad(const std::any& any) {
+  const GradAttrs& attrs = grad_attrs(any);
+  return std::string(attrs.weight_gradient ? "input and weight" : "input") +
+         (attrs.input_sum ? ", adds to input's" : "") +
+         (attrs.weight_sum ? ", adds to weight's" : "");
+}
+
+// --- CPU
+
+template <class T>
+LONGSHORE_INLINE void norm_body(const T* x, const T* weight, float epsilon, T* y, float* rstd,
+                                int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < width; ++i) sum += load(x[i]) * load(x[i]);
+    float scale = 1.f / std::sqrt(sum / width + epsilon);
+    rstd[row] = scale;
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * scale * load(weight[i]));
+  }
+}
+
+// `dweight` is this thread's share of the weight's gradient, or null.
+template <class T>
+LONGSHORE_INLINE void norm_grad_body(const T* dy, const T* x, const T* weight, const float* rstd,
+                                     const T* input_sum, T* dx, float* dweight, int64_t rows,
+                                     int64_t width) {
+  for (int64_t row = 0; row < rows; ++row) {
+    float scale = rstd[row], dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < width; ++i) dot += load(dy[i]) * load(weight[i]) * load(x[i]);
+    float shift = dot * scale * scale / width;
+    if (dweight) {
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) dweight[i] += load(dy[i]) * load(x[i]) * scale;
+    }
+    if (input_sum) {
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i)
+        store(dx[i], load(input_sum[i]) +
+                         scale * (load(dy[i]) * load(weight[i]) - load(x[i]) * shift));
+      input_sum += width;
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i)
+        store(dx[i], scale * (load(dy[i]) * load(weight[i]) - load(x[i]) * shift));
+    }
+    dy += width, x += width, dx += width;
+  }
+}
+
+LONGSHORE_SIMD void norm_rows(const float* x, const float* weight, float epsilon, float* y,
+                              float* rstd, int64_t rows, int64_t width) {
+  norm_body(x, weight, epsilon, y, rstd, rows, width);
+}
+LONGSHORE_SIMD void norm_rows(const bfloat16* x, const bfloat16* weight, float epsilon, bfloat16* y,
+                              float* rstd, int64_t rows, int64_t width) {
+  norm_body(x, weight, epsilon, y, rstd, rows, width);
+}
+LONGSHORE_SIMD void norm_grad_rows(const float* dy, const float* x, const float* weight,
+                                   const float* rstd, const float* input_sum, float* dx,
+                                   float* dweight, int64_t rows, int64_t width) {
+  norm_grad_body(dy, x, weight, rstd, input_sum, dx, dweight, rows, width);
+}
+LONGSHORE_SIMD void norm_grad_rows(const bfloat16* dy, const bfloat16* x, const bfloat16* weight,
+                                   const float* rstd, const bfloat16* input_sum, bfloat16* dx,
+                                   float* dweight, int64_t rows, int64_t width) {
+  norm_grad_body(dy, x, weight, rstd, input_sum, dx, dweight, rows, width);
+}
+
+void run_cpu(const KernelCall& call) {
+  float epsilon = static_cast<float>(std::any_cast<const Attrs&>(call.attrs).epsilon);
+  int64_t width = call.in[0].type.shape.back();
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
+      norm_rows(call.in[0].as<T>() + begin * width, call.in[1].as<T>(), epsilon,
+                call.out[0].as<T>() + begin * width, call.out[1].as<float>() + begin, end - begin,
+                width);
+    });
+  });
+}
+
+// One partial gradient of the weight for each thread.
+int64_t workspace_grad_cpu(const std::any& any, std::span<const Type> in, std::span<const Type>) {
+  if (!grad_attrs(any).weight_gradient) return 0;
+  return omp_get_max_threads() * in[2].shape.count() * size_bytes(Dtype::float32);
+}
+
+void run_grad_cpu(const KernelCall& call) {
+  const GradAttrs& attrs = grad_attrs(call.attrs);
+  int64_t rows = call.in[0].type.shape.rows(), width = call.in[0].type.shape.back();
+  float* partial = reinterpret_cast<float*>(call.workspace.data());
+  int64_t partials = static_cast<int64_t>(call.workspace.size()) / (width * sizeof(float));
+  std::fill(partial, partial + partials * width, 0.f);
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_shares(rows, [&](int64_t share, int64_t begin, int64_t end) {
+      int64_t at = begin * width;
+      float* mine = partials ? partial + share * width : nullptr;
+      norm_grad_rows(call.in[0].as<T>() + at, call.in[1].as<T>() + at, call.in[2].as<T>(),
+                     call.in[3].as<float>() + begin,
+                     attrs.input_sum ? call.in[attrs.input_sum_index()].as<T>() + at : nullptr,
+                     call.out[0].as<T>() + at, mine, end - begin, width);
+    });
+  });
+  if (!attrs.weight_gradient) return;
+  float* dweight = call.out[1].as<float>();
+  const float* sum = attrs.weight_sum ? call.in[attrs.weight_sum_index()].as<float>() : nullptr;
+  for (int64_t i = 0; i < width; ++i) {
+    float total = sum ? sum[i] : 0.f;
+    for (int64_t p = 0; p < partials; ++p) total += partial[p * width + i];
+    dweight[i] = total;
+  }
+}
+
+// --- composition
+
+void run_composed(const KernelCall& call) {
+  double epsilon = std::any_cast<const Attrs&>(call.attrs).epsilon;
+  auto wide = compute_type(call.in[0]);
+  at::Tensor x = matrix(call, call.in[0]).to(wide);
+  at::Tensor rstd = at::rsqrt((x * x).mean(-1, true) + epsilon);
+  tensor(call, call.out[1]).copy_(rstd.squeeze(-1));
+  matrix(call, call.out[0]).copy_(x * rstd * tensor(call, call.in[1]).to(wide));
+}
+
+void run_grad_composed(const KernelCall& call) {
+  const GradAttrs& attrs = grad_attrs(call.attrs);
+  auto wide = compute_type(call.in[0]);
+  at::Tensor dy = matrix(call, call.in[0]).to(wide), x = matrix(call, call.in[1]).to(wide);
+  at::Tensor weight = tensor(call, call.in[2]).to(wide);
+  at::Tensor rstd = tensor(call, call.in[3]).to(wide).unsqueeze(-1);
+  at::Tensor normed = x * rstd, scaled = dy * weight;
+  at::Tensor dx = (scaled - normed * (scaled * normed).mean(-1, true)) * rstd;
+  if (attrs.input_sum) dx = dx + matrix(call, call.in[attrs.input_sum_index()]);
+  if (attrs.weight_gradient) {
+    at::Tensor dweight = (dy * normed).sum(0);
+    if (attrs.weight_sum) dweight = dweight + tensor(call, call.in[attrs.weight_sum_index()]);
+    tensor(call, call.out[1]).copy_(dweight);
+  }
+  matrix(call, call.out[0]).copy_(dx);
+}
+
+template <int kTemporaries>
+int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return kTemporaries * in[0].shape.count() * size_bytes(Dtype::float32);
+}
+
+}  // namespace
+
+const Op rms_norm_op{.name = "rms_norm",
+                     .infer = infer,
+                     .vjp = vjp,
+                     .cost = cost,
+                     .print = print,
+                     .reuse = reuse,
+                     .price = Price::cheap,
+                     .cpu = {run_cpu},
+                     .cuda = {run_composed, workspace_composed<4>},
+                     .reference = {run_composed}};
+
+const Op rms_norm_grad_op{.name = "rms_norm_grad",
+                          .infer = infer_grad,
+                          .cost = cost_grad,
+                          .print = print_grad,
+                          .reuse = reuse_grad,
+                          .price = Price::cheap,
+                          .cpu = {run_grad_cpu, workspace_grad_cpu},
+                          .cuda = {run_grad_composed, workspace_composed<9>},
+                          .reference = {run_grad_composed}};
+
+Var rms_norm(Var x, Var weight, double epsilon) {
+  return x.trace->emit(rms_norm_op, Attrs{epsilon}, {x, weight})[0];
+}
+
+}  // namespace longshore::models

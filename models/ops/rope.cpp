@@ -1,0 +1,200 @@
+#include "models/ops/rope.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/sin.h>
+
+#include <cmath>
+
+#include "models/backward.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+struct TableAttrs {
+  int64_t head_dim;
+  double base;
+};
+
+enum class Direction { forward, backward };  // backward rotates by the opposite angle
+
+struct RopeAttrs {
+  Direction direction;
+};
+
+// --- records
+
+Types infer_table(const std::any& attrs, std::span<const Type> in) {
+  expect_inputs(in, 1, 1, "rope_table");
+  expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "rope_table",
+         "positions are not i32 [B,T]");
+  int64_t half = std::any_cast<const TableAttrs&>(attrs).head_dim / 2;
+  Type table{{in[0].shape[0], in[0].shape[1], half}, Dtype::float32};
+  return {table, table};
+}
+
+Types infer(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 3, 3, "rope");
+  expect(in[0].shape.rank() == 3 && in[1] == in[2] && in[1].shape.rank() == 3 &&
+             in[0].shape[0] == in[1].shape[0] && in[0].shape[1] == in[1].shape[1] &&
+             in[0].shape[2] % (2 * in[1].shape[2]) == 0,
+         "rope", "x [B,T,H*D] and the tables [B,T,D/2] do not fit");
+  return {in[0]};
+}
+
+void vjp(Backward& backward, const Node& node) {
+  ValueId x = node.in[0];
+  if (backward.wants_gradient(x))
+    backward.contribute(
+        x, backward.emit(rope_op, RopeAttrs{Direction::backward},
+                         {backward.gradient(node.out[0]), node.in[1], node.in[2]}, x)[0]);
+}
+
+Cost cost_table(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 40.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 3.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
+
+std::string print_table(const std::any& attrs) {
+  auto [head_dim, base] = std::any_cast<const TableAttrs&>(attrs);
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "head_dim=%ld, base=%g", static_cast<long>(head_dim), base);
+  return buffer;
+}
+
+std::string print(const std::any& attrs) {
+  return std::any_cast<RopeAttrs>(attrs).direction == Direction::forward ? "forward" : "backward";
+}
+
+// --- CPU
+
+void run_table_cpu(const KernelCall& call) {
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
+  int64_t half = attrs.head_dim / 2;
+  const int32_t* positions = call.in[0].as<int32_t>();
+  float *cos = call.out[0].as<float>(), *sin = call.out[1].as<float>();
+  parallel_ranges(call.in[0].type.shape.count(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < half; ++i) {
+      double frequency = std::pow(attrs.base, -static_cast<double>(i) / half);
+      for (int64_t row = begin; row < end; ++row) {
+        cos[row * half + i] = static_cast<float>(std::cos(positions[row] * frequency));
+        sin[row * half + i] = static_cast<float>(std::sin(positions[row] * frequency));
+      }
+    }
+  });
+}
+
+template <class T>
+LONGSHORE_INLINE void rotate_body(const T* x, const float* cos, const float* sin, float sign, T* out,
+                                  int64_t rows, int64_t heads, int64_t half) {
+  for (int64_t row = 0; row < rows; ++row, cos += half, sin += half) {
+    for (int64_t head = 0; head < heads; ++head, x += 2 * half, out += 2 * half) {
+#pragma omp simd
+      for (int64_t i = 0; i < half; ++i) {
+        float first = load(x[i]), second = load(x[half + i]), s = sign * sin[i];
+        store(out[i], first * cos[i] - second * s);
+        store(out[half + i], second * cos[i] + first * s);
+      }
+    }
+  }
+}
+
+LONGSHORE_SIMD void rotate_rows(const float* x, const float* cos, const float* sin, float sign,
+                                float* out, int64_t rows, int64_t heads, int64_t half) {
+  rotate_body(x, cos, sin, sign, out, rows, heads, half);
+}
+LONGSHORE_SIMD void rotate_rows(const bfloat16* x, const float* cos, const float* sin, float sign,
+                                bfloat16* out, int64_t rows, int64_t heads, int64_t half) {
+  rotate_body(x, cos, sin, sign, out, rows, heads, half);
+}
+
+void run_cpu(const KernelCall& call) {
+  int64_t half = call.in[1].type.shape.back(), width = call.in[0].type.shape.back();
+  float sign = std::any_cast<RopeAttrs>(call.attrs).direction == Direction::forward ? 1.f : -1.f;
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
+      rotate_rows(call.in[0].as<T>() + begin * width, call.in[1].as<float>() + begin * half,
+                  call.in[2].as<float>() + begin * half, sign, call.out[0].as<T>() + begin * width,
+                  end - begin, width / (2 * half), half);
+    });
+  });
+}
+
+// --- composition
+
+void run_table_composed(const KernelCall& call) {
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
+  at::Tensor positions = tensor(call, call.in[0]);
+  at::Tensor frequencies = at::pow(
+      at::Scalar(attrs.base),
+      at::arange(0, attrs.head_dim, 2, positions.options().dtype(at::kDouble)) / -attrs.head_dim);
+  at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * frequencies;
+  tensor(call, call.out[0]).copy_(at::cos(angles));
+  tensor(call, call.out[1]).copy_(at::sin(angles));
+}
+
+void run_composed(const KernelCall& call) {
+  bool forward = std::any_cast<RopeAttrs>(call.attrs).direction == Direction::forward;
+  const Shape& shape = call.in[0].type.shape;
+  int64_t half = call.in[1].type.shape.back(), heads = shape.back() / (2 * half);
+  auto wide = compute_type(call.in[0]);
+  at::Tensor x = tensor(call, call.in[0]).to(wide).view({shape[0], shape[1], heads, 2, half});
+  at::Tensor cos = tensor(call, call.in[1]).to(wide).unsqueeze(2);
+  at::Tensor sin = tensor(call, call.in[2]).to(wide).unsqueeze(2);
+  at::Tensor first = x.select(3, 0), second = x.select(3, 1);
+  at::Tensor s = forward ? sin : -sin;
+  at::Tensor rotated = at::cat({first * cos - second * s, second * cos + first * s}, -1);
+  tensor(call, call.out[0]).copy_(rotated.view({shape[0], shape[1], shape[2]}));
+}
+
+int64_t workspace_table_composed(const std::any&, std::span<const Type>,
+                                 std::span<const Type> out) {
+  return 3 * out[0].shape.count() * size_bytes(Dtype::float64) + 4096;
+}
+
+int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return 4 * out[0].shape.count() * size_bytes(Dtype::float32) + in[1].bytes() + 4096;
+}
+
+}  // namespace
+
+const Op rope_table_op{.name = "rope_table",
+                       .infer = infer_table,
+                       .cost = cost_table,
+                       .print = print_table,
+                       .price = Price::cheap,
+                       .cpu = {run_table_cpu},
+                       .cuda = {run_table_composed, workspace_table_composed},
+                       .reference = {run_table_composed}};
+
+const Op rope_op{.name = "rope",
+                 .infer = infer,
+                 .vjp = vjp,
+                 .cost = cost,
+                 .print = print,
+                 .reuse = reuse,
+                 .price = Price::cheap,
+                 .cpu = {run_cpu},
+                 .cuda = {run_composed, workspace_composed},
+                 .reference = {run_composed}};
+
+RopeTable rope_table(Var positions, int64_t head_dim, double base) {
+  auto table = positions.trace->emit(rope_table_op, TableAttrs{head_dim, base}, {positions});
+  return {table[0], table[1]};
+}
+
+Var rope(Var x, RopeTable table) {
+  return x.trace->emit(rope_op, RopeAttrs{Direction::forward}, {x, table.cos, table.sin})[0];
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,24 @@
+// Rotary position embedding (Su et al. 2021, arXiv 2104.09864), rotating the first half of each
+// head against the second, as Llama's published weights expect.
+#pragma once
+
+#include <array>
+
+#include "models/trace.h"
+
+namespace longshore::models {
+
+// (positions [B,T]) -> cos, sin, each float32 [B,T,D/2].
+extern const Op rope_table_op;
+// (x [B,T,H*D], cos, sin) -> the rotated x.
+extern const Op rope_op;
+
+struct RopeTable {
+  Var cos, sin;
+};
+
+// Angles positions * base^(-2i/D). `base` is rope_theta, MaxText's rope_max_timescale.
+RopeTable rope_table(Var positions, int64_t head_dim, double base);
+Var rope(Var x, RopeTable table);
+
+}  // namespace longshore::models
