@@ -1,0 +1,42 @@
+# longshore_cudart: the CUDA runtime's headers and library, out of a toolkit or out of the
+# nvidia-cuda-* wheels, which are laid out alike. Nothing here needs a GPU.
+
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(LONGSHORE_NVCC nvcc
+    PATHS ENV CUDA_HOME /usr/local/cuda "${LONGSHORE_TORCH_DIR}/../nvidia/cu13" PATH_SUFFIXES bin)
+  if(NOT LONGSHORE_NVCC)
+    message(FATAL_ERROR "LONGSHORE_CUDA=ON, but there is no nvcc on PATH, in CUDA_HOME or in "
+                        "/usr/local/cuda. Run scripts/setup --cuda.")
+  endif()
+  set(CMAKE_CUDA_COMPILER "${LONGSHORE_NVCC}")
+endif()
+# Ampere, Hopper and consumer Blackwell; others compile the nearest of these when they load it.
+set(CMAKE_CUDA_ARCHITECTURES "80;90;120" CACHE STRING "Compute capabilities to build for")
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+if(LONGSHORE_CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${LONGSHORE_CCACHE}")
+endif()
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0 OR
+   CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 14.0)
+  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is CUDA ${CMAKE_CUDA_COMPILER_VERSION}; "
+                      "LibTorch's wheel is built for CUDA 13.0 and needs 13.x.")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+# CMake 3.25 does not know yet that nvcc speaks C++20.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -lineinfo -DNDEBUG")
+
+get_filename_component(cuda_root "${CMAKE_CUDA_COMPILER}" REALPATH)
+get_filename_component(cuda_root "${cuda_root}/../.." ABSOLUTE)
+find_path(LONGSHORE_CUDA_INCLUDE cuda_runtime_api.h
+  PATHS "${cuda_root}" PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
+find_file(LONGSHORE_CUDART libcudart.so.13
+  PATHS "${cuda_root}" PATH_SUFFIXES lib64 lib REQUIRED NO_DEFAULT_PATH)
+
+add_library(longshore_cudart INTERFACE)
+# cccl: CUDA 13 keeps <nv/target> and <cuda/std/...>, which C10's headers want, in a folder apart.
+target_include_directories(longshore_cudart SYSTEM INTERFACE
+  "${LONGSHORE_CUDA_INCLUDE}" "${LONGSHORE_CUDA_INCLUDE}/cccl")
+target_link_libraries(longshore_cudart INTERFACE "${LONGSHORE_CUDART}")
