@@ -1,0 +1,131 @@
+// The config: what one run is told, with the origin of every value.
+//
+// Strict: an unknown key, a wrong type, a value out of range or two values that contradict each
+// other throw ConfigError, which names the file and line (or the command line), the key, what was
+// found, what was expected and the nearest valid choice. Each key's meaning, range and default
+// stand once, in the table of config_keys.cpp, and in config_help().
+//
+// Later ones win: defaults, then the file named by base_config, then the model's file, then the
+// file's own keys, then the command line. model_name replaces every model key set before it, so a
+// recipe may override its model's keys, and naming another model leaves nothing of the first.
+//
+// A relative path is relative to where it is written: in a file to the folder that holds configs/,
+// on the command line to the working directory. Config holds absolute paths; an empty path means
+// none was given.
+//
+// Sizes are bounded so that products of sizes (bytes of all parameters or activations) fit in
+// int64_t.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace longshore::trainer {
+
+enum class BackendChoice { automatic, cpu, cuda };
+enum class ModelType { llama };
+enum class ComputeDtype { automatic, float32, bfloat16 };
+enum class WeightDtype { float32 };
+enum class DatasetType { synthetic, tokens };
+
+struct Config {
+  // run
+  std::string model_name;  // file of configs/models that the sizes came from, or empty
+  std::string run_name;
+  std::filesystem::path base_output_directory = "runs";
+  int64_t steps = 100;
+  int64_t seed = 0;
+  BackendChoice backend = BackendChoice::automatic;
+
+  // model; 0: has no default and must be given
+  ModelType model_type = ModelType::llama;
+  int64_t base_emb_dim = 0;
+  int64_t base_num_decoder_layers = 0;
+  int64_t base_num_query_heads = 0;
+  int64_t base_num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t base_mlp_dim = 0;
+  int64_t vocab_size = 0;
+  double normalization_layer_epsilon = 1e-5;
+  double rope_max_timescale = 10000;
+  bool logits_via_embedding = false;
+
+  // batch
+  int64_t max_target_length = 2048;
+  int64_t per_device_batch_size = 1;
+  int64_t gradient_accumulation_steps = 1;
+  ComputeDtype dtype = ComputeDtype::automatic;
+  WeightDtype weight_dtype = WeightDtype::float32;
+
+  // remat
+  std::string remat_policy = "full";
+  std::map<std::string, std::string> label_fates;  // label -> "remat" or "device"; given ones only
+
+  // optimizer
+  double learning_rate = 3e-5;
+  double warmup_steps_fraction = 0.1;
+  double cosine_learning_rate_final_fraction = 0.1;
+  int64_t learning_rate_schedule_steps = -1;
+  double adam_b1 = 0.9;
+  double adam_b2 = 0.95;
+  double adam_eps = 1e-8;
+  double adam_weight_decay = 0.1;
+  double gradient_clipping_threshold = 1;
+
+  // data
+  DatasetType dataset_type = DatasetType::synthetic;
+  std::filesystem::path dataset_path;
+  std::filesystem::path eval_dataset_path;
+  std::filesystem::path tokenizer_path;
+  int64_t eval_interval = -1;
+  int64_t eval_steps = -1;
+
+  // report
+  double peak_tflops_per_device = 0;
+  std::string sample_prompt;
+  int64_t sample_tokens = 0;
+
+  std::string config_file;  // as messages name it: configs/quickstart.yml
+
+  // Where each key that was set got its value: "configs/x.yml:14" or "command line".
+  std::map<std::string, std::string> origins;
+};
+
+// configs/ of the source tree that the running program was built in (build*/bin/program).
+std::filesystem::path default_configs_directory();
+
+// Reads `file_or_name` (a path, else a file of `configs_directory`) and applies `overrides`, each
+// "key=value". A value is taken as it stands; in quotes it is a quoted YAML scalar. The result has
+// passed validate().
+Config load_config(const std::filesystem::path& file_or_name,
+                   std::span<const std::string> overrides,
+                   const std::filesystem::path& configs_directory);
+
+// The same for text that need not be in a file; `file` names it in messages, and base_config is
+// looked for beside it.
+Config load_config_text(std::string_view text, const std::filesystem::path& file,
+                        std::span<const std::string> overrides,
+                        const std::filesystem::path& configs_directory);
+
+// Throws ConfigError when a value is out of its range or two values contradict each other. For
+// configs that were changed after loading.
+void validate(const Config& config);
+
+// "configs/x.yml:14", "command line" or "default".
+std::string origin(const Config& config, const std::string& key);
+
+// "configs/x.yml:14 key": how an error about a key's value begins.
+std::string location(const Config& config, const std::string& key);
+
+// Writes every key, its value and its origin. Loading the file gives an equal config. The file
+// appears whole or not at all; throws Error when it cannot be written.
+void write_resolved(const Config& config, const std::filesystem::path& file);
+
+// All keys by section, with default, meaning and range: the tail of a program's --help.
+std::string config_help();
+
+}  // namespace longshore::trainer

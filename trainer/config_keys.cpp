@@ -1,0 +1,332 @@
+#include "trainer/config_keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+namespace longshore::trainer {
+namespace {
+
+// Bounds of sizes, chosen together: see the header of config.h.
+constexpr int64_t kMaxEmbDim = 1 << 18;
+constexpr int64_t kMaxMlpDim = 1 << 20;
+constexpr int64_t kMaxLayers = 1 << 12;
+constexpr int64_t kMaxHeads = 1 << 10;
+constexpr int64_t kMaxHeadDim = 1 << 10;
+constexpr int64_t kMaxVocabulary = 1 << 22;
+constexpr int64_t kMaxLength = 1 << 22;
+constexpr int64_t kMaxBatch = 1 << 16;
+constexpr int64_t kMaxSteps = 1'000'000'000;
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+
+template <auto member>
+ChoiceKey choice(std::vector<std::string> names) {
+  using Enum = std::remove_reference_t<decltype(std::declval<Config&>().*member)>;
+  return {std::move(names),
+          [](const Config& config) { return static_cast<size_t>(config.*member); },
+          [](Config& config, size_t index) { config.*member = static_cast<Enum>(index); }};
+}
+
+NumberKey at_least(double low, double Config::*member) { return {member, low}; }
+NumberKey above(double low, double Config::*member) { return {member, low, End::excluded}; }
+NumberKey fraction(double Config::*member) { return {member, 0, End::included, 1}; }
+NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
+
+std::vector<Key> make_config_keys() {
+  using enum Section;
+  return {
+      {"model_name", run, TextKey{&Config::model_name},
+       "file of configs/models that brings the model keys; the config may override them"},
+      {"run_name", run, TextKey{&Config::run_name},
+       "folder of the run; empty: config name and time; a given one resumes what is there"},
+      {"base_output_directory", run, PathKey{&Config::base_output_directory},
+       "where the folders of runs are made"},
+      {"steps", run, IntegerKey{&Config::steps, 1, kMaxSteps}, "training steps"},
+      {"seed", run, IntegerKey{&Config::seed, 0, std::numeric_limits<int64_t>::max()},
+       "decides initial weights and the order of the data"},
+      {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda"}),
+       "auto: cuda where this build and machine have it"},
+
+      {"model_type", model, choice<&Config::model_type>({"llama"}), "the architecture"},
+      {"base_emb_dim", model, IntegerKey{&Config::base_emb_dim, 1, kMaxEmbDim},
+       "width of the residual stream"},
+      {"base_num_decoder_layers", model,
+       IntegerKey{&Config::base_num_decoder_layers, 1, kMaxLayers}, "decoder layers"},
+      {"base_num_query_heads", model, IntegerKey{&Config::base_num_query_heads, 1, kMaxHeads},
+       "attention heads"},
+      {"base_num_kv_heads", model, IntegerKey{&Config::base_num_kv_heads, 1, kMaxHeads},
+       "key and value heads; divides base_num_query_heads"},
+      {"head_dim", model, IntegerKey{&Config::head_dim, 2, kMaxHeadDim},
+       "width of a head; even, as RoPE turns pairs"},
+      {"base_mlp_dim", model, IntegerKey{&Config::base_mlp_dim, 1, kMaxMlpDim},
+       "width between the MLP's projections"},
+      {"vocab_size", model, IntegerKey{&Config::vocab_size, 2, kMaxVocabulary},
+       "number of token ids"},
+      {"normalization_layer_epsilon", model, above(0, &Config::normalization_layer_epsilon),
+       "added to the mean square in RMSNorm"},
+      {"rope_max_timescale", model, at_least(1, &Config::rope_max_timescale),
+       "RoPE's base, often called theta"},
+      {"logits_via_embedding", model, FlagKey{&Config::logits_via_embedding},
+       "the output projection is the embedding table"},
+
+      {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, kMaxLength},
+       "tokens of a sequence"},
+      {"per_device_batch_size", batch, IntegerKey{&Config::per_device_batch_size, 1, kMaxBatch},
+       "sequences of a micro-batch"},
+      {"gradient_accumulation_steps", batch,
+       IntegerKey{&Config::gradient_accumulation_steps, 1, kMaxBatch}, "micro-batches of a step"},
+      {"dtype", batch, choice<&Config::dtype>({"auto", "float32", "bfloat16"}),
+       "type of activations and computing; auto: bfloat16 where the machine has it"},
+      {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32"}),
+       "type of the master weights"},
+
+      {"remat_policy", remat, TextKey{&Config::remat_policy},
+       "what a layer keeps and what it computes again; custom: the label keys below"},
+      {"decoder_layer_input", remat, LabelKey{}, "custom: the layer's input"},
+      {"query_proj", remat, LabelKey{}, "custom: queries as attention reads them"},
+      {"key_proj", remat, LabelKey{}, "custom: keys as attention reads them"},
+      {"value_proj", remat, LabelKey{}, "custom: values as attention reads them"},
+      {"context", remat, LabelKey{}, "custom: attention's output with its log-sum-exp"},
+      {"out_proj", remat, LabelKey{}, "custom: the output projection's result"},
+      {"mlpwi_0", remat, LabelKey{}, "custom: the MLP's gate, before its activation"},
+      {"mlpwi_1", remat, LabelKey{}, "custom: the MLP's linear branch"},
+      {"mlpwo", remat, LabelKey{}, "custom: the MLP's result"},
+
+      {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
+      {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),
+       "part of the schedule that rises linearly from 0"},
+      {"cosine_learning_rate_final_fraction", optimizer,
+       fraction(&Config::cosine_learning_rate_final_fraction),
+       "learning rate at the schedule's end, as a part of the peak"},
+      {"learning_rate_schedule_steps", optimizer,
+       IntegerKey{&Config::learning_rate_schedule_steps, 1, kMaxSteps, -1},
+       "length of the schedule; -1: steps"},
+      {"adam_b1", optimizer, below_one(&Config::adam_b1), "decay of the first moment"},
+      {"adam_b2", optimizer, below_one(&Config::adam_b2), "decay of the second moment"},
+      {"adam_eps", optimizer, above(0, &Config::adam_eps), "added to the second moment's root"},
+      {"adam_weight_decay", optimizer, at_least(0, &Config::adam_weight_decay),
+       "decoupled weight decay"},
+      {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),
+       "largest global norm of the gradient; 0: no clipping"},
+
+      {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens"}),
+       "synthetic: random tokens; tokens: the file dataset_path"},
+      {"dataset_path", data, PathKey{&Config::dataset_path}, "token file to train on"},
+      {"eval_dataset_path", data, PathKey{&Config::eval_dataset_path},
+       "token file held out for evaluation; empty: no evaluation"},
+      {"tokenizer_path", data, PathKey{&Config::tokenizer_path}, "the tokenizer's model file"},
+      {"eval_interval", data, IntegerKey{&Config::eval_interval, 1, kMaxSteps, -1},
+       "steps between evaluations; -1: only at the end"},
+      {"eval_steps", data, IntegerKey{&Config::eval_steps, 1, kMaxSteps, -1},
+       "batches of an evaluation; -1: the whole file"},
+
+      {"peak_tflops_per_device", report, at_least(0, &Config::peak_tflops_per_device),
+       "what MFU is measured against; 0: measured at start"},
+      {"sample_prompt", report, TextKey{&Config::sample_prompt},
+       "how the text sampled at the end begins"},
+      {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, kMaxLength},
+       "length of the text sampled at the end; 0: no sample"},
+  };
+}
+
+const std::vector<std::string> kLabelFates = {"remat", "device"};
+const std::vector<std::string> kFlags = {"true", "false"};
+
+// A YAML number in decimal. std::from_chars knows no leading plus.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  T value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string number_text(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+bool accepts(const IntegerKey& key, int64_t value) {
+  return (value >= key.low && value <= key.high) || value == key.also;
+}
+
+bool accepts(const NumberKey& key, double value) {
+  bool above = key.low_end == End::included ? value >= key.low : value > key.low;
+  bool below = key.high_end == End::included ? value <= key.high : value < key.high;
+  return std::isfinite(value) && above && below;
+}
+
+// File names and C interfaces end at a NUL.
+bool accepts_text(const std::string& text) { return text.find('\0') == std::string::npos; }
+
+std::string join_alternatives(const std::vector<std::string>& words) {
+  std::string text = words.front();
+  for (size_t i = 1; i < words.size(); ++i) {
+    text += (i + 1 == words.size() ? " or " : ", ") + words[i];
+  }
+  return text;
+}
+
+std::string expected_number(const NumberKey& key) {
+  std::string low = number_text(key.low);
+  if (std::isinf(key.high)) {
+    return key.low_end == End::included ? "a number of at least " + low : "a number above " + low;
+  }
+  std::string high = number_text(key.high);
+  return "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
+}
+
+}  // namespace
+
+const std::vector<Key>& config_keys() {
+  static const std::vector<Key> keys = make_config_keys();
+  return keys;
+}
+
+const Key* find_key(const std::string& name) {
+  auto key = std::ranges::find(config_keys(), name, &Key::name);
+  return key == config_keys().end() ? nullptr : &*key;
+}
+
+std::vector<std::string> choices(const Key& key) {
+  return std::visit(Overload{
+                        [](const ChoiceKey& kind) { return kind.names; },
+                        [](const LabelKey&) { return kLabelFates; },
+                        [](const FlagKey&) { return kFlags; },
+                        [](const auto&) { return std::vector<std::string>(); },
+                    },
+                    key.kind);
+}
+
+std::string expected(const Key& key) {
+  return std::visit(Overload{
+                        [](const IntegerKey& kind) {
+                          std::string range = "an integer ";
+                          if (kind.high == std::numeric_limits<int64_t>::max()) {
+                            range += "of at least " + std::to_string(kind.low);
+                          } else {
+                            range += "from " + std::to_string(kind.low) + " to " +
+                                     std::to_string(kind.high);
+                          }
+                          return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
+                        },
+                        [](const NumberKey& kind) { return expected_number(kind); },
+                        [](const TextKey&) { return std::string("text"); },
+                        [](const PathKey&) { return std::string("a path"); },
+                        [&](const auto&) { return join_alternatives(choices(key)); },
+                    },
+                    key.kind);
+}
+
+bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,
+                Config& config) {
+  if (value.style == ScalarStyle::null) return false;
+  bool plain = value.style == ScalarStyle::plain;
+  const std::string& text = value.text;
+  return std::visit(Overload{
+                        [&](const IntegerKey& kind) {
+                          std::optional<int64_t> number = parse_number<int64_t>(text);
+                          if (!plain || !number || !accepts(kind, *number)) return false;
+                          config.*kind.member = *number;
+                          return true;
+                        },
+                        [&](const NumberKey& kind) {
+                          std::optional<double> number = parse_number<double>(text);
+                          if (!plain || !number || !accepts(kind, *number)) return false;
+                          config.*kind.member = *number;
+                          return true;
+                        },
+                        [&](const FlagKey& kind) {
+                          bool is_true = text == "true" || text == "True" || text == "TRUE";
+                          bool is_false = text == "false" || text == "False" || text == "FALSE";
+                          if (!plain || (!is_true && !is_false)) return false;
+                          config.*kind.member = is_true;
+                          return true;
+                        },
+                        [&](const TextKey& kind) {
+                          if (!accepts_text(text)) return false;
+                          config.*kind.member = text;
+                          return true;
+                        },
+                        [&](const PathKey& kind) {
+                          if (!accepts_text(text)) return false;
+                          config.*kind.member = text.empty()
+                                                    ? std::filesystem::path()
+                                                    : (relative_to / text).lexically_normal();
+                          return true;
+                        },
+                        [&](const ChoiceKey& kind) {
+                          auto name = std::ranges::find(kind.names, text);
+                          if (name == kind.names.end()) return false;
+                          kind.set(config, static_cast<size_t>(name - kind.names.begin()));
+                          return true;
+                        },
+                        [&](const LabelKey&) {
+                          if (text.empty()) {
+                            config.label_fates.erase(key.name);
+                            return true;
+                          }
+                          if (std::ranges::find(kLabelFates, text) == kLabelFates.end())
+                            return false;
+                          config.label_fates[key.name] = text;
+                          return true;
+                        },
+                    },
+                    key.kind);
+}
+
+bool is_valid(const Key& key, const Config& config) {
+  return std::visit(
+      Overload{
+          [&](const IntegerKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const NumberKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const FlagKey&) { return true; },
+          [&](const TextKey& kind) { return accepts_text(config.*kind.member); },
+          [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
+          [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
+          [&](const LabelKey&) {
+            auto fate = config.label_fates.find(key.name);
+            return fate == config.label_fates.end() ||
+                   std::ranges::find(kLabelFates, fate->second) != kLabelFates.end();
+          },
+      },
+      key.kind);
+}
+
+void copy_value(const Key& key, const Config& from, Config& to) {
+  std::visit(Overload{
+                 [&](const ChoiceKey& kind) { kind.set(to, kind.get(from)); },
+                 [&](const LabelKey&) {
+                   to.label_fates.erase(key.name);
+                   auto fate = from.label_fates.find(key.name);
+                   if (fate != from.label_fates.end()) to.label_fates.insert(*fate);
+                 },
+                 [&](const auto& kind) { to.*kind.member = from.*kind.member; },
+             },
+             key.kind);
+}
+
+std::string value_text(const Key& key, const Config& config) {
+  return std::visit(
+      Overload{
+          [&](const IntegerKey& kind) { return std::to_string(config.*kind.member); },
+          [&](const NumberKey& kind) { return number_text(config.*kind.member); },
+          [&](const FlagKey& kind) { return std::string(config.*kind.member ? "true" : "false"); },
+          [&](const TextKey& kind) { return yaml_quoted(config.*kind.member); },
+          [&](const PathKey& kind) { return yaml_quoted((config.*kind.member).native()); },
+          [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
+          [&](const LabelKey&) {
+            auto fate = config.label_fates.find(key.name);
+            return fate == config.label_fates.end() ? std::string("\"\"") : fate->second;
+          },
+      },
+      key.kind);
+}
+
+}  // namespace longshore::trainer

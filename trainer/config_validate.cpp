@@ -1,0 +1,89 @@
+#include "base/error.h"
+#include "trainer/config.h"
+#include "trainer/config_keys.h"
+#include "trainer/config_yaml.h"
+
+namespace longshore::trainer {
+namespace {
+
+// Bounds what one micro-batch's activations can add up to; see the header of config.h.
+constexpr int64_t kMaxTokens = 1 << 24;
+
+// "head_dim = 65 (configs/x.yml:3)"
+std::string described(const Config& config, const std::string& key) {
+  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
+}
+
+[[noreturn]] void refuse(const Config& config, const std::string& key,
+                         const std::string& expectation) {
+  throw ConfigError(location(config, key) + ": found " +
+                    excerpt(value_text(*find_key(key), config)) + ", expected " + expectation);
+}
+
+void check_ranges(const Config& config) {
+  const Config defaults;
+  for (const Key& key : config_keys()) {
+    if (is_valid(key, config)) continue;
+    bool is_missing = value_text(key, config) == value_text(key, defaults);
+    if (!is_missing) refuse(config, key.name, expected(key));
+    throw ConfigError((config.config_file.empty() ? "config" : config.config_file) + " " +
+                      key.name + ": found nothing, expected " + expected(key) +
+                      "; model_name brings all model keys");
+  }
+}
+
+void check_model(const Config& config) {
+  if (config.base_num_query_heads % config.base_num_kv_heads != 0) {
+    refuse(config, "base_num_query_heads",
+           "a multiple of " + described(config, "base_num_kv_heads"));
+  }
+  if (config.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
+}
+
+void check_batch(const Config& config) {
+  if (config.per_device_batch_size * config.max_target_length > kMaxTokens) {
+    refuse(config, "per_device_batch_size",
+           "at most " + std::to_string(kMaxTokens) + " tokens with " +
+               described(config, "max_target_length"));
+  }
+}
+
+void check_remat(const Config& config) {
+  if (config.remat_policy == "custom" || config.label_fates.empty()) return;
+  refuse(config, config.label_fates.begin()->first,
+         "this key only with remat_policy: custom, not with " + described(config, "remat_policy"));
+}
+
+void check_data(const Config& config) {
+  if (config.dataset_type == DatasetType::tokens && config.dataset_path.empty()) {
+    refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
+  }
+  if (config.eval_interval != -1 && config.eval_dataset_path.empty()) {
+    refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
+  }
+  if (config.sample_tokens > 0 && config.tokenizer_path.empty()) {
+    refuse(config, "tokenizer_path", "a path, for " + described(config, "sample_tokens"));
+  }
+}
+
+void check_run(const Config& config) {
+  bool is_folder_name = config.run_name.find('/') == std::string::npos && config.run_name != "." &&
+                        config.run_name != "..";
+  if (!is_folder_name) {
+    refuse(config, "run_name", "the name of one folder inside base_output_directory");
+  }
+  if (config.base_output_directory.empty()) refuse(config, "base_output_directory", "a path");
+}
+
+}  // namespace
+
+void validate(const Config& config) {
+  check_ranges(config);
+  check_run(config);
+  check_model(config);
+  check_batch(config);
+  check_remat(config);
+  check_data(config);
+}
+
+}  // namespace longshore::trainer
