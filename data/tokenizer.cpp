@@ -36,6 +36,13 @@ uint64_t fnv1a(std::string_view bytes) {
   return hash;
 }
 
+// Messages may quote the model file, and end in a terminal.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = '?';
+  return text;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(const std::filesystem::path& path)
@@ -48,11 +55,11 @@ Tokenizer::Tokenizer(const std::filesystem::path& path)
     throw DataError(refusal + fault);
   try {
     const auto status = processor_->LoadFromSerializedProto(bytes);
-    if (!status.ok()) throw DataError(refusal + status.message());
+    if (!status.ok()) throw DataError(refusal + printable(status.message()));
   } catch (const DataError&) {
     throw;
   } catch (const std::exception& error) {  // its tries throw their own
-    throw DataError(refusal + error.what());
+    throw DataError(refusal + printable(error.what()));
   }
   vocab_size_ = processor_->GetPieceSize();
   bos_id_ = processor_->bos_id();
@@ -68,7 +75,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
                     std::to_string(kMaxTextBytes) + " can be tokenized at once");
   std::vector<int> ids;
   const auto status = processor_->Encode(text, &ids);
-  if (!status.ok()) throw DataError(path_.string() + ": cannot tokenize: " + status.message());
+  if (!status.ok())
+    throw DataError(path_.string() + ": cannot tokenize: " + printable(status.message()));
   return ids;
 }
 
@@ -79,7 +87,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
                       "; the vocabulary has " + std::to_string(vocab_size_));
   std::string text;
   const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  if (!status.ok()) throw DataError(path_.string() + ": cannot decode: " + status.message());
+  if (!status.ok())
+    throw DataError(path_.string() + ": cannot decode: " + printable(status.message()));
   return text;
 }
 

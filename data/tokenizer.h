@@ -18,9 +18,9 @@ namespace longshore::data {
 // Immutable once loaded: any number of threads may use it at a time.
 class Tokenizer {
  public:
-  // One call of encode() takes at most this much text. sentencepiece counts in int, and needs some
-  // fifty times the text's size while it works.
-  static constexpr size_t kMaxTextBytes = size_t{16} << 20;
+  // One call of encode() takes at most this much text: sentencepiece needs about a hundred times as
+  // much memory, and counts in int.
+  static constexpr size_t kMaxTextBytes = size_t{8} << 20;
 
   // Throws a DataError when the file is missing, larger than 64 MiB, no sentencepiece model, or
   // damaged.

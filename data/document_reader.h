@@ -1,0 +1,38 @@
+// Plain text, one document after another.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longshore::data {
+
+// Documents are the paragraphs of a text file: runs of lines between blank ones (empty, or ASCII
+// white space only). A document is its lines as they are, joined by "\n"; a CR before the end of a
+// line is not part of it. Reads as it goes, so a file may be of any size.
+//
+// Throws a DataError that names the file, and the line where there is one: on a file that cannot be
+// read, on invalid UTF-8, and on a document of more than Tokenizer::kMaxTextBytes.
+class DocumentReader {
+ public:
+  explicit DocumentReader(const std::filesystem::path& path);
+
+  // Puts the next document into `document`. False at the end of the file.
+  [[nodiscard]] bool next(std::string& document);
+
+ private:
+  bool next_line();
+  [[noreturn]] void fail_at_line(const std::string& what) const;
+
+  std::filesystem::path path_;
+  std::ifstream file_;
+  std::vector<char> buffer_;
+  std::string_view unread_;  // the part of buffer_ still to be cut into lines
+  std::string line_;
+  int64_t line_number_ = 0;
+};
+
+}  // namespace longshore::data

@@ -1,0 +1,45 @@
+#include "data/tokenize_json.h"
+
+#include <istream>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace longshore::data {
+namespace {
+
+std::string read_json_string(const std::string& line) {
+  try {
+    const auto value = nlohmann::json::parse(line);
+    if (!value.is_string())
+      throw DataError(std::string("expected a JSON string, found: ") + value.type_name());
+    return value.get<std::string>();
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(std::string("expected a JSON string: ") + error.what());
+  }
+}
+
+}  // namespace
+
+void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out) {
+  std::string line;
+  for (int64_t number = 1; std::getline(in, line); ++number) {
+    try {
+      const std::vector<int32_t> ids = tokenizer.encode(read_json_string(line));
+      const nlohmann::ordered_json answer = {{"ids", ids}, {"decoded", tokenizer.decode(ids)}};
+      constexpr int kOneLine = -1;
+      constexpr bool kAscii = true;
+      // A model's pieces need not be UTF-8.
+      out << answer.dump(kOneLine, ' ', kAscii, nlohmann::json::error_handler_t::replace)
+          << std::endl;
+      if (!out) throw DataError("cannot write the answer");
+    } catch (const DataError& error) {
+      throw DataError("line " + std::to_string(number) + ": " + error.what());
+    }
+  }
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,73 @@
+// The tokenize program as a user meets it: what it prints and its exit codes.
+#include <gtest/gtest.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include <string>
+
+#include "data/token_shard.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::data {
+namespace {
+
+struct Result {
+  int exit_code;
+  std::string output;  // of stdout and stderr
+};
+
+Result run_tokenize(const std::string& arguments) {
+  FILE* pipe = popen((TOKENIZE_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+  std::string output;
+  for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+const std::string kModel = "tests/goldens/tokenizers/sp_bpe/tokenizer.model";
+
+TEST(TokenizeProgram, FiltersJsonLines) {
+  TemporaryFolder folder;
+  const auto input = folder.write("in", "\"the\"\n\"\\u00e9\"");
+  const Result result = run_tokenize("--tokenizer " + kModel + " --stdin-json < " + input.string());
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.output.starts_with("{\"ids\":[266],\"decoded\":\"the\"}\n{\"ids\":["))
+      << result.output;
+  EXPECT_TRUE(result.output.ends_with("\"decoded\":\"\\u00e9\"}\n")) << result.output;
+}
+
+TEST(TokenizeProgram, WritesAShard) {
+  TemporaryFolder folder;
+  const auto input = folder.write("in.txt", "the\n\nthe\n");
+  const auto output = folder / "out.tokens";
+  const Result result =
+      run_tokenize("--tokenizer " + kModel + " --out " + output.string() + " " + input.string());
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.output, output.string() + ": 4 tokens, 2 documents\n");
+  EXPECT_EQ(TokenShard(output).token_count(), 4);
+}
+
+TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
+  TemporaryFolder folder;
+  const std::string tokenizer = "--tokenizer " + kModel;
+  const std::string out = " --out " + (folder / "out.tokens").string();
+  const std::string text = " " + folder.write("in.txt", "the\n").string();
+
+  EXPECT_EQ(run_tokenize("--help").exit_code, 0);
+  EXPECT_NE(run_tokenize("--help").output.find("--stdin-json"), std::string::npos);
+  for (const std::string& wrong :
+       {std::string(), tokenizer, tokenizer + out, tokenizer + text, out + text,
+        tokenizer + " --stdin-json" + out + text, tokenizer + out + text + " --unknown"}) {
+    const Result result = run_tokenize(wrong + " < /dev/null");
+    EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
+    EXPECT_NE(result.output, "");
+  }
+  const Result bad_line = run_tokenize(tokenizer + " --stdin-json <" + text);
+  EXPECT_EQ(bad_line.exit_code, 1);
+  EXPECT_TRUE(bad_line.output.starts_with("tokenize: line 1: ")) << bad_line.output;
+  EXPECT_EQ(run_tokenize("--tokenizer none.model --stdin-json < /dev/null").exit_code, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.tokens"));
+}
+
+}  // namespace
+}  // namespace longshore::data

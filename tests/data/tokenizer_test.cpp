@@ -1,0 +1,183 @@
+#include "data/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "data/tokenize_json.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::data {
+namespace {
+
+const std::filesystem::path kGoldens = "tests/goldens/tokenizers";
+const char* const kNames[] = {"sp_bpe", "sp_bpe_gemma", "sp_unigram"};
+
+struct Case {
+  std::string text;
+  std::vector<int32_t> ids;
+  std::string decoded;
+};
+
+std::vector<Case> cases_of(const std::string& name, nlohmann::json* settings = nullptr) {
+  const auto file = nlohmann::json::parse(std::ifstream(kGoldens / name / "cases.json"));
+  std::vector<Case> cases;
+  for (const auto& entry : file.at("cases"))
+    cases.push_back({entry.at("text"), entry.at("ids"), entry.at("decoded")});
+  if (settings) *settings = file;
+  return cases;
+}
+
+TEST(Tokenizer, AgreesWithEveryReferenceCase) {
+  for (const char* name : kNames) {
+    nlohmann::json settings;
+    const auto cases = cases_of(name, &settings);
+    const Tokenizer tokenizer(kGoldens / name / "tokenizer.model");
+    EXPECT_EQ(tokenizer.vocab_size(), settings.at("vocab_size"));
+    EXPECT_EQ(tokenizer.bos_id(), settings.at("bos_id"));
+    EXPECT_EQ(tokenizer.eos_id(), settings.at("eos_id"));
+    ASSERT_GT(cases.size(), 200u);
+    for (const Case& each : cases) {
+      EXPECT_EQ(tokenizer.encode(each.text), each.ids) << name << ": " << each.text;
+      EXPECT_EQ(tokenizer.decode(each.ids), each.decoded) << name << ": " << each.text;
+    }
+  }
+}
+
+TEST(Tokenizer, HashTellsModelsApart) {
+  TemporaryFolder folder;
+  std::set<uint64_t> hashes;
+  for (const char* name : kNames) {
+    const auto path = kGoldens / name / "tokenizer.model";
+    const auto copy = folder.write("copy.model", read_file(path));
+    EXPECT_EQ(Tokenizer(path).content_hash(), Tokenizer(copy).content_hash());
+    hashes.insert(Tokenizer(path).content_hash());
+  }
+  EXPECT_EQ(hashes.size(), 3u);
+}
+
+TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
+  TemporaryFolder folder;
+  const std::string model = read_file(kGoldens / "sp_bpe" / "tokenizer.model");
+  auto message = [](const std::filesystem::path& path) {
+    return message_of<DataError>([&] { Tokenizer tokenizer(path); });
+  };
+  EXPECT_NE(message(folder / "none").find("none: no such tokenizer file"), std::string::npos);
+  EXPECT_NE(message(folder / "").find("no regular file"), std::string::npos);
+  EXPECT_NE(message(folder.write("empty", "")).find("no pieces"), std::string::npos);
+  EXPECT_NE(message(folder.write("tokenizer.json", "{\"a\": 1}")).find("looks like JSON"),
+            std::string::npos);
+  EXPECT_NE(message(folder.write("text", "Some text.\n")).find("not a sentencepiece model"),
+            std::string::npos);
+  const auto large = folder.write("large", "");
+  std::filesystem::resize_file(large, (64 << 20) + 1);
+  EXPECT_NE(message(large).find("67108865 bytes; a tokenizer file has at most 64 MiB"),
+            std::string::npos);
+}
+
+TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {
+  const Tokenizer tokenizer(kGoldens / "sp_bpe" / "tokenizer.model");
+  for (int32_t id : {-1, tokenizer.vocab_size(), INT32_MAX}) {
+    const std::string message = message_of<DataError>([&] {
+      tokenizer.decode(std::vector<int32_t>{5, id});
+    });
+    EXPECT_NE(message.find("token id " + std::to_string(id) + "; the vocabulary has 850"),
+              std::string::npos)
+        << message;
+  }
+  EXPECT_THROW(tokenizer.encode(std::string(Tokenizer::kMaxTextBytes + 1, 'a')), DataError);
+}
+
+TEST(Tokenizer, TakesAnyBytes) {
+  const Tokenizer tokenizer(kGoldens / "sp_bpe" / "tokenizer.model");
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes(random() % 60, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    for (int32_t id : tokenizer.encode(bytes)) {
+      EXPECT_GE(id, 0);
+      EXPECT_LT(id, tokenizer.vocab_size());
+    }
+  }
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xff")), "a\xef\xbf\xbd");
+}
+
+// A damaged model is refused, or works on any text.
+TEST(Tokenizer, DamagedModelsAreRefusedOrSafe) {
+  TemporaryFolder folder;
+  std::mt19937_64 random(1);
+  std::string text;
+  for (const Case& each : cases_of("sp_unigram")) text += each.text + "\xff";
+  int refused = 0, loaded = 0;
+  for (const char* name : kNames) {
+    const std::string model = read_file(kGoldens / name / "tokenizer.model");
+    for (int i = 0; i < 300; ++i) {
+      std::string changed = model;
+      for (size_t n = 1 + random() % 3; n > 0; --n) {
+        const size_t at = random() % changed.size();
+        if (random() % 4 == 0)
+          changed.resize(at + 1);
+        else
+          changed[at] = static_cast<char>(random());
+      }
+      try {
+        const Tokenizer tokenizer(folder.write("changed.model", changed));
+        ++loaded;
+        tokenizer.decode(tokenizer.encode(text));
+      } catch (const DataError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(loaded, 50);
+}
+
+std::string filter(const Tokenizer& tokenizer, const std::string& lines) {
+  std::istringstream in(lines);
+  std::ostringstream out;
+  tokenize_json_lines(tokenizer, in, out);
+  return out.str();
+}
+
+TEST(TokenizeJson, AnswersEachLine) {
+  for (const char* name : kNames) {
+    const Tokenizer tokenizer(kGoldens / name / "tokenizer.model");
+    const auto cases = cases_of(name);
+    std::string lines;
+    for (const Case& each : cases) lines += nlohmann::json(each.text).dump() + "\n";
+    std::istringstream answers(filter(tokenizer, lines));
+    for (const Case& each : cases) {
+      std::string line;
+      ASSERT_TRUE(std::getline(answers, line));
+      EXPECT_TRUE(
+          std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; }));
+      const auto answer = nlohmann::json::parse(line);
+      EXPECT_EQ(answer.at("ids").get<std::vector<int32_t>>(), each.ids);
+      EXPECT_EQ(answer.at("decoded").get<std::string>(), each.decoded);
+    }
+    EXPECT_EQ(answers.peek(), EOF);
+  }
+}
+
+TEST(TokenizeJson, NamesTheLineItCannotRead) {
+  const Tokenizer tokenizer(kGoldens / "sp_bpe" / "tokenizer.model");
+  EXPECT_EQ(filter(tokenizer, ""), "");
+  for (const std::string& bad :
+       {std::string("Hello"), std::string(""), std::string("5"), std::string("[\"a\"]"),
+        std::string("\"a\" \"b\""), std::string("\"\xff\""), std::string("\"\\ud800\""),
+        std::string("\"open"), std::string(1'000'000, '[')}) {
+    const std::string message =
+        message_of<DataError>([&] { filter(tokenizer, "\"a\"\n" + bad + "\n\"b\"\n"); });
+    EXPECT_TRUE(message.starts_with("line 2: expected a JSON string")) << message;
+  }
+}
+
+}  // namespace
+}  // namespace longshore::data

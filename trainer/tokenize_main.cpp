@@ -1,0 +1,71 @@
+// tokenize: text in, token ids out; see --help.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/tokenize_files.h"
+#include "data/tokenize_json.h"
+#include "data/tokenizer.h"
+
+namespace {
+
+constexpr const char* kDescription =
+    R"(Turns text into token ids with a sentencepiece model.
+
+  tokenize --tokenizer M.model --out F.tokens A.txt B.txt
+      Writes the files' documents to one shard that training reads. Documents are
+      paragraphs, separated by blank lines; eos follows each, bos is not written.
+  tokenize --tokenizer M.model --stdin-json
+      For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
+
+Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
+
+struct Arguments {
+  std::filesystem::path tokenizer;
+  bool stdin_json = false;
+  std::filesystem::path output;
+  std::vector<std::filesystem::path> inputs;
+};
+
+void run(const Arguments& arguments) {
+  const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
+  if (arguments.stdin_json) {
+    longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
+    return;
+  }
+  const auto summary =
+      longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output);
+  std::cout << arguments.output.string() << ": " << summary.tokens << " tokens, "
+            << summary.documents << " documents\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app(kDescription, "tokenize");
+  app.add_option("--tokenizer", arguments.tokenizer, "sentencepiece model file")->required();
+  auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
+  auto* output = app.add_option("--out", arguments.output, "shard to write")->excludes(stdin_json);
+  auto* inputs = app.add_option("INPUT", arguments.inputs, "UTF-8 text files");
+  output->needs(inputs);
+  inputs->needs(output);
+  try {
+    app.parse(argc, argv);
+    if (!arguments.stdin_json && arguments.output.empty())
+      throw CLI::RequiredError("--out or --stdin-json");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    run(arguments);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "tokenize: " << error.what() << "\n";
+    return 1;
+  }
+}
