@@ -24,10 +24,8 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
       continue;
     }
     ValueId cotangent = program.add_input({.name = value.name + ".grad",
-                                           .label = "",
                                            .type = value.type,
-                                           .source = Source::cotangent,
-                                           .weight = {}});
+                                           .source = Source::cotangent});
     result_.cotangents.push_back(cotangent);
     contribute(output.value, cotangent);
   }
@@ -42,13 +40,13 @@ std::vector<ValueId> Backward::emit(const Op& op, std::any attrs, std::vector<Va
 ValueId Backward::sum_so_far(ValueId value) {
   ValueId& sum = gradients_[value.index];
   if (!sum && std::find(options_.accumulate.begin(), options_.accumulate.end(), value) !=
-                  options_.accumulate.end())
+                  options_.accumulate.end()) {
     sum = result_.program.add_input({.name = forward_[value].name + ".grad.sum",
-                                     .label = "",
                                      .type = {forward_[value].type.shape,
                                               options_.weight_gradient_dtype},
-                                     .source = Source::accumulator,
-                                     .weight = {}});
+                                     .source = Source::accumulator});
+    result_.accumulators.push_back({value, sum});
+  }
   return sum;
 }
 

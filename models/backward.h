@@ -20,6 +20,7 @@ struct BackwardProgram {
   Program program;                   // inputs: cotangents and accumulators; outputs: gradients
   std::vector<ValueId> cotangents;   // one for each forward output; invalid where none is needed
   std::vector<GradientOf> gradients;  // weights and inputs that need one, and only these
+  std::vector<GradientOf> accumulators;  // of weights in BackwardOptions::accumulate
   // Forward outputs that the backward program makes as well (a loss computed together with its
   // gradient): run back to back, the forward node that makes them need not run.
   std::vector<GradientOf> also_made;

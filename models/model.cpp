@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "models/backward.h"
+#include "models/ops/add.h"
+#include "models/trace.h"
 
 namespace longshore::models {
 namespace {
@@ -68,6 +70,13 @@ void connect(Model& model) {
     stage.layers[0] = static_cast<int>(stage.programs.size());
     stage.programs.push_back(std::move(first));
   }
+}
+
+Program addition(const Type& type) {
+  Trace t("addition");
+  Var a = t.input("a", type), b = t.input("b", type);
+  t.output(add(a, b));
+  return t.finish();
 }
 
 int64_t parameter_count(const Model& model) {

@@ -41,6 +41,9 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight);
 // needs none but later layers' carries do.
 void connect(Model& model);
 
+// add(a, b) as a program with values 0, 1 and 2: how plans sum what layers and micro-batches give.
+Program addition(const Type& type);
+
 // Trainable and frozen parameters, each counted once.
 int64_t parameter_count(const Model& model);
 

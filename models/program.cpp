@@ -60,12 +60,10 @@ std::vector<ValueId> Program::add_node(const Op& op, std::any attrs, std::vector
   for (size_t i = 0; i < out_types.size(); ++i) {
     node.out.push_back({static_cast<int32_t>(values.size())});
     values.push_back({.name = i == 0 ? first : first + "." + std::to_string(i),
-                      .label = "",
                       .type = out_types[i],
                       .source = Source::node,
                       .needs_gradient = needs_gradient,
-                      .producer = static_cast<int32_t>(nodes.size()),
-                      .weight = {}});
+                      .producer = static_cast<int32_t>(nodes.size())});
   }
   nodes.push_back(std::move(node));
   return nodes.back().out;

@@ -8,16 +8,13 @@ const Type& Var::type() const { return trace->program()[id].type; }
 
 Var Trace::input(std::string_view name, Type type) {
   return {this, program_.add_input({.name = std::string(name),
-                                    .label = "",
                                     .type = type,
                                     .source = Source::input,
-                                    .needs_gradient = type.dtype != Dtype::int32,
-                                    .weight = {}})};
+                                    .needs_gradient = type.dtype != Dtype::int32})};
 }
 
 Var Trace::weight(std::string_view name, Type type, Weight weight) {
   return {this, program_.add_input({.name = std::string(name),
-                                    .label = "",
                                     .type = type,
                                     .source = Source::weight,
                                     .needs_gradient = weight.trainable == Trainable::yes,
@@ -26,18 +23,14 @@ Var Trace::weight(std::string_view name, Type type, Weight weight) {
 
 Var Trace::batch(std::string_view name, Type type) {
   return {this, program_.add_input({.name = std::string(name),
-                                    .label = "",
                                     .type = type,
-                                    .source = Source::batch,
-                                    .weight = {}})};
+                                    .source = Source::batch})};
 }
 
 Var Trace::scalar(std::string_view name, Dtype dtype) {
   return {this, program_.add_input({.name = std::string(name),
-                                    .label = "",
                                     .type = {{}, dtype},
-                                    .source = Source::scalar,
-                                    .weight = {}})};
+                                    .source = Source::scalar})};
 }
 
 Var Trace::label(Var value, std::string_view label) {

@@ -1,5 +1,6 @@
 // Attention on the CPU: tiles of scores by oneDNN, softmax by our own loops, a head (forward) or a
-// key/value head with its query heads (backward) to a thread.
+// key/value head with its query heads (backward) to a thread. A head's rows are gathered first:
+// oneDNN's fast kernels want them adjacent.
 //
 // B batch, T length, H query heads, G key/value heads, D head_dim; a tile is R rows (queries) by
 // S columns (keys).
@@ -66,28 +67,25 @@ void tiles_by_column(const Sizes& s, F f) {
 
 // --- the products of one tile, all on the calling thread
 
-Matmul product(const Sizes& s, int64_t m, int64_t n, int64_t k, Layout a, Layout b, Into into,
-               int64_t lda, int64_t ldb, int64_t ldc) {
+Matmul product(const Sizes& s, int64_t m, int64_t n, int64_t k, Layout a, Layout b, Into into) {
   return {.m = m, .n = n, .k = k, .ab = s.dtype, .c = Dtype::float32, .a_layout = a, .b_layout = b,
-          .into = into, .threads = Threads::one, .lda = lda, .ldb = ldb, .ldc = ldc};
+          .into = into, .threads = Threads::one};
 }
 
-// scores[R,S] = Q·Kᵀ, and likewise dP = dO·Vᵀ: both read rows of q's and k's layout.
+// scores[R,S] = Q·Kᵀ, and likewise dP = dO·Vᵀ.
 Matmul scores_product(const Sizes& s, const Tile& tile) {
   return product(s, tile.rows, tile.columns, s.d, Layout::plain, Layout::transposed,
-                 Into::overwrite, s.q_stride(), s.k_stride(), 0);
+                 Into::overwrite);
 }
 
 // out[R,D] += P[R,S]·V, and dQ += dS·K.
 Matmul rows_product(const Sizes& s, const Tile& tile, Into into) {
-  return product(s, tile.rows, s.d, tile.columns, Layout::plain, Layout::plain, into, 0,
-                 s.k_stride(), 0);
+  return product(s, tile.rows, s.d, tile.columns, Layout::plain, Layout::plain, into);
 }
 
 // dV[S,D] += Pᵀ·dO, and dK += dSᵀ·Q.
 Matmul columns_product(const Sizes& s, const Tile& tile) {
-  return product(s, tile.columns, s.d, tile.rows, Layout::transposed, Layout::plain, Into::add, 0,
-                 s.q_stride(), 0);
+  return product(s, tile.columns, s.d, tile.rows, Layout::transposed, Layout::plain, Into::add);
 }
 
 // --- memory of one thread
@@ -116,8 +114,8 @@ class Parts {
 
 template <class T>
 struct ForwardParts {
+  T *q, *k, *v, *probabilities;
   float *scores, *out, *largest, *sum;
-  T* probabilities;
   std::span<std::byte> scratch;
   int64_t bytes;
 
@@ -128,6 +126,9 @@ struct ForwardParts {
                        workspace_bytes(rows_product(s, tile, Into::add))});
     });
     Parts parts(base);
+    q = parts.take<T>(s.t * s.d);
+    k = parts.take<T>(s.t * s.d);
+    v = parts.take<T>(s.t * s.d);
     scores = parts.take<float>(rows * columns);
     probabilities = sizeof(T) == 4 ? reinterpret_cast<T*>(scores) : parts.take<T>(rows * columns);
     out = parts.take<float>(rows * s.d);
@@ -140,8 +141,8 @@ struct ForwardParts {
 
 template <class T>
 struct BackwardParts {
+  T *q, *k, *v, *dout, *probabilities, *ds;
   float *scores, *dp, *dq, *dk, *dv, *delta;
-  T *probabilities, *ds;
   std::span<std::byte> scratch;
   int64_t bytes;
 
@@ -153,6 +154,10 @@ struct BackwardParts {
                        workspace_bytes(columns_product(s, tile))});
     });
     Parts parts(base);
+    q = parts.take<T>(s.t * s.d);
+    k = parts.take<T>(s.t * s.d);
+    v = parts.take<T>(s.t * s.d);
+    dout = parts.take<T>(s.t * s.d);
     scores = parts.take<float>(tile_count);
     dp = parts.take<float>(tile_count);
     bool narrow = sizeof(T) < sizeof(float);
@@ -211,11 +216,11 @@ LONGSHORE_INLINE void finish_body(const float* out, const float* largest, const 
   }
 }
 
-// delta[r] = sum of dO*O over a row.
+// delta[r] = sum of dO*O over a row; rows of dO are adjacent.
 template <class T>
 LONGSHORE_INLINE void delta_body(const T* dout, const T* out, int64_t stride, float* delta,
                                  int64_t rows, int64_t d) {
-  for (int64_t r = 0; r < rows; ++r, dout += stride, out += stride) {
+  for (int64_t r = 0; r < rows; ++r, dout += d, out += stride) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < d; ++i) sum += load(dout[i]) * load(out[i]);
@@ -283,34 +288,39 @@ LONGSHORE_ATTENTION_LOOPS(bfloat16)
 // --- one head
 
 template <class T>
-void forward_head(const Sizes& s, const ForwardParts<T>& parts, const T* q, const T* k, const T* v,
-                  T* context, float* log_sum_exp) {
+void gather(const T* from, int64_t stride, T* to, const Sizes& s) {
+  for (int64_t row = 0; row < s.t; ++row) std::copy_n(from + row * stride, s.d, to + row * s.d);
+}
+
+template <class T>
+void forward_head(const Sizes& s, const ForwardParts<T>& parts, T* context, float* log_sum_exp) {
   tiles_by_row(s, [&](const Tile& tile) {
     if (tile.column == 0) {
       std::fill_n(parts.largest, tile.rows, -std::numeric_limits<float>::infinity());
       std::fill_n(parts.sum, tile.rows, 0.f);
     }
-    run(scores_product(s, tile), q + tile.row * s.q_stride(), k + tile.column * s.k_stride(),
+    run(scores_product(s, tile), parts.q + tile.row * s.d, parts.k + tile.column * s.d,
         parts.scores, parts.scratch);
     softmax_tile(tile, s.scale, parts.scores, parts.probabilities, parts.largest, parts.sum,
                  parts.out, s.d);
     run(rows_product(s, tile, tile.column == 0 ? Into::overwrite : Into::add), parts.probabilities,
-        v + tile.column * s.k_stride(), parts.out, parts.scratch);
+        parts.v + tile.column * s.d, parts.out, parts.scratch);
     if (tile.column + tile.columns == s.visible_keys(tile.row, tile.rows))
       finish_rows(parts.out, parts.largest, parts.sum, context + tile.row * s.q_stride(),
                   s.q_stride(), log_sum_exp + tile.row, tile.rows, s.d);
   });
 }
 
-// Adds to parts.dk and parts.dv, which all query heads of a key/value head share.
+// `out` and `dq` lie as the op's operands do. Adds to parts.dk and parts.dv, which all query heads
+// of a key/value head share.
 template <class T>
-void backward_head(const Sizes& s, const BackwardParts<T>& parts, const T* dout, const T* q,
-                   const T* k, const T* v, const T* out, const float* log_sum_exp, T* dq) {
-  delta_rows(dout, out, s.q_stride(), parts.delta, s.t, s.d);
+void backward_head(const Sizes& s, const BackwardParts<T>& parts, const T* out,
+                   const float* log_sum_exp, T* dq) {
+  delta_rows(parts.dout, out, s.q_stride(), parts.delta, s.t, s.d);
   std::fill_n(parts.dq, s.t * s.d, 0.f);
   tiles_by_column(s, [&](const Tile& tile) {
-    const T *q_tile = q + tile.row * s.q_stride(), *dout_tile = dout + tile.row * s.q_stride();
-    const T *k_tile = k + tile.column * s.k_stride(), *v_tile = v + tile.column * s.k_stride();
+    const T *q_tile = parts.q + tile.row * s.d, *dout_tile = parts.dout + tile.row * s.d;
+    const T *k_tile = parts.k + tile.column * s.d, *v_tile = parts.v + tile.column * s.d;
     run(scores_product(s, tile), q_tile, k_tile, parts.scores, parts.scratch);
     run(scores_product(s, tile), dout_tile, v_tile, parts.dp, parts.scratch);
     dscores_tile(tile, s.scale, parts.scores, parts.dp, log_sum_exp + tile.row,
@@ -353,9 +363,10 @@ void attention_cpu(const KernelCall& call) {
         for (int64_t task = tasks * share / threads; task < tasks * (share + 1) / threads; ++task) {
           int64_t b = task / s.h, h = task % s.h, g = h / (s.h / s.g);
           int64_t at = b * s.t * s.q_stride() + h * s.d, kv = b * s.t * s.k_stride() + g * s.d;
-          forward_head<T>(s, parts, call.in[0].as<T>() + at, call.in[1].as<T>() + kv,
-                          call.in[2].as<T>() + kv, call.out[0].as<T>() + at,
-                          call.out[1].as<float>() + task * s.t);
+          gather(call.in[0].as<T>() + at, s.q_stride(), parts.q, s);
+          gather(call.in[1].as<T>() + kv, s.k_stride(), parts.k, s);
+          gather(call.in[2].as<T>() + kv, s.k_stride(), parts.v, s);
+          forward_head<T>(s, parts, call.out[0].as<T>() + at, call.out[1].as<float>() + task * s.t);
         }
       }
     });
@@ -373,13 +384,15 @@ void attention_grad_cpu(const KernelCall& call) {
         for (int64_t task = tasks * share / threads; task < tasks * (share + 1) / threads; ++task) {
           int64_t b = task / s.g, g = task % s.g;
           int64_t kv = b * s.t * s.k_stride() + g * s.d;
+          gather(call.in[2].as<T>() + kv, s.k_stride(), parts.k, s);
+          gather(call.in[3].as<T>() + kv, s.k_stride(), parts.v, s);
           std::fill_n(parts.dk, s.t * s.d, 0.f);
           std::fill_n(parts.dv, s.t * s.d, 0.f);
           for (int64_t h = g * group; h < (g + 1) * group; ++h) {
             int64_t at = b * s.t * s.q_stride() + h * s.d;
-            backward_head<T>(s, parts, call.in[0].as<T>() + at, call.in[1].as<T>() + at,
-                             call.in[2].as<T>() + kv, call.in[3].as<T>() + kv,
-                             call.in[4].as<T>() + at,
+            gather(call.in[0].as<T>() + at, s.q_stride(), parts.dout, s);
+            gather(call.in[1].as<T>() + at, s.q_stride(), parts.q, s);
+            backward_head<T>(s, parts, call.in[4].as<T>() + at,
                              call.in[5].as<float>() + (b * s.h + h) * s.t,
                              call.out[0].as<T>() + at);
           }

@@ -28,13 +28,9 @@ dnnl::memory::data_type data_type(Dtype dtype) {
   throw InternalError(std::string("oneDNN has no matmul for ") + name(dtype));
 }
 
-dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout layout,
-                           int64_t leading) {
-  bool plain = layout == Layout::plain;
-  if (leading == 0) leading = plain ? columns : rows;
-  dnnl::memory::dims strides =
-      plain ? dnnl::memory::dims{leading, 1} : dnnl::memory::dims{1, leading};
-  return {{rows, columns}, data_type(dtype), strides};
+dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout layout) {
+  using Tag = dnnl::memory::format_tag;
+  return {{rows, columns}, data_type(dtype), layout == Layout::plain ? Tag::ab : Tag::ba};
 }
 
 Primitive make(const Matmul& matmul) {
@@ -50,9 +46,9 @@ Primitive make(const Matmul& matmul) {
   if (matmul.threads == Threads::one) omp_set_num_threads(1);
   try {
     dnnl::matmul::desc operation(
-        operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout, matmul.lda),
-        operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout, matmul.ldb),
-        operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.ldc));
+        operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout),
+        operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout),
+        operand(matmul.m, matmul.n, matmul.c, Layout::plain));
     dnnl::matmul::primitive_desc description(operation, attributes, engine());
     Primitive primitive{description, dnnl::matmul(description)};
     omp_set_num_threads(threads);

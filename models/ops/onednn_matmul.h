@@ -1,7 +1,7 @@
 // Matrix products on the CPU by oneDNN, with its scratchpad in memory of ours.
 //
-// C[m,n] = A·B, or C += A·B, for row-major operands with leading dimensions; A is stored as [m,k]
-// or, transposed, as [k,m]; B as [k,n] or, transposed, as [n,k]. A and B share a dtype; C has it
+// C[m,n] = A·B, or C += A·B. A is stored as [m,k] or, transposed, as [k,m]; B as [k,n] or,
+// transposed, as [n,k]; rows of all three are adjacent. A and B share a dtype; C has it
 // too or is float32. Primitives are made once per description and kept.
 //
 // Results depend on the description and the number of threads only.
@@ -28,8 +28,6 @@ struct Matmul {
   Layout b_layout = Layout::plain;
   Into into = Into::overwrite;
   Threads threads = Threads::all;
-  // Elements from one stored row to the next; 0 means that rows are adjacent.
-  int64_t lda = 0, ldb = 0, ldc = 0;
 
   auto operator<=>(const Matmul&) const = default;
 };

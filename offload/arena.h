@@ -1,0 +1,26 @@
+// Memory planning as a pure function: places for blocks whose lifetimes are known.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace longshore::offload {
+
+inline constexpr int64_t kArenaAlignment = 256;
+
+constexpr int64_t align_up(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+struct Block {
+  int64_t bytes = 0;
+  int first = 0, last = 0;  // both included
+  int64_t offset = 0;       // the result, aligned
+};
+
+// Gives every block an offset such that blocks alive at the same time never overlap; returns the
+// arena's size. Large blocks first, each at the lowest place that is free throughout its life
+// (greedy by size, cf. Pisarchyk & Lee 2020, arXiv 2001.03288).
+int64_t place(std::span<Block> blocks);
+
+}  // namespace longshore::offload

@@ -1,0 +1,114 @@
+#include "offload/executor.h"
+
+#include "base/error.h"
+#include "offload/arena.h"
+
+namespace longshore::offload {
+
+Arena::Arena(Backend& backend, MemoryKind kind, int64_t bytes)
+    : backend_(backend), kind_(kind), bytes_(bytes), memory_(backend.allocate(kind, bytes)) {}
+
+Arena::~Arena() { backend_.free(kind_, memory_); }
+
+Arguments::~Arguments() {
+  for (auto& [name, argument] : arguments_) backend_.free(argument.kind, argument.memory);
+}
+
+std::byte* Arguments::at(const std::string& name, int64_t bytes, MemoryKind kind,
+                         Category category) {
+  if (!arguments_.count(name)) {
+    arguments_[name] = {backend_.allocate(kind, align_up(bytes)), bytes, kind};
+    ledger_.take(kind, category, align_up(bytes));
+  }
+  return find(name, bytes).memory;
+}
+
+const Arguments::Argument& Arguments::find(const std::string& name, int64_t bytes) const {
+  auto entry = arguments_.find(name);
+  if (entry == arguments_.end()) throw InternalError("no argument is named " + name);
+  if (entry->second.bytes != bytes)
+    throw InternalError("argument " + name + " has " + std::to_string(entry->second.bytes) +
+                        " bytes, not " + std::to_string(bytes));
+  return entry->second;
+}
+
+void Arguments::write(const std::string& name, const void* from, int64_t bytes) {
+  const Argument& argument = find(name, bytes);
+  backend_.write(argument.kind, argument.memory, from, bytes);
+}
+
+void Arguments::read(const std::string& name, void* to, int64_t bytes) const {
+  const Argument& argument = find(name, bytes);
+  backend_.read(argument.kind, to, argument.memory, bytes);
+}
+
+Executable::Executable(const Plan& plan, Backend& backend, Arguments& arguments,
+                       const Arena& device, const Arena& pinned_host)
+    : plan_(plan),
+      backend_(backend),
+      born_(plan.instructions.size()),
+      dead_(plan.instructions.size()) {
+  auto arena = [&](MemoryKind kind) -> const Arena& {
+    return kind == MemoryKind::device ? device : pinned_host;
+  };
+  for (MemoryKind kind : kMemoryKinds)
+    if (arena(kind).bytes() < plan.arena(kind))
+      throw InternalError(plan.name + ": the arena of " + name(kind) + " is too small");
+
+  std::vector<std::byte*> base(plan.buffers.size());
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& buffer = plan.buffers[i];
+    if (buffer.owner == Owner::caller) {
+      base[i] = arguments.at(buffer.name, buffer.bytes, buffer.kind, buffer.category);
+    } else if (buffer.first >= 0) {
+      base[i] = arena(buffer.kind).memory() + buffer.offset;
+      born_[buffer.first].push_back(static_cast<int>(i));
+      dead_[buffer.last].push_back(static_cast<int>(i));
+    }
+  }
+  for (const Instruction& instruction : plan.instructions) {
+    auto refs = [&](const std::vector<Operand>& operands) {
+      std::vector<models::Ref> refs;
+      for (const Operand& operand : operands)
+        refs.push_back({base[operand.buffer] + operand.offset, operand.type});
+      return refs;
+    };
+    Bound bound{refs(instruction.in), refs(instruction.out), {}};
+    if (instruction.workspace) {
+      int buffer = instruction.workspace.buffer;
+      bound.workspace = {base[buffer], static_cast<size_t>(plan.buffers[buffer].bytes)};
+    }
+    bound_.push_back(std::move(bound));
+  }
+}
+
+void Executable::run(Ledger& ledger) {
+  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
+    const Instruction& instruction = plan_.instructions[i];
+    const Bound& bound = bound_[i];
+    for (int b : born_[i])
+      ledger.take(plan_.buffers[b].kind, plan_.buffers[b].category,
+                  align_up(plan_.buffers[b].bytes));
+    for (int event : instruction.waits) backend_.wait(instruction.lane, event);
+    if (instruction.op)
+      backend_.run(*instruction.op, {.target = plan_.target,
+                                     .attrs = instruction.attrs,
+                                     .in = bound.in,
+                                     .out = bound.out,
+                                     .workspace = bound.workspace});
+    else
+      backend_.copy(instruction.lane, bound.in[0], bound.out[0]);
+    if (instruction.awaited) backend_.record(instruction.lane, static_cast<int>(i));
+    for (int b : dead_[i])
+      ledger.give(plan_.buffers[b].kind, plan_.buffers[b].category,
+                  align_up(plan_.buffers[b].bytes));
+  }
+  // The next plan takes over the arena and the arguments: no lane may start on it early.
+  int joined = static_cast<int>(plan_.instructions.size());
+  for (Lane lane : kLanes) backend_.record(lane, joined + static_cast<int>(lane));
+  for (Lane lane : kLanes)
+    for (Lane other : kLanes)
+      if (lane != other) backend_.wait(lane, joined + static_cast<int>(other));
+}
+
+}  // namespace longshore::offload

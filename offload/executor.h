@@ -1,0 +1,87 @@
+// The one loop that runs plans, on any backend.
+#pragma once
+
+#include <map>
+#include <span>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "offload/backend.h"
+#include "offload/plan.h"
+
+namespace longshore::offload {
+
+// Memory of one kind that several plans use in turn for their temporaries; as large as the largest
+// of them needs.
+class Arena {
+ public:
+  Arena(Backend& backend, MemoryKind kind, int64_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* memory() const { return memory_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Backend& backend_;
+  MemoryKind kind_;
+  int64_t bytes_;
+  std::byte* memory_;
+};
+
+// The arguments of plans by name. Allocated on first use; they keep their contents between plans.
+class Arguments {
+ public:
+  Arguments(Backend& backend, Ledger& ledger) : backend_(backend), ledger_(ledger) {}
+  ~Arguments();
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  std::byte* at(const std::string& name, int64_t bytes, MemoryKind kind, Category category);
+  bool has(const std::string& name) const { return arguments_.count(name) > 0; }
+
+  void write(const std::string& name, const void* from, int64_t bytes);
+  void read(const std::string& name, void* to, int64_t bytes) const;
+
+ private:
+  struct Argument {
+    std::byte* memory;
+    int64_t bytes;
+    MemoryKind kind;
+  };
+
+  const Argument& find(const std::string& name, int64_t bytes) const;
+
+  Backend& backend_;
+  Ledger& ledger_;
+  std::map<std::string, Argument> arguments_;
+};
+
+// A plan whose operands are addresses.
+class Executable {
+ public:
+  // The arenas must hold what the plan needs; plan, arguments and arenas must outlive this.
+  Executable(const Plan& plan, Backend& backend, Arguments& arguments, const Arena& device,
+             const Arena& pinned_host);
+
+  // Enqueues everything and, at the end, lets each lane wait for the others; does not wait itself.
+  // Temporaries are entered in the ledger as they come and go.
+  void run(Ledger& ledger);
+
+  // The prepared calls, for tests that watch kernels.
+  struct Bound {
+    std::vector<models::Ref> in, out;
+    std::span<std::byte> workspace;
+  };
+  const std::vector<Bound>& bound() const { return bound_; }
+
+ private:
+  const Plan& plan_;
+  Backend& backend_;
+  std::vector<Bound> bound_;
+  std::vector<std::vector<int>> born_, dead_;  // temporaries, by instruction
+};
+
+}  // namespace longshore::offload

@@ -1,0 +1,55 @@
+// Kinds of memory, and what occupies them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace longshore::offload {
+
+enum class MemoryKind : uint8_t { device, pinned_host };
+inline constexpr std::array kMemoryKinds{MemoryKind::device, MemoryKind::pinned_host};
+
+enum class Category : uint8_t {
+  parameters,   // compute and master weights
+  optimizer,    // moments
+  gradients,    // of parameters
+  batch,        // token ids, targets, step scalars, results on their way to the host
+  kept,         // activations kept from the forward to the backward pass
+  working_set,  // all other activations and gradients of activations
+  workspace,    // scratch of kernels
+};
+inline constexpr std::array kCategories{
+    Category::parameters, Category::optimizer,   Category::gradients, Category::batch,
+    Category::kept,       Category::working_set, Category::workspace};
+
+const char* name(MemoryKind kind);
+const char* name(Category category);
+
+// "3.2 GiB", "812.0 MiB", "512 bytes".
+std::string bytes_text(int64_t bytes);
+
+// Every byte, by memory kind and category: what is taken now, and what was at the peak of the kind.
+class Ledger {
+ public:
+  using ByCategory = std::array<int64_t, kCategories.size()>;
+
+  void take(MemoryKind kind, Category category, int64_t bytes);
+  void give(MemoryKind kind, Category category, int64_t bytes);
+
+  int64_t now_bytes(MemoryKind kind) const { return account(kind).now; }
+  int64_t peak_bytes(MemoryKind kind) const { return account(kind).peak; }
+  // Adds up to peak_bytes.
+  const ByCategory& at_peak(MemoryKind kind) const { return account(kind).at_peak; }
+
+ private:
+  struct Account {
+    int64_t now = 0, peak = 0;
+    ByCategory by_category{}, at_peak{};
+  };
+  const Account& account(MemoryKind kind) const { return accounts_[static_cast<size_t>(kind)]; }
+
+  std::array<Account, kMemoryKinds.size()> accounts_;
+};
+
+}  // namespace longshore::offload

@@ -1,0 +1,163 @@
+#include "offload/partition.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace longshore::offload {
+
+using models::Node;
+using models::Program;
+using models::Source;
+using models::ValueId;
+
+namespace {
+
+// Decides which forward values the policy lets the backward program find where they are.
+class Available {
+ public:
+  Available(const Program& forward, const Policy& policy)
+      : forward_(forward), policy_(policy), known_(forward.values.size(), Answer::unknown) {}
+
+  bool operator()(ValueId id) {
+    Answer& answer = known_[id.index];
+    if (answer == Answer::unknown) answer = decide(id) ? Answer::yes : Answer::no;
+    return answer == Answer::yes;
+  }
+
+ private:
+  enum class Answer : char { unknown, no, yes };
+
+  bool decide(ValueId id) {
+    const models::Value& value = forward_[id];
+    if (value.source != Source::node) return true;
+    if (policy_.otherwise == Fate::keep && policy_.fates.empty()) return true;
+    const Node& node = forward_.nodes[value.producer];
+    // Auxiliary outputs share the fate of the first.
+    if (policy_.fate(forward_[node.out[0]].label) == Fate::remat) return false;
+    // A cheap op whose inputs are there anyway is quicker to run again than its output to keep.
+    return node.op->price == models::Price::dear ||
+           !std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return (*this)(in); });
+  }
+
+  const Program& forward_;
+  const Policy& policy_;
+  std::vector<Answer> known_;
+};
+
+// Rewrites the backward nodes to read kept values, or clones of the nodes that make them.
+class Rewriter {
+ public:
+  Rewriter(const Program& forward, const models::BackwardProgram& backward, const Policy& policy)
+      : forward_(forward), available_(forward, policy), again_(forward.values.size()) {
+    backward_ = backward.program;
+    backward_.nodes.clear();
+    for (const Node& node : backward.program.nodes) {
+      Node rewritten = node;
+      for (ValueId& id : rewritten.in) id = get(id);
+      append(std::move(rewritten));
+    }
+  }
+
+  Program take_backward() { return std::move(backward_); }
+  std::vector<ValueId> take_residuals() {
+    std::sort(residuals_.begin(), residuals_.end());
+    return std::move(residuals_);
+  }
+
+ private:
+  ValueId get(ValueId id) {
+    if (id.index >= static_cast<int>(forward_.values.size())) return id;  // made by backward nodes
+    if (forward_[id].source != Source::node) return id;
+    if (available_(id)) {
+      if (std::find(residuals_.begin(), residuals_.end(), id) == residuals_.end())
+        residuals_.push_back(id);
+      return id;
+    }
+    if (!again_[id.index]) replay(forward_.nodes[forward_[id].producer]);
+    return again_[id.index];
+  }
+
+  void replay(const Node& node) {
+    Node clone{node.op, node.attrs, {}, {}};
+    for (ValueId in : node.in) clone.in.push_back(get(in));
+    for (ValueId out : node.out) {
+      models::Value value = forward_[out];
+      value.name += ".again";
+      value.label.clear();
+      ValueId id{static_cast<int32_t>(backward_.values.size())};
+      backward_.values.push_back(std::move(value));
+      clone.out.push_back(id);
+      again_[out.index] = id;
+    }
+    append(std::move(clone));
+  }
+
+  void append(Node node) {
+    for (ValueId out : node.out)
+      backward_[out].producer = static_cast<int32_t>(backward_.nodes.size());
+    backward_.nodes.push_back(std::move(node));
+  }
+
+  const Program& forward_;
+  Available available_;
+  Program backward_;
+  std::vector<ValueId> again_;
+  std::vector<ValueId> residuals_;
+};
+
+// The forward nodes that outputs or residuals depend on.
+void drop_unneeded(Program& forward, std::span<const ValueId> needed) {
+  std::vector<char> live(forward.values.size());
+  for (ValueId id : needed) live[id.index] = true;
+  for (auto node = forward.nodes.rbegin(); node != forward.nodes.rend(); ++node)
+    if (std::any_of(node->out.begin(), node->out.end(), [&](ValueId id) { return live[id.index]; }))
+      for (ValueId id : node->in) live[id.index] = true;
+  std::erase_if(forward.nodes, [&](const Node& node) {
+    return std::none_of(node.out.begin(), node.out.end(),
+                        [&](ValueId id) { return live[id.index]; });
+  });
+  for (size_t i = 0; i < forward.nodes.size(); ++i)
+    for (ValueId id : forward.nodes[i].out) forward[id].producer = static_cast<int32_t>(i);
+}
+
+}  // namespace
+
+Partition partition(const Program& forward, const models::BackwardProgram& backward,
+                    const Policy& policy, Turn turn) {
+  Rewriter rewriter(forward, backward, policy);
+  Partition result{.forward = forward,
+                   .backward = rewriter.take_backward(),
+                   .residuals = rewriter.take_residuals(),
+                   .cotangents = backward.cotangents,
+                   .gradients = backward.gradients,
+                   .accumulators = backward.accumulators,
+                   .outputs_made_late = {}};
+  if (turn == Turn::here) result.outputs_made_late = backward.also_made;
+
+  std::vector<ValueId> needed = result.residuals;
+  for (const models::Output& output : forward.outputs)
+    if (std::none_of(result.outputs_made_late.begin(), result.outputs_made_late.end(),
+                     [&](const models::GradientOf& made) { return made.of == output.value; }))
+      needed.push_back(output.value);
+  drop_unneeded(result.forward, needed);
+  return result;
+}
+
+std::string text(const Partition& partition) {
+  const Program &forward = partition.forward, &backward = partition.backward;
+  int64_t kept_bytes = 0;
+  std::string kept;
+  for (ValueId id : partition.residuals) {
+    kept_bytes += forward[id].type.bytes();
+    kept += "  " + forward[id].name + ": " + text(forward[id].type) + "\n";
+  }
+  std::string result = "kept, " + std::to_string(kept_bytes) + " bytes a layer\n" + kept;
+  result += "forward\n";
+  for (const Node& node : forward.nodes) result += "  " + text(forward, node) + "\n";
+  result += "backward\n";
+  for (const Node& node : backward.nodes) result += "  " + text(backward, node) + "\n";
+  return result;
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,40 @@
+// Partition: a layer's forward and backward programs and a policy in; the same programs with the
+// values between them settled out. A value is kept only if the backward program, or what it
+// computes again, really reads it; what is needed and not kept is made again by clones of just the
+// nodes it depends on, as late as possible (after JAX's partial evaluation, cf. jax.checkpoint).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/backward.h"
+#include "models/program.h"
+#include "offload/policy.h"
+
+namespace longshore::offload {
+
+// How a layer's forward and backward pass follow each other.
+enum class Turn {
+  later,  // other layers run in between
+  here,   // back to back (the last stage): what the backward program makes too is made once
+};
+
+struct Partition {
+  models::Program forward;  // without the nodes that nothing needs
+  // Its first values are the forward program's; inputs that are forward values are the residuals,
+  // weights and so on. Clones are named "<value>.again".
+  models::Program backward;
+  std::vector<models::ValueId> residuals;  // forward values kept for the backward program
+  std::vector<models::ValueId> cotangents;           // as in BackwardProgram
+  std::vector<models::GradientOf> gradients;          // likewise
+  std::vector<models::GradientOf> accumulators;       // likewise
+  std::vector<models::GradientOf> outputs_made_late;  // with Turn::here: by the backward program
+};
+
+Partition partition(const models::Program& forward, const models::BackwardProgram& backward,
+                    const Policy& policy, Turn turn = Turn::later);
+
+// One layer under one policy, for people: what is kept, the forward nodes, the backward nodes.
+std::string text(const Partition& partition);
+
+}  // namespace longshore::offload

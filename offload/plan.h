@@ -1,0 +1,100 @@
+// A plan: what the executor walks. Buffers with their places in memory and instructions on lanes;
+// nothing is left to decide at run time. Moves between memory kinds are instructions like any
+// other. Order within a lane is the order of the list; across lanes it is what `waits` says.
+//
+// Invariants: a temporary's bytes are its own from instruction `first` to instruction `last`, both
+// included (where an output takes a dying input's place, the input's `last` is the instruction
+// before); an instruction on one lane that touches bytes another lane used before waits for it.
+#pragma once
+
+#include <any>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "models/op.h"
+#include "offload/memory.h"
+
+namespace longshore::offload {
+
+enum class Lane : uint8_t { compute, host_to_device, device_to_host };
+inline constexpr std::array kLanes{Lane::compute, Lane::host_to_device, Lane::device_to_host};
+
+const char* name(Lane lane);
+
+enum class Phase : uint8_t { forward, backward, optimizer };
+
+// Who owns a buffer's memory.
+enum class Owner : uint8_t {
+  caller,  // an argument: bound by name, lives before and after the plan runs
+  plan,    // a temporary, placed in the plan's arena
+};
+
+struct Buffer {
+  std::string name;
+  int64_t bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  Category category = Category::working_set;
+  Owner owner = Owner::plan;
+  int first = -1, last = -1;  // instructions, for temporaries
+  int64_t offset = 0;         // in the arena of its kind, for temporaries
+};
+
+// A typed part of a buffer.
+struct Operand {
+  int buffer = -1;
+  int64_t offset = 0;  // bytes
+  models::Type type;
+
+  explicit operator bool() const { return buffer >= 0; }
+};
+
+struct Place {
+  std::string stage;
+  int layer = 0;
+  Phase phase = Phase::forward;
+};
+
+struct Instruction {
+  Lane lane = Lane::compute;
+  const models::Op* op = nullptr;  // null: a move of in[0] to out[0]
+  std::any attrs;
+  std::vector<Operand> in, out;
+  Operand workspace;
+  std::string name;  // of the first output
+  Place place;
+  std::vector<int> waits;  // instructions of other lanes that must have finished
+  bool awaited = false;    // another lane waits for this one
+};
+
+struct Plan {
+  std::string name;
+  models::Target target = models::Target::cpu;
+  std::vector<Buffer> buffers;
+  std::vector<Instruction> instructions;
+  std::array<int64_t, kMemoryKinds.size()> arena_bytes{};  // by memory kind
+
+  int64_t argument_bytes(MemoryKind kind) const;
+  int64_t arena(MemoryKind kind) const { return arena_bytes[static_cast<size_t>(kind)]; }
+};
+
+// XLA's categories. Outputs live in the arguments they replace, so they are aliases.
+struct MemoryAnalysis {
+  int64_t argument_bytes = 0;
+  int64_t output_bytes = 0;
+  int64_t temp_bytes = 0;
+  int64_t alias_bytes = 0;
+  int64_t total_bytes() const { return temp_bytes + argument_bytes + output_bytes - alias_bytes; }
+  // What is really taken: arguments, and the arena from end to end.
+  int64_t peak_bytes = 0;
+  // The most that is alive at one time; what fragmentation and alignment add stands between the two.
+  int64_t live_bytes = 0;
+  Ledger::ByCategory by_category{};  // of live_bytes, at that time
+};
+
+MemoryAnalysis analyze(const Plan& plan, MemoryKind kind);
+
+// Every instruction a line, for tests and debugging.
+std::string text(const Plan& plan);
+
+}  // namespace longshore::offload

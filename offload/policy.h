@@ -1,0 +1,45 @@
+// Remat policies as data: for each labelled value of a layer, what happens to it between the
+// forward and the backward pass. Names and meanings are MaxText's.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace longshore::offload {
+
+enum class Fate {
+  keep,   // stays on the device
+  remat,  // computed again in the backward pass
+};
+
+struct Policy {
+  std::string name;
+  Fate otherwise = Fate::remat;        // of values without a label, or not in `fates`
+  std::map<std::string, Fate> fates;   // by label
+
+  Fate fate(const std::string& label) const {
+    auto found = fates.find(label);
+    return found == fates.end() ? otherwise : found->second;
+  }
+};
+
+// Keeps every value that the backward pass reads.
+Policy keep_all();
+
+// The names and what they do, as the docs and --help show them.
+struct PolicyInfo {
+  std::string name;
+  std::string meaning;
+};
+std::span<const PolicyInfo> policies();
+
+// The policy called `name` for a layer that emits `labels`. `custom` holds the per-label keys,
+// which only the policy `custom` reads. Throws ConfigError when the name is unknown, when a named
+// policy speaks of labels the layer does not emit, when a custom key does, when there are custom
+// keys without the policy `custom`, or when the carry is to be computed again.
+Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
+                   std::span<const std::string> labels);
+
+}  // namespace longshore::offload

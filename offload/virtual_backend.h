@@ -1,0 +1,13 @@
+// A device that computes nothing and has no memory: plans for any target are walked on it by the
+// same executor that trains, so that what it counts is what training will take.
+#pragma once
+
+#include <memory>
+
+#include "offload/backend.h"
+
+namespace longshore::offload {
+
+std::unique_ptr<Backend> make_virtual_backend(models::Target target);
+
+}  // namespace longshore::offload

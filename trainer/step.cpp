@@ -1,0 +1,147 @@
+#include "trainer/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "models/ops/linear_cross_entropy.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Category;
+using offload::Lane;
+using offload::MemoryKind;
+using offload::Operand;
+using offload::Plan;
+using offload::PlanBuilder;
+
+static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
+
+const models::Type kScalar{};
+
+bool has_output(const models::Model& model, models::OutputRole role) {
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (const models::Output& output : program.outputs)
+        if (output.role == role) return true;
+  return false;
+}
+
+// Results go to the host at the end of the last micro-batch.
+void return_scalar(PlanBuilder& builder, const char* name) {
+  Operand device{builder.argument(name, kScalar.bytes(), MemoryKind::device, Category::batch), 0,
+                 kScalar};
+  Operand host{builder.argument(offload::host_name(name), kScalar.bytes(),
+                                MemoryKind::pinned_host, Category::batch),
+               0, kScalar};
+  builder.move(Lane::device_to_host, device, host, {.stage = "results"});
+}
+
+float read_scalar(const offload::Arguments& arguments, const char* name) {
+  float value;
+  arguments.read(offload::host_name(name), &value, sizeof value);
+  return value;
+}
+
+// Of an input that this model may not have.
+void write_scalar(offload::Arguments& arguments, const std::string& name, double value) {
+  float narrow = static_cast<float>(value);
+  if (arguments.has(offload::host_name(name)))
+    arguments.write(offload::host_name(name), &narrow, sizeof narrow);
+}
+
+}  // namespace
+
+StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
+                    const StepOptions& options, models::Target target) {
+  StepPlans result;
+  bool accumulates = options.micro_batches > 1;
+  auto add_plan = [&](offload::MicroBatch micro_batch, bool updates, const char* name) {
+    PlanBuilder builder(name, target);
+    offload::Scan scan(model, layout, builder);
+    scan.train({.policy = options.policy,
+                .micro_batch = micro_batch,
+                .gradients = accumulates ? offload::GradientHome::caller
+                                         : offload::GradientHome::plan});
+    if (updates) {
+      append_update(options.optimizer, layout, scan, builder);
+      return_scalar(builder, offload::kLoss);
+      return_scalar(builder, kGradientNorm);
+      if (has_output(model, models::OutputRole::auxiliary_loss))
+        return_scalar(builder, offload::kAuxiliaryLoss);
+    }
+    result.plans.push_back(builder.finish());
+    if (result.layers.empty()) result.layers = scan.describe();
+  };
+  if (!accumulates) {
+    add_plan(offload::MicroBatch::first, true, "step");
+    result.sequence = {0};
+    return result;
+  }
+  add_plan(offload::MicroBatch::first, false, "first micro-batch");
+  if (options.micro_batches > 2) add_plan(offload::MicroBatch::further, false, "further micro-batch");
+  add_plan(offload::MicroBatch::further, true, "last micro-batch and update");
+  result.sequence.assign(options.micro_batches, 1);
+  result.sequence.front() = 0;
+  result.sequence.back() = static_cast<int>(result.plans.size()) - 1;
+  return result;
+}
+
+Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
+                  const std::string& name, models::Target target) {
+  PlanBuilder builder(name, target);
+  offload::Scan scan(model, layout, builder);
+  scan.forward();
+  if (has_output(model, models::OutputRole::loss)) return_scalar(builder, offload::kLoss);
+  return builder.finish();
+}
+
+TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
+                     offload::Arguments& arguments, const offload::Arena& device,
+                     const offload::Arena& pinned_host)
+    : plans_(plans), adamw_(adamw), backend_(backend), arguments_(arguments) {
+  for (const Plan& plan : plans.plans)
+    executables_.push_back(std::make_unique<offload::Executable>(plan, backend, arguments, device,
+                                                                 pinned_host));
+}
+
+StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
+                          offload::Ledger& ledger) {
+  if (batches.size() != plans_.sequence.size())
+    throw InternalError("a step of " + std::to_string(plans_.sequence.size()) +
+                        " micro-batches is given " + std::to_string(batches.size()));
+  StepResult result;
+  for (const data::Batch& batch : batches) result.total_weights += batch.total_weights;
+  if (result.total_weights == 0) throw InternalError("a step without a trained target");
+
+  double step = static_cast<double>(scalars.number);
+  write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
+  write_scalar(arguments_, offload::kAuxiliaryLossGradient, 1.0 / batches.size());
+  write_scalar(arguments_, kLearningRate, scalars.learning_rate);
+  write_scalar(arguments_, kCorrection1, 1 - std::pow(adamw_.b1, step));
+  write_scalar(arguments_, kCorrection2, 1 - std::pow(adamw_.b2, step));
+  for (size_t i = 0; i < batches.size(); ++i) {
+    write_batch(batches[i], arguments_);
+    executables_[plans_.sequence[i]]->run(ledger);
+    backend_.synchronize();  // before the next batch takes this one's place
+  }
+  result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
+  if (arguments_.has(offload::host_name(offload::kAuxiliaryLoss)))
+    result.auxiliary_loss =
+        static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) / batches.size();
+  result.gradient_norm = read_scalar(arguments_, kGradientNorm);
+  return result;
+}
+
+void write_batch(const data::Batch& batch, offload::Arguments& arguments) {
+  auto write = [&](const char* name, const std::vector<int32_t>& values) {
+    std::string host = offload::host_name(name);
+    if (arguments.has(host)) arguments.write(host, values.data(), values.size() * sizeof(int32_t));
+  };
+  write("tokens", batch.tokens);
+  write("positions", batch.positions);
+  write("targets", batch.targets);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,74 @@
+// One training step: its plans, and running them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/batches.h"
+#include "models/model.h"
+#include "offload/executor.h"
+#include "offload/policy.h"
+#include "offload/scan.h"
+#include "trainer/optimizer.h"
+
+namespace longshore::trainer {
+
+struct StepOptions {
+  offload::Policy policy;
+  int64_t micro_batches = 1;  // gradient_accumulation_steps
+  OptimizerOptions optimizer;
+};
+
+// The plans of a step and the order in which its micro-batches run them. With one micro-batch a
+// gradient lives from the layer that makes it to its update; with several, all of them stay.
+struct StepPlans {
+  std::vector<offload::Plan> plans;
+  std::vector<int> sequence;  // for each micro-batch the index of its plan
+  std::string layers;         // what each kind of layer keeps and runs, for people
+};
+
+StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
+                    const StepOptions& options, models::Target target);
+
+// Forward only; no gradients.
+offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
+                           const std::string& name, models::Target target);
+
+struct StepResult {
+  double loss = 0;       // nats a trained token, auxiliary losses aside
+  double auxiliary_loss = 0;
+  double gradient_norm = 0;  // before clipping
+  int64_t total_weights = 0;
+};
+
+// The numbers that a step needs beside its batches.
+struct StepScalars {
+  double learning_rate = 0;
+  int64_t number = 1;  // of the update, counted from 1: AdamW's bias correction
+};
+
+class TrainStep {
+ public:
+  TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
+            offload::Arguments& arguments, const offload::Arena& device,
+            const offload::Arena& pinned_host);
+
+  // One batch for each micro-batch, which all together have at least one trained target.
+  StepResult run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
+                 offload::Ledger& ledger);
+
+ private:
+  const StepPlans& plans_;
+  models::AdamW adamw_;
+  offload::Backend& backend_;
+  offload::Arguments& arguments_;
+  std::vector<std::unique_ptr<offload::Executable>> executables_;
+};
+
+// Puts a batch into the pinned host arguments that plans read.
+void write_batch(const data::Batch& batch, offload::Arguments& arguments);
+
+}  // namespace longshore::trainer
