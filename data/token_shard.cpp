@@ -145,8 +145,8 @@ TokenShard::~TokenShard() { munmap(const_cast<std::byte*>(mapped_), mapped_bytes
 void TokenShard::read(int64_t first, std::span<int32_t> out) const {
   const int64_t count = static_cast<int64_t>(out.size());
   if (first < 0 || count > token_count_ || first > token_count_ - count)
-    throw InternalError(path_.string() + ": tokens " + std::to_string(first) + " to " +
-                        std::to_string(first + count) + " of " + std::to_string(token_count_));
+    throw InternalError(path_.string() + ": " + std::to_string(count) + " tokens from " +
+                        std::to_string(first) + " on, of " + std::to_string(token_count_));
   const std::byte* from = mapped_ + sizeof(Header) + first * bytes_per_token_;
   const uint32_t largest = bytes_per_token_ == 2
                                ? copy_tokens<uint16_t>(from, out.data(), out.size())
