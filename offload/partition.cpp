@@ -68,7 +68,8 @@ class Rewriter {
  private:
   ValueId get(ValueId id) {
     if (id.index >= static_cast<int>(forward_.values.size())) return id;  // made by backward nodes
-    if (forward_[id].source != Source::node) return id;
+    Source source = forward_[id].source;
+    if (source != Source::node && source != Source::input) return id;
     if (available_(id)) {
       if (std::find(residuals_.begin(), residuals_.end(), id) == residuals_.end())
         residuals_.push_back(id);
@@ -146,11 +147,15 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
 
 std::string text(const Partition& partition) {
   const Program &forward = partition.forward, &backward = partition.backward;
+  std::vector<ValueId> inputs = forward.inputs_from(Source::input);
   int64_t kept_bytes = 0;
   std::string kept;
   for (ValueId id : partition.residuals) {
-    kept_bytes += forward[id].type.bytes();
-    kept += "  " + forward[id].name + ": " + text(forward[id].type) + "\n";
+    // The carry is the layer's own; what all layers read is there once.
+    bool is_shared = forward[id].source == Source::input && id != inputs[0];
+    if (!is_shared) kept_bytes += forward[id].type.bytes();
+    kept += "  " + forward[id].name + ": " + text(forward[id].type) +
+            (is_shared ? "  shared by all layers" : "") + "\n";
   }
   std::string result = "kept, " + std::to_string(kept_bytes) + " bytes a layer\n" + kept;
   result += "forward\n";

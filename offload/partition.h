@@ -21,10 +21,10 @@ enum class Turn {
 
 struct Partition {
   models::Program forward;  // without the nodes that nothing needs
-  // Its first values are the forward program's; inputs that are forward values are the residuals,
-  // weights and so on. Clones are named "<value>.again".
+  // Its first values are the forward program's: residuals, weights, batch inputs. Clones are named "<value>.again".
   models::Program backward;
-  std::vector<models::ValueId> residuals;  // forward values kept for the backward program
+  // What the backward program reads of the forward pass: values of its nodes and its inputs.
+  std::vector<models::ValueId> residuals;
   std::vector<models::ValueId> cotangents;           // as in BackwardProgram
   std::vector<models::GradientOf> gradients;          // likewise
   std::vector<models::GradientOf> accumulators;       // likewise

@@ -293,8 +293,7 @@ void Scan::train(const PassOptions& options) {
       Layer& l = layers_[stage][layer];
       run_forward(l.partition->forward, stage, static_cast<int>(layer), l.bindings);
       for (ValueId id : l.partition->residuals)
-        if (l.partition->forward[id].source != Source::weight)
-          builder_.set_category(l.bindings[id.index], Category::kept);
+        builder_.set_category(l.bindings[id.index], Category::kept);
     }
   for (int stage = stages - 1; stage >= 0; --stage)
     for (int layer = static_cast<int>(layers_[stage].size()) - 1; layer >= 0; --layer)

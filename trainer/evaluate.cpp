@@ -1,0 +1,89 @@
+#include "trainer/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/philox.h"
+#include "models/ops/simd.h"
+#include "offload/scan.h"
+#include "trainer/step.h"
+
+namespace longshore::trainer {
+namespace {
+
+// An index drawn with probability proportional to exp(logit / temperature).
+int32_t draw(const std::vector<float>& logits, double temperature, uint32_t random) {
+  float largest = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> cumulative;
+  double sum = 0;
+  for (float logit : logits) {
+    sum += std::exp((logit - largest) / temperature);
+    cumulative.push_back(sum);
+  }
+  double at = sum * (random / 4294967296.0);
+  auto found = std::upper_bound(cumulative.begin(), cumulative.end(), at);
+  return static_cast<int32_t>(std::min<size_t>(found - cumulative.begin(), logits.size() - 1));
+}
+
+std::vector<float> read_logits(const offload::Arguments& arguments, int64_t vocabulary,
+                               models::Dtype dtype) {
+  std::string name = offload::host_name("output.0");
+  std::vector<float> logits(vocabulary);
+  if (dtype == models::Dtype::float32) {
+    arguments.read(name, logits.data(), vocabulary * sizeof(float));
+  } else {
+    std::vector<models::bfloat16> narrow(vocabulary);
+    arguments.read(name, narrow.data(), vocabulary * sizeof(models::bfloat16));
+    for (int64_t i = 0; i < vocabulary; ++i) logits[i] = models::load(narrow[i]);
+  }
+  return logits;
+}
+
+}  // namespace
+
+double evaluate(offload::Executable& plan, const data::BatchSource& batches, int64_t count,
+                offload::Backend& backend, offload::Arguments& arguments, offload::Ledger& ledger) {
+  double loss = 0;
+  int64_t weights = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    data::Batch batch = batches(i);
+    write_batch(batch, arguments);
+    plan.run(ledger);
+    backend.synchronize();
+    float batch_loss;
+    arguments.read(offload::host_name(offload::kLoss), &batch_loss, sizeof batch_loss);
+    loss += batch_loss;
+    weights += batch.total_weights;
+  }
+  return loss / weights;
+}
+
+std::string sample(offload::Executable& plan, const SampleOptions& options,
+                   const data::Tokenizer& tokenizer, int64_t length, int64_t vocabulary,
+                   models::Dtype dtype, offload::Backend& backend, offload::Arguments& arguments,
+                   offload::Ledger& ledger) {
+  std::vector<int32_t> text = tokenizer.encode(options.prompt);
+  if (text.empty()) text.push_back(std::max(tokenizer.eos_id(), 0));
+  for (int64_t token = 0; token < options.tokens; ++token) {
+    // The last `length` tokens; what follows them in the window is not seen by causal attention.
+    size_t seen = std::min<size_t>(text.size(), length);
+    data::Batch window{.shape = {1, length}};
+    window.tokens.assign(text.end() - seen, text.end());
+    window.tokens.resize(length);
+    for (int64_t i = 0; i < length; ++i) window.positions.push_back(static_cast<int32_t>(i));
+    write_batch(window, arguments);
+    int32_t row = static_cast<int32_t>(seen - 1);
+    arguments.write(offload::host_name("rows"), &row, sizeof row);
+    plan.run(ledger);
+    backend.synchronize();
+
+    std::vector<float> logits = read_logits(arguments, vocabulary, dtype);
+    uint32_t random = philox(options.seed, RandomUse::kSampling, 0, token)[0];
+    int32_t next = draw(logits, options.temperature, random);
+    if (next == tokenizer.eos_id() || next >= tokenizer.vocab_size()) break;
+    text.push_back(next);
+  }
+  return tokenizer.decode(text);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,246 @@
+#include "trainer/loop.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "data/prefetched_batches.h"
+#include "data/tokenizer.h"
+#include "data/unigram.h"
+#include "trainer/backend_choice.h"
+#include "trainer/console.h"
+#include "trainer/evaluate.h"
+#include "trainer/flops.h"
+#include "trainer/initialize.h"
+#include "trainer/learning_rate.h"
+#include "trainer/metrics.h"
+#include "trainer/peak.h"
+#include "trainer/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using offload::MemoryKind;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+fs::path make_run_directory(const Config& config) {
+  std::string name = config.run_name;
+  if (name.empty()) {
+    std::time_t now = std::time(nullptr);
+    char time[32];
+    std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", std::localtime(&now));
+    name = fs::path(config.config_file).stem().string() + "-" + time;
+  }
+  fs::path directory = config.base_output_directory / name;
+  if (fs::exists(directory / "metrics.jsonl"))
+    throw ConfigError(location(config, "run_name") + ": " + directory.string() +
+                      " holds a run already. Nearest: another run_name, or none");
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) throw Error(directory.string() + ": cannot be made: " + error.message());
+  return directory;
+}
+
+void write_file(const fs::path& path, const std::string& content) {
+  std::ofstream file(path);
+  file << content << std::flush;
+  if (!file) throw Error(path.string() + ": cannot be written");
+}
+
+// What the run reads.
+struct Data {
+  data::BatchSource training;
+  std::shared_ptr<const data::TokenShard> validation_shard;  // with validation text, else null
+  data::BatchSource validation;
+  int64_t validation_batches = 0;
+  double unigram_loss = 0;
+  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is sampled
+};
+
+std::shared_ptr<const data::TokenShard> open_shard(const Config& config, const char* key,
+                                                   const fs::path& path) {
+  auto shard = std::make_shared<const data::TokenShard>(path);
+  if (shard->vocab_size() > config.vocab_size)
+    throw ConfigError(location(config, key) + ": " + path.string() + " has token ids up to " +
+                      std::to_string(shard->vocab_size() - 1) + ", but vocab_size is " +
+                      std::to_string(config.vocab_size) + " (" + origin(config, "vocab_size") +
+                      "). Nearest: vocab_size=" + std::to_string(shard->vocab_size()));
+  return shard;
+}
+
+Data open_data(const Config& config) {
+  Data d;
+  data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
+  uint64_t seed = static_cast<uint64_t>(config.seed);
+  if (config.dataset_type == DatasetType::synthetic) {
+    d.training = data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed);
+    return d;
+  }
+  auto shard = open_shard(config, "dataset_path", config.dataset_path);
+  d.training = data::shuffled_batches(shard, shape, seed);
+  if (evaluates(config)) {
+    d.validation_shard = open_shard(config, "eval_dataset_path", config.eval_dataset_path);
+    d.validation = data::sequential_batches(d.validation_shard, shape);
+    d.validation_batches = data::sequential_batch_count(*d.validation_shard, shape);
+    if (config.eval_steps >= 0)
+      d.validation_batches = std::min(d.validation_batches, config.eval_steps);
+    d.unigram_loss = data::unigram_cross_entropy(*shard, *d.validation_shard);
+  }
+  if (samples(config)) {
+    d.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
+    shard->require_tokenizer(d.tokenizer->content_hash(), config.tokenizer_path.string());
+  }
+  return d;
+}
+
+// What was taken: arguments and temporaries from the ledger, arenas as allocated.
+offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
+                                 const offload::Arena& arena,
+                                 const offload::MemoryAnalysis& planned) {
+  offload::MemoryAnalysis memory;
+  memory.argument_bytes = ledger.now_bytes(kind);  // between steps only arguments are left
+  memory.output_bytes = planned.output_bytes;
+  memory.alias_bytes = planned.alias_bytes;
+  memory.temp_bytes = arena.bytes();
+  memory.peak_bytes = memory.argument_bytes + memory.temp_bytes;
+  memory.live_bytes = ledger.peak_bytes(kind);
+  memory.by_category = ledger.at_peak(kind);
+  return memory;
+}
+
+class Run {
+ public:
+  Run(const Config& config, ChosenBackend chosen)
+      : config_(config),
+        backend_(std::move(chosen.backend)),
+        plans_(plan_training(config, backend_->target())) {
+    console_.line("backend: " + chosen.description);
+    require_room(config, plans_, *backend_);
+    data_ = open_data(config);
+    directory_ = make_run_directory(config);
+    write_resolved(config, directory_ / "config.yml");
+    write_file(directory_ / "plan.txt", text(plans_));
+  }
+
+  void operator()() {
+    const models::LlamaConfig& model = plans_.model;
+    console_.line(fmt::format("model: {}, {:.1f} M parameters, {}, remat_policy {}",
+                              config_.model_name.empty() ? config_.config_file : config_.model_name,
+                              parameter_count(models::llama(model)) / 1e6, name(model.dtype),
+                              config_.remat_policy));
+    Peak peak = find_peak(config_, model.dtype, *backend_);
+    console_.line("MFU is against " + peak.description);
+
+    offload::Ledger ledger;
+    offload::Arguments arguments(*backend_, ledger);
+    auto arena_bytes = [&](MemoryKind kind) { return analyze(plans_, kind).temp_bytes; };
+    offload::Arena device(*backend_, MemoryKind::device, arena_bytes(MemoryKind::device));
+    offload::Arena host(*backend_, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
+    initialize(plans_.layout, static_cast<uint64_t>(config_.seed), arguments);
+    TrainStep step(plans_.step, plans_.options.optimizer.adamw, *backend_, arguments, device, host);
+    auto executable = [&](const std::optional<offload::Plan>& plan) {
+      return plan ? std::make_unique<offload::Executable>(*plan, *backend_, arguments, device, host)
+                  : nullptr;
+    };
+    auto evaluation = executable(plans_.evaluate), sampling = executable(plans_.sample);
+    auto validate = [&](const std::string& when) {
+      Validation validation{.loss = evaluate(*evaluation, data_.validation,
+                                             data_.validation_batches, *backend_, arguments, ledger),
+                            .unigram_loss = data_.unigram_loss};
+      console_.line(fmt::format(
+          "validation loss {}: {:.4f}, {:.2f} nats below the unigram cross-entropy of {:.4f}", when,
+          validation.loss, validation.unigram_loss - validation.loss, validation.unigram_loss));
+      return validation;
+    };
+
+    int64_t micro_batches = config_.gradient_accumulation_steps;
+    data::PrefetchedBatches batches(data_.training, 0, config_.steps * micro_batches);
+    double flops = training_flops(model, micro_batches);
+    double tokens = static_cast<double>(model.batch * model.length * micro_batches);
+    int64_t schedule_steps = config_.learning_rate_schedule_steps < 0
+                                 ? config_.steps
+                                 : config_.learning_rate_schedule_steps;
+    LearningRate learning_rate{
+        .peak = config_.learning_rate,
+        .final_fraction = config_.cosine_learning_rate_final_fraction,
+        .warmup_steps = static_cast<int64_t>(config_.warmup_steps_fraction * schedule_steps),
+        .schedule_steps = schedule_steps};
+    MetricsFile file(directory_ / "metrics.jsonl");
+    std::vector<StepMetrics> steps;
+    double training_seconds = 0;
+    for (int64_t i = 0; i < config_.steps; ++i) {
+      auto start = Clock::now();
+      std::vector<data::Batch> batch;
+      for (int64_t m = 0; m < micro_batches; ++m) batch.push_back(batches.next());
+      StepScalars scalars{.learning_rate = learning_rate.at(i), .number = i + 1};
+      StepResult result = step.run(batch, scalars, ledger);
+      StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
+      metrics.loss = result.loss;
+      metrics.gradient_norm = result.gradient_norm;
+      metrics.learning_rate = scalars.learning_rate;
+      metrics.total_weights = result.total_weights;
+      metrics.tokens_per_second_per_device = tokens / metrics.seconds;
+      metrics.tflops_per_device = flops / metrics.seconds / 1e12;
+      metrics.mfu = flops / metrics.seconds / peak.flops_per_second;
+      metrics.device_peak_bytes = ledger.now_bytes(MemoryKind::device) + device.bytes();
+      metrics.pinned_host_peak_bytes = ledger.now_bytes(MemoryKind::pinned_host) + host.bytes();
+      console_.line(text(metrics));
+      file.write(metrics);
+      steps.push_back(metrics);
+      training_seconds += metrics.seconds;
+      console_.progress(i + 1, config_.steps,
+                        training_seconds / (i + 1) * (config_.steps - i - 1));
+      bool last = i + 1 == config_.steps;
+      if (evaluation && !last && config_.eval_interval > 0 && (i + 1) % config_.eval_interval == 0)
+        validate(fmt::format("after step {}", i));
+    }
+
+    Summary summary = summarize(steps);
+    summary.data_wait_fraction = batches.seconds_waited() / training_seconds;
+    if (evaluation) summary.validation = validate("at the end");
+    if (sampling) {
+      SampleOptions options{.prompt = config_.sample_prompt,
+                            .tokens = config_.sample_tokens,
+                            .seed = static_cast<uint64_t>(config_.seed)};
+      console_.line("sample: " + sample(*sampling, options, *data_.tokenizer, model.length,
+                                        model.vocabulary, model.dtype, *backend_, arguments,
+                                        ledger));
+    }
+    for (MemoryKind kind : offload::kMemoryKinds)
+      summary.memory[static_cast<size_t>(kind)] =
+          measured(ledger, kind, kind == MemoryKind::device ? device : host,
+                   analyze(plans_, kind));
+    write(summary, directory_ / "summary.json");
+    console_.line(text(summary));
+    console_.line("run directory: " + directory_.string() +
+                  " (config.yml, plan.txt: what each layer keeps and computes again, "
+                  "metrics.jsonl, summary.json)");
+  }
+
+ private:
+  Console console_;
+  const Config& config_;
+  std::unique_ptr<offload::Backend> backend_;
+  TrainingPlans plans_;
+  Data data_;
+  fs::path directory_;
+};
+
+}  // namespace
+
+void train(const Config& config) {
+  Run run(config, choose_backend(config));
+  run();
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,10 @@
+// A training run from config to summary.
+#pragma once
+
+#include "trainer/config.h"
+
+namespace longshore::trainer {
+
+void train(const Config& config);
+
+}  // namespace longshore::trainer
