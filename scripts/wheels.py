@@ -196,6 +196,9 @@ def fetch_wheels(level):
             with zipfile.ZipFile(path) as archive:
                 for wheel in same:
                     unpack(archive, wheel.takes)
+        lib64 = WHEELS / CU13 / "lib64"  # where nvcc looks
+        if lib64.parent.exists() and not lib64.exists():
+            lib64.symlink_to("lib")
         for wheel in same:
             stamp_of(wheel).parent.mkdir(parents=True, exist_ok=True)
             stamp_of(wheel).touch()
