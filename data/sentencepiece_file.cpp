@@ -111,12 +111,16 @@ class RuleTrie {
       int most_matches;
     };
     std::vector<Visit> path;
+    // There are whole blocks of 256 units: where a place is inside, so are all its labels' units.
+    auto inside = [&](size_t place) {
+      if (place >= units_.size()) throw DataError("normaliser trie leads outside");
+      return place;
+    };
     auto enter = [&](size_t place) {
-      if ((place | 0xff) >= units_.size()) throw DataError("normaliser trie leads outside");
       matches_below[place] = kOnPath;
       path.push_back({place, 0, 0});
     };
-    enter(offset(units_[0]));
+    enter(inside(offset(units_[0])));
     while (!path.empty()) {
       Visit& visit = path.back();
       if (visit.next_label == 256) {
@@ -133,8 +137,7 @@ class RuleTrie {
         ++visit.next_label;
         continue;
       }
-      const size_t child = at ^ offset(unit);
-      if (child >= units_.size()) throw DataError("normaliser trie leads outside");
+      const size_t child = inside(at ^ offset(unit));
       if (matches_below[child] == kOnPath) throw DataError("normaliser trie has a cycle");
       if (matches_below[child] == kUnknown) {
         enter(child);  // and look at this label again when the child is known

@@ -168,6 +168,9 @@ TEST(TokenShard, SaysWhatItFoundAndExpected) {
   EXPECT_NE(changed(12, 3).find("3 bytes per token; expected 2 or 4"), std::string::npos);
   EXPECT_NE(changed(16, 4).find("header says 4 tokens of 2 bytes, the file holds 6 bytes"),
             std::string::npos);
+  EXPECT_NE(changed(16, 2).find("header says 2 tokens of 2 bytes, the file holds 6 bytes"),
+            std::string::npos);
+  EXPECT_NE(changed(44, 1).find("bytes 44 to 47 are not zero"), std::string::npos);
   EXPECT_NE(changed(24, 4).find("4 documents in 3 tokens"), std::string::npos);
   EXPECT_NE(changed(42, 1).find("vocabulary size 65636"), std::string::npos);
 }
@@ -185,6 +188,15 @@ TEST(TokenShard, FindsTokensOutsideTheVocabularyWhenTheyAreRead) {
     EXPECT_NE(message.find("b.tokens: corrupt: token 3 is "), std::string::npos) << message;
     EXPECT_NE(message.find("the vocabulary has " + std::to_string(vocab_size)), std::string::npos);
   }
+}
+
+TEST(TokenShard, TheVocabularysSizeIsNoToken) {
+  TemporaryFolder folder;
+  write_shard(folder / "a.tokens", 100, std::vector<int32_t>{99});
+  EXPECT_EQ(read_all(TokenShard(folder / "a.tokens")).front(), 99);
+  std::string bytes = read_file(folder / "a.tokens");
+  bytes[kHeaderBytes] = 100;
+  EXPECT_THROW(read_all(TokenShard(folder.write("b.tokens", bytes))), DataError);
 }
 
 TEST(TokenShard, RefusesWhatIsNoFile) {

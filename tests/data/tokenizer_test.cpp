@@ -75,6 +75,10 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
             std::string::npos);
   EXPECT_NE(message(folder.write("text", "Some text.\n")).find("not a sentencepiece model"),
             std::string::npos);
+  // Two pieces that would turn a terminal red.
+  const std::string piece = "\x0a\x07\x0a\x05\x1b[31m";
+  EXPECT_NE(message(folder.write("red", model + piece + piece)).find("?[31m is already defined"),
+            std::string::npos);
   const auto large = folder.write("large", "");
   std::filesystem::resize_file(large, (64 << 20) + 1);
   EXPECT_NE(message(large).find("67108865 bytes; a tokenizer file has at most 64 MiB"),
