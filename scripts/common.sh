@@ -3,6 +3,12 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
+# Prints the comment at the head of the calling script. usage STATUS
+usage() {
+  sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"
+  exit "$1"
+}
+
 nvidia_driver_seen() {
   [ -e /dev/nvidiactl ] || /sbin/ldconfig -p | grep -q 'libcuda\.so\.1 ' ||
     { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }

@@ -222,4 +222,7 @@ def main():
         sys.exit(__doc__)
 
 
-main()
+try:
+    main()
+except KeyboardInterrupt:
+    sys.exit(130)
