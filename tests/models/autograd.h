@@ -1,0 +1,18 @@
+// LibTorch's autograd, where tests take it as the reference.
+#pragma once
+
+#include <vector>
+
+#include "tests/models/harness.h"
+
+namespace longshore::models {
+
+// Copies that autograd follows; integers stay as they are.
+Tensors as_leaves(const Tensors& values);
+
+// Gradients of the sum over i of outputs[i] * cotangents[i] by each floating-point leaf; leaves
+// that no output depends on are left out.
+Tensors autograd(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& cotangents,
+                 const Tensors& leaves);
+
+}  // namespace longshore::models

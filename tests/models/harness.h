@@ -1,0 +1,67 @@
+// Runs programs in plain heap memory, one node after the other, and watches what kernels do to it:
+// the op tests' executor, with no plan, no policy and no reuse of memory between nodes.
+//
+// Each operand lies between canaries, aligned to 64 bytes and no more. Faults of a kernel are
+// reported as failures of the running test, with the node's text.
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/backward.h"
+#include "models/program.h"
+
+namespace longshore::models {
+
+// Values by name.
+using Tensors = std::map<std::string, at::Tensor>;
+
+enum class Checks {
+  memory,  // kernels write their outputs and their workspace only
+  all,     // ... and give the same bits again, whatever lay in memory before, also in place
+};
+
+struct NodeRun {
+  std::vector<at::Tensor> out;
+  int64_t workspace_declared_bytes = 0;
+  int64_t workspace_touched_bytes = 0;  // up to the last byte that was written
+};
+
+// Outputs are filled with NaN (bytes 0xff) before the run.
+NodeRun run_node(const Program& program, const Node& node, std::span<const at::Tensor> in,
+                 Target target, Checks checks = Checks::memory);
+
+// `inputs`: every value without a node that a node or an output reads. Returns all values.
+Tensors run_program(const Program& program, const Tensors& inputs, Target target,
+                    Checks checks = Checks::memory);
+
+// The gradients of a program that has run. `cotangents` and `accumulators` go by the name of the
+// forward value they belong to; so do the gradients.
+Tensors run_backward(const Program& forward, const BackwardProgram& backward,
+                     const Tensors& forward_values, const Tensors& cotangents,
+                     const Tensors& accumulators, Target target, Checks checks = Checks::memory);
+
+// Both.
+struct Step {
+  Tensors values;  // of the forward program
+  Tensors gradients;
+};
+Step run_step(const Program& forward, const BackwardProgram& backward, const Tensors& inputs,
+              const Tensors& cotangents, const Tensors& accumulators, Target target,
+              Checks checks = Checks::memory);
+
+Type type_of(const at::Tensor& tensor);
+bool equal_bits(const at::Tensor& a, const at::Tensor& b);
+
+// The largest difference of an element from what is expected, relative to the sum of that element
+// and the root mean square of all; infinite where a NaN is. Tests use numbers of order one: where
+// next to nothing is expected, because terms cancel, one stands in for the root mean square.
+double difference(const at::Tensor& found, const at::Tensor& expected);
+inline constexpr double kNextToNothing = 1e-4;
+
+}  // namespace longshore::models

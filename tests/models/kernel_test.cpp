@@ -1,0 +1,210 @@
+// The shipped CPU kernels: their results against the reference kernels in float64, their memory,
+// and whether they give the same bits again.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <set>
+
+#include "models/ops/aten.h"
+#include "tests/models/harness.h"
+#include "tests/models/op_cases.h"
+
+namespace longshore::models {
+namespace {
+
+constexpr uint64_t kInputs = 500, kCotangents = 600, kSums = 700;
+
+// Largest difference from float64 (see `difference`).
+struct Tolerance {
+  double float32, bfloat16;
+
+  double of(Dtype dtype) const { return dtype == Dtype::float32 ? float32 : bfloat16; }
+};
+
+// One rounding of a result to bfloat16 is at most 2^-8 of it.
+constexpr double kRounding = 1. / 256;
+
+// float32 sums of many terms, and what an exponential does to their error, need some room. In
+// bfloat16, attention rounds its probabilities and their gradients as well, and the cross-entropy
+// its logits' gradients. Weights' gradients are float32 in both.
+const std::map<std::string, Tolerance> kTolerances{
+    {"adamw", {5e-7, 5e-7}},
+    {"add", {2e-7, kRounding}},
+    {"attention", {2e-5, 1.5e-2}},
+    {"attention_grad", {3e-5, 4e-2}},
+    {"clip", {1e-7, 1e-7}},
+    {"embedding", {0, 0}},
+    {"embedding_grad", {1e-6, 1e-6}},
+    {"linear", {4e-6, kRounding}},
+    {"linear_cross_entropy", {3e-7, 3e-7}},
+    {"linear_cross_entropy_grad", {1.5e-5, 2e-2}},
+    {"linear_input_grad", {4e-6, kRounding}},
+    {"linear_weight_grad", {4e-6, 4e-6}},
+    {"rms_norm", {5e-7, kRounding}},
+    {"rms_norm_grad", {2e-6, kRounding}},
+    {"rope", {3e-7, kRounding}},
+    {"rope_table", {1e-7, 1e-7}},
+    {"square_sum", {1e-12, 1e-12}},
+    {"swiglu", {5e-7, kRounding}},
+    {"swiglu_grad", {2e-6, kRounding}},
+    {"take_rows", {0, 0}},
+};
+
+const Tolerance& tolerance_of(const Op& op) {
+  static const Tolerance none{0, 0};
+  auto found = kTolerances.find(op.name);
+  if (found == kTolerances.end()) ADD_FAILURE() << op.name << " has no stated tolerance";
+  return found == kTolerances.end() ? none : found->second;
+}
+
+// What running cases has shown.
+struct Survey {
+  std::map<std::string, double> largest_difference;  // by op
+  struct Workspace {
+    std::string op;
+    int64_t declared_bytes, touched_bytes;
+  };
+  std::vector<Workspace> workspaces;
+};
+
+// A program, forward or backward, and the same one in float64.
+struct Twin {
+  const Program& narrow;
+  const Program& wide;
+};
+
+// Runs the CPU kernels of every node, each on what the CPU kernels before it made, and the
+// reference kernel in float64 on the same numbers. Returns all values.
+Tensors compare(const Twin& twin, Tensors values, Dtype dtype, Survey& survey) {
+  EXPECT_EQ(twin.narrow.nodes.size(), twin.wide.nodes.size());
+  for (size_t i = 0; i < twin.narrow.nodes.size(); ++i) {
+    const Node &node = twin.narrow.nodes[i], &wide = twin.wide.nodes[i];
+    std::vector<at::Tensor> in, wide_in;
+    for (size_t k = 0; k < node.in.size(); ++k) {
+      in.push_back(values.at(twin.narrow[node.in[k]].name));
+      wide_in.push_back(in.back().to(scalar_type(twin.wide[wide.in[k]].type.dtype)));
+    }
+    NodeRun found = run_node(twin.narrow, node, in, Target::cpu, Checks::all);
+    NodeRun expected = run_node(twin.wide, wide, wide_in, Target::reference);
+    survey.workspaces.push_back(
+        {node.op->name, found.workspace_declared_bytes, found.workspace_touched_bytes});
+    for (size_t k = 0; k < node.out.size(); ++k) {
+      const std::string& name = twin.narrow[node.out[k]].name;
+      values[name] = found.out[k];
+      if (k >= expected.out.size()) continue;  // AdamW's copy in bfloat16: see adamw_test.cpp
+      double error = difference(found.out[k], expected.out[k]);
+      EXPECT_LE(error, tolerance_of(*node.op).of(dtype))
+          << "output " << k << " of " << text(twin.narrow, node);
+      double& largest = survey.largest_difference[node.op->name];
+      largest = std::max(largest, error);
+    }
+  }
+  return values;
+}
+
+void compare_case(const OpCase& op_case, Dtype dtype, Survey& survey) {
+  SCOPED_TRACE(op_case.name + " in " + name(dtype));
+  Program narrow = op_case.trace(dtype), wide = op_case.trace(Dtype::float64);
+  Tensors values = compare({narrow, wide}, random_inputs(narrow, op_case, kInputs), dtype, survey);
+  if (!op_case.plain) return;
+
+  // The gradients, once alone and once added to what is there.
+  std::vector<ValueId> weights = narrow.inputs_from(Source::weight);
+  for (const std::vector<ValueId>& accumulate : {std::vector<ValueId>{}, weights}) {
+    BackwardProgram backward = differentiate(narrow, accumulate);
+    Tensors known = values;
+    for (const auto& [name, cotangent] : random_cotangents(narrow, kCotangents))
+      known[name + ".grad"] = cotangent;
+    for (ValueId id : backward.program.inputs_from(Source::accumulator))
+      known[backward.program[id].name] = random_normal(backward.program[id].type, kSums + id.index);
+    BackwardProgram wide_backward = differentiate(wide, accumulate);
+    compare({backward.program, wide_backward.program}, known, dtype, survey);
+    if (weights.empty()) break;
+  }
+}
+
+std::vector<OpCase> all_cases() {
+  std::vector<OpCase> cases = small_cases();
+  for (OpCase& op_case : large_cases()) cases.push_back(std::move(op_case));
+  return cases;
+}
+
+void compare_cases(Dtype dtype) {
+  Survey survey;
+  for (const OpCase& op_case : all_cases()) compare_case(op_case, dtype, survey);
+  for (const auto& [op, error] : survey.largest_difference)
+    std::cout << op << ": largest difference " << error << "\n";
+  // What is declared is used, but for what a library's scratchpad holds in reserve.
+  for (const auto& [op, declared_bytes, touched_bytes] : survey.workspaces) {
+    int64_t reserve = (16 << 10) * omp_get_max_threads() + declared_bytes / 64;
+    EXPECT_GE(touched_bytes, declared_bytes - reserve)
+        << op << " declares " << declared_bytes << " bytes of workspace";
+  }
+}
+
+TEST(CpuKernels, AgreeWithTheReferenceInFloat32) { compare_cases(Dtype::float32); }
+TEST(CpuKernels, AgreeWithTheReferenceInBfloat16) { compare_cases(Dtype::bfloat16); }
+
+// Threads may be told to be fewer or more at any time; what was prepared for another number of
+// them must still do.
+TEST(CpuKernels, FollowTheNumberOfThreads) {
+  const std::set<std::string> large{
+      "linear 1 3 33 17",          "linear 1 700 256 300",
+      "rms_norm 2 257 320",        "attention 1 129 3 1 40",
+      "embedding 2 300 40 33",     "square_sum 300001",
+      "rms_norm, shared 3 41 100", "linear_cross_entropy 3 300 48 5000"};
+  int threads = omp_get_max_threads(), found = 0;
+  Survey survey;
+  for (int count : {1, 3, 2, 1}) {
+    omp_set_num_threads(count);
+    SCOPED_TRACE(std::to_string(count) + " threads");
+    for (const OpCase& op_case : all_cases()) {
+      if (!large.contains(op_case.name)) continue;
+      ++found;
+      for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) compare_case(op_case, dtype, survey);
+    }
+  }
+  omp_set_num_threads(threads);
+  EXPECT_EQ(found, 4 * std::ssize(large)) << "a case was renamed";
+}
+
+// Reference kernels are what a plan may run too: they obey the same rules.
+TEST(ReferenceKernels, StayInTheirMemoryAndRepeat) {
+  for (const OpCase& op_case : small_cases())
+    for (Dtype dtype : {Dtype::float64, Dtype::float32, Dtype::bfloat16}) {
+      SCOPED_TRACE(op_case.name + " in " + name(dtype));
+      Program program = op_case.trace(dtype);
+      Tensors inputs = random_inputs(program, op_case, kInputs);
+      if (!op_case.plain) {
+        run_program(program, inputs, Target::reference, Checks::all);
+        continue;
+      }
+      BackwardProgram backward = differentiate(program, program.inputs_from(Source::weight));
+      Tensors sums;
+      for (const GradientOf& sum : backward.accumulators)
+        sums[program[sum.of].name] = random_normal(backward.program[sum.gradient].type, kSums);
+      run_step(program, backward, inputs, random_cotangents(program, kCotangents), sums,
+               Target::reference, Checks::all);
+    }
+}
+
+TEST(AllOps, HaveACaseAndEveryKernel) {
+  std::set<std::string> cased, listed;
+  for (const OpCase& op_case : all_cases()) {
+    Program program = op_case.trace(Dtype::float32);
+    for (const Node& node : program.nodes) cased.insert(node.op->name);
+    if (!op_case.plain) continue;
+    for (const Node& node : differentiate(program).program.nodes) cased.insert(node.op->name);
+  }
+  for (const Op* op : all_ops()) {
+    EXPECT_TRUE(listed.insert(op->name).second) << op->name << " is listed twice";
+    EXPECT_TRUE(cased.contains(op->name)) << op->name << " has no test case";
+    EXPECT_TRUE(op->infer && op->cost && op->cpu.run && op->cuda.run && op->reference.run)
+        << op->name;
+  }
+  for (const std::string& op : cased) EXPECT_TRUE(listed.contains(op)) << op << " is not listed";
+}
+
+}  // namespace
+}  // namespace longshore::models

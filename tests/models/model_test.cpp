@@ -1,0 +1,224 @@
+#include "models/model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "models/labels.h"
+#include "models/llama.h"
+#include "models/ops/add.h"
+#include "models/ops/linear.h"
+#include "models/ops/rms_norm.h"
+#include "models/trace.h"
+
+namespace longshore::models {
+namespace {
+
+const Type kCarry{{1, 2, 4}, Dtype::float32};
+
+Weight weight(Trainable trainable) { return {.trainable = trainable, .init = {}}; }
+
+Program first_stage(Trainable trainable) {
+  Trace t("tower");
+  Var x = t.batch("pixels", kCarry);
+  t.output(linear(x, t.weight("w", {{4, 4}, Dtype::float32}, weight(trainable))));
+  return t.finish();
+}
+
+// A layer that also reads `bias` from the first stage.
+Program layer(Trainable trainable) {
+  Trace t("layer");
+  Var x = t.input("x", kCarry);
+  Var side = t.input("side", kCarry);
+  Var h = linear(x, t.weight("w", {{4, 4}, Dtype::float32}, weight(trainable)));
+  t.output(add(h, side));
+  return t.finish();
+}
+
+// tower -> two outputs' worth of inputs for a scan of `layers`.
+Model tower_and_scan(Trainable tower, Trainable scan, int layers) {
+  Model model{.name = "toy", .stages = {}};
+  model.stages.push_back({.name = "tower",
+                          .weight_prefix = "tower.",
+                          .programs = {first_stage(tower)},
+                          .layers = {0},
+                          .inputs = {}});
+  model.stages.push_back({.name = "decoder",
+                          .weight_prefix = "layers.{}.",
+                          .programs = {layer(scan)},
+                          .layers = std::vector<int>(layers, 0),
+                          .inputs = {{0, 0}, {0, 0}}});
+  return model;
+}
+
+bool needs(const Program& program, const char* name) {
+  return program[program.find(name)].needs_gradient;
+}
+
+TEST(Connect, GivesTheFirstLayerAfterAFrozenStageAKindOfItsOwn) {
+  Model model = tower_and_scan(Trainable::no, Trainable::yes, 3);
+  connect(model);
+  const Stage& decoder = model.stages[1];
+  EXPECT_EQ(decoder.layers, (std::vector<int>{1, 0, 0}));
+  ASSERT_EQ(decoder.programs.size(), 2u);
+  EXPECT_TRUE(needs(decoder.programs[0], "x"));
+  EXPECT_FALSE(needs(decoder.programs[1], "x"));
+  for (const Program& program : decoder.programs) {
+    EXPECT_FALSE(needs(program, "side"));
+    EXPECT_TRUE(needs(program, "add"));
+    EXPECT_NO_THROW(verify(program));
+  }
+}
+
+TEST(Connect, LeavesOneKindWhereAllLayersAreAlike) {
+  Model model = tower_and_scan(Trainable::yes, Trainable::yes, 3);
+  connect(model);
+  EXPECT_EQ(model.stages[1].layers, (std::vector<int>{0, 0, 0}));
+  EXPECT_TRUE(needs(model.stages[1].programs[0], "x"));
+  EXPECT_TRUE(needs(model.stages[1].programs[0], "side"));
+
+  model = tower_and_scan(Trainable::no, Trainable::yes, 1);
+  connect(model);
+  EXPECT_EQ(model.stages[1].layers, std::vector<int>{0});
+  EXPECT_FALSE(needs(model.stages[1].programs[0], "x"));
+  EXPECT_TRUE(needs(model.stages[1].programs[0], "add"));
+}
+
+TEST(Connect, MarksNothingInAFrozenModel) {
+  Model model = tower_and_scan(Trainable::no, Trainable::no, 3);
+  connect(model);
+  EXPECT_EQ(model.stages[1].layers, (std::vector<int>{0, 0, 0}));
+  for (const Stage& stage : model.stages)
+    for (const Program& program : stage.programs)
+      for (const Value& value : program.values) EXPECT_FALSE(value.needs_gradient) << value.name;
+}
+
+TEST(Connect, RefusesStagesThatDoNotFit) {
+  Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
+  model.stages[1].inputs = {{0, 0}};
+  EXPECT_THROW(connect(model), InternalError);
+
+  model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
+  model.stages[1].inputs = {{0, 0}, {1, 0}};
+  EXPECT_THROW(connect(model), InternalError);
+
+  model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
+  Trace t("tower");
+  t.output(t.batch("pixels", {{1, 2, 4}, Dtype::bfloat16}));
+  model.stages[0].programs = {t.finish()};
+  EXPECT_THROW(connect(model), InternalError);
+}
+
+TEST(WeightName, PutsTheLayerIntoThePrefix) {
+  Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
+  const Program& program = model.stages[1].programs[0];
+  EXPECT_EQ(weight_name(model.stages[1], 17, program[program.find("w")]), "layers.17.w");
+  EXPECT_EQ(weight_name(model.stages[0], 0, program[program.find("w")]), "tower.w");
+}
+
+// --- Llama
+
+struct Shipped {
+  const char* name;
+  LlamaConfig config;
+  int64_t parameters;  // as published
+};
+
+LlamaConfig shape(int64_t vocabulary, int64_t width, int layers, int64_t query_heads,
+                  int64_t kv_heads, int64_t mlp_width) {
+  return {.vocabulary = vocabulary,
+          .width = width,
+          .layers = layers,
+          .query_heads = query_heads,
+          .kv_heads = kv_heads,
+          .mlp_width = mlp_width};
+}
+
+TEST(Llama, HasAsManyParametersAsThePublishedModels) {
+  for (const Shipped& model :
+       {Shipped{"Llama 2 7B", shape(32000, 4096, 32, 32, 32, 11008), 6'738'415'616},
+        Shipped{"Llama 2 13B", shape(32000, 5120, 40, 40, 40, 13824), 13'015'864'320},
+        Shipped{"Llama 2 70B", shape(32000, 8192, 80, 64, 8, 28672), 68'976'648'192},
+        Shipped{"Llama 3 8B", shape(128256, 4096, 32, 32, 8, 14336), 8'030'261'248},
+        Shipped{"Llama 3 70B", shape(128256, 8192, 80, 64, 8, 28672), 70'553'706'496}})
+    EXPECT_EQ(parameter_count(llama(model.config)), model.parameters) << model.name;
+}
+
+LlamaConfig small_llama() {
+  return {.batch = 2,
+          .length = 8,
+          .vocabulary = 50,
+          .width = 16,
+          .layers = 3,
+          .query_heads = 4,
+          .kv_heads = 2,
+          .head_dim = 4,
+          .mlp_width = 24,
+          .dtype = Dtype::bfloat16};
+}
+
+TEST(Llama, CountsTiedEmbeddingsOnce) {
+  LlamaConfig tied = small_llama();
+  tied.tied_embeddings = true;
+  EXPECT_EQ(parameter_count(llama(small_llama())) - parameter_count(llama(tied)), 50 * 16);
+}
+
+TEST(Llama, TracesADecoderLayer) {
+  EXPECT_EQ(text(llama(small_llama()).stages[1].programs[0]), R"(program decoder_layer
+  input decoder_layer_input: bf16[2,8,16]
+  input rope_cos: f32[2,8,2]
+  input rope_sin: f32[2,8,2]
+  weight input_layernorm.weight: bf16[16]
+  weight self_attn.q_proj.weight: bf16[16,16]
+  weight self_attn.k_proj.weight: bf16[8,16]
+  weight self_attn.v_proj.weight: bf16[8,16]
+  weight self_attn.o_proj.weight: bf16[16,16]
+  weight post_attention_layernorm.weight: bf16[16]
+  weight mlp.gate_proj.weight: bf16[24,16]
+  weight mlp.up_proj.weight: bf16[24,16]
+  weight mlp.down_proj.weight: bf16[16,24]
+  rms_norm, rms_norm.1 = rms_norm(decoder_layer_input, input_layernorm.weight) {epsilon=1e-05} : bf16[2,8,16], f32[16]
+  linear = linear(rms_norm, self_attn.q_proj.weight) : bf16[2,8,16]
+  linear_2 = linear(rms_norm, self_attn.k_proj.weight) : bf16[2,8,8]
+  value_proj = linear(rms_norm, self_attn.v_proj.weight) : bf16[2,8,8]
+  query_proj = rope(linear, rope_cos, rope_sin) {forward} : bf16[2,8,16]
+  key_proj = rope(linear_2, rope_cos, rope_sin) {forward} : bf16[2,8,8]
+  context, attention.1 = attention(query_proj, key_proj, value_proj) {causal, head_dim=4} : bf16[2,8,16], f32[2,4,8]
+  out_proj = linear(context, self_attn.o_proj.weight) : bf16[2,8,16]
+  add = add(decoder_layer_input, out_proj) : bf16[2,8,16]
+  rms_norm_2, rms_norm_2.1 = rms_norm(add, post_attention_layernorm.weight) {epsilon=1e-05} : bf16[2,8,16], f32[16]
+  mlpwi_0 = linear(rms_norm_2, mlp.gate_proj.weight) : bf16[2,8,24]
+  mlpwi_1 = linear(rms_norm_2, mlp.up_proj.weight) : bf16[2,8,24]
+  swiglu = swiglu(mlpwi_0, mlpwi_1) : bf16[2,8,24]
+  mlpwo = linear(swiglu, mlp.down_proj.weight) : bf16[2,8,16]
+  add_2 = add(add, mlpwo) : bf16[2,8,16]
+  return add_2
+)");
+}
+
+TEST(Llama, EmitsEachLabelOnceAndOnlyKnownOnes) {
+  std::vector<std::string> emitted = llama(small_llama()).stages[1].programs[0].labels();
+  EXPECT_EQ(std::set<std::string>(emitted.begin(), emitted.end()),
+            (std::set<std::string>{"decoder_layer_input", "query_proj", "key_proj", "value_proj",
+                                   "context", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo"}));
+  for (const std::string& label : emitted)
+    EXPECT_TRUE(std::any_of(kLabels.begin(), kLabels.end(), [&](const LabelInfo& known) {
+      return known.name == label;
+    })) << label;
+}
+
+TEST(Llama, LogitsHeadReadsChosenRows) {
+  Model model = llama(small_llama(), {.head = Head::logits, .rows = 5});
+  const Program& head = model.stages.back().programs[0];
+  ASSERT_EQ(head.outputs.size(), 1u);
+  EXPECT_EQ(head.outputs[0].role, OutputRole::value);
+  EXPECT_EQ(head[head.outputs[0].value].type, (Type{{5, 50}, Dtype::bfloat16}));
+  const Program loss = llama(small_llama()).stages.back().programs[0];
+  EXPECT_EQ(loss.outputs[0].role, OutputRole::loss);
+  EXPECT_EQ(loss[loss.outputs[0].value].type, (Type{{}, Dtype::float32}));
+}
+
+}  // namespace
+}  // namespace longshore::models

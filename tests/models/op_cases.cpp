@@ -1,0 +1,523 @@
+// B batch, T length, C width, H query heads, G key/value heads, D head_dim, V vocabulary.
+#include "tests/models/op_cases.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "models/ops/adamw.h"
+#include "models/ops/add.h"
+#include "models/ops/aten.h"
+#include "models/ops/attention.h"
+#include "models/ops/embedding.h"
+#include "models/ops/linear.h"
+#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/rms_norm.h"
+#include "models/ops/rope.h"
+#include "models/ops/swiglu.h"
+#include "models/trace.h"
+#include "tests/models/plain.h"
+
+namespace longshore::models {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+constexpr double kRopeBase = 100;
+const Weight kTrained{};
+
+template <class... Sizes>
+std::string named(const char* op, Sizes... sizes) {
+  std::ostringstream name;
+  name << op;
+  ((name << ' ' << sizes), ...);
+  return name.str();
+}
+
+Type ints(Shape shape) { return {shape, Dtype::int32}; }
+
+at::Tensor random_integers(at::IntArrayRef sizes, int64_t limit, uint64_t seed) {
+  return at::randint(0, limit, sizes, at::detail::createCPUGenerator(seed), at::kInt);
+}
+
+// Some targets are ignored; with few tokens, the last one.
+at::Tensor targets(int64_t b, int64_t t, int64_t vocabulary) {
+  at::Tensor result = random_integers({b, t}, vocabulary, 7);
+  at::Tensor flat = result.view({-1});
+  for (int64_t i = flat.size(0) - 1; i > 0; i -= 5) flat[i] = kIgnoredTarget;
+  return result;
+}
+
+// Not simply 0, 1, 2 ...: packed documents start anew.
+at::Tensor positions(int64_t b, int64_t t) {
+  at::Tensor row = at::arange(t, at::kInt);
+  return (row.unsqueeze(0) + 3 * at::arange(b, at::kInt).unsqueeze(1)).remainder(301).to(at::kInt);
+}
+
+// --- linear
+
+OpCase linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
+  return {
+      .name = named("linear", b, t, k, n),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("linear");
+            Var x = trace.input("x", {{b, t, k}, dtype});
+            trace.output(linear(x, trace.weight("w", {{n, k}, dtype}, kTrained)));
+            return trace.finish();
+          },
+      .integers = {},
+      .plain = [](const Tensors& in) { return std::vector{plain::linear(in.at("x"), in.at("w"))}; },
+      .adjust = {}};
+}
+
+// x and w are used twice each, and an intermediate value is an output too.
+OpCase shared_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
+  return {.name = named("linear, shared", b, t, k, n),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("shared_linear");
+                Var x = trace.input("x", {{b, t, k}, dtype});
+                Var w = trace.weight("w", {{k, k}, dtype}, kTrained);
+                Var first = linear(x, w);
+                trace.output(first);
+                trace.output(linear(first, w));
+                trace.output(linear(x, trace.weight("u", {{n, k}, dtype}, kTrained)));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor first = plain::linear(in.at("x"), in.at("w"));
+                return std::vector{first, plain::linear(first, in.at("w")),
+                                   plain::linear(in.at("x"), in.at("u"))};
+              },
+          .adjust = {}};
+}
+
+// --- rms_norm
+
+OpCase rms_norm_case(int64_t b, int64_t t, int64_t c) {
+  return {.name = named("rms_norm", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("rms_norm");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                trace.output(rms_norm(x, trace.weight("w", {{c}, dtype}, kTrained), kEpsilon));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                return std::vector{plain::rms_norm(in.at("x"), in.at("w"), kEpsilon)};
+              },
+          .adjust = {}};
+}
+
+// Residual connection around a norm; the norm's weight is used twice.
+OpCase shared_rms_norm_case(int64_t b, int64_t t, int64_t c) {
+  return {.name = named("rms_norm, shared", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("shared_rms_norm");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                Var w = trace.weight("w", {{c}, dtype}, kTrained);
+                Var sum = add(x, rms_norm(x, w, kEpsilon));
+                trace.output(add(sum, rms_norm(sum, w, kEpsilon)));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor x = in.at("x"), w = in.at("w");
+                at::Tensor sum = x + plain::rms_norm(x, w, kEpsilon);
+                return std::vector{sum + plain::rms_norm(sum, w, kEpsilon)};
+              },
+          .adjust = {}};
+}
+
+// --- rope
+
+OpCase rope_case(int64_t b, int64_t t, int64_t h, int64_t d) {
+  return {.name = named("rope", b, t, h, d),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("rope");
+                RopeTable table = rope_table(trace.batch("positions", ints({b, t})), d, kRopeBase);
+                Var x = trace.input("x", {{b, t, h * d}, dtype});
+                trace.output(rope(x, table));
+                return trace.finish();
+              },
+          .integers = {{"positions", positions(b, t)}},
+          .plain =
+              [=](const Tensors& in) {
+                at::Tensor x = in.at("x");
+                return std::vector{plain::rope(
+                    x, plain::rope_table(in.at("positions"), d, kRopeBase, x.scalar_type()))};
+              },
+          .adjust = {}};
+}
+
+// --- attention
+
+OpCase attention_case(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d) {
+  return {.name = named("attention", b, t, h, g, d),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("attention");
+                Var q = trace.input("q", {{b, t, h * d}, dtype});
+                Var k = trace.input("k", {{b, t, g * d}, dtype});
+                Var v = trace.input("v", {{b, t, g * d}, dtype});
+                trace.output(attention(q, k, v, d));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [=](const Tensors& in) {
+                return std::vector{plain::attention(in.at("q"), in.at("k"), in.at("v"), d)};
+              },
+          // Scores that differ much, so that the largest so far changes from tile to tile.
+          .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+}
+
+// Queries, keys and values are one value.
+OpCase shared_attention_case(int64_t b, int64_t t, int64_t h, int64_t d) {
+  return {.name = named("attention, shared", b, t, h, d),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("shared_attention");
+                Var x = trace.input("x", {{b, t, h * d}, dtype});
+                trace.output(attention(x, x, x, d));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [=](const Tensors& in) {
+                at::Tensor x = in.at("x");
+                return std::vector{plain::attention(x, x, x, d)};
+              },
+          .adjust = {}};
+}
+
+// --- swiglu and add
+
+OpCase swiglu_case(int64_t b, int64_t t, int64_t c) {
+  return {
+      .name = named("swiglu", b, t, c),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("swiglu");
+            Var gate = trace.input("gate", {{b, t, c}, dtype});
+            trace.output(swiglu(gate, trace.input("up", {{b, t, c}, dtype})));
+            return trace.finish();
+          },
+      .integers = {},
+      .plain =
+          [](const Tensors& in) { return std::vector{plain::swiglu(in.at("gate"), in.at("up"))}; },
+      .adjust = [](Tensors& in) { in.at("gate").mul_(4); }};
+}
+
+OpCase shared_swiglu_case(int64_t b, int64_t t, int64_t c) {
+  return {
+      .name = named("swiglu, shared", b, t, c),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("shared_swiglu");
+            Var x = trace.input("x", {{b, t, c}, dtype});
+            trace.output(swiglu(x, x));
+            return trace.finish();
+          },
+      .integers = {},
+      .plain = [](const Tensors& in) { return std::vector{plain::swiglu(in.at("x"), in.at("x"))}; },
+      .adjust = {}};
+}
+
+OpCase add_case(int64_t b, int64_t t, int64_t c) {
+  return {.name = named("add", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("add");
+                Var a = trace.input("a", {{b, t, c}, dtype});
+                Var sum = add(a, trace.input("b", {{b, t, c}, dtype}));
+                trace.output(add(sum, sum));
+                trace.output(add(a, swiglu(sum, a)));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor a = in.at("a"), sum = a + in.at("b");
+                return std::vector{sum + sum, a + plain::swiglu(sum, a)};
+              },
+          .adjust = {}};
+}
+
+// --- embedding
+
+OpCase embedding_case(int64_t b, int64_t t, int64_t vocabulary, int64_t c) {
+  return {.name = named("embedding", b, t, vocabulary, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("embedding");
+                Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+                trace.output(embedding(trace.batch("ids", ints({b, t})), w));
+                trace.output(embedding(trace.batch("more_ids", ints({b, t})), w));
+                return trace.finish();
+              },
+          .integers = {{"ids", random_integers({b, t}, vocabulary, 3)},
+                       {"more_ids", random_integers({b, t}, (vocabulary + 1) / 2, 4)}},
+          .plain =
+              [](const Tensors& in) {
+                return std::vector{plain::embedding(in.at("ids"), in.at("w")),
+                                   plain::embedding(in.at("more_ids"), in.at("w"))};
+              },
+          .adjust = {}};
+}
+
+OpCase take_rows_case(int64_t b, int64_t t, int64_t c, int64_t rows) {
+  return {.name = named("take_rows", b, t, c, rows),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("take_rows");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                trace.output(take_rows(x, trace.batch("rows", ints({rows}))));
+                return trace.finish();
+              },
+          .integers = {{"rows", random_integers({rows}, b * t, 5)}},
+          .plain = {},
+          .adjust = {}};
+}
+
+// --- linear_cross_entropy
+
+OpCase cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary) {
+  return {.name = named("linear_cross_entropy", b, t, c, vocabulary),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("linear_cross_entropy");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+                Var loss = linear_cross_entropy(x, w, trace.batch("targets", ints({b, t})));
+                trace.output(loss, OutputRole::loss);
+                return trace.finish();
+              },
+          .integers = {{"targets", targets(b, t, vocabulary)}},
+          .plain =
+              [](const Tensors& in) {
+                return std::vector{plain::cross_entropy(in.at("x"), in.at("w"), in.at("targets"))};
+              },
+          // Confident logits, so that losses of all sizes occur.
+          .adjust = [](Tensors& in) { in.at("x").mul_(3); }};
+}
+
+// Tied embeddings: the weight is read at both ends, and x by another output as well.
+OpCase tied_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary) {
+  return {.name = named("linear_cross_entropy, tied", b, t, c, vocabulary),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("tied");
+                Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+                Var side = trace.input("side", {{b, t, c}, dtype});
+                Var x = add(embedding(trace.batch("ids", ints({b, t})), w), side);
+                Var all = trace.batch("targets", ints({b, t}));
+                trace.output(linear_cross_entropy(x, w, all), OutputRole::loss);
+                trace.output(swiglu(x, side));
+                return trace.finish();
+              },
+          .integers = {{"ids", random_integers({b, t}, vocabulary, 3)},
+                       {"targets", targets(b, t, vocabulary)}},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor x = plain::embedding(in.at("ids"), in.at("w")) + in.at("side");
+                return std::vector{plain::cross_entropy(x, in.at("w"), in.at("targets")),
+                                   plain::swiglu(x, in.at("side"))};
+              },
+          .adjust = {}};
+}
+
+// --- the optimizer's ops
+
+OpCase adamw_case(int64_t n) {
+  return {.name = named("adamw", n),
+          .trace =
+              [=](Dtype dtype) {
+                Dtype state = dtype == Dtype::bfloat16 ? Dtype::float32 : dtype;
+                Trace trace("adamw");
+                auto input = [&](const char* name) { return trace.input(name, {{n}, state}); };
+                Var gradient = input("gradient");
+                AdamWState in{input("master"), input("m"), input("v")};
+                AdamWScalars scalars{trace.scalar("rate"), trace.scalar("correction_1"),
+                                     trace.scalar("correction_2"), trace.scalar("clip")};
+                for (Var out : adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+                                     dtype, gradient, in, scalars))
+                  trace.output(out);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = {},
+          .adjust =
+              [](Tensors& in) {
+                in.at("v").square_();
+                in.at("rate").fill_(0.01);
+                in.at("correction_1").fill_(1 - std::pow(0.9, 3));
+                in.at("correction_2").fill_(1 - std::pow(0.95, 3));
+                in.at("clip").fill_(0.7);
+              }};
+}
+
+OpCase square_sum_case(int64_t n) {
+  return {.name = named("square_sum", n),
+          .trace =
+              [=](Dtype dtype) {
+                Dtype wide = dtype == Dtype::bfloat16 ? Dtype::float32 : dtype;
+                Trace trace("square_sum");
+                Var first = square_sum(trace.input("x", {{n}, wide}));
+                Var all = square_sum(trace.input("y", {{n}, wide}), first);
+                Clip clipped = clip(all, 0.5 * std::sqrt(static_cast<double>(n)));
+                trace.output(clipped.factor);
+                trace.output(clipped.norm);
+                trace.output(clip(all, 0).factor);
+                trace.output(clip(all, 100 + 10 * std::sqrt(static_cast<double>(n))).factor);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = {},
+          .adjust = {}};
+}
+
+}  // namespace
+
+std::vector<OpCase> small_cases() {
+  return {
+      linear_case(1, 1, 1, 1),
+      linear_case(2, 3, 5, 4),
+      shared_linear_case(2, 3, 4, 3),
+      rms_norm_case(1, 1, 1),
+      rms_norm_case(2, 3, 5),
+      shared_rms_norm_case(2, 2, 7),
+      rope_case(1, 1, 1, 2),
+      rope_case(2, 3, 2, 6),
+      attention_case(1, 1, 1, 1, 2),
+      attention_case(2, 1, 4, 2, 2),
+      attention_case(2, 5, 4, 2, 3),
+      attention_case(1, 7, 3, 1, 4),
+      shared_attention_case(1, 6, 2, 3),
+      swiglu_case(1, 1, 1),
+      swiglu_case(2, 3, 5),
+      shared_swiglu_case(1, 3, 5),
+      add_case(2, 3, 5),
+      embedding_case(1, 1, 1, 1),
+      embedding_case(2, 5, 4, 3),
+      take_rows_case(2, 3, 4, 5),
+      cross_entropy_case(1, 1, 3, 5),
+      cross_entropy_case(2, 6, 5, 11),
+      cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
+      tied_cross_entropy_case(2, 4, 3, 7),
+      tied_cross_entropy_case(1, 300, 3, 8200),
+      adamw_case(5),
+      square_sum_case(7),
+  };
+}
+
+std::vector<OpCase> large_cases() {
+  return {
+      linear_case(1, 1, 7, 5),
+      linear_case(1, 3, 33, 17),
+      linear_case(2, 150, 96, 130),
+      linear_case(1, 700, 256, 300),
+      shared_linear_case(3, 67, 72, 24),
+      rms_norm_case(1, 1, 5),
+      rms_norm_case(1, 3, 33),
+      rms_norm_case(2, 257, 320),
+      rms_norm_case(1, 1, 4097),
+      shared_rms_norm_case(3, 41, 100),
+      rope_case(1, 1, 1, 2),
+      rope_case(1, 37, 3, 64),
+      rope_case(2, 300, 2, 80),
+      rope_case(1, 5, 2, 10),
+      attention_case(1, 1, 2, 1, 64),
+      attention_case(1, 17, 1, 1, 16),
+      attention_case(2, 128, 2, 2, 32),
+      attention_case(1, 129, 3, 1, 40),
+      attention_case(1, 513, 2, 1, 20),
+      attention_case(2, 700, 4, 2, 64),
+      attention_case(1, 700, 2, 1, 80),
+      attention_case(1, 700, 6, 2, 128),
+      shared_attention_case(1, 650, 2, 24),
+      swiglu_case(1, 1, 1),
+      swiglu_case(1, 7, 1),
+      swiglu_case(3, 111, 121),
+      shared_swiglu_case(1, 33, 31),
+      add_case(1, 1, 1),
+      add_case(3, 111, 121),
+      embedding_case(1, 1, 11, 1),
+      embedding_case(2, 300, 40, 33),
+      embedding_case(4, 256, 1000, 320),
+      take_rows_case(3, 100, 33, 17),
+      take_rows_case(1, 9, 320, 1),
+      cross_entropy_case(1, 1, 16, 7),
+      cross_entropy_case(1, 5, 33, 33),
+      cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
+      cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
+      tied_cross_entropy_case(3, 300, 48, 5000),
+      adamw_case(1),
+      adamw_case(17),
+      adamw_case(70001),
+      square_sum_case(1),
+      square_sum_case(65536),
+      square_sum_case(300001),
+  };
+}
+
+at::Tensor random_normal(const Type& type, uint64_t seed) {
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < type.shape.rank(); ++i) sizes.push_back(type.shape[i]);
+  return at::randn(sizes, at::detail::createCPUGenerator(seed), at::kDouble)
+      .to(scalar_type(type.dtype));
+}
+
+Tensors random_inputs(const Program& program, const OpCase& op_case, uint64_t seed) {
+  Tensors inputs = op_case.integers;
+  for (ValueId id : program.inputs) {
+    const Value& value = program[id];
+    if (value.type.dtype == Dtype::int32) continue;
+    at::Tensor x = random_normal(value.type, ++seed);
+    if (value.source == Source::weight && value.type.shape.rank() == 1) x.mul_(0.25).add_(1);
+    if (value.source == Source::weight && value.type.shape.rank() == 2)
+      x.div_(std::sqrt(static_cast<double>(value.type.shape.back())));
+    inputs[value.name] = x;
+  }
+  if (op_case.adjust) op_case.adjust(inputs);
+  return inputs;
+}
+
+Tensors random_cotangents(const Program& program, uint64_t seed) {
+  Tensors cotangents;
+  for (const Output& output : program.outputs) {
+    const Value& value = program[output.value];
+    cotangents[value.name] = random_normal(value.type, ++seed);
+  }
+  return cotangents;
+}
+
+BackwardProgram differentiate(const Program& program, std::vector<ValueId> accumulate) {
+  bool wide = std::any_of(program.values.begin(), program.values.end(),
+                          [](const Value& value) { return value.type.dtype == Dtype::float64; });
+  return backward(program, {.accumulate = std::move(accumulate),
+                            .weight_gradient_dtype = wide ? Dtype::float64 : Dtype::float32});
+}
+
+Tensors convert(const Tensors& values, const Program& program) {
+  Tensors converted;
+  for (const auto& [name, tensor] : values)
+    if (ValueId id = program.find(name))
+      converted[name] = tensor.to(scalar_type(program[id].type.dtype));
+  return converted;
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,42 @@
+// Small programs for each op, at sizes that suit finite differences and at sizes that make kernels
+// use several tiles, chunks and threads. Backward ops appear through the programs' gradients.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/program.h"
+#include "tests/models/harness.h"
+
+namespace longshore::models {
+
+struct OpCase {
+  std::string name;
+  std::function<Program(Dtype)> trace;
+  Tensors integers;  // what the int32 inputs hold
+  // The program's outputs as a composition of tests/models/plain.h, from the inputs in one float
+  // dtype; null where there is nothing to differentiate.
+  std::function<std::vector<at::Tensor>(const Tensors& inputs)> plain;
+  // Changes random inputs that an op cannot take as they are.
+  std::function<void(Tensors& inputs)> adjust;
+};
+
+std::vector<OpCase> small_cases();
+std::vector<OpCase> large_cases();
+
+// Every input that the program's nodes read: normal numbers in the input's dtype, scaled so that
+// results are of order one.
+Tensors random_inputs(const Program& program, const OpCase& op_case, uint64_t seed);
+
+// One random cotangent for each output, by the output's name.
+Tensors random_cotangents(const Program& program, uint64_t seed);
+at::Tensor random_normal(const Type& type, uint64_t seed);
+
+// float64 gradients for float64, else float32, as training has them.
+BackwardProgram differentiate(const Program& program, std::vector<ValueId> accumulate = {});
+
+// `values` in the types that `program` has for them.
+Tensors convert(const Tensors& values, const Program& program);
+
+}  // namespace longshore::models

@@ -1,0 +1,74 @@
+#include "tests/models/plain.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+
+#include <cmath>
+
+#include "models/ops/linear_cross_entropy.h"
+
+namespace longshore::models::plain {
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) {
+  return at::matmul(x, weight.t());
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return x * at::rsqrt(x.square().mean(-1, true) + epsilon) * weight;
+}
+
+RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double base,
+                     at::ScalarType dtype) {
+  at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
+  at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * (exponents * -std::log(base)).exp();
+  return {angles.cos().to(at::kFloat).to(dtype), angles.sin().to(at::kFloat).to(dtype)};
+}
+
+at::Tensor rope(const at::Tensor& x, const RopeTable& table) {
+  int64_t b = x.size(0), t = x.size(1), half = table.cos.size(-1);
+  at::Tensor heads = x.view({b, t, -1, 2 * half});
+  at::Tensor turned = at::cat({-heads.slice(-1, half), heads.slice(-1, 0, half)}, -1);
+  auto both = [](const at::Tensor& half_table) {
+    return at::cat({half_table, half_table}, -1).unsqueeze(2);
+  };
+  return (heads * both(table.cos) + turned * both(table.sin)).view(x.sizes());
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     int64_t head_dim) {
+  int64_t b = q.size(0), t = q.size(1), group = q.size(2) / k.size(2);
+  auto heads = [&](const at::Tensor& x) {
+    return x.view({b, t, -1, head_dim}).transpose(1, 2);  // [B,heads,T,D]
+  };
+  auto repeated = [&](const at::Tensor& x) { return heads(x).repeat_interleave(group, 1); };
+  at::Tensor scores =
+      at::matmul(heads(q), repeated(k).transpose(2, 3)) / std::sqrt(static_cast<double>(head_dim));
+  at::Tensor later = at::ones({t, t}, at::kBool).triu(1);
+  at::Tensor probabilities = at::softmax(scores.masked_fill(later, -INFINITY), -1);
+  return at::matmul(probabilities, repeated(v)).transpose(1, 2).reshape(q.sizes());
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  return gate * at::sigmoid(gate) * up;
+}
+
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight) {
+  return at::index_select(weight, 0, ids.flatten()).view({ids.size(0), ids.size(1), -1});
+}
+
+at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {
+  return at::cross_entropy_loss(plain::linear(x, weight).flatten(0, -2),
+                                targets.flatten().to(at::kLong), {}, at::Reduction::Sum,
+                                kIgnoredTarget);
+}
+
+}  // namespace longshore::models::plain

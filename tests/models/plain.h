@@ -1,0 +1,30 @@
+// A Llama's ops as plain compositions in ATen, which LibTorch's autograd differentiates: an
+// independent statement of what the ops compute. They compute in their arguments' dtype.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace longshore::models::plain {
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+struct RopeTable {
+  at::Tensor cos, sin;  // [B,T,D/2], rounded to float32, then in `dtype`
+};
+RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double base,
+                     at::ScalarType dtype);
+at::Tensor rope(const at::Tensor& x, const RopeTable& table);
+
+// Causal; x [B,T,heads*D]; key/value heads are repeated for the query heads that share them.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     int64_t head_dim);
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight);
+
+// Sum of token losses; targets of -1 count nothing.
+at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets);
+
+}  // namespace longshore::models::plain
