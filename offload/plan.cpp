@@ -32,7 +32,7 @@ MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
     if (buffer.owner == Owner::caller) {
       ledger.take(kind, buffer.category, align_up(buffer.bytes));
       if (written[i]) analysis.output_bytes += align_up(buffer.bytes);
-    } else {
+    } else if (buffer.first >= 0) {
       starting[buffer.first].push_back(static_cast<int>(i));
       ending[buffer.last].push_back(static_cast<int>(i));
     }
