@@ -1,13 +1,11 @@
 #include "offload/cpu_backend.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -16,6 +14,7 @@
 
 #include "base/error.h"
 #include "offload/arena.h"
+#include "offload/host_memory.h"
 
 namespace longshore::offload {
 namespace {
@@ -70,18 +69,6 @@ class Worker {
   std::thread thread_;
 };
 
-// Memory limits of the process's control group, where there are any.
-int64_t cgroup_available_bytes() {
-  auto number = [](const char* path) {
-    std::ifstream file(path);
-    int64_t value;
-    return file >> value ? value : -1;
-  };
-  int64_t limit = number("/sys/fs/cgroup/memory.max");
-  int64_t used = number("/sys/fs/cgroup/memory.current");
-  return limit < 0 || used < 0 ? INT64_MAX : std::max<int64_t>(0, limit - used);
-}
-
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(models::Target target) : target_(target) {}
@@ -110,14 +97,7 @@ class CpuBackend : public Backend {
     mapped_.erase(entry);
   }
 
-  int64_t available_bytes(MemoryKind) override {
-    std::ifstream file("/proc/meminfo");
-    std::string key, unit;
-    int64_t kilobytes, available = 0;
-    while (file >> key >> kilobytes && std::getline(file, unit))
-      if (key == "MemAvailable:") available = kilobytes * 1024;
-    return std::min(available, cgroup_available_bytes());
-  }
+  int64_t available_bytes(MemoryKind) override { return available_host_bytes(); }
 
   void run(const models::Op& op, const models::KernelCall& call) override {
     op.kernel(target_).run(call);

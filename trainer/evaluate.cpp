@@ -59,25 +59,27 @@ double evaluate(offload::Executable& plan, const data::BatchSource& batches, int
 }
 
 std::string sample(offload::Executable& plan, const SampleOptions& options,
-                   const data::Tokenizer& tokenizer, int64_t length, int64_t vocabulary,
-                   models::Dtype dtype, offload::Backend& backend, offload::Arguments& arguments,
+                   const data::Tokenizer& tokenizer, const models::LlamaConfig& model,
+                   offload::Backend& backend, offload::Arguments& arguments,
                    offload::Ledger& ledger) {
-  std::vector<int32_t> text = tokenizer.encode(options.prompt);
-  if (text.empty()) text.push_back(std::max(tokenizer.eos_id(), 0));
+  // As in training text, a document follows the end of another.
+  std::vector<int32_t> text{std::max(tokenizer.eos_id(), 0)};
+  for (int32_t token : tokenizer.encode(options.prompt)) text.push_back(token);
+  data::Batch window{.shape = {model.batch, model.length}};
+  for (int64_t i = 0; i < model.batch * model.length; ++i)
+    window.positions.push_back(static_cast<int32_t>(i % model.length));
   for (int64_t token = 0; token < options.tokens; ++token) {
-    // The last `length` tokens; what follows them in the window is not seen by causal attention.
-    size_t seen = std::min<size_t>(text.size(), length);
-    data::Batch window{.shape = {1, length}};
+    // The last tokens; what follows them in the window is not seen by causal attention.
+    size_t seen = std::min<size_t>(text.size(), model.length);
     window.tokens.assign(text.end() - seen, text.end());
-    window.tokens.resize(length);
-    for (int64_t i = 0; i < length; ++i) window.positions.push_back(static_cast<int32_t>(i));
+    window.tokens.resize(model.batch * model.length);
     write_batch(window, arguments);
     int32_t row = static_cast<int32_t>(seen - 1);
     arguments.write(offload::host_name("rows"), &row, sizeof row);
     plan.run(ledger);
     backend.synchronize();
 
-    std::vector<float> logits = read_logits(arguments, vocabulary, dtype);
+    std::vector<float> logits = read_logits(arguments, model.vocabulary, model.dtype);
     uint32_t random = philox(options.seed, RandomUse::kSampling, 0, token)[0];
     int32_t next = draw(logits, options.temperature, random);
     if (next == tokenizer.eos_id() || next >= tokenizer.vocab_size()) break;

@@ -5,6 +5,7 @@
 
 #include "data/batches.h"
 #include "data/tokenizer.h"
+#include "models/llama.h"
 #include "offload/executor.h"
 
 namespace longshore::trainer {
@@ -21,10 +22,10 @@ struct SampleOptions {
 };
 
 // The prompt and its continuation. The plan gives logits of one position; each token runs it over
-// the whole window of `length` positions.
+// the whole batch, of which only the first row is read.
 std::string sample(offload::Executable& plan, const SampleOptions& options,
-                   const data::Tokenizer& tokenizer, int64_t length, int64_t vocabulary,
-                   models::Dtype dtype, offload::Backend& backend, offload::Arguments& arguments,
+                   const data::Tokenizer& tokenizer, const models::LlamaConfig& model,
+                   offload::Backend& backend, offload::Arguments& arguments,
                    offload::Ledger& ledger);
 
 }  // namespace longshore::trainer

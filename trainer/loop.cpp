@@ -99,6 +99,9 @@ Data open_data(const Config& config) {
   if (samples(config)) {
     d.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
     shard->require_tokenizer(d.tokenizer->content_hash(), config.tokenizer_path.string());
+    if (d.validation_shard)
+      d.validation_shard->require_tokenizer(d.tokenizer->content_hash(),
+                                            config.tokenizer_path.string());
   }
   return d;
 }
@@ -212,9 +215,8 @@ class Run {
       SampleOptions options{.prompt = config_.sample_prompt,
                             .tokens = config_.sample_tokens,
                             .seed = static_cast<uint64_t>(config_.seed)};
-      console_.line("sample: " + sample(*sampling, options, *data_.tokenizer, model.length,
-                                        model.vocabulary, model.dtype, *backend_, arguments,
-                                        ledger));
+      console_.line("sample: " + sample(*sampling, options, *data_.tokenizer, model, *backend_,
+                                        arguments, ledger));
     }
     for (MemoryKind kind : offload::kMemoryKinds)
       summary.memory[static_cast<size_t>(kind)] =

@@ -112,12 +112,9 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
                     .clipping_threshold = config.gradient_clipping_threshold}};
   plans.step = plan_step(model, plans.layout, plans.options, target);
   if (evaluates(config)) plans.evaluate = plan_forward(model, plans.layout, "evaluate", target);
-  if (samples(config)) {
-    models::LlamaConfig one_row = plans.model;
-    one_row.batch = 1;
-    plans.sample = plan_forward(models::llama(one_row, {.head = models::Head::logits}),
+  if (samples(config))
+    plans.sample = plan_forward(models::llama(plans.model, {.head = models::Head::logits}),
                                 plans.layout, "sample", target);
-  }
   return plans;
 }
 

@@ -17,7 +17,7 @@ struct TrainingPlans {
   StepOptions options;
   StepPlans step;
   std::optional<offload::Plan> evaluate;  // where there is validation text
-  std::optional<offload::Plan> sample;    // logits of one position of one row
+  std::optional<offload::Plan> sample;    // logits of one position
 
   std::vector<const offload::Plan*> all() const;
 };

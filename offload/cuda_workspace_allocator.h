@@ -1,0 +1,23 @@
+// Serves ATen's CUDA allocations from an op's workspace while the op runs, and from the allocator
+// that was there before at all other times. All users are on one stream, so memory that an op has
+// given back may be handed out again at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace longshore::offload {
+
+// What an op's library calls took.
+struct WorkspaceUse {
+  int64_t peak_bytes = 0;       // of the workspace
+  int64_t undeclared_bytes = 0;  // what did not fit and came from the allocator before
+};
+
+// From the first call on, ATen allocates through us.
+void begin_workspace(std::span<std::byte> workspace);
+// Throws InternalError when something is still held: its memory would be another op's next.
+WorkspaceUse end_workspace();
+
+}  // namespace longshore::offload
