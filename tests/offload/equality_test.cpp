@@ -1,0 +1,115 @@
+// The first test of any change here: what is kept, moved or computed again changes no bit of the
+// loss, of the gradients or of what they make of the weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/offload/training.h"
+
+namespace longshore::offload {
+namespace {
+
+using Custom = std::map<std::string, Fate>;
+
+struct Choice {
+  std::string policy;
+  Custom custom;
+};
+
+std::vector<Choice> choices() {
+  return {{"full", {}},
+          {"save_qkv_proj", {}},
+          {"custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::keep}}},
+          {"custom", {{"query_proj", Fate::keep}, {"out_proj", Fate::keep}}},
+          {"custom",
+           {{"query_proj", Fate::keep},
+            {"key_proj", Fate::keep},
+            {"value_proj", Fate::keep},
+            {"context", Fate::keep},
+            {"out_proj", Fate::keep},
+            {"mlpwi_0", Fate::keep},
+            {"mlpwi_1", Fate::keep},
+            {"mlpwo", Fate::keep}}}};
+}
+
+std::string printed(const Training& training) {
+  std::string all;
+  for (const Plan& plan : training.plans.plans) all += text(plan);
+  return all;
+}
+
+void expect_equal_under_all_policies(TrainingOptions options) {
+  options.policy = "none";
+  Training none = train(options);
+  // Something is learned, finite and clipped: else much could go unnoticed.
+  for (const trainer::StepResult& result : none.results) {
+    EXPECT_TRUE(std::isfinite(result.loss));
+    EXPECT_GT(result.gradient_norm, options.clipping_threshold);
+  }
+  EXPECT_NE(none.results.front().loss, none.results.back().loss);
+
+  std::set<std::string> plans{printed(none)};
+  for (const Choice& choice : choices()) {
+    options.policy = choice.policy;
+    options.custom = choice.custom;
+    Training other = train(options);
+    ASSERT_TRUE(plans.insert(printed(other)).second) << choice.policy << " has a plan seen before";
+    EXPECT_EQ(differences(none, other), "")
+        << choice.policy << " of " << choice.custom.size() << " keys";
+  }
+}
+
+using Parameters = std::tuple<models::Dtype, bool, int>;  // dtype, tied, micro-batches
+
+class LlamaEquality : public testing::TestWithParam<Parameters> {};
+
+TEST_P(LlamaEquality, EveryPolicyGivesTheBitsOfNone) {
+  auto [dtype, tied, micro_batches] = GetParam();
+  models::LlamaConfig config = tiny_llama(dtype);
+  config.tied_embeddings = tied;
+  expect_equal_under_all_policies({.model = models::llama(config), .micro_batches = micro_batches});
+}
+
+std::string case_name(const testing::TestParamInfo<Parameters>& info) {
+  auto [dtype, tied, micro_batches] = info.param;
+  return std::string(models::name(dtype)) + (tied ? "_tied_" : "_untied_") +
+         std::to_string(micro_batches);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LlamaEquality,
+                         testing::Combine(testing::Values(models::Dtype::float32,
+                                                          models::Dtype::bfloat16),
+                                          testing::Bool(), testing::Values(1, 3)),
+                         case_name);
+
+TEST(Equality, TheToyToo) {
+  expect_equal_under_all_policies({.model = toy()});
+  expect_equal_under_all_policies({.model = toy(), .micro_batches = 2});
+}
+
+// Longer than a tile of attention, wider than a chunk of the cross-entropy.
+TEST(Equality, SeveralTilesAndChunks) {
+  models::LlamaConfig config = tiny_llama();
+  config.batch = 3;
+  config.length = 300;
+  config.vocabulary = 2500;
+  config.layers = 2;
+  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
+    config.dtype = dtype;
+    expect_equal_under_all_policies(
+        {.model = models::llama(config), .steps = 2, .clipping_threshold = 0.1});
+  }
+}
+
+// The comparison itself sees a single step, and a single bit.
+TEST(Equality, DifferencesAreSeen) {
+  Training a = train({}), b = train({});
+  EXPECT_EQ(differences(a, b), "");
+  EXPECT_NE(differences(a, train({.learning_rate = 1.0001e-2})), "");
+  b.state["decoder.1.compute"][17] ^= std::byte{1};
+  EXPECT_EQ(differences(a, b), "decoder.1.compute differs");
+}
+
+}  // namespace
+}  // namespace longshore::offload

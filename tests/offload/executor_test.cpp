@@ -1,0 +1,198 @@
+#include "offload/executor.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "offload/cpu_backend.h"
+#include "offload/virtual_backend.h"
+#include "tests/offload/random_plan.h"
+#include "tests/offload/shuffled_backend.h"
+#include "tests/offload/training.h"
+
+namespace longshore::offload {
+namespace {
+
+using Values = std::map<std::string, std::vector<float>>;
+
+enum class Synchronize { after_each, at_the_end };
+
+// Runs the plan `times` times over.
+Values run(const RandomPlan& random, Backend& backend, int times = 1,
+           Synchronize synchronize = Synchronize::after_each) {
+  Ledger ledger;
+  Arena device(backend, MemoryKind::device, random.plan.arena(MemoryKind::device));
+  Arena host(backend, MemoryKind::pinned_host, random.plan.arena(MemoryKind::pinned_host));
+  Arguments arguments(backend, ledger);
+  Executable executable(random.plan, backend, arguments, device, host);
+  auto bytes = [](const std::vector<float>& values) {
+    return static_cast<int64_t>(values.size() * sizeof(float));
+  };
+  for (const auto& [name, value] : random.inputs) arguments.write(name, value.data(), bytes(value));
+  for (int i = 0; i < times; ++i) {
+    executable.run(ledger);
+    if (synchronize == Synchronize::after_each) backend.synchronize();
+  }
+  backend.synchronize();
+  Values outputs;
+  for (const auto& [name, expected] : random.outputs) {
+    outputs[name].resize(expected.size());
+    arguments.read(name, outputs[name].data(), bytes(expected));
+  }
+  return outputs;
+}
+
+TEST(Executor, CopiesOnBothLanesGiveTheRightData) {
+  auto backend = make_cpu_backend();
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    RandomPlan random = random_plan(seed);
+    ASSERT_GT(random.outputs.size(), 3u);
+    EXPECT_EQ(run(random, *backend, 3), random.outputs) << seed;
+  }
+}
+
+TEST(Executor, WaitsHoldWhateverLaneIsSlow) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    RandomPlan random = random_plan(seed % 60);
+    auto backend = make_shuffled_backend(seed);
+    EXPECT_EQ(run(random, *backend), random.outputs) << seed;
+  }
+}
+
+// The next plan must not start on memory that a copy of the one before still needs.
+TEST(Executor, PlansFollowEachOtherUnsynchronized) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    RandomPlan random = random_plan(seed);
+    auto shuffled = make_shuffled_backend(seed);
+    EXPECT_EQ(run(random, *shuffled, 3, Synchronize::at_the_end), random.outputs) << seed;
+    auto cpu = make_cpu_backend();
+    EXPECT_EQ(run(random, *cpu, 3, Synchronize::at_the_end), random.outputs) << seed;
+  }
+}
+
+// ... which these tests would see.
+TEST(Executor, WithoutWaitsTheDataIsWrong) {
+  int wrong = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    RandomPlan random = random_plan(seed);
+    for (Instruction& instruction : random.plan.instructions) instruction.waits.clear();
+    auto backend = make_shuffled_backend(seed);
+    wrong += run(random, *backend) != random.outputs;
+  }
+  EXPECT_EQ(wrong, 20);
+}
+
+TEST(Executor, AWholeStepIsTheSameOnSlowLanes) {
+  Training plain = train({.policy = "save_qkv_proj", .micro_batches = 2, .steps = 2});
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    auto backend = make_shuffled_backend(seed);
+    Training shuffled = train(
+        {.policy = "save_qkv_proj", .micro_batches = 2, .steps = 2, .backend = backend.get()});
+    EXPECT_EQ(differences(plain, shuffled), "");
+  }
+}
+
+TEST(Executor, ALedgerWithoutDataIsTheSame) {
+  for (const char* policy : {"none", "full", "save_qkv_proj"})
+    for (int64_t micro_batches : {1, 3}) {
+      TrainingOptions options{.policy = policy, .micro_batches = micro_batches};
+      Training real = train(options);
+      auto backend = make_virtual_backend(models::Target::cpu);
+      options.backend = backend.get();
+      Training planned = train(options);
+      for (MemoryKind kind : kMemoryKinds) {
+        EXPECT_EQ(planned.ledger.peak_bytes(kind), real.ledger.peak_bytes(kind));
+        EXPECT_EQ(planned.ledger.at_peak(kind), real.ledger.at_peak(kind));
+        EXPECT_EQ(planned.ledger.now_bytes(kind), real.ledger.now_bytes(kind));
+      }
+    }
+}
+
+TEST(Executor, TheLedgerHoldsWhatTheAnalysisSays) {
+  for (const char* policy : {"none", "full", "save_qkv_proj"})
+    for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
+      Training run = train({.model = models::llama(tiny_llama(dtype)), .policy = policy});
+      for (MemoryKind kind : kMemoryKinds) {
+        MemoryAnalysis analysis = analyze(run.plans.plans[0], kind);
+        EXPECT_EQ(run.ledger.peak_bytes(kind), analysis.live_bytes) << policy << name(kind);
+        EXPECT_EQ(run.ledger.at_peak(kind), analysis.by_category) << policy << name(kind);
+        // Between steps the arguments are all there is.
+        EXPECT_EQ(run.ledger.now_bytes(kind), analysis.argument_bytes);
+        // What was asked of the backend.
+        EXPECT_EQ(run.allocated_bytes.at(kind), analysis.peak_bytes) << policy << name(kind);
+      }
+    }
+}
+
+TEST(Executor, RefusesAnArenaThatIsTooSmall) {
+  auto backend = make_virtual_backend(models::Target::cpu);
+  RandomPlan random = random_plan(0);
+  Ledger ledger;
+  Arena device(*backend, MemoryKind::device, random.plan.arena(MemoryKind::device) - 1);
+  Arena host(*backend, MemoryKind::pinned_host, random.plan.arena(MemoryKind::pinned_host));
+  Arguments arguments(*backend, ledger);
+  EXPECT_THROW(Executable(random.plan, *backend, arguments, device, host), InternalError);
+}
+
+TEST(Arguments, KeepTheirSize) {
+  auto backend = make_cpu_backend();
+  Ledger ledger;
+  Arguments arguments(*backend, ledger);
+  std::byte* x = arguments.at("x", 100, MemoryKind::device, Category::batch);
+  EXPECT_EQ(arguments.at("x", 100, MemoryKind::device, Category::batch), x);
+  EXPECT_EQ(ledger.now_bytes(MemoryKind::device), 256);
+  EXPECT_THROW(arguments.at("x", 99, MemoryKind::device, Category::batch), InternalError);
+  float value = 0;
+  EXPECT_THROW(arguments.write("x", &value, sizeof value), InternalError);
+  EXPECT_THROW(arguments.read("y", &value, sizeof value), InternalError);
+}
+
+TEST(Ledger, KnowsItsPeak) {
+  Ledger ledger;
+  ledger.take(MemoryKind::device, Category::kept, 10);
+  ledger.take(MemoryKind::device, Category::workspace, 5);
+  ledger.give(MemoryKind::device, Category::workspace, 5);
+  ledger.take(MemoryKind::device, Category::kept, 4);
+  ledger.take(MemoryKind::pinned_host, Category::batch, 1);
+  EXPECT_EQ(ledger.peak_bytes(MemoryKind::device), 15);
+  EXPECT_EQ(ledger.at_peak(MemoryKind::device)[static_cast<size_t>(Category::kept)], 10);
+  EXPECT_EQ(ledger.at_peak(MemoryKind::device)[static_cast<size_t>(Category::workspace)], 5);
+  EXPECT_EQ(ledger.now_bytes(MemoryKind::device), 14);
+  EXPECT_EQ(ledger.peak_bytes(MemoryKind::pinned_host), 1);
+  EXPECT_THROW(ledger.give(MemoryKind::device, Category::kept, 15), InternalError);
+}
+
+TEST(CpuBackend, CopiesAreRealAndWaitedFor) {
+  auto backend = make_cpu_backend();
+  constexpr int64_t kBytes = 64 << 20;
+  Arena host(*backend, MemoryKind::pinned_host, kBytes);
+  Arena device(*backend, MemoryKind::device, kBytes),
+      back(*backend, MemoryKind::pinned_host, kBytes);
+  std::vector<int32_t> values(kBytes / 4);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i * 2654435761u);
+  backend->write(MemoryKind::pinned_host, host.memory(), values.data(), kBytes);
+  models::Type type{{kBytes / 4}, models::Dtype::int32};
+  backend->copy(Lane::host_to_device, {host.memory(), type}, {device.memory(), type});
+  backend->record(Lane::host_to_device, 0);
+  backend->wait(Lane::device_to_host, 0);
+  backend->copy(Lane::device_to_host, {device.memory(), type}, {back.memory(), type});
+  backend->synchronize();
+  std::vector<int32_t> result(values.size());
+  backend->read(MemoryKind::pinned_host, result.data(), back.memory(), kBytes);
+  EXPECT_EQ(result, values);
+}
+
+TEST(CpuBackend, RefusesWhatTheSystemRefuses) {
+  auto backend = make_cpu_backend();
+  try {
+    backend->allocate(MemoryKind::pinned_host, int64_t{1} << 60);
+    FAIL() << "an exabyte was there";
+  } catch (const PlanError& error) {
+    EXPECT_NE(std::string(error.what()).find("pinned_host"), std::string::npos);
+  }
+  EXPECT_GT(backend->available_bytes(MemoryKind::device), int64_t{64} << 20);
+  std::byte other;
+  EXPECT_THROW(backend->free(MemoryKind::device, &other), InternalError);
+}
+
+}  // namespace
+}  // namespace longshore::offload

@@ -1,0 +1,287 @@
+#include "offload/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "base/error.h"
+#include "offload/arena.h"
+#include "offload/plan_builder.h"
+#include "tests/offload/plan_checks.h"
+#include "tests/offload/random_plan.h"
+#include "tests/offload/toy_models.h"
+#include "trainer/step.h"
+
+namespace longshore::offload {
+namespace {
+
+using models::Dtype;
+using models::Target;
+
+std::string first_of(const std::vector<std::string>& faults) {
+  return faults.empty() ? "" : faults[0] + " (" + std::to_string(faults.size()) + " faults)";
+}
+
+trainer::StepPlans plans_of(const models::Model& model, const std::string& policy,
+                            int64_t micro_batches = 1, Target target = Target::cpu) {
+  int decoder = stage_index(model, "decoder");
+  trainer::StepOptions options{
+      .policy = make_policy(policy, {}, model.stages[decoder].programs[0].labels()),
+      .micro_batches = micro_batches,
+      .optimizer = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
+  return trainer::plan_step(model, lay_out(model), options, target);
+}
+
+void expect_sound(const trainer::StepPlans& plans) {
+  for (size_t i = 0; i < plans.plans.size(); ++i) {
+    const Plan& plan = plans.plans[i];
+    SCOPED_TRACE(plan.name);
+    EXPECT_EQ(first_of(placement_faults(plan)), "");
+    EXPECT_EQ(first_of(data_flow_faults(plan, i == 0 ? Gradients::none_yet : Gradients::begun)),
+              "");
+    EXPECT_EQ(first_of(order_faults(plan)), "");
+    for (MemoryKind kind : kMemoryKinds) {
+      MemoryAnalysis analysis = analyze(plan, kind);
+      EXPECT_EQ(analysis.live_bytes, live_bytes(plan, kind)) << name(kind);
+      EXPECT_EQ(analysis.peak_bytes, plan.argument_bytes(kind) + plan.arena(kind));
+      EXPECT_EQ(analysis.total_bytes(), analysis.peak_bytes);
+      EXPECT_LE(analysis.live_bytes, analysis.peak_bytes);
+      int64_t by_category = 0;
+      for (int64_t bytes : analysis.by_category) by_category += bytes;
+      EXPECT_EQ(by_category, analysis.live_bytes);
+    }
+  }
+}
+
+TEST(StepPlan, LlamaUnderEveryPolicyIsSound) {
+  for (const PolicyInfo& policy : policies())
+    for (Dtype dtype : {Dtype::float32, Dtype::bfloat16})
+      for (bool tied : {false, true})
+        for (int64_t micro_batches : {1, 3}) {
+          SCOPED_TRACE(policy.name + " " + models::name(dtype) + (tied ? " tied " : " untied ") +
+                       std::to_string(micro_batches));
+          models::LlamaConfig config = tiny_llama(dtype);
+          config.tied_embeddings = tied;
+          expect_sound(plans_of(models::llama(config), policy.name, micro_batches));
+        }
+}
+
+TEST(StepPlan, TheToyUnderEveryPolicyIsSound) {
+  for (const PolicyInfo& policy : policies())
+    for (int64_t micro_batches : {1, 2, 3}) {
+      SCOPED_TRACE(policy.name + " " + std::to_string(micro_batches));
+      expect_sound(plans_of(toy(), policy.name, micro_batches));
+    }
+}
+
+TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
+  models::Model model = models::llama(tiny_llama());
+  Plan forward = trainer::plan_forward(model, lay_out(model), "evaluate", Target::cpu);
+  expect_sound({.plans = {forward}});
+  for (const Buffer& buffer : forward.buffers) EXPECT_NE(buffer.category, Category::kept);
+  EXPECT_LT(forward.arena(MemoryKind::device),
+            plans_of(model, "full").plans[0].arena(MemoryKind::device));
+}
+
+// What lives on from the forward to the backward pass is what the ledger calls kept.
+TEST(StepPlan, KeptIsWhatLivesOnIntoTheBackwardPass) {
+  for (const PolicyInfo& policy : policies())
+    for (const models::Model& model : {models::llama(tiny_llama()), toy()}) {
+      Plan plan = plans_of(model, policy.name).plans[0];
+      std::vector<char> read_backward(plan.buffers.size());
+      for (const Instruction& instruction : plan.instructions)
+        if (instruction.place.phase == Phase::backward)
+          for (const Operand& in : instruction.in) read_backward[in.buffer] = true;
+      for (size_t b = 0; b < plan.buffers.size(); ++b) {
+        const Buffer& buffer = plan.buffers[b];
+        if (buffer.owner != Owner::plan || buffer.category == Category::batch ||
+            buffer.category == Category::gradients)
+          continue;
+        const Place& born = plan.instructions[buffer.first].place;
+        bool lives_on = born.phase == Phase::forward && read_backward[b];
+        EXPECT_EQ(buffer.category == Category::kept, lives_on)
+            << policy.name << ": " << buffer.name << " of " << born.stage << "." << born.layer;
+      }
+    }
+}
+
+TEST(StepPlan, AFrozenTowerIsNotKeptAndHasNoBackwardPass) {
+  models::Model model = toy();
+  Plan plan = plans_of(model, "none").plans[0];
+  std::set<std::string> forward, backward;
+  for (const Instruction& instruction : plan.instructions)
+    (instruction.place.phase == Phase::backward ? backward : forward)
+        .insert(instruction.place.stage);
+  for (const char* stage : {"patches", "tower", "projector", "embed", "decoder", "head"})
+    EXPECT_TRUE(forward.count(stage)) << stage;
+  EXPECT_EQ(backward, (std::set<std::string>{"projector", "embed", "decoder", "head"}));
+
+  for (const Instruction& instruction : plan.instructions) {
+    if (instruction.place.stage != "tower" && instruction.place.stage != "patches") continue;
+    for (const Operand& out : instruction.out) {
+      if (plan.buffers[out.buffer].category != Category::kept) continue;
+      // Only what leaves the tower: the projector's weight gradient reads it.
+      EXPECT_EQ(instruction.place.layer, 2);
+      EXPECT_EQ(instruction.name, "add");
+    }
+  }
+}
+
+// Full recomputation trades memory for work; the kept part must show it.
+TEST(StepPlan, KeptBytesFollowThePolicy) {
+  models::Model model = models::llama(tiny_llama());
+  auto kept_bytes = [&](const char* policy) {
+    int64_t bytes = 0;
+    for (const Buffer& buffer : plans_of(model, policy).plans[0].buffers)
+      if (buffer.category == Category::kept) bytes += buffer.bytes;
+    return bytes;
+  };
+  const models::LlamaConfig config = tiny_llama();
+  int64_t tokens = config.batch * config.length, float_bytes = 4;
+  int64_t qkv = tokens * (config.query_heads + 2 * config.kv_heads) * config.head_dim * float_bytes;
+  EXPECT_EQ(kept_bytes("save_qkv_proj") - kept_bytes("full"), config.layers * qkv);
+  EXPECT_GT(kept_bytes("none"), kept_bytes("save_qkv_proj"));
+}
+
+// --- the checks themselves can fail
+
+// With moves: the batch comes from the host, results go there.
+TEST(PlanChecks, FindMissingWaits) {
+  Plan plan = plans_of(models::llama(tiny_llama()), "full").plans[0];
+  int waits = 0;
+  for (Instruction& instruction : plan.instructions) {
+    waits += static_cast<int>(instruction.waits.size());
+    instruction.waits.clear();
+  }
+  EXPECT_GT(waits, 3);
+  EXPECT_NE(first_of(order_faults(plan)), "");
+}
+
+TEST(PlanChecks, FindSharedMemory) {
+  Plan plan = plans_of(models::llama(tiny_llama()), "none").plans[0];
+  // The longest-lived temporary, put where others are.
+  auto longest = std::max_element(
+      plan.buffers.begin(), plan.buffers.end(), [](const Buffer& a, const Buffer& b) {
+        auto life = [](const Buffer& x) { return x.owner == Owner::plan ? x.last - x.first : -1; };
+        return life(a) < life(b);
+      });
+  longest->offset =
+      longest->offset > 0 ? 0 : longest->bytes / 2 / kArenaAlignment * kArenaAlignment;
+  EXPECT_NE(first_of(data_flow_faults(plan, Gradients::none_yet)), "");
+}
+
+TEST(PlanChecks, FindAMissingWrite) {
+  Plan plan = plans_of(models::llama(tiny_llama()), "none").plans[0];
+  plan.instructions.erase(plan.instructions.begin() +
+                          static_cast<int>(plan.instructions.size() / 3));
+  EXPECT_NE(first_of(data_flow_faults(plan, Gradients::none_yet)), "");
+}
+
+// --- plans with moves on both copy lanes
+
+TEST(PlanBuilder, RandomPlansAreSound) {
+  int64_t waits = 0, reused = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomPlan random = random_plan(seed);
+    expect_sound({.plans = {random.plan}});
+    for (const Instruction& instruction : random.plan.instructions)
+      waits += static_cast<int64_t>(instruction.waits.size());
+    for (const Buffer& a : random.plan.buffers)
+      for (const Buffer& b : random.plan.buffers)
+        reused += &a < &b && a.owner == Owner::plan && b.owner == Owner::plan && a.kind == b.kind &&
+                  a.offset == b.offset;
+  }
+  // The plans do what they are for: lanes wait for each other, places change hands.
+  EXPECT_GT(waits, 1000);
+  EXPECT_GT(reused, 1000);
+}
+
+TEST(PlanBuilder, EveryWaitOfARandomPlanMatters) {
+  int needed = 0, all = 0;
+  for (uint32_t seed = 0; seed < 10; ++seed) {
+    Plan plan = random_plan(seed).plan;
+    for (size_t i = 0; i < plan.instructions.size(); ++i)
+      for (size_t w = 0; w < plan.instructions[i].waits.size(); ++w, ++all) {
+        Plan without = plan;
+        auto& waits = without.instructions[i].waits;
+        waits.erase(waits.begin() + static_cast<int>(w));
+        needed += !order_faults(without).empty();
+      }
+  }
+  // Some follow from others through a third lane; most do not.
+  EXPECT_GT(needed, all * 3 / 4);
+}
+
+TEST(PlanBuilder, RefusesWhatDoesNotFit) {
+  PlanBuilder builder("plan", Target::cpu);
+  builder.argument("x", 64, MemoryKind::device, Category::batch);
+  EXPECT_THROW(builder.argument("x", 65, MemoryKind::device, Category::batch), InternalError);
+  Operand a = builder.temporary("a", {{4}}, MemoryKind::device, Category::working_set);
+  Operand b = builder.temporary("b", {{5}}, MemoryKind::device, Category::working_set);
+  EXPECT_THROW(builder.move(Lane::host_to_device, a, b, {}), InternalError);
+  models::Program add = models::addition({{4}});
+  PlanBuilder::Bindings nothing;
+  EXPECT_THROW(builder.run(add, nothing, {}), InternalError);
+  PlanBuilder::Bindings misfit{a, a, b};
+  EXPECT_THROW(builder.run(add, misfit, {}), InternalError);
+}
+
+TEST(PlanBuilder, WhatNothingUsesTakesNoMemory) {
+  PlanBuilder builder("plan", Target::cpu);
+  builder.temporary("unused", 1000, MemoryKind::device, Category::working_set);
+  Plan plan = builder.finish();
+  EXPECT_EQ(analyze(plan, MemoryKind::device).peak_bytes, 0);
+  EXPECT_EQ(analyze(plan, MemoryKind::device).live_bytes, 0);
+}
+
+TEST(PlanText, EveryInstructionIsALine) {
+  Plan plan = random_plan(3).plan;
+  std::string printed = text(plan);
+  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'),
+            static_cast<int64_t>(plan.instructions.size()) + 1);
+  for (const char* part : {"plan random", "host_to_device", "device_to_host", "move(", "after "})
+    EXPECT_NE(printed.find(part), std::string::npos) << part;
+}
+
+// --- sizes that matter
+
+// What fragmentation and alignment add to the bytes that are alive, for whole training steps.
+TEST(StepPlan, ArenasStayNearTheBound) {
+  struct Shape {
+    const char* name;
+    models::LlamaConfig config;
+    Target target;
+  };
+  models::LlamaConfig small{.batch = 4,
+                            .length = 512,
+                            .vocabulary = 8192,
+                            .width = 512,
+                            .layers = 8,
+                            .query_heads = 8,
+                            .kv_heads = 2,
+                            .head_dim = 64,
+                            .mlp_width = 1536,
+                            .dtype = Dtype::bfloat16};
+  for (const Shape& shape : {Shape{"8 layers of 512", small, Target::cpu},
+                             Shape{"Llama 2 13B", llama2_13b(), Target::cuda}})
+    for (const PolicyInfo& policy : policies())
+      for (int64_t micro_batches : {1, 2}) {
+        models::Model model = models::llama(shape.config);
+        for (const Plan& plan : plans_of(model, policy.name, micro_batches, shape.target).plans) {
+          MemoryAnalysis device = analyze(plan, MemoryKind::device);
+          double over = 100.0 * static_cast<double>(device.peak_bytes - device.live_bytes) /
+                        static_cast<double>(device.live_bytes - device.argument_bytes);
+          std::printf("%-15s %-13s %-27s alive %s, taken %s, temporaries %.2f %% above\n",
+                      shape.name, policy.name.c_str(), plan.name.c_str(),
+                      bytes_text(device.live_bytes).c_str(), bytes_text(device.peak_bytes).c_str(),
+                      over);
+          EXPECT_LE(over, 6) << shape.name << " " << policy.name << " " << plan.name;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace longshore::offload

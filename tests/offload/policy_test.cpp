@@ -1,0 +1,120 @@
+#include "offload/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/labels.h"
+#include "tests/offload/toy_models.h"
+
+namespace longshore::offload {
+namespace {
+
+using Labels = std::vector<std::string>;
+
+Labels llama_labels() { return layer_program(models::llama(tiny_llama())).labels(); }
+
+std::string refusal(const std::string& name, const std::map<std::string, Fate>& custom,
+                    const Labels& labels) {
+  try {
+    make_policy(name, custom, labels);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_mentions(const std::string& message, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' in: " << message;
+}
+
+TEST(Policy, EveryNameSuitsALlama) {
+  Labels labels = llama_labels();
+  ASSERT_GE(policies().size(), 4u);
+  for (const PolicyInfo& info : policies()) {
+    EXPECT_FALSE(info.meaning.empty()) << info.name;
+    Policy policy = make_policy(info.name, {}, labels);
+    EXPECT_EQ(policy.name, info.name);
+    // A row speaks only of labels there are; else it would silently do nothing.
+    for (const auto& [label, fate] : policy.fates)
+      EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
+  }
+}
+
+TEST(Policy, TheLlamasLabelsAreKnownOnes) {
+  for (const std::string& label : llama_labels())
+    EXPECT_TRUE(std::any_of(models::kLabels.begin(), models::kLabels.end(),
+                            [&](const models::LabelInfo& known) { return known.name == label; }))
+        << label;
+}
+
+TEST(Policy, FatesAreTheTables) {
+  Labels labels = llama_labels();
+  for (const std::string& label : labels) {
+    EXPECT_EQ(make_policy("none", {}, labels).fate(label), Fate::keep) << label;
+    EXPECT_EQ(make_policy("full", {}, labels).fate(label), Fate::remat) << label;
+    bool is_qkv = label == "query_proj" || label == "key_proj" || label == "value_proj";
+    EXPECT_EQ(make_policy("save_qkv_proj", {}, labels).fate(label),
+              is_qkv ? Fate::keep : Fate::remat)
+        << label;
+  }
+  EXPECT_EQ(make_policy("none", {}, labels).fate(""), Fate::keep);
+  EXPECT_EQ(make_policy("full", {}, labels).fate(""), Fate::remat);
+}
+
+TEST(Policy, CustomFollowsItsKeysAndRematsTheRest) {
+  Policy policy =
+      make_policy("custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::remat}}, llama_labels());
+  EXPECT_EQ(policy.fate("context"), Fate::keep);
+  EXPECT_EQ(policy.fate("mlpwi_0"), Fate::remat);
+  EXPECT_EQ(policy.fate("mlpwi_1"), Fate::remat);
+  EXPECT_EQ(policy.fate(""), Fate::remat);
+}
+
+TEST(Policy, FusedProjectionsStandForTheSeparateOnes) {
+  Policy policy = make_policy("save_qkv_proj", {}, Labels{"decoder_layer_input", "qkv_proj"});
+  EXPECT_EQ(policy.fate("qkv_proj"), Fate::keep);
+  EXPECT_EQ(policy.fates.size(), 1u);
+  EXPECT_EQ(make_policy("save_qkv_proj", {}, llama_labels()).fates.count("qkv_proj"), 0u);
+}
+
+TEST(Policy, AGroupMustBeThereWhole) {
+  expect_mentions(refusal("save_qkv_proj", {}, {"decoder_layer_input", "query_proj", "context"}),
+                  {"save_qkv_proj", "query_proj", "context"});
+  expect_mentions(refusal("save_qkv_proj", {}, {}), {"save_qkv_proj"});
+}
+
+TEST(Policy, UnknownNamesGetTheNearest) {
+  std::string message = refusal("save_qkv_prj", {}, llama_labels());
+  expect_mentions(message, {"remat_policy", "save_qkv_prj", "Nearest: save_qkv_proj"});
+  for (const PolicyInfo& info : policies()) expect_mentions(message, {info.name.c_str()});
+  EXPECT_EQ(refusal("elephant", {}, llama_labels()).find("Nearest"), std::string::npos);
+}
+
+TEST(Policy, CustomKeysMustBeEmittedLabels) {
+  Labels labels = llama_labels();
+  std::string message = refusal("custom", {{"contxt", Fate::keep}}, labels);
+  expect_mentions(message, {"contxt", "Nearest: context"});
+  for (const std::string& label : labels) expect_mentions(message, {label.c_str()});
+}
+
+TEST(Policy, CustomKeysNeedThePolicyCustom) {
+  for (const PolicyInfo& info : policies()) {
+    std::string message = refusal(info.name, {{"context", Fate::keep}}, llama_labels());
+    if (info.name == "custom")
+      EXPECT_EQ(message, "");
+    else
+      expect_mentions(message, {"context", "custom", info.name.c_str()});
+  }
+}
+
+TEST(Policy, TheCarryIsNeverComputedAgain) {
+  expect_mentions(refusal("custom", {{"decoder_layer_input", Fate::remat}}, llama_labels()),
+                  {"decoder_layer_input", "remat"});
+  EXPECT_EQ(refusal("custom", {{"decoder_layer_input", Fate::keep}}, llama_labels()), "");
+}
+
+}  // namespace
+}  // namespace longshore::offload

@@ -1,0 +1,126 @@
+#include "tests/offload/random_plan.h"
+
+#include <random>
+
+#include "models/model.h"
+#include "offload/plan_builder.h"
+
+namespace longshore::offload {
+namespace {
+
+constexpr int kInstructions = 90;
+constexpr int kValuesAlive = 5;  // on each side; the next takes the place of a random one
+
+struct Known {
+  Operand operand;
+  std::vector<float> value;
+};
+
+class Generator {
+ public:
+  explicit Generator(uint32_t seed) : random_(seed), builder_("random", models::Target::cpu) {}
+
+  RandomPlan generate() {
+    for (int i = 0; i < 3; ++i) fetch_input();
+    for (int i = 0; i < kInstructions; ++i) {
+      int choice = below(10);
+      if (choice < 1)
+        fetch_input();
+      else if (choice < 5)
+        add();
+      else if (choice < 7)
+        send_away();
+      else if (choice < 9)
+        fetch_back();
+      else
+        output(device_[below(static_cast<int>(device_.size()))]);
+    }
+    while (!host_.empty()) {
+      fetch_back();
+      host_.pop_back();
+    }
+    for (const Known& known : device_) output(known);
+    result_.plan = builder_.finish();
+    return std::move(result_);
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+
+  models::Type a_type() {
+    static constexpr int64_t kCounts[] = {1, 100, 1000, 3000};
+    return {{kCounts[below(4)]}};
+  }
+
+  void remember(std::vector<Known>& side, Known known) {
+    if (static_cast<int>(side.size()) < kValuesAlive)
+      side.push_back(std::move(known));
+    else
+      side[static_cast<size_t>(below(kValuesAlive))] = std::move(known);
+  }
+
+  Operand temporary(const models::Type& type, MemoryKind kind) {
+    return builder_.temporary("t" + std::to_string(count_++), type, kind, Category::working_set);
+  }
+
+  Operand host_argument(const std::string& name, const models::Type& type) {
+    return {builder_.argument(name, type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
+            type};
+  }
+
+  void fetch_input() {
+    models::Type type = a_type();
+    std::string name = "in" + std::to_string(count_++);
+    std::vector<float> value(static_cast<size_t>(type.shape.count()));
+    for (float& x : value) x = static_cast<float>(below(100));
+    result_.inputs[name] = value;
+    Operand to = temporary(type, MemoryKind::device);
+    builder_.move(Lane::host_to_device, host_argument(name, type), to, {});
+    remember(device_, {to, std::move(value)});
+  }
+
+  void add() {
+    Known a = device_[static_cast<size_t>(below(static_cast<int>(device_.size())))];
+    std::vector<const Known*> fitting;
+    for (const Known& known : device_)
+      if (known.operand.type == a.operand.type) fitting.push_back(&known);
+    const Known& b = *fitting[static_cast<size_t>(below(static_cast<int>(fitting.size())))];
+    PlanBuilder::Bindings bindings{a.operand, b.operand};
+    for (size_t i = 0; i < a.value.size(); ++i) a.value[i] += b.value[i];
+    builder_.run(models::addition(a.operand.type), bindings, {});
+    remember(device_, {bindings.back(), std::move(a.value)});
+  }
+
+  void send_away() {
+    const Known& from = device_[static_cast<size_t>(below(static_cast<int>(device_.size())))];
+    Operand to = temporary(from.operand.type, MemoryKind::pinned_host);
+    builder_.move(Lane::device_to_host, from.operand, to, {});
+    remember(host_, {to, from.value});
+  }
+
+  void fetch_back() {
+    if (host_.empty()) return;
+    const Known& from = host_[static_cast<size_t>(below(static_cast<int>(host_.size())))];
+    Operand to = temporary(from.operand.type, MemoryKind::device);
+    builder_.move(Lane::host_to_device, from.operand, to, {});
+    remember(device_, {to, from.value});
+  }
+
+  void output(const Known& known) {
+    std::string name = "out" + std::to_string(count_++);
+    builder_.move(Lane::device_to_host, known.operand, host_argument(name, known.operand.type), {});
+    result_.outputs[name] = known.value;
+  }
+
+  std::mt19937 random_;
+  PlanBuilder builder_;
+  RandomPlan result_;
+  std::vector<Known> device_, host_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+RandomPlan random_plan(uint32_t seed) { return Generator(seed).generate(); }
+
+}  // namespace longshore::offload

@@ -1,0 +1,93 @@
+#include "tests/offload/shuffled_backend.h"
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "offload/cpu_backend.h"
+
+namespace longshore::offload {
+namespace {
+
+struct Task {
+  std::function<void()> work;  // none for waits and records
+  int64_t waits_for = 0;       // ticket of a record; 0: for none
+  int64_t records = 0;
+};
+
+class ShuffledBackend : public Backend {
+ public:
+  explicit ShuffledBackend(uint32_t seed) : random_(seed), memory_(make_cpu_backend()) {}
+
+  models::Target target() const override { return models::Target::cpu; }
+  std::byte* allocate(MemoryKind kind, int64_t bytes) override {
+    return memory_->allocate(kind, bytes);
+  }
+  void free(MemoryKind kind, std::byte* memory) override { memory_->free(kind, memory); }
+  int64_t available_bytes(MemoryKind kind) override { return memory_->available_bytes(kind); }
+
+  void run(const models::Op& op, const models::KernelCall& call) override {
+    lane(Lane::compute).push_back({[&op, call] { op.cpu.run(call); }});
+  }
+  void copy(Lane on, const models::Ref& from, const models::Ref& to) override {
+    lane(on).push_back({[from, to] { std::memcpy(to.data, from.data, from.type.bytes()); }});
+  }
+  void record(Lane on, int event) override {
+    lane(on).push_back({.records = events_[event] = ++tickets_});
+  }
+  void wait(Lane on, int event) override { lane(on).push_back({.waits_for = events_.at(event)}); }
+
+  void synchronize() override {
+    // Some rounds favour one lane throughout: the others then come as late as they may.
+    size_t favourite = random_() % (kLanes.size() + 1);
+    for (;;) {
+      std::vector<size_t> ready;
+      bool is_empty = true;
+      for (size_t i = 0; i < lanes_.size(); ++i) {
+        is_empty = is_empty && lanes_[i].empty();
+        if (!lanes_[i].empty() &&
+            (lanes_[i].front().waits_for == 0 || done_.count(lanes_[i].front().waits_for)))
+          ready.push_back(i);
+      }
+      if (is_empty) return;
+      if (ready.empty()) throw InternalError("the lanes wait for each other");
+      size_t chosen = ready[random_() % ready.size()];
+      for (size_t i : ready)
+        if (i == favourite) chosen = i;
+      Task task = std::move(lanes_[chosen].front());
+      lanes_[chosen].pop_front();
+      if (task.work) task.work();
+      if (task.records) done_.insert(task.records);
+    }
+  }
+
+  void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
+    memory_->write(kind, to, from, bytes);
+  }
+  void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
+    memory_->read(kind, to, from, bytes);
+  }
+
+ private:
+  std::deque<Task>& lane(Lane lane) { return lanes_[static_cast<size_t>(lane)]; }
+
+  std::mt19937 random_;
+  std::unique_ptr<Backend> memory_;
+  std::array<std::deque<Task>, kLanes.size()> lanes_;
+  std::map<int, int64_t> events_;  // the ticket of each event's latest record
+  std::set<int64_t> done_;
+  int64_t tickets_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_shuffled_backend(uint32_t seed) {
+  return std::make_unique<ShuffledBackend>(seed);
+}
+
+}  // namespace longshore::offload

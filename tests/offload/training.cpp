@@ -1,0 +1,146 @@
+#include "tests/offload/training.h"
+
+#include <bit>
+
+#include "offload/arena.h"
+#include "offload/cpu_backend.h"
+#include "trainer/initialize.h"
+
+namespace longshore::offload {
+namespace {
+
+using models::Source;
+
+// Counts what is asked of the other one.
+class CountingBackend : public Backend {
+ public:
+  CountingBackend(Backend& other, std::map<MemoryKind, int64_t>& bytes)
+      : other_(other), bytes_(bytes) {}
+
+  models::Target target() const override { return other_.target(); }
+  std::byte* allocate(MemoryKind kind, int64_t bytes) override {
+    bytes_[kind] += bytes;
+    return other_.allocate(kind, bytes);
+  }
+  void free(MemoryKind kind, std::byte* memory) override { other_.free(kind, memory); }
+  int64_t available_bytes(MemoryKind kind) override { return other_.available_bytes(kind); }
+  void run(const models::Op& op, const models::KernelCall& call) override { other_.run(op, call); }
+  void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    other_.copy(lane, from, to);
+  }
+  void record(Lane lane, int event) override { other_.record(lane, event); }
+  void wait(Lane lane, int event) override { other_.wait(lane, event); }
+  void synchronize() override { other_.synchronize(); }
+  void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
+    other_.write(kind, to, from, bytes);
+  }
+  void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
+    other_.read(kind, to, from, bytes);
+  }
+
+ private:
+  Backend& other_;
+  std::map<MemoryKind, int64_t>& bytes_;
+};
+
+// Rows, length and vocabulary of a model with a batch input `tokens`.
+struct Tokens {
+  data::BatchShape shape;
+  int32_t vocabulary = 0;
+};
+
+Tokens tokens_of(const models::Model& model) {
+  const models::Program& embed = model.stages[stage_index(model, "embed")].programs[0];
+  const models::Type& tokens = embed[embed.find("tokens")].type;
+  models::ValueId weight = embed.inputs_from(Source::weight)[0];
+  return {{tokens.shape[0], tokens.shape[1]}, static_cast<int32_t>(embed[weight].type.shape[0])};
+}
+
+const models::Program& decoder_of(const models::Model& model) {
+  return model.stages[stage_index(model, "decoder")].programs[0];
+}
+
+}  // namespace
+
+void write_toy_inputs(const ToySizes& sizes, Arguments& arguments) {
+  auto write = [&](const char* name, int64_t vocabulary) {
+    std::vector<int32_t> ids(static_cast<size_t>(sizes.batch * sizes.length));
+    for (size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<int32_t>((7 * i + 3) % static_cast<size_t>(vocabulary));
+    arguments.write(host_name(name), ids.data(),
+                    static_cast<int64_t>(ids.size() * sizeof(int32_t)));
+  };
+  write("patches", sizes.patch_vocabulary);
+  write("hints", sizes.hint_vocabulary);
+}
+
+Training train(const TrainingOptions& options) {
+  Training training;
+  std::unique_ptr<Backend> own = make_cpu_backend();
+  CountingBackend backend(options.backend ? *options.backend : *own, training.allocated_bytes);
+
+  ParameterLayout layout = lay_out(options.model);
+  trainer::StepOptions step_options{
+      .policy = make_policy(options.policy, options.custom, decoder_of(options.model).labels()),
+      .micro_batches = options.micro_batches,
+      .optimizer = {.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
+                    .clipping_threshold = options.clipping_threshold}};
+  training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
+  auto arena_bytes = [&](MemoryKind kind) {
+    int64_t most = 0;
+    for (const Plan& plan : training.plans.plans) most = std::max(most, plan.arena(kind));
+    return most;
+  };
+  Arena device(backend, MemoryKind::device, arena_bytes(MemoryKind::device));
+  Arena host(backend, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
+  Arguments arguments(backend, training.ledger);
+  trainer::initialize(layout, 1, arguments);
+  trainer::TrainStep step(training.plans, step_options.optimizer.adamw, backend, arguments, device,
+                          host);
+  if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments);
+
+  Tokens tokens = tokens_of(options.model);
+  data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, 2);
+  for (int i = 0; i < options.steps; ++i) {
+    std::vector<data::Batch> batches;
+    for (int64_t m = 0; m < options.micro_batches; ++m)
+      batches.push_back(source(i * options.micro_batches + m));
+    training.results.push_back(step.run(
+        batches, {.learning_rate = options.learning_rate, .number = i + 1}, training.ledger));
+  }
+
+  for (const Slab& slab : layout.slabs)
+    for (Copy copy :
+         {Copy::compute, Copy::master, Copy::gradient, Copy::first_moment, Copy::second_moment}) {
+      std::string name = argument_name(slab, copy);
+      if (!arguments.has(name)) continue;
+      std::vector<std::byte>& contents = training.state[name];
+      contents.resize(static_cast<size_t>(bytes(slab, copy)));
+      arguments.read(name, contents.data(), bytes(slab, copy));
+    }
+  return training;
+}
+
+std::string differences(const Training& a, const Training& b) {
+  auto differ = [](double x, double y) {
+    return std::bit_cast<uint64_t>(x) != std::bit_cast<uint64_t>(y);
+  };
+  if (a.results.size() != b.results.size()) return "the numbers of steps differ";
+  for (size_t i = 0; i < a.results.size(); ++i) {
+    const trainer::StepResult &x = a.results[i], &y = b.results[i];
+    for (auto [what, left, right] :
+         {std::tuple{"loss", x.loss, y.loss},
+          std::tuple{"auxiliary loss", x.auxiliary_loss, y.auxiliary_loss},
+          std::tuple{"gradient norm", x.gradient_norm, y.gradient_norm}})
+      if (differ(left, right))
+        return "step " + std::to_string(i) + ", " + what + ": " + std::to_string(left) + " and " +
+               std::to_string(right);
+  }
+  if (a.state.size() != b.state.size()) return "different slabs";
+  for (const auto& [name, contents] : a.state)
+    if (auto other = b.state.find(name); other == b.state.end() || other->second != contents)
+      return name + " differs";
+  return "";
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,45 @@
+// A few training steps on a small model, and everything they leave behind.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "offload/backend.h"
+#include "offload/policy.h"
+#include "tests/offload/toy_models.h"
+#include "trainer/step.h"
+
+namespace longshore::offload {
+
+struct TrainingOptions {
+  models::Model model = models::llama(tiny_llama());
+  std::string policy = "none";
+  std::map<std::string, Fate> custom;
+  int64_t micro_batches = 1;
+  int steps = 3;
+  double learning_rate = 1e-2;
+  double clipping_threshold = 0.5;  // lower than the tiny models' norms
+  double weight_decay = 0.1;
+  Backend* backend = nullptr;  // the CPU's own otherwise
+};
+
+struct Training {
+  trainer::StepPlans plans;
+  std::vector<trainer::StepResult> results;             // of each step
+  std::map<std::string, std::vector<std::byte>> state;  // every copy of every slab, by name
+  Ledger ledger;
+  std::map<MemoryKind, int64_t> allocated_bytes;  // what the backend was asked for
+};
+
+// Synthetic data and weights, the same for all policies.
+Training train(const TrainingOptions& options);
+
+// Adds what a toy's batch has beside tokens: patches and hints, the same for every step.
+void write_toy_inputs(const ToySizes& sizes, Arguments& arguments);
+
+// The first thing that is not the same to the bit: "step 2, loss: 4.1 and 4.2"; "" for none.
+std::string differences(const Training& a, const Training& b);
+
+}  // namespace longshore::offload
