@@ -156,7 +156,7 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
       "rms_norm, shared 3 41 100", "linear_cross_entropy 3 300 48 5000"};
   int threads = omp_get_max_threads(), found = 0;
   Survey survey;
-  for (int count : {1, 3, 2, 1}) {
+  for (int count : {1, 3, 2}) {
     omp_set_num_threads(count);
     SCOPED_TRACE(std::to_string(count) + " threads");
     for (const OpCase& op_case : all_cases()) {
@@ -166,7 +166,7 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
     }
   }
   omp_set_num_threads(threads);
-  EXPECT_EQ(found, 4 * std::ssize(large)) << "a case was renamed";
+  EXPECT_EQ(found, 3 * std::ssize(large)) << "a case was renamed";
 }
 
 // Reference kernels are what a plan may run too: they obey the same rules.
