@@ -14,6 +14,8 @@ add_library(longshore_torch INTERFACE)
 # system's, which are those we link.
 target_compile_options(longshore_torch INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${torch_include}>")
+# Without this, ATen's convenience headers include the declarations of all operators.
+target_compile_definitions(longshore_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 target_link_libraries(longshore_torch INTERFACE
   "${torch_lib}/libtorch_cpu.so" "${torch_lib}/libc10.so")
 
@@ -64,5 +66,5 @@ endif()
 add_library(longshore_aten_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/aten_pch.cpp")
 target_link_libraries(longshore_aten_pch PUBLIC longshore_options longshore_torch)
 target_precompile_headers(longshore_aten_pch PRIVATE
-  <ATen/core/Tensor.h> <algorithm> <cstdint> <functional> <map> <memory> <span> <string>
-  <string_view> <vector>)
+  <ATen/core/Tensor.h> <ATen/TensorOperators.h> <ATen/ops/from_blob.h> <ATen/ops/zeros_like.h>
+  <algorithm> <cstdint> <functional> <map> <memory> <span> <string> <string_view> <vector>)
