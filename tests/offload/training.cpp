@@ -4,6 +4,7 @@
 
 #include "offload/arena.h"
 #include "offload/cpu_backend.h"
+#include "offload/scan.h"
 #include "trainer/initialize.h"
 
 namespace longshore::offload {
@@ -94,13 +95,13 @@ Training train(const TrainingOptions& options) {
   Arena device(backend, MemoryKind::device, arena_bytes(MemoryKind::device));
   Arena host(backend, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
   Arguments arguments(backend, training.ledger);
-  trainer::initialize(layout, 1, arguments);
+  trainer::initialize(layout, kWeightSeed, arguments);
   trainer::TrainStep step(training.plans, step_options.optimizer.adamw, backend, arguments, device,
                           host);
   if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments);
 
   Tokens tokens = tokens_of(options.model);
-  data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, 2);
+  data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, kDataSeed);
   for (int i = 0; i < options.steps; ++i) {
     std::vector<data::Batch> batches;
     for (int64_t m = 0; m < options.micro_batches; ++m)
@@ -119,6 +120,78 @@ Training train(const TrainingOptions& options) {
       arguments.read(name, contents.data(), bytes(slab, copy));
     }
   return training;
+}
+
+PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& micro_batches) {
+  ParameterLayout layout = lay_out(inputs.model);
+  Policy policy = make_policy(inputs.policy, {}, decoder_of(inputs.model).labels());
+  std::vector<Plan> plans;
+  for (size_t i = 0; i < micro_batches.size(); ++i) {
+    PlanBuilder builder("pass", inputs.target);
+    Scan scan(inputs.model, layout, builder);
+    scan.train({.policy = policy,
+                .micro_batch = i == 0 ? MicroBatch::first : MicroBatch::further,
+                .gradients = GradientHome::caller});
+    plans.push_back(builder.finish());
+  }
+
+  auto backend = make_cpu_backend(inputs.target);
+  Ledger ledger;
+  Arguments arguments(*backend, ledger);
+  trainer::initialize(layout, kWeightSeed, arguments);
+  auto write_scalar = [&](const char* name, double value) {
+    float narrow = static_cast<float>(value);
+    std::string host = host_name(name);
+    if (arguments.has(host)) arguments.write(host, &narrow, sizeof narrow);
+  };
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Arena device(*backend, MemoryKind::device, plans[i].arena(MemoryKind::device));
+    Arena host(*backend, MemoryKind::pinned_host, plans[i].arena(MemoryKind::pinned_host));
+    Executable executable(plans[i], *backend, arguments, device, host);
+    write_scalar(kLossGradient, inputs.loss_gradient);
+    write_scalar(kAuxiliaryLossGradient, inputs.auxiliary_loss_gradient);
+    trainer::write_batch(micro_batches[i], arguments);
+    if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments);
+    executable.run(ledger);
+    backend->synchronize();
+  }
+
+  PassResult result;
+  auto read_scalar = [&](const char* name) {
+    float value = 0;
+    if (arguments.has(name)) arguments.read(name, &value, sizeof value);
+    return static_cast<double>(value);
+  };
+  result.loss = read_scalar(kLoss);
+  result.auxiliary_loss = read_scalar(kAuxiliaryLoss);
+  for (const Slab& slab : layout.slabs) {
+    if (slab.trainable == models::Trainable::no) continue;
+    std::vector<float> values(static_cast<size_t>(slab.count));
+    arguments.read(argument_name(slab, Copy::gradient), values.data(), bytes(slab, Copy::gradient));
+    for (const Parameter& parameter : slab.parameters) {
+      auto begin = values.begin() + parameter.offset;
+      result.gradients[parameter.name] = {begin, begin + parameter.type.shape.count()};
+    }
+  }
+  return result;
+}
+
+std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout& layout) {
+  auto backend = make_cpu_backend();
+  Ledger ledger;
+  Arguments arguments(*backend, ledger);
+  trainer::initialize(layout, kWeightSeed, arguments);
+  std::map<std::string, std::vector<float>> weights;
+  for (const Slab& slab : layout.slabs) {
+    std::vector<float> values(static_cast<size_t>(slab.count));
+    Copy copy = slab.has_master() ? Copy::master : Copy::compute;
+    arguments.read(argument_name(slab, copy), values.data(), bytes(slab, copy));
+    for (const Parameter& parameter : slab.parameters) {
+      auto begin = values.begin() + parameter.offset;
+      weights[parameter.name] = {begin, begin + parameter.type.shape.count()};
+    }
+  }
+  return weights;
 }
 
 std::string differences(const Training& a, const Training& b) {

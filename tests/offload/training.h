@@ -33,8 +33,29 @@ struct Training {
   std::map<MemoryKind, int64_t> allocated_bytes;  // what the backend was asked for
 };
 
+inline constexpr uint64_t kWeightSeed = 1, kDataSeed = 2;
+
 // Synthetic data and weights, the same for all policies.
 Training train(const TrainingOptions& options);
+
+// One pass over micro-batches of the model's size, with gradients and without an update.
+struct PassResult {
+  double loss = 0;                                      // sum of token losses
+  double auxiliary_loss = 0;                            // sum over micro-batches
+  std::map<std::string, std::vector<float>> gradients;  // of every trainable parameter
+};
+
+struct PassInputs {
+  models::Model model;
+  std::string policy = "none";
+  models::Target target = models::Target::cpu;
+  double loss_gradient = 1, auxiliary_loss_gradient = 1;
+};
+
+PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& micro_batches);
+
+// The weights that initialize() gives: float32 before any rounding.
+std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout& layout);
 
 // Adds what a toy's batch has beside tokens: patches and hints, the same for every step.
 void write_toy_inputs(const ToySizes& sizes, Arguments& arguments);

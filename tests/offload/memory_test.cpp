@@ -1,0 +1,233 @@
+// Predicted memory against memory that was measured by other means than the plan's own books:
+// canaries around what kernels may write, counted allocations, the process's resident set.
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "offload/cpu_backend.h"
+#include "tests/offload/allocations.h"
+#include "tests/offload/training.h"
+#include "tests/offload/watching_backend.h"
+#include "trainer/initialize.h"
+
+namespace longshore::offload {
+namespace {
+
+models::LlamaConfig several_tiles(models::Dtype dtype) {
+  models::LlamaConfig config = tiny_llama(dtype);
+  config.length = 300;
+  config.vocabulary = 2500;
+  config.layers = 2;
+  return config;
+}
+
+// Kernels write their outputs and workspaces and nothing else, and what these held before does not
+// matter.
+TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWritten) {
+  std::map<std::string, WatchingBackend::Workspace> largest;
+  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+    for (const models::LlamaConfig& config : {tiny_llama(dtype), several_tiles(dtype)})
+      for (const char* policy : {"none", "full"}) {
+        TrainingOptions options{.model = models::llama(config), .policy = policy, .steps = 2};
+        Training plain = train(options);
+        WatchingBackend watching;
+        options.backend = &watching;
+        Training watched = train(options);
+        EXPECT_TRUE(watching.faults().empty())
+            << watching.faults().size() << " faults: " << watching.faults()[0];
+        EXPECT_EQ(differences(plain, watched), "");
+        for (const auto& [op, calls] : watching.workspaces())
+          for (const WatchingBackend::Workspace& call : calls)
+            if (call.declared_bytes > largest[op].declared_bytes) largest[op] = call;
+      }
+  for (const auto& [op, workspace] : largest) {
+    std::printf("%-27s workspace of %9lld bytes declared, %9lld touched\n", op.c_str(),
+                static_cast<long long>(workspace.declared_bytes),
+                static_cast<long long>(workspace.touched_bytes));
+    // What is declared is not a guess either; parts are aligned, and oneDNN may leave a bit over.
+    EXPECT_GE(workspace.touched_bytes, workspace.declared_bytes * 3 / 4) << op;
+  }
+}
+
+// A watch that would not notice is worth nothing.
+TEST(KernelMemory, TheWatchNotices) {
+  WatchingBackend watching;
+  constexpr int64_t kFloats = 256;
+  Arena arena(watching, MemoryKind::device, 3 * kFloats * 4);
+  auto ref = [&](int64_t at, int64_t count) {
+    return models::Ref{arena.memory() + at * 4, {{count}}};
+  };
+  models::Program addition = models::addition({{kFloats}});
+  const models::Op& add = *addition.nodes[0].op;
+  std::vector<models::Ref> in{ref(0, kFloats), ref(0, kFloats)}, out{ref(kFloats, kFloats)};
+  watching.run(add, {.target = models::Target::cpu, .attrs = {}, .in = in, .out = out});
+  EXPECT_TRUE(watching.faults().empty());
+
+  models::Op careless = add;  // writes a float behind its output
+  careless.cpu.run = [](const models::KernelCall& call) {
+    for (int64_t i = 0; i <= call.out[0].type.shape.count(); ++i) call.out[0].as<float>()[i] = 1;
+  };
+  watching.run(careless, {.target = models::Target::cpu, .attrs = {}, .in = in, .out = out});
+  EXPECT_EQ(watching.faults().size(), 1u);
+}
+
+// --- allocations during a step
+
+struct Ready {
+  explicit Ready(const models::LlamaConfig& config, const char* policy, int64_t micro_batches = 1)
+      : model(models::llama(config)),
+        layout(lay_out(model)),
+        options{.policy = make_policy(policy, {}, layer_program(model).labels()),
+                .micro_batches = micro_batches,
+                .optimizer = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}},
+        plans(trainer::plan_step(model, layout, options, models::Target::cpu)),
+        source(data::synthetic_batches({config.batch, config.length},
+                                       static_cast<int32_t>(config.vocabulary), 0)) {}
+
+  // From here on memory is taken.
+  void allocate() {
+    int64_t bytes = 0, host_bytes = 0;
+    for (const Plan& plan : plans.plans) {
+      bytes = std::max(bytes, plan.arena(MemoryKind::device));
+      host_bytes = std::max(host_bytes, plan.arena(MemoryKind::pinned_host));
+    }
+    backend = make_cpu_backend();
+    device = std::make_unique<Arena>(*backend, MemoryKind::device, bytes);
+    host = std::make_unique<Arena>(*backend, MemoryKind::pinned_host, host_bytes);
+    arguments = std::make_unique<Arguments>(*backend, ledger);
+    trainer::initialize(layout, 1, *arguments);
+    step = std::make_unique<trainer::TrainStep>(plans, options.optimizer.adamw, *backend,
+                                                *arguments, *device, *host);
+  }
+
+  std::vector<data::Batch> batches(int64_t i) const {
+    std::vector<data::Batch> batches;
+    for (int64_t m = 0; m < options.micro_batches; ++m)
+      batches.push_back(source(i * options.micro_batches + m));
+    return batches;
+  }
+
+  models::Model model;
+  ParameterLayout layout;
+  trainer::StepOptions options;
+  trainer::StepPlans plans;
+  data::BatchSource source;
+  Ledger ledger;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Arena> device, host;
+  std::unique_ptr<Arguments> arguments;
+  std::unique_ptr<trainer::TrainStep> step;
+};
+
+TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
+  constexpr int64_t kLargeBytes = 4 << 10;
+  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+    for (const char* policy : {"none", "full"}) {
+      Ready ready(several_tiles(dtype), policy, 2);
+      ready.allocate();
+      for (int64_t i = 0; i < 2; ++i) {
+        std::vector<data::Batch> batches = ready.batches(i);
+        AllocationCount count;
+        ready.step->run(batches, {.learning_rate = 1e-3, .number = i + 1}, ready.ledger);
+        Allocations allocations = count.so_far();
+        EXPECT_EQ(allocations.c10_count, 0) << allocations.c10_bytes << " bytes";
+        EXPECT_LT(allocations.new_largest_bytes, kLargeBytes);
+        std::printf("%s %s, step %lld: %lld by new, %lld bytes together, the largest %lld\n",
+                    models::name(dtype), policy, static_cast<long long>(i),
+                    static_cast<long long>(allocations.new_count),
+                    static_cast<long long>(allocations.new_bytes),
+                    static_cast<long long>(allocations.new_largest_bytes));
+      }
+    }
+}
+
+TEST(StepAllocations, AreCounted) {
+  AllocationCount count;
+  at::Tensor tensor = at::empty({1000}, at::kFloat);
+  auto* volatile bytes = new char[100000];
+  delete[] bytes;
+  EXPECT_EQ(count.so_far().c10_count, 1);
+  EXPECT_EQ(count.so_far().c10_bytes, 4000);
+  EXPECT_EQ(count.so_far().new_largest_bytes, 100000);
+}
+
+// --- the arena
+
+TEST(ArenaMemory, IsUsedFromEndToEnd) {
+  constexpr std::byte kFill{0xa5};
+  constexpr int64_t kPage = 4096;
+  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+    for (const char* policy : {"none", "full"}) {
+      Ready ready(several_tiles(dtype), policy);
+      ready.allocate();
+      std::byte* memory = ready.device->memory();
+      int64_t bytes = ready.device->bytes(), untouched_pages = 0;
+      std::fill(memory, memory + bytes, kFill);
+      ready.step->run(ready.batches(0), {.learning_rate = 1e-3}, ready.ledger);
+      int64_t end = bytes;
+      while (end > 0 && memory[end - 1] == kFill) --end;
+      for (int64_t page = 0; page + kPage <= bytes; page += kPage)
+        untouched_pages += std::all_of(memory + page, memory + page + kPage,
+                                       [](std::byte b) { return b == kFill; });
+      std::printf("%s %s: arena of %lld bytes, touched up to %lld, %lld pages never\n",
+                  models::name(dtype), policy, static_cast<long long>(bytes),
+                  static_cast<long long>(end), static_cast<long long>(untouched_pages));
+      EXPECT_GT(end, bytes - kPage);
+      EXPECT_LT(untouched_pages, bytes / kPage / 20);
+    }
+}
+
+// --- the process
+
+#ifndef __SANITIZE_ADDRESS__
+
+int64_t status_bytes(const std::string& wanted) {
+  std::ifstream file("/proc/self/status");
+  std::string key, rest;
+  while (file >> key) {
+    if (int64_t kilobytes; key == wanted + ":" && file >> kilobytes) return kilobytes * 1024;
+    std::getline(file, rest);
+  }
+  return -1;
+}
+
+// In a process of its own: exits with 0 when the resident set grew as predicted.
+[[noreturn]] void compare_resident_set(const char* policy) {
+  // About 1 GiB, a fifth of it activations; pages are only resident once they were touched.
+  models::LlamaConfig config{.batch = 1,
+                             .length = 512,
+                             .vocabulary = 12000,
+                             .width = 768,
+                             .layers = 6,
+                             .query_heads = 12,
+                             .kv_heads = 12,
+                             .head_dim = 64,
+                             .mlp_width = 2048};
+  Ready ready(config, policy);
+  // The baseline: everything planned, libraries loaded, nothing allocated.
+  int64_t baseline = status_bytes("VmRSS");
+  ready.allocate();
+  for (int64_t i = 0; i < 3; ++i)
+    ready.step->run(ready.batches(i), {.learning_rate = 1e-3, .number = i + 1}, ready.ledger);
+  int64_t measured = status_bytes("VmHWM") - baseline, predicted = 0;
+  for (MemoryKind kind : kMemoryKinds) predicted += analyze(ready.plans.plans[0], kind).peak_bytes;
+  std::printf("%s: predicted %s, the resident set grew by %s (%+.2f %%)\n", policy,
+              bytes_text(predicted).c_str(), bytes_text(measured).c_str(),
+              100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+  std::fflush(stdout);
+  bool as_predicted = std::abs(measured - predicted) <= predicted / 50 + (64 << 20);
+  std::_Exit(baseline > 0 && as_predicted ? 0 : 1);
+}
+
+TEST(ResidentSet, GrowsAsPredicted) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(compare_resident_set("none"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(compare_resident_set("full"), testing::ExitedWithCode(0), "");
+}
+
+#endif
+
+}  // namespace
+}  // namespace longshore::offload
