@@ -66,6 +66,7 @@ std::string sample(offload::Executable& plan, const SampleOptions& options,
   std::vector<int32_t> text{std::max(tokenizer.eos_id(), 0)};
   for (int32_t token : tokenizer.encode(options.prompt)) text.push_back(token);
   data::Batch window{.shape = {model.batch, model.length}};
+  window.targets.assign(model.batch * model.length, data::kIgnoredTarget);
   for (int64_t i = 0; i < model.batch * model.length; ++i)
     window.positions.push_back(static_cast<int32_t>(i % model.length));
   for (int64_t token = 0; token < options.tokens; ++token) {
