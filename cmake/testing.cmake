@@ -24,6 +24,6 @@ function(longshore_test name)
   endif()
   gtest_discover_tests(${name}
     TEST_PREFIX "${name}." WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
     PROPERTIES TIMEOUT 600 ${labels})
 endfunction()
