@@ -209,6 +209,64 @@ TEST(TrainStep, LearnsABatchByHeart) {
   }
 }
 
+// Runs a forward plan on the initial weights and returns what it leaves in pinned host memory.
+std::vector<float> run_forward(const models::Model& model, const ParameterLayout& layout,
+                               const data::Batch& batch, const std::vector<int32_t>& rows,
+                               const std::string& result, size_t count) {
+  offload::Plan plan = plan_forward(model, layout, "forward", models::Target::cpu);
+  auto backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arena device(*backend, offload::MemoryKind::device,
+                        plan.arena(offload::MemoryKind::device));
+  offload::Arena host(*backend, offload::MemoryKind::pinned_host,
+                      plan.arena(offload::MemoryKind::pinned_host));
+  offload::Arguments arguments(*backend, ledger);
+  initialize(layout, offload::kWeightSeed, arguments);
+  offload::Executable executable(plan, *backend, arguments, device, host);
+  write_batch(batch, arguments);
+  if (!rows.empty())
+    arguments.write(offload::host_name("rows"), rows.data(),
+                    static_cast<int64_t>(rows.size() * sizeof(int32_t)));
+  executable.run(ledger);
+  backend->synchronize();
+  std::vector<float> values(count);
+  arguments.read(offload::host_name(result), values.data(),
+                 static_cast<int64_t>(count * sizeof(float)));
+  return values;
+}
+
+// Evaluation sees the loss that training sees, and the logits variant of the head the same model.
+TEST(PlanForward, LossAndLogitsAreThoseOfTraining) {
+  for (bool tied : {false, true}) {
+    models::LlamaConfig config = offload::tiny_llama();
+    config.tied_embeddings = tied;
+    int64_t tokens = config.batch * config.length;
+    models::Model model = models::llama(config);
+    ParameterLayout layout = offload::lay_out(model);
+    Training trained = offload::train({.model = model, .steps = 1});
+    data::Batch batch =
+        data::synthetic_batches({config.batch, config.length}, 61, offload::kDataSeed)(0);
+    float loss = run_forward(model, layout, batch, {}, offload::kLoss, 1)[0];
+    EXPECT_FLOAT_EQ(static_cast<float>(trained.results[0].loss * static_cast<double>(tokens)),
+                    loss);
+
+    std::vector<int32_t> rows(static_cast<size_t>(tokens));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(rows.size() - 1 - i);
+    models::Model logits_model =
+        models::llama(config, {.head = models::Head::logits, .rows = tokens});
+    std::vector<float> logits = run_forward(logits_model, layout, batch, rows, "output.0",
+                                            static_cast<size_t>(tokens * config.vocabulary));
+    double sum = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const float* row = logits.data() + i * static_cast<size_t>(config.vocabulary);
+      double total = 0;
+      for (int64_t v = 0; v < config.vocabulary; ++v) total += std::exp(double(row[v]));
+      sum += std::log(total) - row[batch.targets[static_cast<size_t>(rows[i])]];
+    }
+    EXPECT_NEAR(sum / loss, 1, 1e-6);
+  }
+}
+
 struct Small {
   models::Model model = models::llama(offload::tiny_llama());
   ParameterLayout layout = offload::lay_out(model);
