@@ -1,0 +1,158 @@
+// The train program as a user meets it: its lines, its files and its exit codes.
+#include <gtest/gtest.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::TemporaryFolder;
+using nlohmann::json;
+
+struct Result {
+  int exit_code;
+  std::string output;  // of stdout and stderr
+};
+
+Result run_train(const std::string& arguments) {
+  FILE* pipe = popen((TRAIN_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+  std::string output;
+  for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
+  int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+const std::string kSmall =
+    "--config quickstart.yml backend=cpu base_emb_dim=64 base_num_decoder_layers=3 "
+    "base_num_query_heads=4 base_num_kv_heads=2 head_dim=16 base_mlp_dim=96 max_target_length=256 "
+    "per_device_batch_size=2 ";
+const std::string kSynthetic = kSmall + "vocab_size=257 dataset_type=synthetic ";
+
+size_t count(const std::string& text, const std::string& word) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+std::vector<json> records(const std::filesystem::path& path) {
+  std::istringstream lines(data::read_file(path));
+  std::vector<json> records;
+  for (std::string line; std::getline(lines, line);) records.push_back(json::parse(line));
+  return records;
+}
+
+TEST(TrainProgram, WritesTheRunDirectory) {
+  TemporaryFolder folder;
+  Result result =
+      run_train(kSynthetic + "steps=4 run_name=a base_output_directory=" + (folder / "").string());
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(result.output.starts_with("backend: cpu (")) << result.output;
+  EXPECT_EQ(count(result.output, "completed step: "), 4u);
+  for (const char* name : {"config.yml", "plan.txt"})
+    EXPECT_TRUE(std::filesystem::exists(folder / "a" / name)) << name;
+
+  std::vector<json> steps = records(folder / "a" / "metrics.jsonl");
+  ASSERT_EQ(steps.size(), 4u);
+  for (const char* key : {"step", "seconds", "loss", "grad_norm", "learning_rate", "total_weights",
+                          "tokens_per_second_per_device", "tflops_per_device", "mfu",
+                          "device_peak_bytes", "pinned_host_peak_bytes"})
+    for (const json& step : steps) EXPECT_TRUE(step.contains(key)) << key;
+  EXPECT_EQ(steps[3]["step"], 3);
+  EXPECT_EQ(steps[0]["total_weights"], 512);
+  EXPECT_NEAR(steps[0]["loss"].get<double>(), std::log(257.0), 0.3);
+
+  json summary = json::parse(data::read_file(folder / "a" / "summary.json"));
+  EXPECT_EQ(summary["steps"], 4);
+  const json& device = summary["memory"]["device"];
+  EXPECT_EQ(device["peak_bytes"], steps[0]["device_peak_bytes"]);
+  EXPECT_EQ(device["peak_bytes"].get<int64_t>(),
+            device["argument_bytes"].get<int64_t>() + device["temp_bytes"].get<int64_t>());
+  int64_t categories = 0;
+  for (const auto& [name, bytes] : device["by_category"].items())
+    categories += bytes.get<int64_t>();
+  EXPECT_EQ(categories, device["live_bytes"].get<int64_t>());
+
+  // The run directory's config gives the same run again, under another policy too.
+  Result again = run_train("--config " + (folder / "a" / "config.yml").string() +
+                           " run_name=b remat_policy=full");
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  std::vector<json> steps_again = records(folder / "b" / "metrics.jsonl");
+  ASSERT_EQ(steps_again.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(steps[i]["loss"], steps_again[i]["loss"]);
+    EXPECT_EQ(steps[i]["grad_norm"], steps_again[i]["grad_norm"]);
+  }
+  EXPECT_NE(steps[0]["device_peak_bytes"], steps_again[0]["device_peak_bytes"]);
+}
+
+// The text, tokenizer and shards are those that scripts/quickstart_data makes.
+TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
+  TemporaryFolder folder;
+  Result result = run_train(kSmall + "steps=20 eval_interval=10 eval_steps=3 sample_tokens=5 " +
+                            "run_name=q base_output_directory=" + (folder / "").string());
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(count(result.output, "validation loss"), 2u) << result.output;
+  EXPECT_EQ(count(result.output, "sample: A ship is"), 1u) << result.output;
+  json summary = json::parse(data::read_file(folder / "q" / "summary.json"));
+  // Close to where a model of random weights starts, ln 4096, and below it.
+  EXPECT_GT(summary["validation_loss"].get<double>(), 6.0);
+  EXPECT_LT(summary["validation_loss"].get<double>(), std::log(4096.0));
+  EXPECT_GT(summary["validation_unigram_loss"].get<double>(), 5.0);
+  EXPECT_LT(summary["validation_unigram_loss"].get<double>(), 8.0);
+}
+
+TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
+  TemporaryFolder folder;
+  Result result = run_train(
+      "--config llama3_70b.yml backend=cpu per_device_batch_size=2 base_output_directory=" +
+      (folder / "").string());
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* word : {"does not fit", "device", "pinned_host", "optimizer", "available",
+                           "per_device_batch_size=1", "max_target_length="})
+    EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
+  EXPECT_EQ(folder.file_count(), 0u);
+}
+
+TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
+  TemporaryFolder folder;
+  std::string out = "base_output_directory=" + (folder / "").string() + " ";
+  EXPECT_EQ(run_train("--help").exit_code, 0);
+  EXPECT_NE(run_train("--help").output.find("per_device_batch_size"), std::string::npos);
+  EXPECT_EQ(run_train("").exit_code, 2);
+  EXPECT_EQ(run_train("--config no_such_file.yml").exit_code, 2);
+  struct Wrong {
+    const char *setting, *message;
+  };
+  for (Wrong wrong : {Wrong{"remat_polcy=full", "Nearest: remat_policy"},
+                      Wrong{"remat_policy=fulll", "Nearest: full"},
+                      Wrong{"context=device", "remat_policy"}, Wrong{"steps=abc", "steps"}}) {
+    Result result = run_train(kSynthetic + out + wrong.setting);
+    EXPECT_EQ(result.exit_code, 2) << wrong.setting;
+    std::string lower = result.output, message = wrong.message;
+    for (std::string* text : {&lower, &message})
+      std::transform(text->begin(), text->end(), text->begin(), ::tolower);
+    EXPECT_NE(lower.find(message), std::string::npos) << result.output;
+  }
+  EXPECT_EQ(folder.file_count(), 0u);
+
+  ASSERT_EQ(run_train(kSynthetic + out + "steps=1 run_name=taken").exit_code, 0);
+  Result taken = run_train(kSynthetic + out + "steps=1 run_name=taken");
+  EXPECT_EQ(taken.exit_code, 2);
+  EXPECT_NE(taken.output.find("holds a run already"), std::string::npos) << taken.output;
+
+  Result missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(missing.output.find("/no/such.tokens"), std::string::npos) << missing.output;
+}
+
+}  // namespace
+}  // namespace longshore::trainer
