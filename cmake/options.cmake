@@ -21,6 +21,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 target_link_options(longshore_options INTERFACE "LINKER:--as-needed")
 
+if(LONGSHORE_CUDA)
+  target_compile_definitions(longshore_options INTERFACE LONGSHORE_CUDA)
+endif()
+
 if(LONGSHORE_SANITIZERS)
   # Function and vptr checks need LibTorch's RTTI, which it does not export.
   target_compile_options(longshore_options INTERFACE

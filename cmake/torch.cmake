@@ -53,7 +53,6 @@ if(LONGSHORE_CUDA)
     message(FATAL_ERROR "LONGSHORE_CUDA=ON, but ${torch_lib} has no libtorch_cuda.so. "
                         "Run scripts/setup --cuda.")
   endif()
-  target_compile_definitions(longshore_torch INTERFACE LONGSHORE_CUDA)
   # libtorch_cuda registers its kernels when it is loaded; no symbol of ours asks for it.
   target_link_libraries(longshore_torch INTERFACE
     longshore_cudart "${torch_lib}/libc10_cuda.so"
