@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "models/ops/aten.h"
+#include "models/ops/onednn_matmul.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -184,6 +185,18 @@ std::vector<Placement> placements(const Program& program, const Node& node) {
 }
 
 }  // namespace
+
+bool cpu_multiplies_bfloat16() {
+  static const bool can = [] {
+    try {
+      workspace_bytes(Matmul{.m = 1, .n = 1, .k = 1, .ab = Dtype::bfloat16});
+      return true;
+    } catch (const InternalError&) {
+      return false;
+    }
+  }();
+  return can;
+}
 
 Type type_of(const at::Tensor& tensor) {
   Type type;
