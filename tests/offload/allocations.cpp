@@ -13,7 +13,7 @@ namespace {
 std::atomic<bool> counting{false};
 std::atomic<int64_t> new_count, new_bytes, new_largest_bytes, c10_count, c10_bytes;
 
-void* take(size_t bytes, size_t alignment) {
+void* try_take(size_t bytes, size_t alignment) {
   if (counting) {
     int64_t size = static_cast<int64_t>(bytes);
     ++new_count;
@@ -22,10 +22,12 @@ void* take(size_t bytes, size_t alignment) {
          size > largest && !new_largest_bytes.compare_exchange_weak(largest, size);) {
     }
   }
-  void* memory =
-      alignment > alignof(std::max_align_t)
-          ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-          : std::malloc(bytes ? bytes : 1);
+  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes ? bytes : 1);
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void* take(size_t bytes, size_t alignment) {
+  void* memory = try_take(bytes, alignment);
   if (!memory) throw std::bad_alloc();
   return memory;
 }
@@ -71,6 +73,7 @@ Allocations AllocationCount::so_far() const {
 
 }  // namespace longshore::offload
 
+// All forms: the sanitizers hold new and delete to belong together.
 void* operator new(size_t bytes) { return longshore::offload::take(bytes, 0); }
 void* operator new[](size_t bytes) { return longshore::offload::take(bytes, 0); }
 void* operator new(size_t bytes, std::align_val_t alignment) {
@@ -78,6 +81,12 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
 }
 void* operator new[](size_t bytes, std::align_val_t alignment) {
   return longshore::offload::take(bytes, static_cast<size_t>(alignment));
+}
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return longshore::offload::try_take(bytes, 0);
+}
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept {
+  return longshore::offload::try_take(bytes, 0);
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }

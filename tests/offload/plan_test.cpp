@@ -134,7 +134,8 @@ TEST(StepPlan, KeptBytesFollowThePolicy) {
   models::Model model = models::llama(tiny_llama());
   auto kept_bytes = [&](const char* policy) {
     int64_t bytes = 0;
-    for (const Buffer& buffer : plans_of(model, policy).plans[0].buffers)
+    trainer::StepPlans plans = plans_of(model, policy);
+    for (const Buffer& buffer : plans.plans[0].buffers)
       if (buffer.category == Category::kept) bytes += buffer.bytes;
     return bytes;
   };

@@ -31,7 +31,7 @@ void WatchingBackend::free(MemoryKind kind, std::byte* memory) {
 }
 
 void WatchingBackend::remember() {
-  for (auto& [memory, held] : memory_) std::memcpy(held.data(), memory, held.size());
+  for (auto& [memory, held] : memory_) std::copy_n(memory, held.size(), held.begin());
 }
 
 void WatchingBackend::expect_unchanged_outside(std::vector<Range> written, const std::string& who) {
