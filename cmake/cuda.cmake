@@ -1,14 +1,22 @@
 # longshore_cudart: the CUDA runtime's headers and library, out of a toolkit or out of the
 # nvidia-cuda-* wheels, which are laid out alike. Nothing here needs a GPU.
 
-if(NOT CMAKE_CUDA_COMPILER)
-  find_program(LONGSHORE_NVCC nvcc
-    PATHS ENV CUDA_HOME /usr/local/cuda "${LONGSHORE_TORCH_DIR}/../nvidia/cu13" PATH_SUFFIXES bin)
-  if(NOT LONGSHORE_NVCC)
-    message(FATAL_ERROR "LONGSHORE_CUDA=ON, but there is no nvcc on PATH, in CUDA_HOME or in "
-                        "/usr/local/cuda. Run scripts/setup --cuda.")
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(nvcc_on_path nvcc NO_CACHE)
+  foreach(nvcc "${nvcc_on_path}" "$ENV{CUDA_HOME}/bin/nvcc" /usr/local/cuda/bin/nvcc
+          "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/bin/nvcc")
+    if(EXISTS "${nvcc}")
+      execute_process(COMMAND "${nvcc}" --version OUTPUT_VARIABLE nvcc_version)
+      if(nvcc_version MATCHES "release 13\\.") # what LibTorch's wheel is built for
+        set(CMAKE_CUDA_COMPILER "${nvcc}")
+        break()
+      endif()
+    endif()
+  endforeach()
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "LONGSHORE_CUDA=ON, but there is no nvcc of CUDA 13 on PATH, in CUDA_HOME, "
+                        "in /usr/local/cuda or beside LibTorch. Run scripts/setup --cuda.")
   endif()
-  set(CMAKE_CUDA_COMPILER "${LONGSHORE_NVCC}")
 endif()
 # Ampere, Hopper and consumer Blackwell; others compile the nearest of these when they load it.
 set(CMAKE_CUDA_ARCHITECTURES "80;90;120" CACHE STRING "Compute capabilities to build for")
@@ -17,11 +25,6 @@ if(LONGSHORE_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${LONGSHORE_CCACHE}")
 endif()
 enable_language(CUDA)
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0 OR
-   CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 14.0)
-  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is CUDA ${CMAKE_CUDA_COMPILER_VERSION}; "
-                      "LibTorch's wheel is built for CUDA 13.0 and needs 13.x.")
-endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 # CMake 3.25 does not know yet that nvcc speaks C++20.
