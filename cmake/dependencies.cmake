@@ -1,11 +1,10 @@
 # Debian's packages, and sentencepiece as scripts/setup builds it.
 
 find_package(yaml-cpp REQUIRED CONFIG)
-find_package(spdlog REQUIRED CONFIG)
+find_package(fmt REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(GTest REQUIRED CONFIG)
-find_package(benchmark REQUIRED CONFIG)
 find_package(Threads REQUIRED)
 
 # Debian's CMake package of oneDNN asks for OpenCL's development files, which nothing here uses.
