@@ -216,6 +216,45 @@ TEST(PlanBuilder, EveryWaitOfARandomPlanMatters) {
   EXPECT_GT(needed, all * 3 / 4);
 }
 
+// An output may lie in the place of an input that dies, but not when the op reads it twice and
+// allows only one of the two.
+TEST(PlanBuilder, TakesNoPlaceThatIsStillRead) {
+  models::Op op{
+      .name = "careful",
+      .infer = [](const std::any&,
+                  std::span<const models::Type> in) { return models::Types{in[0]}; },
+      .reuse = [](const std::any&, int) { return std::vector<models::Reuse>{{.out = 0, .in = 0}}; },
+      .cpu = {[](const models::KernelCall&) {}}};
+  enum class Inputs { different, the_same };
+  auto plan_of = [&](Inputs inputs) {
+    models::Program program;
+    models::ValueId a = program.add_input({.name = "a", .type = {{1000}}}),
+                    b = inputs == Inputs::the_same
+                            ? a
+                            : program.add_input({.name = "b", .type = {{1000}}});
+    program.add_node(op, {}, {a, b}, "c");
+    PlanBuilder builder("plan", Target::cpu);
+    PlanBuilder::Bindings bindings;
+    for (const models::Value& value : {program[a], program[b]}) {
+      Operand host{builder.argument(value.name, value.type.bytes(), MemoryKind::pinned_host,
+                                    Category::batch),
+                   0, value.type};
+      Operand device =
+          builder.temporary(value.name, value.type, MemoryKind::device, Category::working_set);
+      builder.move(Lane::host_to_device, host, device, {});
+      bindings.push_back(device);
+      if (inputs == Inputs::the_same) break;
+    }
+    builder.run(program, bindings, {});
+    return builder.finish();
+  };
+  Plan shares = plan_of(Inputs::different), apart = plan_of(Inputs::the_same);
+  expect_sound({.plans = {shares, apart}});
+  // Two places either way: of two inputs, one is the output's as well.
+  EXPECT_EQ(shares.arena(MemoryKind::device), 2 * align_up(4000));
+  EXPECT_EQ(apart.arena(MemoryKind::device), 2 * align_up(4000));
+}
+
 TEST(PlanBuilder, RefusesWhatDoesNotFit) {
   PlanBuilder builder("plan", Target::cpu);
   builder.argument("x", 64, MemoryKind::device, Category::batch);

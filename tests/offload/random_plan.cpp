@@ -23,7 +23,7 @@ class Generator {
   RandomPlan generate() {
     for (int i = 0; i < 3; ++i) fetch_input();
     for (int i = 0; i < kInstructions; ++i) {
-      int choice = below(10);
+      int choice = below(12);
       if (choice < 1)
         fetch_input();
       else if (choice < 5)
@@ -32,8 +32,12 @@ class Generator {
         send_away();
       else if (choice < 9)
         fetch_back();
+      else if (choice < 10)
+        overwrite();
+      else if (choice < 11)
+        add_in_place();
       else
-        output(device_[below(static_cast<int>(device_.size()))]);
+        output(any(device_));
     }
     while (!host_.empty()) {
       fetch_back();
@@ -68,31 +72,64 @@ class Generator {
             type};
   }
 
-  void fetch_input() {
-    models::Type type = a_type();
+  Known& any(std::vector<Known>& side) {
+    return side[static_cast<size_t>(below(static_cast<int>(side.size())))];
+  }
+
+  Known input(const models::Type& type) {
     std::string name = "in" + std::to_string(count_++);
-    std::vector<float> value(static_cast<size_t>(type.shape.count()));
+    std::vector<float>& value = result_.inputs[name];
+    value.resize(static_cast<size_t>(type.shape.count()));
     for (float& x : value) x = static_cast<float>(below(100));
-    result_.inputs[name] = value;
-    Operand to = temporary(type, MemoryKind::device);
-    builder_.move(Lane::host_to_device, host_argument(name, type), to, {});
-    remember(device_, {to, std::move(value)});
+    return {host_argument(name, type), value};
+  }
+
+  void fetch_input() {
+    Known from = input(a_type());
+    Operand to = temporary(from.operand.type, MemoryKind::device);
+    builder_.move(Lane::host_to_device, from.operand, to, {});
+    remember(device_, {to, std::move(from.value)});
+  }
+
+  // While the old contents may still be on their way elsewhere.
+  void overwrite() {
+    Known& known = any(device_);
+    Known from = input(known.operand.type);
+    builder_.move(Lane::host_to_device, from.operand, known.operand, {});
+    known.value = std::move(from.value);
+  }
+
+  // Of the same type as `known`, perhaps itself.
+  const Known& another(const Known& known) {
+    std::vector<const Known*> fitting;
+    for (const Known& other : device_)
+      if (other.operand.type == known.operand.type) fitting.push_back(&other);
+    return *fitting[static_cast<size_t>(below(static_cast<int>(fitting.size())))];
+  }
+
+  static std::vector<float> sum(const Known& a, const Known& b) {
+    std::vector<float> result = a.value;
+    for (size_t i = 0; i < result.size(); ++i) result[i] += b.value[i];
+    return result;
   }
 
   void add() {
-    Known a = device_[static_cast<size_t>(below(static_cast<int>(device_.size())))];
-    std::vector<const Known*> fitting;
-    for (const Known& known : device_)
-      if (known.operand.type == a.operand.type) fitting.push_back(&known);
-    const Known& b = *fitting[static_cast<size_t>(below(static_cast<int>(fitting.size())))];
+    const Known &a = any(device_), &b = another(a);
     PlanBuilder::Bindings bindings{a.operand, b.operand};
-    for (size_t i = 0; i < a.value.size(); ++i) a.value[i] += b.value[i];
     builder_.run(models::addition(a.operand.type), bindings, {});
-    remember(device_, {bindings.back(), std::move(a.value)});
+    remember(device_, {bindings.back(), sum(a, b)});
+  }
+
+  void add_in_place() {
+    Known& a = any(device_);
+    const Known& b = another(a);
+    PlanBuilder::Bindings bindings{a.operand, b.operand, a.operand};
+    builder_.run(models::addition(a.operand.type), bindings, {});
+    a.value = sum(a, b);
   }
 
   void send_away() {
-    const Known& from = device_[static_cast<size_t>(below(static_cast<int>(device_.size())))];
+    const Known& from = any(device_);
     Operand to = temporary(from.operand.type, MemoryKind::pinned_host);
     builder_.move(Lane::device_to_host, from.operand, to, {});
     remember(host_, {to, from.value});
@@ -100,7 +137,7 @@ class Generator {
 
   void fetch_back() {
     if (host_.empty()) return;
-    const Known& from = host_[static_cast<size_t>(below(static_cast<int>(host_.size())))];
+    const Known& from = any(host_);
     Operand to = temporary(from.operand.type, MemoryKind::device);
     builder_.move(Lane::host_to_device, from.operand, to, {});
     remember(device_, {to, from.value});

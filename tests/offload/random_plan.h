@@ -13,7 +13,7 @@ namespace longshore::offload {
 
 struct RandomPlan {
   Plan plan;
-  // Pinned host arguments: what to give, and what must come out. Integers, so sums are exact.
+  // Pinned host arguments: what to give, and what must come out, to the bit.
   std::map<std::string, std::vector<float>> inputs, outputs;
 };
 
