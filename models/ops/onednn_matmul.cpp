@@ -69,8 +69,9 @@ const Primitive& primitive(const Matmul& matmul) {
   static std::mutex mutex;
   static std::map<Matmul, std::unique_ptr<const Primitive>> all;
   std::lock_guard lock(mutex);
-  auto [entry, is_new] = all.try_emplace(matmul);
-  if (is_new) entry->second = std::make_unique<const Primitive>(make(matmul));
+  auto entry = all.find(matmul);
+  if (entry == all.end())
+    entry = all.emplace(matmul, std::make_unique<const Primitive>(make(matmul))).first;
   return *(known[matmul] = entry->second.get());
 }
 
