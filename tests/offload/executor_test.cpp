@@ -109,7 +109,7 @@ TEST(Executor, ALedgerWithoutDataIsTheSame) {
 
 TEST(Executor, TheLedgerHoldsWhatTheAnalysisSays) {
   for (const char* policy : {"none", "full", "save_qkv_proj"})
-    for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
+    for (models::Dtype dtype : cpu_dtypes()) {
       Training run = train({.model = models::llama(tiny_llama(dtype)), .policy = policy});
       for (MemoryKind kind : kMemoryKinds) {
         MemoryAnalysis analysis = analyze(run.plans.plans[0], kind);

@@ -27,7 +27,7 @@ models::LlamaConfig several_tiles(models::Dtype dtype) {
 // matter.
 TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWritten) {
   std::map<std::string, WatchingBackend::Workspace> largest;
-  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+  for (models::Dtype dtype : cpu_dtypes())
     for (const models::LlamaConfig& config : {tiny_llama(dtype), several_tiles(dtype)})
       for (const char* policy : {"none", "full"}) {
         TrainingOptions options{.model = models::llama(config), .policy = policy, .steps = 2};
@@ -123,7 +123,7 @@ struct Ready {
 
 TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
   constexpr int64_t kLargeBytes = 4 << 10;
-  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+  for (models::Dtype dtype : cpu_dtypes())
     for (const char* policy : {"none", "full"}) {
       Ready ready(several_tiles(dtype), policy, 2);
       ready.allocate();
@@ -158,7 +158,7 @@ TEST(StepAllocations, AreCounted) {
 TEST(ArenaMemory, IsUsedFromEndToEnd) {
   constexpr std::byte kFill{0xa5};
   constexpr int64_t kPage = 4096;
-  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+  for (models::Dtype dtype : cpu_dtypes())
     for (const char* policy : {"none", "full"}) {
       Ready ready(several_tiles(dtype), policy);
       ready.allocate();

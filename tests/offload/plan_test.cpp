@@ -57,7 +57,7 @@ void expect_sound(const trainer::StepPlans& plans) {
 
 TEST(StepPlan, LlamaUnderEveryPolicyIsSound) {
   for (const PolicyInfo& policy : policies())
-    for (Dtype dtype : {Dtype::float32, Dtype::bfloat16})
+    for (Dtype dtype : cpu_dtypes())
       for (bool tied : {false, true})
         for (int64_t micro_batches : {1, 3}) {
           SCOPED_TRACE(policy.name + " " + models::name(dtype) + (tied ? " tied " : " untied ") +
@@ -304,7 +304,7 @@ TEST(StepPlan, ArenasStayNearTheBound) {
                             .kv_heads = 2,
                             .head_dim = 64,
                             .mlp_width = 1536,
-                            .dtype = Dtype::bfloat16};
+                            .dtype = cpu_dtypes().back()};
   for (const Shape& shape : {Shape{"8 layers of 512", small, Target::cpu},
                              Shape{"Llama 2 13B", llama2_13b(), Target::cuda}})
     for (const PolicyInfo& policy : policies())

@@ -3,12 +3,16 @@
 
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "models/llama.h"
 #include "models/model.h"
 #include "models/program.h"
 
 namespace longshore::offload {
+
+// float32, and bfloat16 where oneDNN can multiply it on this CPU.
+std::vector<models::Dtype> cpu_dtypes();
 
 // Two query heads share a key/value head, and hardly a size is a power of two.
 models::LlamaConfig tiny_llama(models::Dtype dtype = models::Dtype::float32);

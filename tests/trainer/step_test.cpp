@@ -152,6 +152,8 @@ TEST(TrainStep, IsAutogradAndAdamW) {
 // In bfloat16 the master weights follow the float32 run; a step that rounded them away, or added
 // to rounded ones, would lose the small updates.
 TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
+  if (offload::cpu_dtypes().back() != models::Dtype::bfloat16)
+    GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   TrainingOptions options{.model = models::llama(offload::tiny_llama(models::Dtype::bfloat16)),
                           .steps = 4,
                           .learning_rate = 1e-5,
@@ -180,7 +182,7 @@ TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
 }
 
 TEST(TrainStep, LearnsABatchByHeart) {
-  for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
+  for (models::Dtype dtype : offload::cpu_dtypes()) {
     models::LlamaConfig config = offload::tiny_llama(dtype);
     models::Model model = models::llama(config);
     ParameterLayout layout = offload::lay_out(model);
