@@ -21,8 +21,8 @@ struct DataError : Error {
   using Error::Error;
 };
 
-// No plan fits: the message gives what the plan needs, what is there and what would make it smaller.
-// Exit 2, since only the config can change it.
+// No plan fits: the message gives what the plan needs, what is there and what would make it
+// smaller. Exit 2, since only the config can change it.
 struct PlanError : Error {
   using Error::Error;
 };

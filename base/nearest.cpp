@@ -25,6 +25,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  for (const std::string& candidate : candidates)
+    if (word.size() > 1 && candidate.starts_with(word)) return candidate;
   std::string best;
   size_t best_distance = std::max<size_t>(1, word.size() / 2) + 1;
   for (const std::string& candidate : candidates) {

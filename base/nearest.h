@@ -7,8 +7,9 @@
 
 namespace longshore {
 
-// The candidate with the least edit distance to `word` (optimal string alignment: insert, delete,
-// replace, swap of neighbours), or "" when all differ by more than half of the word's length.
+// The first candidate that `word` begins, else the one with the least edit distance to it (optimal
+// string alignment: insert, delete, replace, swap of neighbours), or "" when all differ by more
+// than half of the word's length. Of one letter nothing begins.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 // "a, b, c": candidates as an error message lists them.

@@ -10,7 +10,12 @@ namespace longshore {
 
 // What the numbers of a run's one seed are for. It is the last word of the counter, so two uses
 // never see the same numbers.
-enum class RandomUse : uint32_t { kSyntheticTokens = 1, kDataOrder = 2, kInitialWeights = 3, kSampling = 4 };
+enum class RandomUse : uint32_t {
+  kSyntheticTokens = 1,
+  kDataOrder = 2,
+  kInitialWeights = 3,
+  kSampling = 4
+};
 
 using PhiloxBlock = std::array<uint32_t, 4>;
 

@@ -16,8 +16,10 @@ target_compile_options(longshore_torch INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${torch_include}>")
 # Without this, ATen's convenience headers include the declarations of all operators.
 target_compile_definitions(longshore_torch INTERFACE AT_PER_OPERATOR_HEADERS)
+# LibTorch carries a newer oneDNN and exports templates instantiated with its types, under the names
+# that ours uses: the loader must meet ours first, or its code generator runs on foreign structures.
 target_link_libraries(longshore_torch INTERFACE
-  "${torch_lib}/libtorch_cpu.so" "${torch_lib}/libc10.so")
+  longshore_onednn "${torch_lib}/libtorch_cpu.so" "${torch_lib}/libc10.so")
 
 # One OpenMP runtime: the loader takes the first libgomp.so.1 it meets for everybody, and the one
 # beside LibTorch is first when the program itself asks for it.

@@ -9,6 +9,9 @@ namespace longshore::models {
 
 Backward::Backward(const Program& forward, const BackwardOptions& options)
     : forward_(forward), options_(options), gradients_(forward.values.size()) {
+  if (size_bytes(options.weight_gradient_dtype) < size_bytes(Dtype::float32))
+    throw InternalError(forward.name + ": weight gradients are summed in f32 or f64, not in " +
+                        models::name(options.weight_gradient_dtype));
   Program& program = result_.program;
   program.name = forward.name + ".backward";
   program.values = forward.values;
@@ -23,9 +26,8 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
       result_.cotangents.push_back({});
       continue;
     }
-    ValueId cotangent = program.add_input({.name = value.name + ".grad",
-                                           .type = value.type,
-                                           .source = Source::cotangent});
+    ValueId cotangent = program.add_input(
+        {.name = value.name + ".grad", .type = value.type, .source = Source::cotangent});
     result_.cotangents.push_back(cotangent);
     contribute(output.value, cotangent);
   }
@@ -33,18 +35,17 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
 
 std::vector<ValueId> Backward::emit(const Op& op, std::any attrs, std::vector<ValueId> in,
                                     ValueId of) {
-  return result_.program.add_node(op, std::move(attrs), std::move(in),
-                                  forward_[of].name + ".grad");
+  return result_.program.add_node(op, std::move(attrs), std::move(in), forward_[of].name + ".grad");
 }
 
 ValueId Backward::sum_so_far(ValueId value) {
   ValueId& sum = gradients_[value.index];
   if (!sum && std::find(options_.accumulate.begin(), options_.accumulate.end(), value) !=
                   options_.accumulate.end()) {
-    sum = result_.program.add_input({.name = forward_[value].name + ".grad.sum",
-                                     .type = {forward_[value].type.shape,
-                                              options_.weight_gradient_dtype},
-                                     .source = Source::accumulator});
+    sum = result_.program.add_input(
+        {.name = forward_[value].name + ".grad.sum",
+         .type = {forward_[value].type.shape, options_.weight_gradient_dtype},
+         .source = Source::accumulator});
     result_.accumulators.push_back({value, sum});
   }
   return sum;
@@ -68,8 +69,7 @@ BackwardProgram Backward::finish() {
   std::vector<char> live(program.values.size());
   for (const Output& output : program.outputs) live[output.value.index] = true;
   for (auto node = program.nodes.rbegin(); node != program.nodes.rend(); ++node)
-    if (std::any_of(node->out.begin(), node->out.end(),
-                    [&](ValueId id) { return live[id.index]; }))
+    if (std::any_of(node->out.begin(), node->out.end(), [&](ValueId id) { return live[id.index]; }))
       for (ValueId id : node->in) live[id.index] = true;
   std::erase_if(program.nodes, [&](const Node& node) {
     return std::none_of(node.out.begin(), node.out.end(),
@@ -94,8 +94,7 @@ BackwardProgram backward(const Program& forward, const BackwardOptions& options)
 
 void set_input_gradients(Program& program, std::span<const ValueId> inputs_that_need_one) {
   for (ValueId id : program.inputs_from(Source::input))
-    program[id].needs_gradient = std::find(inputs_that_need_one.begin(),
-                                           inputs_that_need_one.end(),
+    program[id].needs_gradient = std::find(inputs_that_need_one.begin(), inputs_that_need_one.end(),
                                            id) != inputs_that_need_one.end();
   for (const Node& node : program.nodes) {
     bool needs = std::any_of(node.in.begin(), node.in.end(),

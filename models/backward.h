@@ -17,8 +17,8 @@ struct GradientOf {
 // Its first values are those of the forward program, under the same ids; nodes read them freely.
 // Which of them must be kept, moved or made again is the partition's decision.
 struct BackwardProgram {
-  Program program;                   // inputs: cotangents and accumulators; outputs: gradients
-  std::vector<ValueId> cotangents;   // one for each forward output; invalid where none is needed
+  Program program;                    // inputs: cotangents and accumulators; outputs: gradients
+  std::vector<ValueId> cotangents;    // one for each forward output; invalid where none is needed
   std::vector<GradientOf> gradients;  // weights and inputs that need one, and only these
   std::vector<GradientOf> accumulators;  // of weights in BackwardOptions::accumulate
   // Forward outputs that the backward program makes as well (a loss computed together with its

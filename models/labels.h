@@ -1,5 +1,5 @@
-// The labels that decoder layers put on their values, in the order a layer emits them: MaxText's
-// names at MaxText's points. A label is an attribute of a value; policies speak of labels only.
+// The labels that decoder layers put on their values: MaxText's names at MaxText's points. A label
+// is an attribute of a value; policies speak of labels only.
 #pragma once
 
 #include <array>

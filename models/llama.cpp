@@ -50,23 +50,23 @@ Program decoder_layer(const LlamaConfig& c) {
                   "decoder_layer_input");  // [B,T,C]
   RopeTable table{t.input("rope_cos", table_type), t.input("rope_sin", table_type)};
 
-  Var n = norm("input_layernorm.weight", x);                                      // [B,T,C]
-  Var q = linear(n, matrix("self_attn.q_proj.weight", q_width, c.width));         // [B,T,H*D]
-  Var k = linear(n, matrix("self_attn.k_proj.weight", kv_width, c.width));        // [B,T,G*D]
-  Var v = linear(n, matrix("self_attn.v_proj.weight", kv_width, c.width));        // [B,T,G*D]
-  q = t.label(rope(q, table), "query_proj");                                      // [B,T,H*D]
-  k = t.label(rope(k, table), "key_proj");                                        // [B,T,G*D]
-  v = t.label(v, "value_proj");                                                   // [B,T,G*D]
-  Var context = t.label(attention(q, k, v, c.head_dim), "context");               // [B,T,H*D]
+  Var n = norm("input_layernorm.weight", x);                                       // [B,T,C]
+  Var q = linear(n, matrix("self_attn.q_proj.weight", q_width, c.width));          // [B,T,H*D]
+  Var k = linear(n, matrix("self_attn.k_proj.weight", kv_width, c.width));         // [B,T,G*D]
+  Var v = linear(n, matrix("self_attn.v_proj.weight", kv_width, c.width));         // [B,T,G*D]
+  q = t.label(rope(q, table), "query_proj");                                       // [B,T,H*D]
+  k = t.label(rope(k, table), "key_proj");                                         // [B,T,G*D]
+  v = t.label(v, "value_proj");                                                    // [B,T,G*D]
+  Var context = t.label(attention(q, k, v, c.head_dim), "context");                // [B,T,H*D]
   Var out = linear(context, matrix("self_attn.o_proj.weight", c.width, q_width));  // [B,T,C]
-  Var residual = add(x, t.label(out, "out_proj"));                                // [B,T,C]
+  Var residual = add(x, t.label(out, "out_proj"));                                 // [B,T,C]
 
-  Var m = norm("post_attention_layernorm.weight", residual);                      // [B,T,C]
-  Var gate = linear(m, matrix("mlp.gate_proj.weight", c.mlp_width, c.width));     // [B,T,F]
-  Var up = linear(m, matrix("mlp.up_proj.weight", c.mlp_width, c.width));         // [B,T,F]
-  Var act = swiglu(t.label(gate, "mlpwi_0"), t.label(up, "mlpwi_1"));             // [B,T,F]
-  Var down = linear(act, matrix("mlp.down_proj.weight", c.width, c.mlp_width));   // [B,T,C]
-  t.output(add(residual, t.label(down, "mlpwo")));                                // [B,T,C]
+  Var m = norm("post_attention_layernorm.weight", residual);                     // [B,T,C]
+  Var gate = linear(m, matrix("mlp.gate_proj.weight", c.mlp_width, c.width));    // [B,T,F]
+  Var up = linear(m, matrix("mlp.up_proj.weight", c.mlp_width, c.width));        // [B,T,F]
+  Var act = swiglu(t.label(gate, "mlpwi_0"), t.label(up, "mlpwi_1"));            // [B,T,F]
+  Var down = linear(act, matrix("mlp.down_proj.weight", c.width, c.mlp_width));  // [B,T,C]
+  t.output(add(residual, t.label(down, "mlpwo")));                               // [B,T,C]
   return t.finish();
 }
 

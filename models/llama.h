@@ -11,19 +11,19 @@ namespace longshore::models {
 
 // Comments name the config keys.
 struct LlamaConfig {
-  int64_t batch = 1;        // per_device_batch_size
-  int64_t length = 2048;    // max_target_length
-  int64_t vocabulary = 32000;     // vocab_size
-  int64_t width = 4096;           // base_emb_dim
-  int layers = 32;                // base_num_decoder_layers
-  int64_t query_heads = 32;       // base_num_query_heads
-  int64_t kv_heads = 32;          // base_num_kv_heads
-  int64_t head_dim = 128;         // head_dim
-  int64_t mlp_width = 11008;      // base_mlp_dim
-  double norm_epsilon = 1e-5;     // normalization_layer_epsilon
-  double rope_base = 10000;       // rope_max_timescale
-  bool tied_embeddings = false;   // logits_via_embedding
-  Dtype dtype = Dtype::float32;   // dtype
+  int64_t batch = 1;             // per_device_batch_size
+  int64_t length = 2048;         // max_target_length
+  int64_t vocabulary = 32000;    // vocab_size
+  int64_t width = 4096;          // base_emb_dim
+  int layers = 32;               // base_num_decoder_layers
+  int64_t query_heads = 32;      // base_num_query_heads
+  int64_t kv_heads = 32;         // base_num_kv_heads
+  int64_t head_dim = 128;        // head_dim
+  int64_t mlp_width = 11008;     // base_mlp_dim
+  double norm_epsilon = 1e-5;    // normalization_layer_epsilon
+  double rope_base = 10000;      // rope_max_timescale
+  bool tied_embeddings = false;  // logits_via_embedding
+  Dtype dtype = Dtype::float32;  // dtype
 };
 
 // What the head computes.

@@ -43,6 +43,10 @@ void connect(Model& model) {
     for (StageOutput from : stage.inputs) {
       if (from.stage < 0 || from.stage >= static_cast<int>(s))
         throw InternalError(model.name + ": stage " + stage.name + " reads a later stage");
+      if (from.output > 0 && model.stages[from.stage].is_scan())
+        throw InternalError(model.name + ": stage " + stage.name + " reads output " +
+                            std::to_string(from.output) + " of the scan " +
+                            model.stages[from.stage].name + "; only its carry leaves it");
       fed_needs.push_back(output_needs_gradient(model.stages[from.stage], from.output));
     }
     auto needing = [&](const Program& program, bool carry) {
@@ -59,7 +63,7 @@ void connect(Model& model) {
       set_input_gradients(program, needing(program, false));
       for (size_t i = 0; i < stage.inputs.size(); ++i) check_input(model, stage, program, i);
     }
-    if (!stage.is_scan() || fed_needs[0]) continue;
+    if (stage.layers.size() < 2 || fed_needs[0]) continue;
 
     bool trains = std::any_of(stage.programs.begin(), stage.programs.end(), [](const Program& p) {
       return p[p.outputs[0].value].needs_gradient;

@@ -1,5 +1,5 @@
 // A model: a small DAG of stages. A stage runs once, or scans: it runs one program for each layer,
-// the carry going from layer to layer.
+// the carry (input 0, output 0) going from layer to layer. Nothing else leaves a scan but losses.
 //
 // Parameters are known by their full names (Hugging Face's): the stage's prefix, with the layer's
 // number in place of "{}", and the weight's name in the program. The same full name in two stages
@@ -21,12 +21,12 @@ struct StageOutput {
 
 struct Stage {
   std::string name;
-  std::string weight_prefix;       // "model.layers.{}." in a scan
-  std::vector<Program> programs;   // the kinds of layer there are, forward
-  std::vector<int> layers;         // for each layer its kind; {0} for a stage that runs once
+  std::string weight_prefix;        // "model.layers.{}." in a scan
+  std::vector<Program> programs;    // the kinds of layer there are, forward
+  std::vector<int> layers;          // for each layer its kind; {0} for a stage that runs once
   std::vector<StageOutput> inputs;  // what feeds each Source::input of the programs, in order
 
-  bool is_scan() const { return layers.size() > 1; }
+  bool is_scan() const { return weight_prefix.find("{}") != std::string::npos; }
 };
 
 struct Model {

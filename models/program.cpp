@@ -35,13 +35,13 @@ ValueId Program::find(std::string_view name) const {
 
 std::string Program::unique_name(std::string_view stem) const {
   std::string name(stem);
-  for (int suffix = 2; find(name); ++suffix) name = std::string(stem) + "_" + std::to_string(suffix);
+  for (int suffix = 2; find(name); ++suffix)
+    name = std::string(stem) + "_" + std::to_string(suffix);
   return name;
 }
 
 ValueId Program::add_input(Value value) {
-  if (find(value.name))
-    throw InternalError(this->name + ": two inputs named '" + value.name + "'");
+  if (find(value.name)) throw InternalError(this->name + ": two inputs named '" + value.name + "'");
   ValueId id{static_cast<int32_t>(values.size())};
   values.push_back(std::move(value));
   inputs.push_back(id);
@@ -53,8 +53,8 @@ std::vector<ValueId> Program::add_node(const Op& op, std::any attrs, std::vector
   for (ValueId id : in)
     if (!id) throw InternalError(name + ": " + op.name + " is given no value as an input");
   Types out_types = op.infer(attrs, types(in));
-  bool needs_gradient = std::any_of(in.begin(), in.end(),
-                                    [&](ValueId id) { return (*this)[id].needs_gradient; });
+  bool needs_gradient =
+      std::any_of(in.begin(), in.end(), [&](ValueId id) { return (*this)[id].needs_gradient; });
   std::string first = unique_name(stem);
   Node node{&op, std::move(attrs), std::move(in), {}};
   for (size_t i = 0; i < out_types.size(); ++i) {

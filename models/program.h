@@ -93,8 +93,8 @@ struct Program {
   Value& operator[](ValueId id) { return values[id.index]; }
   Types types(std::span<const ValueId> ids) const;
   std::vector<ValueId> inputs_from(Source source) const;
-  std::vector<std::string> labels() const;          // emitted labels in order of emission
-  ValueId find(std::string_view name) const;        // invalid when there is none
+  std::vector<std::string> labels() const;    // emitted labels in order of emission
+  ValueId find(std::string_view name) const;  // invalid when there is none
 
   // Adds the node and its output values, typed by the op's shape rule; first output `name`d,
   // further ones "name.1", "name.2".

@@ -22,15 +22,13 @@ Var Trace::weight(std::string_view name, Type type, Weight weight) {
 }
 
 Var Trace::batch(std::string_view name, Type type) {
-  return {this, program_.add_input({.name = std::string(name),
-                                    .type = type,
-                                    .source = Source::batch})};
+  return {this,
+          program_.add_input({.name = std::string(name), .type = type, .source = Source::batch})};
 }
 
 Var Trace::scalar(std::string_view name, Dtype dtype) {
-  return {this, program_.add_input({.name = std::string(name),
-                                    .type = {{}, dtype},
-                                    .source = Source::scalar})};
+  return {this, program_.add_input(
+                    {.name = std::string(name), .type = {{}, dtype}, .source = Source::scalar})};
 }
 
 Var Trace::label(Var value, std::string_view label) {

@@ -80,8 +80,7 @@ class CpuBackend : public Backend {
 
   std::byte* allocate(MemoryKind kind, int64_t bytes) override {
     bytes = std::max(align_up(bytes), kArenaAlignment);
-    void* memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
       throw PlanError(std::string(name(kind)) + ": the system refuses " + bytes_text(bytes) + ": " +
                       std::strerror(errno));

@@ -97,7 +97,8 @@ class CudaBackend : public Backend {
 
   void record(Lane lane, int event) override {
     cudaEvent_t& handle = events_[event];
-    if (!handle) check(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "making an event");
+    if (!handle)
+      check(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "making an event");
     check(cudaEventRecord(handle, stream(lane)), "recording an event");
   }
 

@@ -11,7 +11,7 @@ namespace longshore::offload {
 
 // What an op's library calls took.
 struct WorkspaceUse {
-  int64_t peak_bytes = 0;       // of the workspace
+  int64_t peak_bytes = 0;        // of the workspace
   int64_t undeclared_bytes = 0;  // what did not fit and came from the allocator before
 };
 

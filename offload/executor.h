@@ -2,8 +2,8 @@
 #pragma once
 
 #include <map>
-#include <span>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 

@@ -6,9 +6,7 @@
 
 namespace longshore::offload {
 
-const char* name(MemoryKind kind) {
-  return kind == MemoryKind::device ? "device" : "pinned_host";
-}
+const char* name(MemoryKind kind) { return kind == MemoryKind::device ? "device" : "pinned_host"; }
 
 const char* name(Category category) {
   static constexpr std::array kNames{"parameters", "optimizer",   "gradients", "batch",

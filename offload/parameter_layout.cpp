@@ -54,11 +54,10 @@ ParameterLayout lay_out(const models::Model& model) {
             throw InternalError(model.name + ": " + slab->name + " mixes dtypes");
           parameter.offset = slab->count;
           int64_t size = parameter.type.shape.count();
-          slab->count += (size + kParameterAlignment - 1) / kParameterAlignment *
-                         kParameterAlignment;
+          slab->count +=
+              (size + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
           layout.by_name[parameter.name] = {static_cast<int>(layout.slabs.size()),
-                                            static_cast<int>(&parameter -
-                                                             slab->parameters.data())};
+                                            static_cast<int>(&parameter - slab->parameters.data())};
         }
         layout.slabs.push_back(std::move(*slab));
       }

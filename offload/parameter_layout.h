@@ -32,8 +32,8 @@ struct Slab {
   std::string name;  // "decoder.3", "decoder.3.frozen"
   models::Trainable trainable = models::Trainable::yes;
   models::Dtype dtype = models::Dtype::float32;  // of the compute weights
-  std::vector<Parameter> parameters;  // decayed ones first
-  int64_t count = 0;                  // elements, gaps included
+  std::vector<Parameter> parameters;             // decayed ones first
+  int64_t count = 0;                             // elements, gaps included
 
   std::vector<Run> runs() const;
   bool has_master() const {

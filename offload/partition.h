@@ -21,11 +21,12 @@ enum class Turn {
 
 struct Partition {
   models::Program forward;  // without the nodes that nothing needs
-  // Its first values are the forward program's: residuals, weights, batch inputs. Clones are named "<value>.again".
+  // Its first values are the forward program's: residuals, weights, batch inputs. Clones are named
+  // "<value>.again".
   models::Program backward;
   // What the backward program reads of the forward pass: values of its nodes and its inputs.
   std::vector<models::ValueId> residuals;
-  std::vector<models::ValueId> cotangents;           // as in BackwardProgram
+  std::vector<models::ValueId> cotangents;            // as in BackwardProgram
   std::vector<models::GradientOf> gradients;          // likewise
   std::vector<models::GradientOf> accumulators;       // likewise
   std::vector<models::GradientOf> outputs_made_late;  // with Turn::here: by the backward program

@@ -87,7 +87,8 @@ struct MemoryAnalysis {
   int64_t total_bytes() const { return temp_bytes + argument_bytes + output_bytes - alias_bytes; }
   // What is really taken: arguments, and the arena from end to end.
   int64_t peak_bytes = 0;
-  // The most that is alive at one time; what fragmentation and alignment add stands between the two.
+  // The most that is alive at one time; what fragmentation and alignment add stands between the
+  // two.
   int64_t live_bytes = 0;
   Ledger::ByCategory by_category{};  // of live_bytes, at that time
 };

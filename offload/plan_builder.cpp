@@ -72,8 +72,8 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
     if (!kernel.run)
       throw InternalError(plan_.name + ": " + node.op->name + " has no kernel for this target");
     if (kernel.workspace_bytes) {
-      int64_t bytes = kernel.workspace_bytes(node.attrs, program.types(node.in),
-                                             program.types(node.out));
+      int64_t bytes =
+          kernel.workspace_bytes(node.attrs, program.types(node.in), program.types(node.out));
       if (bytes > 0) {
         int buffer = temporary(instruction.name + ".workspace", bytes, MemoryKind::device,
                                Category::workspace);
@@ -159,7 +159,8 @@ void PlanBuilder::place_temporaries() {
     }
     plan_.arena_bytes[static_cast<size_t>(kind)] = place(blocks);
     for (size_t i = 0; i < plan_.buffers.size(); ++i)
-      if (int block = block_of[place_of_[i]]; block >= 0) plan_.buffers[i].offset = blocks[block].offset;
+      if (int block = block_of[place_of_[i]]; block >= 0)
+        plan_.buffers[i].offset = blocks[block].offset;
   }
 }
 

@@ -16,8 +16,8 @@ enum class Fate {
 
 struct Policy {
   std::string name;
-  Fate otherwise = Fate::remat;        // of values without a label, or not in `fates`
-  std::map<std::string, Fate> fates;   // by label
+  Fate otherwise = Fate::remat;       // of values without a label, or not in `fates`
+  std::map<std::string, Fate> fates;  // by label
 
   Fate fate(const std::string& label) const {
     auto found = fates.find(label);

@@ -155,9 +155,9 @@ void Scan::forward() {
   for (const auto& [key, operand] : outputs_) {
     if (key.first != last) continue;
     std::string name = host_name("output." + std::to_string(key.second));
-    Operand host{builder_.argument(name, operand.type.bytes(), MemoryKind::pinned_host,
-                                   Category::batch),
-                 0, operand.type};
+    Operand host{
+        builder_.argument(name, operand.type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
+        operand.type};
     builder_.move(Lane::device_to_host, operand, host, {.stage = model_.stages[last].name});
   }
 }

@@ -83,10 +83,10 @@ class Scan {
   const ParameterLayout& layout_;
   PlanBuilder& builder_;
   PassOptions options_;
-  std::vector<std::vector<Layer>> layers_;        // by stage
+  std::vector<std::vector<Layer>> layers_;  // by stage
   std::map<Key, Operand> outputs_, output_gradients_;
   std::map<std::string, Operand> batch_;
-  std::map<int, int> gradient_buffers_;           // by slab
+  std::map<int, int> gradient_buffers_;  // by slab
   std::map<models::OutputRole, bool> loss_begun_;
   std::string description_;
 };

@@ -16,7 +16,7 @@ double evaluate(offload::Executable& plan, const data::BatchSource& batches, int
 
 struct SampleOptions {
   std::string prompt;
-  int64_t tokens = 0;    // at most; the text ends early at the tokenizer's end of document
+  int64_t tokens = 0;  // at most; the text ends early at the tokenizer's end of document
   uint64_t seed = 0;
   double temperature = 0.8;
 };

@@ -157,9 +157,10 @@ class Run {
     };
     auto evaluation = executable(plans_.evaluate), sampling = executable(plans_.sample);
     auto validate = [&](const std::string& when) {
-      Validation validation{.loss = evaluate(*evaluation, data_.validation,
-                                             data_.validation_batches, *backend_, arguments, ledger),
-                            .unigram_loss = data_.unigram_loss};
+      Validation validation{
+          .loss = evaluate(*evaluation, data_.validation, data_.validation_batches, *backend_,
+                           arguments, ledger),
+          .unigram_loss = data_.unigram_loss};
       console_.line(fmt::format(
           "validation loss {}: {:.4f}, {:.2f} nats below the unigram cross-entropy of {:.4f}", when,
           validation.loss, validation.unigram_loss - validation.loss, validation.unigram_loss));
@@ -201,8 +202,7 @@ class Run {
       file.write(metrics);
       steps.push_back(metrics);
       training_seconds += metrics.seconds;
-      console_.progress(i + 1, config_.steps,
-                        training_seconds / (i + 1) * (config_.steps - i - 1));
+      console_.progress(i + 1, config_.steps, training_seconds / (i + 1) * (config_.steps - i - 1));
       bool last = i + 1 == config_.steps;
       if (evaluation && !last && config_.eval_interval > 0 && (i + 1) % config_.eval_interval == 0)
         validate(fmt::format("after step {}", i));
@@ -220,8 +220,7 @@ class Run {
     }
     for (MemoryKind kind : offload::kMemoryKinds)
       summary.memory[static_cast<size_t>(kind)] =
-          measured(ledger, kind, kind == MemoryKind::device ? device : host,
-                   analyze(plans_, kind));
+          measured(ledger, kind, kind == MemoryKind::device ? device : host, analyze(plans_, kind));
     write(summary, directory_ / "summary.json");
     console_.line(text(summary));
     console_.line("run directory: " + directory_.string() +

@@ -89,8 +89,8 @@ std::string text(const Summary& s) {
       100 * s.mfu, 100 * s.data_wait_fraction);
   for (offload::MemoryKind kind : offload::kMemoryKinds) {
     const offload::MemoryAnalysis& memory = s.memory[static_cast<size_t>(kind)];
-    result += fmt::format("\npeak {}: {}", offload::name(kind),
-                          offload::bytes_text(memory.peak_bytes));
+    result +=
+        fmt::format("\npeak {}: {}", offload::name(kind), offload::bytes_text(memory.peak_bytes));
     for (offload::Category category : offload::kCategories)
       if (int64_t bytes = memory.by_category[static_cast<size_t>(category)]; bytes > 0)
         result += fmt::format(", {} {}", offload::name(category), offload::bytes_text(bytes));

@@ -13,7 +13,7 @@
 namespace longshore::trainer {
 
 struct StepMetrics {
-  int64_t step = 0;  // from 0
+  int64_t step = 0;    // from 0
   double seconds = 0;  // from asking for the batch to having the results, synchronised
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   int64_t total_weights = 0;  // trained targets
@@ -45,8 +45,8 @@ struct Summary {
   int64_t steps = 0;
   // Over all steps but the first, which pays for first touches and caches; over it if it is alone.
   double median_step_seconds = 0, p90_step_seconds = 0;
-  double tokens_per_second_per_device = 0, mfu = 0;  // at the median step
-  double data_wait_fraction = 0;  // of all step time
+  double tokens_per_second_per_device = 0, mfu = 0;                          // at the median step
+  double data_wait_fraction = 0;                                             // of all step time
   std::array<offload::MemoryAnalysis, offload::kMemoryKinds.size()> memory;  // measured
   std::optional<Validation> validation;
 };

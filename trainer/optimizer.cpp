@@ -59,8 +59,7 @@ void append_update(const OptimizerOptions& options, const offload::ParameterLayo
         }
   };
   auto range = [&](int slab, Copy copy, const offload::Run& run) {
-    return scan.range(slab, copy, run.offset,
-                      {{run.count}, dtype(layout.slabs[slab], copy)});
+    return scan.range(slab, copy, run.offset, {{run.count}, dtype(layout.slabs[slab], copy)});
   };
 
   Operand sum;
@@ -85,9 +84,17 @@ void append_update(const OptimizerOptions& options, const offload::ParameterLayo
     Operand master = has_master ? range(slab, Copy::master, run) : compute;
     Operand m = range(slab, Copy::first_moment, run), v = range(slab, Copy::second_moment, run);
     // In place: each result lies where its input does.
-    PlanBuilder::Bindings bindings{range(slab, Copy::gradient, run), master, m, v,
-                                   scan.scalar(kLearningRate), scan.scalar(kCorrection1),
-                                   scan.scalar(kCorrection2), clip[1], master, m, v};
+    PlanBuilder::Bindings bindings{range(slab, Copy::gradient, run),
+                                   master,
+                                   m,
+                                   v,
+                                   scan.scalar(kLearningRate),
+                                   scan.scalar(kCorrection1),
+                                   scan.scalar(kCorrection2),
+                                   clip[1],
+                                   master,
+                                   m,
+                                   v};
     if (has_master) bindings.push_back(compute);
     builder.run(update_program(adamw, run.count, dtype(layout.slabs[slab], Copy::compute)),
                 bindings, place);

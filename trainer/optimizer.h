@@ -7,8 +7,8 @@
 namespace longshore::trainer {
 
 struct OptimizerOptions {
-  models::AdamW adamw;               // weight_decay applies to the decayed parts of slabs
-  double clipping_threshold = 0;     // 0: no clipping
+  models::AdamW adamw;            // weight_decay applies to the decayed parts of slabs
+  double clipping_threshold = 0;  // 0: no clipping
 };
 
 // Scalars the host gives each step, and the norm it gets back (device argument).

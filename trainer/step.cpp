@@ -32,8 +32,8 @@ bool has_output(const models::Model& model, models::OutputRole role) {
 void return_scalar(PlanBuilder& builder, const char* name) {
   Operand device{builder.argument(name, kScalar.bytes(), MemoryKind::device, Category::batch), 0,
                  kScalar};
-  Operand host{builder.argument(offload::host_name(name), kScalar.bytes(),
-                                MemoryKind::pinned_host, Category::batch),
+  Operand host{builder.argument(offload::host_name(name), kScalar.bytes(), MemoryKind::pinned_host,
+                                Category::batch),
                0, kScalar};
   builder.move(Lane::device_to_host, device, host, {.stage = "results"});
 }
@@ -60,10 +60,10 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   auto add_plan = [&](offload::MicroBatch micro_batch, bool updates, const char* name) {
     PlanBuilder builder(name, target);
     offload::Scan scan(model, layout, builder);
-    scan.train({.policy = options.policy,
-                .micro_batch = micro_batch,
-                .gradients = accumulates ? offload::GradientHome::caller
-                                         : offload::GradientHome::plan});
+    scan.train(
+        {.policy = options.policy,
+         .micro_batch = micro_batch,
+         .gradients = accumulates ? offload::GradientHome::caller : offload::GradientHome::plan});
     if (updates) {
       append_update(options.optimizer, layout, scan, builder);
       return_scalar(builder, offload::kLoss);
@@ -80,7 +80,8 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
     return result;
   }
   add_plan(offload::MicroBatch::first, false, "first micro-batch");
-  if (options.micro_batches > 2) add_plan(offload::MicroBatch::further, false, "further micro-batch");
+  if (options.micro_batches > 2)
+    add_plan(offload::MicroBatch::further, false, "further micro-batch");
   add_plan(offload::MicroBatch::further, true, "last micro-batch and update");
   result.sequence.assign(options.micro_batches, 1);
   result.sequence.front() = 0;
@@ -102,8 +103,8 @@ TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload
                      const offload::Arena& pinned_host)
     : plans_(plans), adamw_(adamw), backend_(backend), arguments_(arguments) {
   for (const Plan& plan : plans.plans)
-    executables_.push_back(std::make_unique<offload::Executable>(plan, backend, arguments, device,
-                                                                 pinned_host));
+    executables_.push_back(
+        std::make_unique<offload::Executable>(plan, backend, arguments, device, pinned_host));
 }
 
 StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepScalars& scalars,

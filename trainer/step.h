@@ -38,7 +38,7 @@ offload::Plan plan_forward(const models::Model& model, const offload::ParameterL
                            const std::string& name, models::Target target);
 
 struct StepResult {
-  double loss = 0;       // nats a trained token, auxiliary losses aside
+  double loss = 0;  // nats a trained token, auxiliary losses aside
   double auxiliary_loss = 0;
   double gradient_norm = 0;  // before clipping
   int64_t total_weights = 0;

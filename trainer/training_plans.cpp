@@ -101,15 +101,14 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
   plans.model = llama_config(config, compute_dtype(config, target));
   models::Model model = models::llama(plans.model);
   plans.layout = offload::lay_out(model);
-  plans.options = {
-      .policy = offload::make_policy(config.remat_policy, custom_fates(config),
-                                     decoder(model).programs[0].labels()),
-      .micro_batches = config.gradient_accumulation_steps,
-      .optimizer = {.adamw = {.b1 = config.adam_b1,
-                              .b2 = config.adam_b2,
-                              .epsilon = config.adam_eps,
-                              .weight_decay = config.adam_weight_decay},
-                    .clipping_threshold = config.gradient_clipping_threshold}};
+  plans.options = {.policy = offload::make_policy(config.remat_policy, custom_fates(config),
+                                                  decoder(model).programs[0].labels()),
+                   .micro_batches = config.gradient_accumulation_steps,
+                   .optimizer = {.adamw = {.b1 = config.adam_b1,
+                                           .b2 = config.adam_b2,
+                                           .epsilon = config.adam_eps,
+                                           .weight_decay = config.adam_weight_decay},
+                                 .clipping_threshold = config.gradient_clipping_threshold}};
   plans.step = plan_step(model, plans.layout, plans.options, target);
   if (evaluates(config)) plans.evaluate = plan_forward(model, plans.layout, "evaluate", target);
   if (samples(config))
@@ -144,7 +143,8 @@ std::string text(const TrainingPlans& plans) {
   for (MemoryKind kind : offload::kMemoryKinds) {
     MemoryAnalysis a = analyze(plans, kind);
     result += fmt::format(
-        "{}: peak {} = argument {} + temp {}; output {}, alias {}, total {}; alive at most {}: {}\n",
+        "{}: peak {} = argument {} + temp {}; output {}, alias {}, total {}; alive at most {}: "
+        "{}\n",
         offload::name(kind), bytes_text(a.peak_bytes), bytes_text(a.argument_bytes),
         bytes_text(a.temp_bytes), bytes_text(a.output_bytes), bytes_text(a.alias_bytes),
         bytes_text(a.total_bytes()), bytes_text(a.live_bytes), by_category(a));
@@ -171,7 +171,8 @@ void require_room(const Config& config, const TrainingPlans& plans, offload::Bac
   }
   if (fits) return;
   throw PlanError(fmt::format(
-      "{} does not fit on this machine:\n{}It would need, in all memory kinds together, {}; with\n{}",
+      "{} does not fit on this machine:\n{}It would need, in all memory kinds together, {}; "
+      "with\n{}",
       config.config_file, table, bytes_text(total), smaller_choices(config, backend.target())));
 }
 

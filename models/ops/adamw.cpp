@@ -81,8 +81,14 @@ LONGSHORE_SIMD void adamw_range(const float* gradient, const float* master_in, c
 void run_cpu(const KernelCall& call) {
   const AdamW& h = attrs_of(call.attrs).hyperparameters;
   auto scalar = [&](int i) { return *call.in[i].as<float>(); };
-  Factors factors{static_cast<float>(h.b1), static_cast<float>(h.b2), static_cast<float>(h.epsilon),
-                  static_cast<float>(h.weight_decay), scalar(4), scalar(5), scalar(6), scalar(7)};
+  Factors factors{static_cast<float>(h.b1),
+                  static_cast<float>(h.b2),
+                  static_cast<float>(h.epsilon),
+                  static_cast<float>(h.weight_decay),
+                  scalar(4),
+                  scalar(5),
+                  scalar(6),
+                  scalar(7)};
   auto in = [&](int i) { return call.in[i].as<float>(); };
   auto out = [&](int i) { return call.out[i].as<float>(); };
   bfloat16* compute = call.out.size() == 4 ? call.out[3].as<bfloat16>() : nullptr;
@@ -150,8 +156,8 @@ void run_square_sum_cpu(const KernelCall& call) {
   double* partial = reinterpret_cast<double*>(call.workspace.data());
   parallel_ranges(blocks(count), [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block)
-      partial[block] = square_sum_range(x + block * kBlock,
-                                        std::min(kBlock, count - block * kBlock));
+      partial[block] =
+          square_sum_range(x + block * kBlock, std::min(kBlock, count - block * kBlock));
   });
   double sum = call.in.size() == 2 ? *call.in[1].as<double>() : 0;
   for (int64_t block = 0; block < blocks(count); ++block) sum += partial[block];

@@ -18,15 +18,16 @@ Types infer(const std::any&, std::span<const Type> in) {
 
 void vjp(Backward& backward, const Node& node) {
   for (ValueId term : node.in)
-    if (backward.wants_gradient(term))
-      backward.contribute(term, backward.gradient(node.out[0]));
+    if (backward.wants_gradient(term)) backward.contribute(term, backward.gradient(node.out[0]));
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   return {.flops = static_cast<double>(out[0].shape.count()), .bytes = operand_bytes(in, out)};
 }
 
-std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}, {.out = 0, .in = 1}}; }
+std::vector<Reuse> reuse(const std::any&, int) {
+  return {{.out = 0, .in = 0}, {.out = 0, .in = 1}};
+}
 
 template <class T>
 LONGSHORE_INLINE void add_body(const T* a, const T* b, T* out, int64_t count) {
@@ -44,8 +45,8 @@ LONGSHORE_SIMD void add_range(const bfloat16* a, const bfloat16* b, bfloat16* ou
 void run_cpu(const KernelCall& call) {
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
-      add_range(call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
-                call.out[0].as<T>() + begin, end - begin);
+      add_range(call.in[0].as<T>() + begin, call.in[1].as<T>() + begin, call.out[0].as<T>() + begin,
+                end - begin);
     });
   });
 }

@@ -68,8 +68,15 @@ void tiles_by_column(const Sizes& s, F f) {
 // --- the products of one tile, all on the calling thread
 
 Matmul product(const Sizes& s, int64_t m, int64_t n, int64_t k, Layout a, Layout b, Into into) {
-  return {.m = m, .n = n, .k = k, .ab = s.dtype, .c = Dtype::float32, .a_layout = a, .b_layout = b,
-          .into = into, .threads = Threads::one};
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .ab = s.dtype,
+          .c = Dtype::float32,
+          .a_layout = a,
+          .b_layout = b,
+          .into = into,
+          .threads = Threads::one};
 }
 
 // scores[R,S] = Q·Kᵀ, and likewise dP = dO·Vᵀ.
@@ -206,8 +213,9 @@ LONGSHORE_INLINE void softmax_body(const Tile& tile, float scale, const float* s
 }
 
 template <class T>
-LONGSHORE_INLINE void finish_body(const float* out, const float* largest, const float* sum, T* context,
-                                  int64_t stride, float* log_sum_exp, int64_t rows, int64_t d) {
+LONGSHORE_INLINE void finish_body(const float* out, const float* largest, const float* sum,
+                                  T* context, int64_t stride, float* log_sum_exp, int64_t rows,
+                                  int64_t d) {
   for (int64_t r = 0; r < rows; ++r, out += d, context += stride) {
     float inverse = 1.f / sum[r];
 #pragma omp simd
@@ -251,35 +259,36 @@ LONGSHORE_INLINE void dscores_body(const Tile& tile, float scale, const float* s
 }
 
 template <class T>
-LONGSHORE_INLINE void narrow_body(const float* from, T* to, int64_t stride, int64_t rows, int64_t d) {
+LONGSHORE_INLINE void narrow_body(const float* from, T* to, int64_t stride, int64_t rows,
+                                  int64_t d) {
   for (int64_t r = 0; r < rows; ++r, from += d, to += stride) {
 #pragma omp simd
     for (int64_t i = 0; i < d; ++i) store(to[i], from[i]);
   }
 }
 
-#define LONGSHORE_ATTENTION_LOOPS(T)                                                             \
-  LONGSHORE_SIMD void softmax_tile(const Tile& tile, float scale, const float* scores, T* p,     \
-                                   float* largest, float* sum, float* out, int64_t d) {          \
-    softmax_body(tile, scale, scores, p, largest, sum, out, d);                                  \
-  }                                                                                              \
-  LONGSHORE_SIMD void finish_rows(const float* out, const float* largest, const float* sum,      \
-                                  T* context, int64_t stride, float* log_sum_exp, int64_t rows,  \
-                                  int64_t d) {                                                   \
-    finish_body(out, largest, sum, context, stride, log_sum_exp, rows, d);                       \
-  }                                                                                              \
-  LONGSHORE_SIMD void delta_rows(const T* dout, const T* out, int64_t stride, float* delta,      \
-                                 int64_t rows, int64_t d) {                                      \
-    delta_body(dout, out, stride, delta, rows, d);                                               \
-  }                                                                                              \
-  LONGSHORE_SIMD void dscores_tile(const Tile& tile, float scale, const float* scores,           \
+#define LONGSHORE_ATTENTION_LOOPS(T)                                                              \
+  LONGSHORE_SIMD void softmax_tile(const Tile& tile, float scale, const float* scores, T* p,      \
+                                   float* largest, float* sum, float* out, int64_t d) {           \
+    softmax_body(tile, scale, scores, p, largest, sum, out, d);                                   \
+  }                                                                                               \
+  LONGSHORE_SIMD void finish_rows(const float* out, const float* largest, const float* sum,       \
+                                  T* context, int64_t stride, float* log_sum_exp, int64_t rows,   \
+                                  int64_t d) {                                                    \
+    finish_body(out, largest, sum, context, stride, log_sum_exp, rows, d);                        \
+  }                                                                                               \
+  LONGSHORE_SIMD void delta_rows(const T* dout, const T* out, int64_t stride, float* delta,       \
+                                 int64_t rows, int64_t d) {                                       \
+    delta_body(dout, out, stride, delta, rows, d);                                                \
+  }                                                                                               \
+  LONGSHORE_SIMD void dscores_tile(const Tile& tile, float scale, const float* scores,            \
                                    const float* dp, const float* log_sum_exp, const float* delta, \
-                                   T* p, T* ds) {                                                \
-    dscores_body(tile, scale, scores, dp, log_sum_exp, delta, p, ds);                            \
-  }                                                                                              \
-  LONGSHORE_SIMD void narrow_rows(const float* from, T* to, int64_t stride, int64_t rows,        \
-                                  int64_t d) {                                                   \
-    narrow_body(from, to, stride, rows, d);                                                      \
+                                   T* p, T* ds) {                                                 \
+    dscores_body(tile, scale, scores, dp, log_sum_exp, delta, p, ds);                             \
+  }                                                                                               \
+  LONGSHORE_SIMD void narrow_rows(const float* from, T* to, int64_t stride, int64_t rows,         \
+                                  int64_t d) {                                                    \
+    narrow_body(from, to, stride, rows, d);                                                       \
   }
 LONGSHORE_ATTENTION_LOOPS(float)
 LONGSHORE_ATTENTION_LOOPS(bfloat16)

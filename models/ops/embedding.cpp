@@ -19,13 +19,16 @@ struct GradAttrs {
   Dtype dtype;
 };
 
-const GradAttrs& grad_attrs(const std::any& attrs) { return std::any_cast<const GradAttrs&>(attrs); }
+const GradAttrs& grad_attrs(const std::any& attrs) {
+  return std::any_cast<const GradAttrs&>(attrs);
+}
 
 // --- records
 
 Types infer(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 2, 2, "embedding");
-  expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "embedding", "ids are not i32 [B,T]");
+  expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "embedding",
+         "ids are not i32 [B,T]");
   expect(in[1].shape.rank() == 2, "embedding", "W is not [V,C]");
   return {{{in[0].shape[0], in[0].shape[1], in[1].shape[1]}, in[1].dtype}};
 }
@@ -39,7 +42,8 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
 
 Types infer_take_rows(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 2, 2, "take_rows");
-  expect(in[1].shape.rank() == 1 && in[1].dtype == Dtype::int32, "take_rows", "rows are not i32 [N]");
+  expect(in[1].shape.rank() == 1 && in[1].dtype == Dtype::int32, "take_rows",
+         "rows are not i32 [N]");
   return {{{in[1].shape[0], in[0].shape.back()}, in[0].dtype}};
 }
 
@@ -170,9 +174,7 @@ const Op take_rows_op{.name = "take_rows",
                       .cuda = {run_take_rows_composed},
                       .reference = {run_take_rows_composed}};
 
-Var embedding(Var ids, Var weight) {
-  return ids.trace->emit(embedding_op, {}, {ids, weight})[0];
-}
+Var embedding(Var ids, Var weight) { return ids.trace->emit(embedding_op, {}, {ids, weight})[0]; }
 
 Var take_rows(Var x, Var rows) { return x.trace->emit(take_rows_op, {}, {x, rows})[0]; }
 

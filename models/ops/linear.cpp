@@ -59,13 +59,12 @@ void vjp(Backward& backward, const Node& node) {
   };
   // The weight's first: it is the last reader of x.
   if (backward.wants_gradient(weight))
-    backward.replace_sum(
-        weight, backward.emit(linear_weight_grad_op,
-                              WeightGradAttrs{backward.weight_gradient_dtype()},
-                              with_sum({dy, x}, weight), weight)[0]);
+    backward.replace_sum(weight, backward.emit(linear_weight_grad_op,
+                                               WeightGradAttrs{backward.weight_gradient_dtype()},
+                                               with_sum({dy, x}, weight), weight)[0]);
   if (backward.wants_gradient(x))
-    backward.replace_sum(
-        x, backward.emit(linear_input_grad_op, {}, with_sum({dy, weight}, x), x)[0]);
+    backward.replace_sum(x,
+                         backward.emit(linear_input_grad_op, {}, with_sum({dy, weight}, x), x)[0]);
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -81,19 +80,30 @@ Cost cost_weight_grad(const std::any&, std::span<const Type> in, std::span<const
 // --- CPU
 
 Matmul forward_product(std::span<const Type> in) {
-  return {.m = in[0].shape.rows(), .n = in[1].shape[0], .k = in[1].shape[1],
-          .ab = in[0].dtype, .c = in[0].dtype, .b_layout = Layout::transposed};
+  return {.m = in[0].shape.rows(),
+          .n = in[1].shape[0],
+          .k = in[1].shape[1],
+          .ab = in[0].dtype,
+          .c = in[0].dtype,
+          .b_layout = Layout::transposed};
 }
 
 Matmul input_grad_product(std::span<const Type> in) {
-  return {.m = in[0].shape.rows(), .n = in[1].shape[1], .k = in[1].shape[0],
-          .ab = in[0].dtype, .c = in[0].dtype,
+  return {.m = in[0].shape.rows(),
+          .n = in[1].shape[1],
+          .k = in[1].shape[0],
+          .ab = in[0].dtype,
+          .c = in[0].dtype,
           .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 
 Matmul weight_grad_product(std::span<const Type> in, Dtype dtype) {
-  return {.m = in[0].shape.back(), .n = in[1].shape.back(), .k = in[0].shape.rows(),
-          .ab = in[0].dtype, .c = dtype, .a_layout = Layout::transposed,
+  return {.m = in[0].shape.back(),
+          .n = in[1].shape.back(),
+          .k = in[0].shape.rows(),
+          .ab = in[0].dtype,
+          .c = dtype,
+          .a_layout = Layout::transposed,
           .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 

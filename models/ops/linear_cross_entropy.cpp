@@ -24,7 +24,9 @@ struct GradAttrs {
   Dtype weight_gradient_dtype;
 };
 
-const GradAttrs& grad_attrs(const std::any& attrs) { return std::any_cast<const GradAttrs&>(attrs); }
+const GradAttrs& grad_attrs(const std::any& attrs) {
+  return std::any_cast<const GradAttrs&>(attrs);
+}
 
 Dtype loss_dtype(Dtype dtype) { return dtype == Dtype::float64 ? dtype : Dtype::float32; }
 
@@ -109,11 +111,15 @@ struct Products {
 Products products(const Type& x, const Type& weight, Dtype gradient, int64_t tokens) {
   int64_t v = weight.shape[0], c = weight.shape[1];
   Products p;
-  p.logits = {.m = tokens, .n = v, .k = c, .ab = x.dtype, .c = Dtype::float32,
+  p.logits = {.m = tokens,
+              .n = v,
+              .k = c,
+              .ab = x.dtype,
+              .c = Dtype::float32,
               .b_layout = Layout::transposed};
   p.dx = {.m = tokens, .n = c, .k = v, .ab = x.dtype, .c = x.dtype};
-  p.dweight_first = {.m = v, .n = c, .k = tokens, .ab = x.dtype, .c = gradient,
-                     .a_layout = Layout::transposed};
+  p.dweight_first = {
+      .m = v, .n = c, .k = tokens, .ab = x.dtype, .c = gradient, .a_layout = Layout::transposed};
   p.dweight = p.dweight_first;
   p.dweight.into = Into::add;
   return p;
@@ -123,7 +129,8 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 enum class Pass { loss, gradients };
 
-WorkspaceParts workspace_parts(std::span<const Type> in, Pass pass, const GradAttrs& attrs, bool has_sum) {
+WorkspaceParts workspace_parts(std::span<const Type> in, Pass pass, const GradAttrs& attrs,
+                               bool has_sum) {
   int64_t tokens = in[0].shape.rows(), v = in[1].shape[0], chunk = chunk_tokens(tokens, v);
   WorkspaceParts l{};
   l.logits = 0;
@@ -195,7 +202,8 @@ struct Gradients {
   float scale;
 };
 
-float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient, const Gradients* grads) {
+float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient,
+                 const Gradients* grads) {
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
   int64_t chunk = chunk_tokens(tokens, v), element = size_bytes(x.dtype);
@@ -211,8 +219,9 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient
     const std::byte* x_chunk = call.in[0].as<std::byte>() + begin * c * element;
     run(p.logits, x_chunk, call.in[1].data, logits, scratch);
     with_float_type(x.dtype, [&]<class T>(T) {
-      T* dlogits = !grads ? nullptr : reinterpret_cast<T*>(l.losses > l.dlogits ? at(l.dlogits)
-                                                                                : at(l.logits));
+      T* dlogits = !grads
+                       ? nullptr
+                       : reinterpret_cast<T*>(l.losses > l.dlogits ? at(l.dlogits) : at(l.logits));
       parallel_ranges(size, [&](int64_t first, int64_t last) {
         cross_entropy_rows(logits + first * v, targets + begin + first, losses + begin + first,
                            dlogits ? dlogits + first * v : nullptr, grads ? grads->scale : 0.f,
@@ -223,8 +232,8 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient
       if (grads->dweight)
         run(begin == 0 && !grads->has_sum ? p.dweight_first : p.dweight, dlogits, x_chunk,
             grads->dweight, scratch);
-      run(p.dx, dlogits, call.in[1].data,
-          static_cast<std::byte*>(grads->dx) + begin * c * element, scratch);
+      run(p.dx, dlogits, call.in[1].data, static_cast<std::byte*>(grads->dx) + begin * c * element,
+          scratch);
     });
   }
   double total = 0;

@@ -33,6 +33,20 @@ dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout la
   return {{rows, columns}, data_type(dtype), layout == Layout::plain ? Tag::ab : Tag::ba};
 }
 
+// A primitive divides its work by the number of threads at the time it is made.
+class MakingThreads {
+ public:
+  explicit MakingThreads(Threads threads) : before_(omp_get_max_threads()) {
+    if (threads == Threads::one) omp_set_num_threads(1);
+  }
+  ~MakingThreads() { omp_set_num_threads(before_); }
+  MakingThreads(const MakingThreads&) = delete;
+  MakingThreads& operator=(const MakingThreads&) = delete;
+
+ private:
+  int before_;
+};
+
 Primitive make(const Matmul& matmul) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -41,20 +55,14 @@ Primitive make(const Matmul& matmul) {
     post_ops.append_sum(1.f);
     attributes.set_post_ops(post_ops);
   }
-  // The primitive divides its work by the number of threads at the time it is made.
-  int threads = omp_get_max_threads();
-  if (matmul.threads == Threads::one) omp_set_num_threads(1);
+  MakingThreads threads(matmul.threads);
   try {
-    dnnl::matmul::desc operation(
-        operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout),
-        operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout),
-        operand(matmul.m, matmul.n, matmul.c, Layout::plain));
+    dnnl::matmul::desc operation(operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout),
+                                 operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout),
+                                 operand(matmul.m, matmul.n, matmul.c, Layout::plain));
     dnnl::matmul::primitive_desc description(operation, attributes, engine());
-    Primitive primitive{description, dnnl::matmul(description)};
-    omp_set_num_threads(threads);
-    return primitive;
+    return {description, dnnl::matmul(description)};
   } catch (const dnnl::error& error) {
-    omp_set_num_threads(threads);
     throw InternalError("oneDNN offers no matmul of " + std::to_string(matmul.m) + "x" +
                         std::to_string(matmul.k) + "x" + std::to_string(matmul.n) + " in " +
                         name(matmul.ab) + ": " + error.what());
@@ -88,11 +96,11 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c,
   auto memory = [](const dnnl::memory::desc& desc, const void* data) {
     return dnnl::memory(desc, engine(), const_cast<void*>(data));
   };
-  p.primitive.execute(stream, {{DNNL_ARG_SRC, memory(p.description.src_desc(), a)},
-                               {DNNL_ARG_WEIGHTS, memory(p.description.weights_desc(), b)},
-                               {DNNL_ARG_DST, memory(p.description.dst_desc(), c)},
-                               {DNNL_ARG_SCRATCHPAD,
-                                memory(p.description.scratchpad_desc(), workspace.data())}});
+  p.primitive.execute(
+      stream, {{DNNL_ARG_SRC, memory(p.description.src_desc(), a)},
+               {DNNL_ARG_WEIGHTS, memory(p.description.weights_desc(), b)},
+               {DNNL_ARG_DST, memory(p.description.dst_desc(), c)},
+               {DNNL_ARG_SCRATCHPAD, memory(p.description.scratchpad_desc(), workspace.data())}});
 }
 
 }  // namespace longshore::models

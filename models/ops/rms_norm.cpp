@@ -27,7 +27,9 @@ struct GradAttrs {
   int weight_sum_index() const { return weight_sum ? 4 + input_sum : -1; }
 };
 
-const GradAttrs& grad_attrs(const std::any& attrs) { return std::any_cast<const GradAttrs&>(attrs); }
+const GradAttrs& grad_attrs(const std::any& attrs) {
+  return std::any_cast<const GradAttrs&>(attrs);
+}
 
 // The statistics of a row are as wide as the computation.
 Dtype statistics_dtype(Dtype dtype) {
@@ -141,8 +143,8 @@ LONGSHORE_INLINE void norm_grad_body(const T* dy, const T* x, const T* weight, c
     if (input_sum) {
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i)
-        store(dx[i], load(input_sum[i]) +
-                         scale * (load(dy[i]) * load(weight[i]) - load(x[i]) * shift));
+        store(dx[i],
+              load(input_sum[i]) + scale * (load(dy[i]) * load(weight[i]) - load(x[i]) * shift));
       input_sum += width;
     } else {
 #pragma omp simd

@@ -1,5 +1,5 @@
-// rms_norm(x, w) -> x / sqrt(mean(x²) + epsilon) * w over the last dimension (Zhang & Sennrich 2019,
-// arXiv 1910.07467), and the reciprocal root mean square of each row for the backward pass.
+// rms_norm(x, w) -> x / sqrt(mean(x²) + epsilon) * w over the last dimension (Zhang & Sennrich
+// 2019, arXiv 1910.07467), and the reciprocal root mean square of each row for the backward pass.
 #pragma once
 
 #include "models/trace.h"

@@ -95,8 +95,8 @@ void run_table_cpu(const KernelCall& call) {
 }
 
 template <class T>
-LONGSHORE_INLINE void rotate_body(const T* x, const float* cos, const float* sin, float sign, T* out,
-                                  int64_t rows, int64_t heads, int64_t half) {
+LONGSHORE_INLINE void rotate_body(const T* x, const float* cos, const float* sin, float sign,
+                                  T* out, int64_t rows, int64_t heads, int64_t half) {
   for (int64_t row = 0; row < rows; ++row, cos += half, sin += half) {
     for (int64_t head = 0; head < heads; ++head, x += 2 * half, out += 2 * half) {
 #pragma omp simd

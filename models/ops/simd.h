@@ -57,8 +57,8 @@ LONGSHORE_INLINE float exp_fast(float x) {
   // 2^n in two factors, so that the largest results do not overflow on the way.
   int32_t half = static_cast<int32_t>(n) / 2;
   int32_t rest = static_cast<int32_t>(n) - half;
-  float result = p * std::bit_cast<float>((half + 127) << 23) *
-                 std::bit_cast<float>((rest + 127) << 23);
+  float result =
+      p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
   result = x < -87.3f ? 0.f : result;
   return x != x ? x : result;
 }

@@ -25,8 +25,7 @@ Types infer_grad(const std::any&, std::span<const Type> in) {
 
 void vjp(Backward& backward, const Node& node) {
   ValueId gate = node.in[0], up = node.in[1];
-  auto grads = backward.emit(swiglu_grad_op, {},
-                             {backward.gradient(node.out[0]), gate, up}, gate);
+  auto grads = backward.emit(swiglu_grad_op, {}, {backward.gradient(node.out[0]), gate, up}, gate);
   if (backward.wants_gradient(gate)) backward.contribute(gate, grads[0]);
   if (backward.wants_gradient(up)) backward.contribute(up, grads[1]);
 }
@@ -35,7 +34,9 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
   return {.flops = 8.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
 }
 
-std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}, {.out = 0, .in = 1}}; }
+std::vector<Reuse> reuse(const std::any&, int) {
+  return {{.out = 0, .in = 0}, {.out = 0, .in = 1}};
+}
 
 std::vector<Reuse> reuse_grad(const std::any&, int) {
   return {{.out = 0, .in = 1}, {.out = 1, .in = 2}, {.out = 1, .in = 0}, {.out = 0, .in = 0}};

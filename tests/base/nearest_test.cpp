@@ -34,6 +34,12 @@ TEST(Nearest, PrefersTheExactWordAndThenTheFirst) {
   EXPECT_EQ(nearest("mlpwi", kKeys), "mlpwi_0");
 }
 
+TEST(Nearest, PrefersWhatTheWordBegins) {
+  // "mlpwo" is one replacement away, "mlpwi_0" two insertions.
+  const std::vector<std::string> labels = {"out_proj", "mlpwo", "mlpwi_0"};
+  EXPECT_EQ(nearest("mlpwi", labels), "mlpwi_0");
+}
+
 TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest("tokenizer_path", kKeys), "");
   EXPECT_EQ(nearest("", kKeys), "");

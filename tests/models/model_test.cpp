@@ -111,6 +111,39 @@ TEST(Connect, RefusesStagesThatDoNotFit) {
   EXPECT_THROW(connect(model), InternalError);
 }
 
+TEST(Connect, RefusesAStageThatReadsMoreOfAScanThanItsCarry) {
+  Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
+  Trace t("two_outputs");
+  Type type = model.stages[1].programs[0][model.stages[1].programs[0].outputs[0].value].type;
+  Var x = t.input("x", type), side = t.input("side", type);
+  t.output(add(x, side));
+  t.output(add(side, x));
+  model.stages[1].programs = {t.finish()};
+  Trace reader("reader");
+  reader.output(add(reader.input("a", type), reader.input("b", type)));
+  model.stages.push_back({.name = "reader",
+                          .weight_prefix = "",
+                          .programs = {reader.finish()},
+                          .layers = {0},
+                          .inputs = {{1, 0}, {1, 1}}});
+  EXPECT_THROW(connect(model), InternalError);
+  model.stages[2].inputs[1] = {1, 0};
+  EXPECT_NO_THROW(connect(model));
+}
+
+TEST(Llama, ScansASingleLayerToo) {
+  Model model = llama({.length = 16,
+                       .vocabulary = 32,
+                       .width = 32,
+                       .layers = 1,
+                       .query_heads = 2,
+                       .kv_heads = 2,
+                       .head_dim = 16,
+                       .mlp_width = 32});
+  EXPECT_TRUE(model.stages[1].is_scan());
+  EXPECT_FALSE(model.stages[0].is_scan());
+}
+
 TEST(WeightName, PutsTheLayerIntoThePrefix) {
   Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
   const Program& program = model.stages[1].programs[0];

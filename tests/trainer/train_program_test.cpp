@@ -23,8 +23,8 @@ struct Result {
   std::string output;  // of stdout and stderr
 };
 
-Result run_train(const std::string& arguments) {
-  FILE* pipe = popen((TRAIN_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+Result run_train(const std::string& arguments, const std::string& environment = "") {
+  FILE* pipe = popen((environment + " " TRAIN_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
   std::string output;
   for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
   int status = pclose(pipe);
@@ -108,6 +108,17 @@ TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
   EXPECT_LT(summary["validation_loss"].get<double>(), std::log(4096.0));
   EXPECT_GT(summary["validation_unigram_loss"].get<double>(), 5.0);
   EXPECT_LT(summary["validation_unigram_loss"].get<double>(), 8.0);
+}
+
+// oneDNN takes other code paths there.
+TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
+  TemporaryFolder folder;
+  for (const char* isa : {"SSE41", "AVX2"}) {
+    Result result = run_train(kSynthetic + "dtype=float32 steps=2 run_name=" + isa +
+                                  " base_output_directory=" + (folder / "").string(),
+                              std::string("DNNL_MAX_CPU_ISA=") + isa);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
 }
 
 TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
