@@ -20,11 +20,20 @@ void check_input(const Model& model, const Stage& stage, const Program& program,
   StageOutput from = stage.inputs[i];
   const Stage& source = model.stages[from.stage];
   const Program& last = source.programs[source.layers.back()];
-  const Type& given = last[last.outputs.at(from.output).value].type;
+  const Type& given = last[last.outputs[from.output].value].type;
   const Value& input = program[program.inputs_from(Source::input)[i]];
   if (given != input.type)
     throw InternalError(model.name + ": stage " + stage.name + " reads " + input.name + " as " +
                         text(input.type) + ", but " + source.name + " gives " + text(given));
+}
+
+// The carry leaves a layer as it entered it.
+void check_carry(const Model& model, const Stage& stage, const Program& program) {
+  std::vector<ValueId> inputs = program.inputs_from(Source::input);
+  if (inputs.empty() || program.outputs.empty() ||
+      program[inputs[0]].type != program[program.outputs[0].value].type)
+    throw InternalError(model.name + ": stage " + stage.name + " scans " + program.name +
+                        ", whose first output is not its first input's successor in type");
 }
 
 }  // namespace
@@ -43,7 +52,13 @@ void connect(Model& model) {
     for (StageOutput from : stage.inputs) {
       if (from.stage < 0 || from.stage >= static_cast<int>(s))
         throw InternalError(model.name + ": stage " + stage.name + " reads a later stage");
-      if (from.output > 0 && model.stages[from.stage].is_scan())
+      const Stage& source = model.stages[from.stage];
+      int outputs = static_cast<int>(source.programs[source.layers.back()].outputs.size());
+      if (from.output < 0 || from.output >= outputs)
+        throw InternalError(model.name + ": stage " + stage.name + " reads output " +
+                            std::to_string(from.output) + " of " + source.name + ", which has " +
+                            std::to_string(outputs));
+      if (from.output > 0 && source.is_scan())
         throw InternalError(model.name + ": stage " + stage.name + " reads output " +
                             std::to_string(from.output) + " of the scan " +
                             model.stages[from.stage].name + "; only its carry leaves it");
@@ -62,6 +77,7 @@ void connect(Model& model) {
     for (Program& program : stage.programs) {
       set_input_gradients(program, needing(program, false));
       for (size_t i = 0; i < stage.inputs.size(); ++i) check_input(model, stage, program, i);
+      if (stage.is_scan()) check_carry(model, stage, program);
     }
     if (stage.layers.size() < 2 || fed_needs[0]) continue;
 

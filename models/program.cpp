@@ -69,16 +69,32 @@ std::vector<ValueId> Program::add_node(const Op& op, std::any attrs, std::vector
   return nodes.back().out;
 }
 
+namespace {
+
+bool exists(const Program& program, ValueId id) {
+  return id && id.index < std::ssize(program.values);
+}
+
+// Faulty programs are printed too.
+std::string name_of(const Program& program, ValueId id) {
+  return exists(program, id) ? program[id].name : "?";
+}
+
+}  // namespace
+
 std::string text(const Program& program, const Node& node) {
   std::string line;
-  for (ValueId id : node.out) line += (line.empty() ? "" : ", ") + program[id].name;
+  for (ValueId id : node.out) line += (line.empty() ? "" : ", ") + name_of(program, id);
   line += " = " + std::string(node.op->name) + "(";
-  for (size_t i = 0; i < node.in.size(); ++i) line += (i ? ", " : "") + program[node.in[i]].name;
+  for (size_t i = 0; i < node.in.size(); ++i)
+    line += (i ? ", " : "") + name_of(program, node.in[i]);
   line += ")";
   if (node.op->print) line += " {" + node.op->print(node.attrs) + "}";
   line += " : ";
   for (size_t i = 0; i < node.out.size(); ++i)
-    line += (i ? ", " : "") + text(program[node.out[i]].type);
+    line +=
+        (i ? ", " : "") + (exists(program, node.out[i]) ? text(program[node.out[i]].type) : "?");
+  if (node.out.empty() || !exists(program, node.out[0])) return line;
   const Value& first = program[node.out[0]];
   if (!first.label.empty() && first.label != first.name) line += "  label " + first.label;
   return line;
@@ -97,7 +113,7 @@ std::string text(const Program& program) {
   }
   for (const Node& node : program.nodes) result += "  " + text(program, node) + "\n";
   result += "  return";
-  for (const Output& output : program.outputs) result += " " + program[output.value].name;
+  for (const Output& output : program.outputs) result += " " + name_of(program, output.value);
   return result + "\n";
 }
 
@@ -114,7 +130,10 @@ namespace {
 
 void verify(const Program& program) {
   std::vector<char> made(program.values.size());
-  for (ValueId id : program.inputs) made[id.index] = true;
+  for (ValueId id : program.inputs) {
+    if (!exists(program, id)) throw InternalError(program.name + ": an input is no value");
+    made[id.index] = true;
+  }
   std::set<std::string> labels, names;
   for (const Value& value : program.values) {
     if (!names.insert(value.name).second)
@@ -125,7 +144,10 @@ void verify(const Program& program) {
   for (int i = 0; i < static_cast<int>(program.nodes.size()); ++i) {
     const Node& node = program.nodes[i];
     for (ValueId id : node.in)
-      if (!id || !made[id.index]) fault(program, i, "a value is read before it is made");
+      if (!exists(program, id) || !made[id.index])
+        fault(program, i, "a value is read before it is made");
+    for (ValueId id : node.out)
+      if (!exists(program, id)) fault(program, i, "an output is no value");
     if (node.op->infer(node.attrs, program.types(node.in)) != program.types(node.out))
       fault(program, i, "the outputs' types are not what the op's shape rule gives");
     for (ValueId id : node.out) {
@@ -134,8 +156,8 @@ void verify(const Program& program) {
     }
   }
   for (const Output& output : program.outputs)
-    if (!made[output.value.index])
-      throw InternalError(program.name + ": output " + program[output.value].name +
+    if (!exists(program, output.value) || !made[output.value.index])
+      throw InternalError(program.name + ": output " + name_of(program, output.value) +
                           " is never made");
 }
 

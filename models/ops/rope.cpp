@@ -33,7 +33,8 @@ Types infer_table(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 1, 1, "rope_table");
   expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "rope_table",
          "positions are not i32 [B,T]");
-  int64_t half = std::any_cast<const TableAttrs&>(attrs).head_dim / 2;
+  int64_t head_dim = std::any_cast<const TableAttrs&>(attrs).head_dim, half = head_dim / 2;
+  expect(head_dim > 0 && head_dim % 2 == 0, "rope_table", "head_dim is not even");
   Type table{{in[0].shape[0], in[0].shape[1], half}, Dtype::float32};
   return {table, table};
 }

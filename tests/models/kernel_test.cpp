@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "models/ops/aten.h"
+#include "models/ops/onednn_matmul.h"
+#include "models/ops/rope.h"
+#include "models/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 
@@ -197,6 +201,18 @@ TEST(ReferenceKernels, StayInTheirMemoryAndRepeat) {
       run_step(program, backward, inputs, random_cotangents(program, kCotangents), sums,
                Target::reference, Checks::all);
     }
+}
+
+TEST(OneDnnMatmul, RefusesTheSameThingTwice) {
+  for (int attempt = 0; attempt < 2; ++attempt)
+    EXPECT_THROW(workspace_bytes(Matmul{.m = 4, .n = 3, .k = 2, .ab = Dtype::float64}),
+                 InternalError)
+        << attempt;
+}
+
+TEST(RopeTable, RefusesOddHeads) {
+  Trace t("odd");
+  EXPECT_THROW(rope_table(t.batch("positions", {{1, 2}, Dtype::int32}), 5, 100), InternalError);
 }
 
 TEST(AllOps, HaveACaseAndEveryKernel) {

@@ -105,6 +105,10 @@ TEST(Connect, RefusesStagesThatDoNotFit) {
   EXPECT_THROW(connect(model), InternalError);
 
   model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
+  model.stages[1].inputs = {{0, 0}, {0, 1}};
+  EXPECT_THROW(connect(model), InternalError);
+
+  model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
   Trace t("tower");
   t.output(t.batch("pixels", {{1, 2, 4}, Dtype::bfloat16}));
   model.stages[0].programs = {t.finish()};
@@ -129,6 +133,21 @@ TEST(Connect, RefusesAStageThatReadsMoreOfAScanThanItsCarry) {
   EXPECT_THROW(connect(model), InternalError);
   model.stages[2].inputs[1] = {1, 0};
   EXPECT_NO_THROW(connect(model));
+}
+
+TEST(Connect, RefusesAScanWithoutACarry) {
+  Model model = tower_and_scan(Trainable::no, Trainable::yes, 2);
+  model.stages[1].programs = {first_stage(Trainable::yes)};
+  model.stages[1].inputs = {};
+  EXPECT_THROW(connect(model), InternalError);
+
+  Trace wider("wider");
+  Var x = wider.input("x", kCarry);
+  wider.output(linear(x, wider.weight("w", {{6, 4}, Dtype::float32}, weight(Trainable::yes))));
+  model = tower_and_scan(Trainable::no, Trainable::yes, 2);
+  model.stages[1].programs = {wider.finish()};
+  model.stages[1].inputs = {{0, 0}};
+  EXPECT_THROW(connect(model), InternalError);
 }
 
 TEST(Llama, ScansASingleLayerToo) {
