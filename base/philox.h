@@ -14,7 +14,8 @@ enum class RandomUse : uint32_t {
   kSyntheticTokens = 1,
   kDataOrder = 2,
   kInitialWeights = 3,
-  kSampling = 4
+  kSampling = 4,
+  kRounding = 5
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -13,6 +13,8 @@ int64_t size_bytes(Dtype dtype) {
       return 4;
     case Dtype::bfloat16:
       return 2;
+    case Dtype::uint8:
+      return 1;
   }
   throw InternalError("size_bytes: unknown dtype");
 }
@@ -27,6 +29,8 @@ const char* name(Dtype dtype) {
       return "bf16";
     case Dtype::int32:
       return "i32";
+    case Dtype::uint8:
+      return "u8";
   }
   throw InternalError("name: unknown dtype");
 }

@@ -9,10 +9,10 @@
 
 namespace longshore::models {
 
-enum class Dtype : uint8_t { float64, float32, bfloat16, int32 };
+enum class Dtype : uint8_t { float64, float32, bfloat16, int32, uint8 };
 
 int64_t size_bytes(Dtype dtype);
-const char* name(Dtype dtype);  // "f64", "f32", "bf16", "i32"
+const char* name(Dtype dtype);  // "f64", "f32", "bf16", "i32", "u8"
 
 // Up to four dimensions, all known (batch and length come from the config). Rank 0 is a scalar.
 class Shape {
