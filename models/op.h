@@ -40,6 +40,11 @@ struct Ref {
 
 enum class Target { cpu, cuda, reference };
 
+// Whose kernels run on the host beside a device of that target.
+constexpr Target host_target(Target device) {
+  return device == Target::reference ? Target::reference : Target::cpu;
+}
+
 Types types_of(std::span<const Ref> refs);
 
 struct KernelCall {

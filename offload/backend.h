@@ -2,15 +2,22 @@
 // Virtual calls live here and nowhere else.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <vector>
 
 #include "models/op.h"
 #include "offload/memory.h"
 #include "offload/plan.h"
 
 namespace longshore::offload {
+
+// When a lane was busy with one call, in seconds since recording began.
+struct Span {
+  double begin = 0, end = 0;
+};
+using LaneSpans = std::array<std::vector<Span>, kLanes.size()>;  // of each lane's calls, in order
 
 class Backend {
  public:
@@ -25,11 +32,18 @@ class Backend {
   virtual int64_t available_bytes(MemoryKind kind) = 0;
 
   // Lanes work on their own, each in order. `event` numbers an instruction of the running plan.
-  virtual void run(const models::Op& op, const models::KernelCall& call) = 0;  // on Lane::compute
+  // After a failure in one lane nothing more is done in any until synchronize() has thrown it.
+  // A kernel runs on Lane::compute or, with the host's kernels, on Lane::host_compute; what `call`
+  // refers to must stay until synchronize().
+  virtual void run(Lane lane, const models::Op& op, const models::KernelCall& call) = 0;
   virtual void copy(Lane lane, const models::Ref& from, const models::Ref& to) = 0;
   virtual void record(Lane lane, int event) = 0;
   virtual void wait(Lane lane, int event) = 0;  // until the event's latest record
   virtual void synchronize() = 0;               // all lanes; throws what failed in one of them
+
+  // Between the two, run() and copy() are timed; stop_recording() synchronizes.
+  virtual void start_recording() {}
+  virtual LaneSpans stop_recording() { return {}; }
 
   // From and to ordinary memory, now; for starting values and for tests.
   virtual void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) = 0;

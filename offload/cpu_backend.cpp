@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <queue>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "offload/arena.h"
@@ -19,10 +23,35 @@
 namespace longshore::offload {
 namespace {
 
-// Runs tasks in order on a thread of its own. `finished` counts them.
+using SteadyClock = std::chrono::steady_clock;
+
+// What went wrong first, in any lane.
+class Failure {
+ public:
+  bool happened() const { return happened_; }
+
+  void set(std::exception_ptr what) {
+    std::lock_guard lock(mutex_);
+    if (!what_) what_ = what;
+    happened_ = true;
+  }
+  void throw_if_any() {
+    std::lock_guard lock(mutex_);
+    happened_ = false;
+    if (what_) std::rethrow_exception(std::exchange(what_, nullptr));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr what_;
+  std::atomic<bool> happened_ = false;
+};
+
+// Runs tasks in order on a thread of its own. After a failure, wherever it was, tasks count as
+// finished without running.
 class Worker {
  public:
-  Worker() : thread_([this] { work(); }) {}
+  explicit Worker(Failure& failure) : failure_(failure), thread_([this] { work(); }) {}
   ~Worker() {
     {
       std::lock_guard lock(mutex_);
@@ -54,13 +83,18 @@ class Worker {
       std::function<void()> task = std::move(tasks_.front());
       tasks_.pop();
       lock.unlock();
-      task();
+      try {
+        if (!failure_.happened()) task();
+      } catch (...) {
+        failure_.set(std::current_exception());
+      }
       lock.lock();
       ++finished_;
       changed_.notify_all();
     }
   }
 
+  Failure& failure_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::queue<std::function<void()>> tasks_;
@@ -98,12 +132,21 @@ class CpuBackend : public Backend {
 
   int64_t available_bytes(MemoryKind) override { return available_host_bytes(); }
 
-  void run(const models::Op& op, const models::KernelCall& call) override {
-    op.kernel(target_).run(call);
+  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    if (lane == Lane::compute) {
+      if (failure_.happened()) synchronize();
+      timed(lane, [&] { op.kernel(target_).run(call); });
+    } else {
+      worker(lane).submit([this, lane, &op, call] {
+        timed(lane, [&] { op.kernel(models::host_target(target_)).run(call); });
+      });
+    }
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
-    worker(lane).submit([from, to] { std::memcpy(to.data, from.data, from.type.bytes()); });
+    worker(lane).submit([this, lane, from, to] {
+      timed(lane, [&] { std::memcpy(to.data, from.data, from.type.bytes()); });
+    });
   }
 
   void record(Lane lane, int event) override {
@@ -124,6 +167,20 @@ class CpuBackend : public Backend {
   void synchronize() override {
     for (auto& worker : workers_)
       if (worker) worker->wait_for(worker->submitted());
+    failure_.throw_if_any();
+  }
+
+  void start_recording() override {
+    synchronize();
+    spans_ = {};
+    recording_since_ = SteadyClock::now();
+    is_recording_ = true;
+  }
+
+  LaneSpans stop_recording() override {
+    synchronize();
+    is_recording_ = false;
+    return std::move(spans_);
   }
 
   void write(MemoryKind, std::byte* to, const void* from, int64_t bytes) override {
@@ -136,14 +193,30 @@ class CpuBackend : public Backend {
  private:
   Worker& worker(Lane lane) {
     auto& worker = workers_[static_cast<size_t>(lane)];
-    if (!worker) worker = std::make_unique<Worker>();
+    if (!worker) worker = std::make_unique<Worker>(failure_);
     return *worker;
+  }
+
+  // Each lane writes its own list; synchronize() stands between that and reading it.
+  template <class F>
+  void timed(Lane lane, F work) {
+    if (!is_recording_) return work();
+    auto seconds = [&] {
+      return std::chrono::duration<double>(SteadyClock::now() - recording_since_).count();
+    };
+    double begin = seconds();
+    work();
+    spans_[static_cast<size_t>(lane)].push_back({begin, seconds()});
   }
 
   models::Target target_;
   std::map<std::byte*, int64_t> mapped_;
   std::map<int, std::pair<Lane, int64_t>> events_;
-  std::array<std::unique_ptr<Worker>, kLanes.size()> workers_;  // stopped before memory goes
+  Failure failure_;
+  LaneSpans spans_;
+  SteadyClock::time_point recording_since_;
+  bool is_recording_ = false;
+  std::array<std::unique_ptr<Worker>, kLanes.size()> workers_;  // stopped before the rest goes
 };
 
 }  // namespace

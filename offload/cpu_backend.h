@@ -1,5 +1,5 @@
 // The CPU as a device: its memory in two separately counted pools, kernels on the calling thread
-// (and OpenMP's), copies on a worker thread for each lane.
+// (and OpenMP's), copies and work for the host on a worker thread for each lane.
 #pragma once
 
 #include <memory>

@@ -5,12 +5,19 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "offload/arena.h"
@@ -31,6 +38,7 @@ class CudaBackend : public Backend {
  public:
   CudaBackend() {
     check(cudaSetDevice(kDevice), "choosing the device");
+    prefer_host_memory_near_device();
     c10::cuda::CUDACachingAllocator::init(kDevice + 1);
     for (cudaStream_t& stream : streams_)
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
@@ -42,6 +50,8 @@ class CudaBackend : public Backend {
 
   ~CudaBackend() override {
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
+    for (const std::vector<Timing>& timings : timings_)
+      for (const Timing& timing : timings) destroy(timing);
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
 
@@ -51,9 +61,13 @@ class CudaBackend : public Backend {
     bytes = std::max(align_up(bytes), kArenaAlignment);
     void* memory = nullptr;
     // Exact sizes: LibTorch's pinned allocator rounds to powers of two.
-    cudaError_t status = kind == MemoryKind::device
-                             ? cudaMalloc(&memory, bytes)
-                             : cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+    cudaError_t status = cudaSuccess;
+    if (kind == MemoryKind::device)
+      status = cudaMalloc(&memory, bytes);
+    else if (kind == MemoryKind::pinned_host)
+      status = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+    else if (!(memory = std::aligned_alloc(kArenaAlignment, bytes)))
+      status = cudaErrorMemoryAllocation;
     if (status != cudaSuccess) {
       cudaGetLastError();  // it was reported here
       throw PlanError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
@@ -64,33 +78,31 @@ class CudaBackend : public Backend {
   }
 
   void free(MemoryKind kind, std::byte* memory) override {
-    kind == MemoryKind::device ? cudaFree(memory) : cudaFreeHost(memory);
+    if (kind == MemoryKind::device)
+      cudaFree(memory);
+    else if (kind == MemoryKind::pinned_host)
+      cudaFreeHost(memory);
+    else
+      std::free(memory);
   }
 
   int64_t available_bytes(MemoryKind kind) override {
-    if (kind == MemoryKind::pinned_host) return available_host_bytes();
+    if (kind != MemoryKind::device) return available_host_bytes();
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
     return static_cast<int64_t>(free);
   }
 
-  void run(const models::Op& op, const models::KernelCall& call) override {
-    c10::cuda::CUDAStreamGuard guard(compute());
-    models::KernelCall on_stream = call;
-    on_stream.stream = stream(Lane::compute);
-    begin_workspace(call.workspace);
-    try {
-      op.cuda.run(on_stream);
-    } catch (const c10::Error& error) {
-      throw Error(std::string(op.name) + " on CUDA: " + error.what_without_backtrace());
-    }
-    WorkspaceUse use = end_workspace();
-    if (use.undeclared_bytes > 0 && warned_.insert(op.name).second)
-      std::fprintf(stderr, "warning: %s declares a workspace of %zu bytes and takes %lld more\n",
-                   op.name, call.workspace.size(), static_cast<long long>(use.undeclared_bytes));
+  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    Recording recording(*this, lane);
+    if (lane == Lane::host_compute)
+      run_on_host(op, call);
+    else
+      run_on_device(op, call);
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    Recording recording(*this, lane);
     check(cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
           "a copy");
   }
@@ -108,6 +120,35 @@ class CudaBackend : public Backend {
 
   void synchronize() override {
     for (cudaStream_t stream : streams_) check(cudaStreamSynchronize(stream), "a kernel or copy");
+    std::lock_guard lock(host_failure_mutex_);
+    if (host_failure_) std::rethrow_exception(std::exchange(host_failure_, nullptr));
+  }
+
+  void start_recording() override {
+    synchronize();
+    check(cudaEventCreate(&recording_since_), "making an event");
+    check(cudaEventRecord(recording_since_, stream(Lane::compute)), "recording an event");
+    is_recording_ = true;
+  }
+
+  LaneSpans stop_recording() override {
+    synchronize();
+    is_recording_ = false;
+    LaneSpans spans;
+    auto seconds = [&](cudaEvent_t event) {
+      float milliseconds = 0;
+      check(cudaEventElapsedTime(&milliseconds, recording_since_, event), "reading an event");
+      return milliseconds / 1e3;
+    };
+    for (size_t lane = 0; lane < timings_.size(); ++lane) {
+      for (const Timing& timing : timings_[lane]) {
+        spans[lane].push_back({seconds(timing.begin), seconds(timing.end)});
+        destroy(timing);
+      }
+      timings_[lane].clear();
+    }
+    cudaEventDestroy(recording_since_);
+    return spans;
   }
 
   void write(MemoryKind, std::byte* to, const void* from, int64_t bytes) override {
@@ -118,6 +159,101 @@ class CudaBackend : public Backend {
   }
 
  private:
+  struct Timing {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+
+  // While recording: events around what is enqueued during its life.
+  class Recording {
+   public:
+    Recording(CudaBackend& backend, Lane lane) : backend_(backend), lane_(lane) {
+      if (backend.is_recording_) timing_.begin = mark();
+    }
+    ~Recording() {
+      if (!timing_.begin) return;
+      timing_.end = mark();
+      backend_.timings_[static_cast<size_t>(lane_)].push_back(timing_);
+    }
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    // A failure here shows when the times are read.
+    cudaEvent_t mark() {
+      cudaEvent_t event = nullptr;
+      cudaEventCreate(&event);
+      cudaEventRecord(event, backend_.stream(lane_));
+      return event;
+    }
+
+    CudaBackend& backend_;
+    Lane lane_;
+    Timing timing_;
+  };
+
+  static void destroy(const Timing& timing) {
+    cudaEventDestroy(timing.begin);
+    cudaEventDestroy(timing.end);
+  }
+
+  void run_on_device(const models::Op& op, const models::KernelCall& call) {
+    c10::cuda::CUDAStreamGuard guard(compute());
+    models::KernelCall on_stream = call;
+    on_stream.stream = stream(Lane::compute);
+    begin_workspace(call.workspace);
+    try {
+      op.cuda.run(on_stream);
+    } catch (const c10::Error& error) {
+      throw Error(std::string(op.name) + " on CUDA: " + error.what_without_backtrace());
+    }
+    WorkspaceUse use = end_workspace();
+    if (use.undeclared_bytes > 0 && warned_.insert(op.name).second)
+      std::fprintf(stderr, "warning: %s declares a workspace of %zu bytes and takes %lld more\n",
+                   op.name, call.workspace.size(), static_cast<long long>(use.undeclared_bytes));
+  }
+
+  // In its lane's order: a thread of the driver calls the kernel when the stream gets there.
+  struct HostCall {
+    CudaBackend& backend;
+    const models::Op& op;
+    models::KernelCall call;
+  };
+  void run_on_host(const models::Op& op, const models::KernelCall& call) {
+    auto* host_call = new HostCall{*this, op, call};
+    host_call->call.target = models::Target::cpu;
+    cudaError_t status = cudaLaunchHostFunc(stream(Lane::host_compute), host_function, host_call);
+    if (status != cudaSuccess) delete host_call;
+    check(status, "work for the host");
+  }
+  static void host_function(void* data) {
+    std::unique_ptr<HostCall> host_call(static_cast<HostCall*>(data));
+    CudaBackend& backend = host_call->backend;
+    {
+      std::lock_guard lock(backend.host_failure_mutex_);
+      if (backend.host_failure_) return;
+    }
+    try {
+      host_call->op.cpu.run(host_call->call);
+    } catch (...) {
+      std::lock_guard lock(backend.host_failure_mutex_);
+      backend.host_failure_ = std::current_exception();
+    }
+  }
+
+  // Pages that this thread touches first, as pinning does, come from the device's node.
+  void prefer_host_memory_near_device() {
+    int node = -1;
+    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, kDevice) != cudaSuccess) {
+      cudaGetLastError();
+      return;
+    }
+    constexpr int kNodes = 8 * sizeof(unsigned long);
+    if (node < 0 || node >= kNodes) return;
+    unsigned long nodes = 1ul << node;
+    constexpr int kPreferred = 1;                            // MPOL_PREFERRED of <numaif.h>
+    syscall(SYS_set_mempolicy, kPreferred, &nodes, kNodes);  // a refusal costs speed only
+  }
+
   cudaStream_t stream(Lane lane) const { return streams_[static_cast<size_t>(lane)]; }
   c10::cuda::CUDAStream compute() const {
     return c10::cuda::getStreamFromExternal(stream(Lane::compute), kDevice);
@@ -126,6 +262,11 @@ class CudaBackend : public Backend {
   std::array<cudaStream_t, kLanes.size()> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
+  std::mutex host_failure_mutex_;
+  std::exception_ptr host_failure_;
+  bool is_recording_ = false;
+  cudaEvent_t recording_since_ = nullptr;
+  std::array<std::vector<Timing>, kLanes.size()> timings_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// An NVIDIA GPU: three streams (compute, and one for each direction of copies), ordered by events
-// alone; device and pinned memory of exact size. Kernels that call ATen have its allocations
-// served from their workspace.
+// An NVIDIA GPU: four streams (compute, one for each direction of copies, and work for the host),
+// ordered by events alone; device and pinned memory of exact size. Kernels that call ATen have its
+// allocations served from their workspace.
 #pragma once
 
 #include <memory>

@@ -51,7 +51,7 @@ Executable::Executable(const Plan& plan, Backend& backend, Arguments& arguments,
   auto arena = [&](MemoryKind kind) -> const Arena& {
     return kind == MemoryKind::device ? device : pinned_host;
   };
-  for (MemoryKind kind : kMemoryKinds)
+  for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host})
     if (arena(kind).bytes() < plan.arena(kind))
       throw InternalError(plan.name + ": the arena of " + name(kind) + " is too small");
 
@@ -83,6 +83,19 @@ Executable::Executable(const Plan& plan, Backend& backend, Arguments& arguments,
 }
 
 void Executable::run(Ledger& ledger) {
+  try {
+    enqueue(ledger);
+  } catch (...) {
+    // Nobody may take memory away while lanes still work on it.
+    try {
+      backend_.synchronize();
+    } catch (...) {
+    }
+    throw;
+  }
+}
+
+void Executable::enqueue(Ledger& ledger) {
   for (size_t i = 0; i < plan_.instructions.size(); ++i) {
     const Instruction& instruction = plan_.instructions[i];
     const Bound& bound = bound_[i];
@@ -91,11 +104,14 @@ void Executable::run(Ledger& ledger) {
                   align_up(plan_.buffers[b].bytes));
     for (int event : instruction.waits) backend_.wait(instruction.lane, event);
     if (instruction.op)
-      backend_.run(*instruction.op, {.target = plan_.target,
-                                     .attrs = instruction.attrs,
-                                     .in = bound.in,
-                                     .out = bound.out,
-                                     .workspace = bound.workspace});
+      backend_.run(
+          instruction.lane, *instruction.op,
+          {.target = instruction.lane == Lane::host_compute ? models::host_target(plan_.target)
+                                                            : plan_.target,
+           .attrs = instruction.attrs,
+           .in = bound.in,
+           .out = bound.out,
+           .workspace = bound.workspace});
     else
       backend_.copy(instruction.lane, bound.in[0], bound.out[0]);
     if (instruction.awaited) backend_.record(instruction.lane, static_cast<int>(i));

@@ -66,8 +66,9 @@ class Executable {
   Executable(const Plan& plan, Backend& backend, Arguments& arguments, const Arena& device,
              const Arena& pinned_host);
 
-  // Enqueues everything and, at the end, lets each lane wait for the others; does not wait itself.
-  // Temporaries are entered in the ledger as they come and go.
+  // Enqueues everything and, at the end, lets each lane wait for the others; does not wait itself,
+  // unless something fails: then it throws when all lanes are at rest. Temporaries are entered in
+  // the ledger as they come and go.
   void run(Ledger& ledger);
 
   // The prepared calls, for tests that watch kernels.
@@ -78,6 +79,8 @@ class Executable {
   const std::vector<Bound>& bound() const { return bound_; }
 
  private:
+  void enqueue(Ledger& ledger);
+
   const Plan& plan_;
   Backend& backend_;
   std::vector<Bound> bound_;

@@ -6,11 +6,14 @@
 
 namespace longshore::offload {
 
-const char* name(MemoryKind kind) { return kind == MemoryKind::device ? "device" : "pinned_host"; }
+const char* name(MemoryKind kind) {
+  static constexpr std::array kNames{"device", "pinned_host", "unpinned_host"};
+  return kNames[static_cast<size_t>(kind)];
+}
 
 const char* name(Category category) {
   static constexpr std::array kNames{"parameters", "optimizer",   "gradients", "batch",
-                                     "kept",       "working_set", "workspace"};
+                                     "kept",       "working_set", "staging",   "workspace"};
   return kNames[static_cast<size_t>(category)];
 }
 

@@ -7,8 +7,10 @@
 
 namespace longshore::offload {
 
-enum class MemoryKind : uint8_t { device, pinned_host };
-inline constexpr std::array kMemoryKinds{MemoryKind::device, MemoryKind::pinned_host};
+// `pinned_host` can be copied from and to while kernels run; `unpinned_host` is ordinary memory.
+enum class MemoryKind : uint8_t { device, pinned_host, unpinned_host };
+inline constexpr std::array kMemoryKinds{MemoryKind::device, MemoryKind::pinned_host,
+                                         MemoryKind::unpinned_host};
 
 enum class Category : uint8_t {
   parameters,   // compute and master weights
@@ -17,11 +19,12 @@ enum class Category : uint8_t {
   batch,        // token ids, targets, step scalars, results on their way to the host
   kept,         // activations kept from the forward to the backward pass
   working_set,  // all other activations and gradients of activations
+  staging,      // on the device: copies of what lives in host memory
   workspace,    // scratch of kernels
 };
 inline constexpr std::array kCategories{
     Category::parameters, Category::optimizer,   Category::gradients, Category::batch,
-    Category::kept,       Category::working_set, Category::workspace};
+    Category::kept,       Category::working_set, Category::staging,   Category::workspace};
 
 const char* name(MemoryKind kind);
 const char* name(Category category);

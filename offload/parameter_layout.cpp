@@ -11,6 +11,27 @@ using models::Dtype;
 using models::Source;
 using models::Trainable;
 
+MemoryKind Homes::of(Copy copy) const {
+  switch (copy) {
+    case Copy::compute:
+      return parameters;
+    case Copy::master:
+      return parameters == MemoryKind::device ? optimizer : parameters;
+    case Copy::gradient:
+      return gradients;
+    default:
+      return optimizer;
+  }
+}
+
+bool Slab::has(Copy copy) const {
+  if (copy == Copy::compute) return true;
+  if (trainable == Trainable::no) return false;
+  if (copy == Copy::master) return dtype != weight_dtype;
+  bool is_scale = copy == Copy::first_scale || copy == Copy::second_scale;
+  return !is_scale || moment_dtype == Dtype::uint8;
+}
+
 std::vector<Run> Slab::runs() const {
   std::vector<Run> runs;
   for (const Parameter& parameter : parameters) {
@@ -24,8 +45,8 @@ std::vector<Run> Slab::runs() const {
   return runs;
 }
 
-ParameterLayout lay_out(const models::Model& model) {
-  ParameterLayout layout;
+ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
+  ParameterLayout layout{.slabs = {}, .by_name = {}, .homes = options.homes};
   for (const models::Stage& stage : model.stages) {
     for (int layer = 0; layer < static_cast<int>(stage.layers.size()); ++layer) {
       const models::Program& program = stage.programs[stage.layers[layer]];
@@ -42,6 +63,13 @@ ParameterLayout lay_out(const models::Model& model) {
         }
         Slab& slab = value.weight->trainable == Trainable::yes ? trainable : frozen;
         slab.dtype = value.type.dtype;
+        slab.weight_dtype =
+            value.weight->trainable == Trainable::yes ? options.weight_dtype : value.type.dtype;
+        slab.moment_dtype = options.moment_dtype;
+        if (size_bytes(slab.dtype) > size_bytes(slab.weight_dtype))
+          throw InternalError(model.name + ": " + full_name + " computes in " +
+                              models::name(slab.dtype) + " but is trained in " +
+                              models::name(slab.weight_dtype));
         slab.parameters.push_back({full_name, value.type, *value.weight});
         layout.by_name[full_name] = {};  // its place is known below
       }
@@ -67,17 +95,45 @@ ParameterLayout lay_out(const models::Model& model) {
 }
 
 std::string argument_name(const Slab& slab, Copy copy) {
-  static constexpr const char* kNames[] = {"compute", "master", "gradient", "first_moment",
-                                           "second_moment"};
+  static constexpr const char* kNames[] = {"compute",      "master",        "gradient",
+                                           "first_moment", "second_moment", "first_scale",
+                                           "second_scale"};
   return slab.name + "." + kNames[static_cast<size_t>(copy)];
 }
 
 Dtype dtype(const Slab& slab, Copy copy) {
-  return copy == Copy::compute ? slab.dtype : Dtype::float32;
+  switch (copy) {
+    case Copy::compute:
+      return slab.dtype;
+    case Copy::master:
+      return slab.weight_dtype;
+    case Copy::first_moment:
+    case Copy::second_moment:
+      return slab.moment_dtype;
+    default:
+      return Dtype::float32;
+  }
+}
+
+Category category(Copy copy) {
+  switch (copy) {
+    case Copy::compute:
+    case Copy::master:
+      return Category::parameters;
+    case Copy::gradient:
+      return Category::gradients;
+    default:
+      return Category::optimizer;
+  }
+}
+
+int64_t elements(Copy copy, int64_t count) {
+  bool is_scale = copy == Copy::first_scale || copy == Copy::second_scale;
+  return is_scale ? (count + kScaleBlock - 1) / kScaleBlock : count;
 }
 
 int64_t bytes(const Slab& slab, Copy copy) {
-  return slab.count * models::size_bytes(dtype(slab, copy));
+  return elements(copy, slab.count) * models::size_bytes(dtype(slab, copy));
 }
 
 }  // namespace longshore::offload

@@ -1,7 +1,8 @@
 // Where parameters lie: contiguous slabs, one for the trainable and one for the frozen parameters
 // of each layer. A parameter is a named range of its slab. A trainable slab exists several times,
-// in the same layout: compute weights (the model's dtype), master weights (float32, where that
-// differs), gradients and two moments (float32). A frozen slab has compute weights only.
+// in the same layout: compute weights (the model's dtype), master weights (float32, unless the
+// compute weights are themselves what is trained), gradients (float32) and two moments. A frozen
+// slab has compute weights only. Each copy has a home: device or pinned host memory.
 #pragma once
 
 #include <map>
@@ -9,11 +10,44 @@
 #include <vector>
 
 #include "models/model.h"
+#include "offload/memory.h"
 
 namespace longshore::offload {
 
-// Parameters start at multiples of this many elements, so that each is aligned in every copy.
-inline constexpr int64_t kParameterAlignment = 64;
+// Elements that share a scale where moments have 8 bits.
+inline constexpr int64_t kScaleBlock = 256;
+// Parameters start at multiples of this many elements, so that each is aligned in every copy and
+// has scales of its own.
+inline constexpr int64_t kParameterAlignment = kScaleBlock;
+
+enum class Copy : uint8_t {
+  compute,
+  master,
+  gradient,
+  first_moment,
+  second_moment,
+  first_scale,  // of 8-bit moments
+  second_scale,
+};
+inline constexpr std::array kCopies{Copy::compute,      Copy::master,        Copy::gradient,
+                                    Copy::first_moment, Copy::second_moment, Copy::first_scale,
+                                    Copy::second_scale};
+
+// What lives in host memory. Master weights are read by the optimizer alone, so they go with the
+// parameters and with the optimizer.
+struct Homes {
+  MemoryKind parameters = MemoryKind::device;
+  MemoryKind gradients = MemoryKind::device;
+  MemoryKind optimizer = MemoryKind::device;
+
+  MemoryKind of(Copy copy) const;
+};
+
+struct LayoutOptions {
+  models::Dtype weight_dtype = models::Dtype::float32;  // what is trained: float32 or bfloat16
+  models::Dtype moment_dtype = models::Dtype::float32;  // float32, bfloat16, or uint8 with scales
+  Homes homes;
+};
 
 struct Parameter {
   std::string name;  // full, as in a checkpoint
@@ -31,14 +65,14 @@ struct Run {
 struct Slab {
   std::string name;  // "decoder.3", "decoder.3.frozen"
   models::Trainable trainable = models::Trainable::yes;
-  models::Dtype dtype = models::Dtype::float32;  // of the compute weights
-  std::vector<Parameter> parameters;             // decayed ones first
-  int64_t count = 0;                             // elements, gaps included
+  models::Dtype dtype = models::Dtype::float32;         // of the compute weights
+  models::Dtype weight_dtype = models::Dtype::float32;  // of the weights that are trained
+  models::Dtype moment_dtype = models::Dtype::float32;
+  std::vector<Parameter> parameters;  // decayed ones first
+  int64_t count = 0;                  // elements, gaps included
 
   std::vector<Run> runs() const;
-  bool has_master() const {
-    return trainable == models::Trainable::yes && dtype != models::Dtype::float32;
-  }
+  bool has(Copy copy) const;
 };
 
 struct ParameterLayout {
@@ -48,6 +82,7 @@ struct ParameterLayout {
 
   std::vector<Slab> slabs;
   std::map<std::string, Location> by_name;
+  Homes homes;
 
   const Slab& slab(const Location& location) const { return slabs[location.slab]; }
   const Parameter& parameter(const Location& location) const {
@@ -55,12 +90,14 @@ struct ParameterLayout {
   }
 };
 
-ParameterLayout lay_out(const models::Model& model);
+// Throws InternalError when compute weights are wider than the weights that are trained.
+ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
-// The copies of a slab, and their names as arguments of plans.
-enum class Copy : uint8_t { compute, master, gradient, first_moment, second_moment };
 std::string argument_name(const Slab& slab, Copy copy);
 models::Dtype dtype(const Slab& slab, Copy copy);
+Category category(Copy copy);
+// Elements of a copy that stand for `count` elements of the slab, or for all of it.
+int64_t elements(Copy copy, int64_t count);
 int64_t bytes(const Slab& slab, Copy copy);
 
 }  // namespace longshore::offload

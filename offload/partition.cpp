@@ -19,6 +19,16 @@ class Available {
   Available(const Program& forward, const Policy& policy)
       : forward_(forward), policy_(policy), known_(forward.values.size(), Answer::unknown) {}
 
+  // Of a value that is kept: where. Auxiliary outputs share the fate of the first.
+  Fate fate(ValueId id) const {
+    const models::Value& value = forward_[id];
+    bool made_here = value.source == Source::node;
+    const std::string& label =
+        made_here ? forward_[forward_.nodes[value.producer].out[0]].label : value.label;
+    Fate fate = label.empty() && !made_here ? Fate::keep : policy_.fate(label);
+    return fate == Fate::remat ? Fate::keep : fate;  // an input cannot be made again
+  }
+
   bool operator()(ValueId id) {
     Answer& answer = known_[id.index];
     if (answer == Answer::unknown) answer = decide(id) ? Answer::yes : Answer::no;
@@ -60,8 +70,9 @@ class Rewriter {
   }
 
   Program take_backward() { return std::move(backward_); }
-  std::vector<ValueId> take_residuals() {
-    std::sort(residuals_.begin(), residuals_.end());
+  std::vector<Residual> take_residuals() {
+    std::sort(residuals_.begin(), residuals_.end(),
+              [](const Residual& a, const Residual& b) { return a.value < b.value; });
     return std::move(residuals_);
   }
 
@@ -71,8 +82,9 @@ class Rewriter {
     Source source = forward_[id].source;
     if (source != Source::node && source != Source::input) return id;
     if (available_(id)) {
-      if (std::find(residuals_.begin(), residuals_.end(), id) == residuals_.end())
-        residuals_.push_back(id);
+      if (std::none_of(residuals_.begin(), residuals_.end(),
+                       [&](const Residual& r) { return r.value == id; }))
+        residuals_.push_back({id, available_.fate(id)});
       return id;
     }
     if (!again_[id.index]) replay(forward_.nodes[forward_[id].producer]);
@@ -104,7 +116,7 @@ class Rewriter {
   Available available_;
   Program backward_;
   std::vector<ValueId> again_;
-  std::vector<ValueId> residuals_;
+  std::vector<Residual> residuals_;
 };
 
 // The forward nodes that outputs or residuals depend on.
@@ -136,7 +148,8 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
                    .outputs_made_late = {}};
   if (turn == Turn::here) result.outputs_made_late = backward.also_made;
 
-  std::vector<ValueId> needed = result.residuals;
+  std::vector<ValueId> needed;
+  for (const Residual& residual : result.residuals) needed.push_back(residual.value);
   for (const models::Output& output : forward.outputs)
     if (std::none_of(result.outputs_made_late.begin(), result.outputs_made_late.end(),
                      [&](const models::GradientOf& made) { return made.of == output.value; }))
@@ -145,19 +158,36 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
   return result;
 }
 
+namespace {
+
+// The carry is the layer's own; what all layers read is there once.
+bool is_shared(const Program& forward, ValueId id) {
+  return forward[id].source == Source::input && id != forward.inputs_from(Source::input)[0];
+}
+
+}  // namespace
+
+int64_t residual_bytes(const Partition& partition, Fate fate) {
+  int64_t bytes = 0;
+  for (const Residual& residual : partition.residuals)
+    if (residual.fate == fate && !is_shared(partition.forward, residual.value))
+      bytes += partition.forward[residual.value].type.bytes();
+  return bytes;
+}
+
 std::string text(const Partition& partition) {
   const Program &forward = partition.forward, &backward = partition.backward;
-  std::vector<ValueId> inputs = forward.inputs_from(Source::input);
-  int64_t kept_bytes = 0;
-  std::string kept;
-  for (ValueId id : partition.residuals) {
-    // The carry is the layer's own; what all layers read is there once.
-    bool is_shared = forward[id].source == Source::input && id != inputs[0];
-    if (!is_shared) kept_bytes += forward[id].type.bytes();
-    kept += "  " + forward[id].name + ": " + text(forward[id].type) +
-            (is_shared ? "  shared by all layers" : "") + "\n";
+  std::string result;
+  for (Fate fate : {Fate::keep, Fate::offload}) {
+    std::string values;
+    for (const Residual& residual : partition.residuals)
+      if (const models::Value& value = forward[residual.value]; residual.fate == fate)
+        values += "  " + value.name + ": " + text(value.type) +
+                  (is_shared(forward, residual.value) ? "  shared by all layers" : "") + "\n";
+    if (fate == Fate::offload && values.empty()) continue;
+    result += std::string(fate == Fate::keep ? "kept, " : "offloaded, ") +
+              std::to_string(residual_bytes(partition, fate)) + " bytes a layer\n" + values;
   }
-  std::string result = "kept, " + std::to_string(kept_bytes) + " bytes a layer\n" + kept;
   result += "forward\n";
   for (const Node& node : forward.nodes) result += "  " + text(forward, node) + "\n";
   result += "backward\n";

@@ -2,6 +2,7 @@
 // values between them settled out. A value is kept only if the backward program, or what it
 // computes again, really reads it; what is needed and not kept is made again by clones of just the
 // nodes it depends on, as late as possible (after JAX's partial evaluation, cf. jax.checkpoint).
+// Kept values stay on the device or wait in host memory, as the policy says.
 #pragma once
 
 #include <string>
@@ -19,21 +20,29 @@ enum class Turn {
   here,   // back to back (the last stage): what the backward program makes too is made once
 };
 
+// A value of the forward pass that the backward pass reads.
+struct Residual {
+  models::ValueId value;
+  Fate fate = Fate::keep;  // keep or offload
+};
+
 struct Partition {
   models::Program forward;  // without the nodes that nothing needs
   // Its first values are the forward program's: residuals, weights, batch inputs. Clones are named
   // "<value>.again".
   models::Program backward;
-  // What the backward program reads of the forward pass: values of its nodes and its inputs.
-  std::vector<models::ValueId> residuals;
-  std::vector<models::ValueId> cotangents;            // as in BackwardProgram
-  std::vector<models::GradientOf> gradients;          // likewise
-  std::vector<models::GradientOf> accumulators;       // likewise
+  std::vector<Residual> residuals;               // values of forward nodes and inputs, in order
+  std::vector<models::ValueId> cotangents;       // as in BackwardProgram
+  std::vector<models::GradientOf> gradients;     // likewise
+  std::vector<models::GradientOf> accumulators;  // likewise
   std::vector<models::GradientOf> outputs_made_late;  // with Turn::here: by the backward program
 };
 
 Partition partition(const models::Program& forward, const models::BackwardProgram& backward,
                     const Policy& policy, Turn turn = Turn::later);
+
+// Bytes a layer keeps under that fate; what all layers read, and so is there once, does not count.
+int64_t residual_bytes(const Partition& partition, Fate fate);
 
 // One layer under one policy, for people: what is kept, the forward nodes, the backward nodes.
 std::string text(const Partition& partition);

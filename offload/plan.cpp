@@ -7,48 +7,70 @@
 namespace longshore::offload {
 
 const char* name(Lane lane) {
-  static constexpr std::array kNames{"compute", "host_to_device", "device_to_host"};
+  static constexpr std::array kNames{"compute", "host_to_device", "device_to_host", "host_compute"};
   return kNames[static_cast<size_t>(lane)];
 }
 
-int64_t Plan::argument_bytes(MemoryKind kind) const {
+int64_t Plan::caller_bytes(MemoryKind kind) const {
   int64_t bytes = 0;
   for (const Buffer& buffer : buffers)
     if (buffer.owner == Owner::caller && buffer.kind == kind) bytes += align_up(buffer.bytes);
   return bytes;
 }
 
-MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
-  std::vector<std::vector<int>> starting(plan.instructions.size()), ending = starting;
-  Ledger ledger;
-  MemoryAnalysis analysis;
-  std::vector<char> written(plan.buffers.size());
-  for (const Instruction& instruction : plan.instructions)
-    for (const Operand& operand : instruction.out) written[operand.buffer] = true;
+std::vector<CallerUse> caller_uses(const Plan& plan) {
+  std::vector<CallerUse> uses(plan.buffers.size());
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    for (const Operand& operand : plan.instructions[i].in)
+      if (CallerUse& use = uses[operand.buffer]; use.first_write < 0) use.is_argument = true;
+    for (const Operand& operand : plan.instructions[i].out)
+      if (int& first = uses[operand.buffer].first_write; first < 0) first = static_cast<int>(i);
+  }
+  return uses;
+}
 
+MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
+  std::vector<std::vector<int>> starting(plan.instructions.size()), ending = starting,
+                                                                    appearing = starting;
+  std::vector<CallerUse> uses = caller_uses(plan);
+  Ledger ledger, late;
+  MemoryAnalysis analysis;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& buffer = plan.buffers[i];
     if (buffer.kind != kind) continue;
+    int64_t bytes = align_up(buffer.bytes);
     if (buffer.owner == Owner::caller) {
-      ledger.take(kind, buffer.category, align_up(buffer.bytes));
-      if (written[i]) analysis.output_bytes += align_up(buffer.bytes);
+      const CallerUse& use = uses[i];
+      ledger.take(kind, buffer.category, bytes);
+      if (use.is_argument || use.first_write < 0) analysis.argument_bytes += bytes;
+      if (use.first_write >= 0) analysis.output_bytes += bytes;
+      if (use.is_argument && use.first_write >= 0) analysis.alias_bytes += bytes;
+      if (use.is_argument || use.first_write < 0)
+        late.take(kind, buffer.category, bytes);
+      else
+        appearing[use.first_write].push_back(static_cast<int>(i));
     } else if (buffer.first >= 0) {
       starting[buffer.first].push_back(static_cast<int>(i));
       ending[buffer.last].push_back(static_cast<int>(i));
     }
   }
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
-    for (int b : starting[i])
-      ledger.take(kind, plan.buffers[b].category, align_up(plan.buffers[b].bytes));
-    for (int b : ending[i])
-      ledger.give(kind, plan.buffers[b].category, align_up(plan.buffers[b].bytes));
+    auto bytes = [&](int b) { return align_up(plan.buffers[b].bytes); };
+    for (int b : appearing[i]) late.take(kind, plan.buffers[b].category, bytes(b));
+    for (int b : starting[i]) {
+      ledger.take(kind, plan.buffers[b].category, bytes(b));
+      late.take(kind, plan.buffers[b].category, bytes(b));
+    }
+    for (int b : ending[i]) {
+      ledger.give(kind, plan.buffers[b].category, bytes(b));
+      late.give(kind, plan.buffers[b].category, bytes(b));
+    }
   }
-  analysis.argument_bytes = plan.argument_bytes(kind);
-  analysis.alias_bytes = analysis.output_bytes;
   analysis.temp_bytes = plan.arena(kind);
-  analysis.peak_bytes = analysis.argument_bytes + analysis.temp_bytes;
+  analysis.peak_bytes = plan.caller_bytes(kind) + analysis.temp_bytes;
   analysis.live_bytes = ledger.peak_bytes(kind);
   analysis.by_category = ledger.at_peak(kind);
+  analysis.live_bytes_outputs_late = late.peak_bytes(kind);
   return analysis;
 }
 

@@ -9,6 +9,7 @@
 
 #include <any>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@
 
 namespace longshore::offload {
 
-enum class Lane : uint8_t { compute, host_to_device, device_to_host };
-inline constexpr std::array kLanes{Lane::compute, Lane::host_to_device, Lane::device_to_host};
+enum class Lane : uint8_t { compute, host_to_device, device_to_host, host_compute };
+inline constexpr std::array kLanes{Lane::compute, Lane::host_to_device, Lane::device_to_host,
+                                   Lane::host_compute};
 
 const char* name(Lane lane);
 
@@ -53,6 +55,8 @@ struct Place {
   std::string stage;
   int layer = 0;
   Phase phase = Phase::forward;
+
+  bool operator==(const Place&) const = default;
 };
 
 struct Instruction {
@@ -74,26 +78,36 @@ struct Plan {
   std::vector<Instruction> instructions;
   std::array<int64_t, kMemoryKinds.size()> arena_bytes{};  // by memory kind
 
-  int64_t argument_bytes(MemoryKind kind) const;
+  int64_t caller_bytes(MemoryKind kind) const;  // arguments and outputs
   int64_t arena(MemoryKind kind) const { return arena_bytes[static_cast<size_t>(kind)]; }
 };
 
-// XLA's categories. Outputs live in the arguments they replace, so they are aliases.
+// XLA's categories, of one memory kind. An argument that the plan writes before it reads it is an
+// output; one that it reads and writes is both, so its bytes are alias bytes as well.
 struct MemoryAnalysis {
   int64_t argument_bytes = 0;
   int64_t output_bytes = 0;
   int64_t temp_bytes = 0;
   int64_t alias_bytes = 0;
   int64_t total_bytes() const { return temp_bytes + argument_bytes + output_bytes - alias_bytes; }
-  // What is really taken: arguments, and the arena from end to end.
+  // What is really taken: arguments and outputs, and the arena from end to end.
   int64_t peak_bytes = 0;
   // The most that is alive at one time; what fragmentation and alignment add stands between the
   // two.
   int64_t live_bytes = 0;
   Ledger::ByCategory by_category{};  // of live_bytes, at that time
+  // The same if pure outputs were allocated only when first written.
+  int64_t live_bytes_outputs_late = 0;
 };
 
 MemoryAnalysis analyze(const Plan& plan, MemoryKind kind);
+
+// What a plan does with a buffer of its caller.
+struct CallerUse {
+  bool is_argument = false;  // read before it is written
+  int first_write = -1;      // instruction
+};
+std::vector<CallerUse> caller_uses(const Plan& plan);  // by buffer
 
 // Every instruction a line, for tests and debugging.
 std::string text(const Plan& plan);

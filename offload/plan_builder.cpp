@@ -46,10 +46,28 @@ void PlanBuilder::set_category(const Operand& operand, Category category) {
   if (buffer.owner == Owner::plan) buffer.category = category;
 }
 
-void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& place) {
+Operand PlanBuilder::window(const Operand& host, const std::string& name) {
+  if (plan_.buffers[host.buffer].kind != MemoryKind::pinned_host)
+    throw InternalError(plan_.name + ": " + name + ": a window on what is not in pinned_host");
+  Operand window = temporary(name, host.type, MemoryKind::device, Category::staging);
+  windows_.push_back({window.buffer, host});
+  return window;
+}
+
+Operand PlanBuilder::offload(const Operand& value, const Place& place) {
+  const std::string name = plan_.buffers[value.buffer].name;
+  Operand host = temporary(name, value.type, MemoryKind::pinned_host, Category::kept);
+  move(Lane::device_to_host, value, host, place);
+  return window(host, name);
+}
+
+void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& place, Lane lane,
+                      const AfterNode& after) {
+  bool on_host = lane == Lane::host_compute;
+  MemoryKind kind = on_host ? MemoryKind::pinned_host : MemoryKind::device;
   bindings.resize(program.values.size());
   for (const Node& node : program.nodes) {
-    Instruction instruction{.op = node.op, .attrs = node.attrs, .place = place};
+    Instruction instruction{.lane = lane, .op = node.op, .attrs = node.attrs, .place = place};
     for (ValueId id : node.in) {
       if (!bindings[id.index])
         throw InternalError(plan_.name + ": " + program.name + ": nothing is bound to " +
@@ -59,8 +77,7 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
     for (ValueId id : node.out) {
       Operand& operand = bindings[id.index];
       if (!operand)
-        operand = temporary(program[id].name, program[id].type, MemoryKind::device,
-                            Category::working_set);
+        operand = temporary(program[id].name, program[id].type, kind, Category::working_set);
       else if (operand.type != program[id].type)
         throw InternalError(plan_.name + ": " + program[id].name + " is " +
                             models::text(program[id].type) + ", its place " +
@@ -68,20 +85,31 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
       instruction.out.push_back(operand);
     }
     instruction.name = program[node.out[0]].name;
-    const models::Kernel& kernel = node.op->kernel(plan_.target);
+    check_kinds(instruction, node, kind);
+    const models::Kernel& kernel =
+        node.op->kernel(on_host ? models::host_target(plan_.target) : plan_.target);
     if (!kernel.run)
       throw InternalError(plan_.name + ": " + node.op->name + " has no kernel for this target");
     if (kernel.workspace_bytes) {
       int64_t bytes =
           kernel.workspace_bytes(node.attrs, program.types(node.in), program.types(node.out));
       if (bytes > 0) {
-        int buffer = temporary(instruction.name + ".workspace", bytes, MemoryKind::device,
-                               Category::workspace);
+        int buffer = temporary(instruction.name + ".workspace", bytes, kind, Category::workspace);
         instruction.workspace = {buffer, 0, {}};
       }
     }
     plan_.instructions.push_back(std::move(instruction));
+    if (after) after(node);
   }
+}
+
+void PlanBuilder::check_kinds(const Instruction& instruction, const Node& node, MemoryKind kind) {
+  for (const std::vector<Operand>* operands : {&instruction.in, &instruction.out})
+    for (const Operand& operand : *operands)
+      if (const Buffer& buffer = plan_.buffers[operand.buffer]; buffer.kind != kind)
+        throw InternalError(plan_.name + ": " + node.op->name + " works in " + name(kind) +
+                            ", but " + buffer.name + " lies in " + name(buffer.kind) +
+                            "; it must be moved first");
 }
 
 void PlanBuilder::move(Lane lane, const Operand& from, const Operand& to, const Place& place) {
@@ -104,13 +132,17 @@ void each_operand(const Instruction& instruction, F f) {
 
 }  // namespace
 
-void PlanBuilder::find_lifetimes() {
+void PlanBuilder::find_lifetimes(const std::vector<Hold>& holds) {
   for (size_t i = 0; i < plan_.instructions.size(); ++i)
     each_operand(plan_.instructions[i], [&](const Operand& operand) {
       Buffer& buffer = plan_.buffers[operand.buffer];
       if (buffer.first < 0) buffer.first = static_cast<int>(i);
       buffer.last = static_cast<int>(i);
     });
+  for (const Hold& hold : holds) {
+    int& last = plan_.buffers[hold.buffer].last;
+    last = std::max(last, hold.until);
+  }
 }
 
 // An output may take the place of an input of the same size that dies at this instruction. Only
@@ -170,6 +202,7 @@ void PlanBuilder::find_waits() {
   struct Use {
     int instruction;
     bool writes;
+    int64_t begin, end;  // bytes of the buffer
   };
   size_t lanes = kLanes.size();
   std::vector<std::vector<Use>> uses(plan_.buffers.size());  // in order of the list
@@ -177,13 +210,17 @@ void PlanBuilder::find_waits() {
   for (size_t i = 0; i < plan_.instructions.size(); ++i) {
     const Instruction& instruction = plan_.instructions[i];
     auto note = [&](const Operand& operand, bool writes) {
-      uses[operand.buffer].push_back({static_cast<int>(i), writes});
+      uses[operand.buffer].push_back(
+          {static_cast<int>(i), writes, operand.offset, operand.offset + operand.type.bytes()});
       if (instruction.lane != Lane::compute) several_lanes[operand.buffer] = true;
     };
     for (const Operand& operand : instruction.in) note(operand, false);
     for (const Operand& operand : instruction.out) note(operand, true);
     if (instruction.workspace) note(instruction.workspace, true);
   }
+  auto conflict = [](const Use& a, const Use& b) {
+    return (a.writes || b.writes) && a.begin < b.end && b.begin < a.end;
+  };
 
   std::vector<std::vector<int>> wanted(plan_.instructions.size());
   auto want = [&](int later, int earlier) {
@@ -194,7 +231,7 @@ void PlanBuilder::find_waits() {
     if (!several_lanes[b]) continue;
     for (size_t later = 0; later < uses[b].size(); ++later)
       for (size_t earlier = 0; earlier < later; ++earlier)
-        if (uses[b][later].writes || uses[b][earlier].writes)
+        if (conflict(uses[b][later], uses[b][earlier]))
           want(uses[b][later].instruction, uses[b][earlier].instruction);
     // A place that changes hands.
     const Buffer& buffer = plan_.buffers[b];
@@ -226,8 +263,8 @@ void PlanBuilder::find_waits() {
   }
 }
 
-Plan PlanBuilder::finish() {
-  find_lifetimes();
+Plan PlanBuilder::finish(Lookahead lookahead) {
+  find_lifetimes(open_windows(plan_, windows_, lookahead));
   reuse_dying_inputs();
   place_temporaries();
   find_waits();

@@ -1,13 +1,15 @@
-// Builds a plan: instructions in order, operands by name; then lifetimes, in-place reuse, places in
-// memory and waits follow.
+// Builds a plan: instructions in order, operands by name; then moves through windows, lifetimes,
+// in-place reuse, places in memory and waits follow.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "models/program.h"
 #include "offload/plan.h"
+#include "offload/windows.h"
 
 namespace longshore::offload {
 
@@ -21,19 +23,29 @@ class PlanBuilder {
   Operand temporary(const std::string& name, const models::Type& type, MemoryKind kind,
                     Category category);
 
+  // A device operand that stands for a range of host memory. Windows that are written must not
+  // overlap others that are in use at the same time.
+  Operand window(const Operand& host, const std::string& name);
+  // Sends a device operand to host memory of its own; returns the window to read it through.
+  Operand offload(const Operand& value, const Place& place);
+
   // Where each value of a program lies, by value id; unbound ones are given temporaries.
   using Bindings = std::vector<Operand>;
 
-  // Appends the program's nodes on the compute lane.
-  void run(const models::Program& program, Bindings& bindings, const Place& place);
+  // Appends the program's nodes; `after` is called behind each. On Lane::compute operands lie on
+  // the device, on Lane::host_compute in pinned host memory; a node given both is refused.
+  using AfterNode = std::function<void(const models::Node&)>;
+  void run(const models::Program& program, Bindings& bindings, const Place& place,
+           Lane lane = Lane::compute, const AfterNode& after = nullptr);
   void move(Lane lane, const Operand& from, const Operand& to, const Place& place);
 
   void set_category(const Operand& operand, Category category);
 
-  Plan finish();
+  Plan finish(Lookahead lookahead = {});
 
  private:
-  void find_lifetimes();
+  void check_kinds(const Instruction& instruction, const models::Node& node, MemoryKind kind);
+  void find_lifetimes(const std::vector<Hold>& holds);
   void reuse_dying_inputs();
   void place_temporaries();
   void find_waits();
@@ -41,6 +53,7 @@ class PlanBuilder {
   Plan plan_;
   std::vector<int> place_of_;  // by buffer: the buffer whose place it shares, itself for most
   std::map<std::string, int> arguments_;
+  std::vector<Window> windows_;
 };
 
 }  // namespace longshore::offload

@@ -1,6 +1,7 @@
 #include "offload/policy.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -22,16 +23,44 @@ struct Row {
 
 const std::vector<std::vector<std::string>> kQkv{{"query_proj", "key_proj", "value_proj"},
                                                  {"qkv_proj"}};
-constexpr const char* kCarry = "decoder_layer_input";
+const std::vector<std::vector<std::string>> kContext{{"context"}};
+const std::vector<std::vector<std::string>> kOut{{"out_proj"}};
+const std::vector<std::vector<std::string>> kMlpIn{{"mlpwi_0", "mlpwi_1"}, {"mlpwi"}};
+const std::vector<std::vector<std::string>> kMlpOut{{"mlpwo"}};
 
 const std::vector<Row>& table() {
+  using enum Fate;
   static const std::vector<Row> rows{
-      {{"none", "keep every value the backward pass reads; compute nothing again"}, Fate::keep, {}},
-      {{"full", "keep the layer's input only; compute the rest again"}, Fate::remat, {}},
-      {{"save_qkv_proj", "keep the layer's input and query, key and value"},
-       Fate::remat,
-       {{Fate::keep, kQkv}}},
-      {{"custom", "keep the layer's input and the labels set to `device`"}, Fate::remat, {}},
+      {{"none", "keep every value the backward pass reads; compute nothing again"}, keep, {}},
+      {{"full", "keep the layer's input only; compute the rest again"}, remat, {}},
+      {{"minimal", "keep the results of all projections"},
+       remat,
+       {{keep, kQkv}, {keep, kOut}, {keep, kMlpIn}, {keep, kMlpOut}}},
+      {{"minimal_with_context", "keep the results of all projections and of attention"},
+       remat,
+       {{keep, kQkv}, {keep, kContext}, {keep, kOut}, {keep, kMlpIn}, {keep, kMlpOut}}},
+      {{"save_dot_with_context_except_mlp",
+        "keep query, key, value, attention's result and its projection"},
+       remat,
+       {{keep, kQkv}, {keep, kContext}, {keep, kOut}}},
+      {{"save_dot_except_mlpwi", "keep the results of all projections but the MLP's first"},
+       remat,
+       {{keep, kQkv}, {keep, kOut}, {keep, kMlpOut}}},
+      {{"save_dot_except_mlp", "keep the results of all projections but the MLP's"},
+       remat,
+       {{keep, kQkv}, {keep, kOut}}},
+      {{"save_qkv_proj", "keep the layer's input and query, key and value"}, remat, {{keep, kQkv}}},
+      {{"save_out_proj", "keep the layer's input and the attention block's result"},
+       remat,
+       {{keep, kOut}}},
+      {{"qkv_proj_offloaded", "keep the layer's input; query, key and value in host memory"},
+       remat,
+       {{offload, kQkv}}},
+      {{"minimal_offloaded",
+        "keep the layer's input; the results of all projections in host memory"},
+       remat,
+       {{offload, kQkv}, {offload, kOut}, {offload, kMlpIn}, {offload, kMlpOut}}},
+      {{"custom", "keep the layer's input; each label as its own key says"}, remat, {}},
   };
   return rows;
 }
@@ -49,6 +78,22 @@ bool emits(std::span<const std::string> labels, const std::string& label) {
 
 }  // namespace
 
+const char* name(Fate fate) {
+  return fate == Fate::keep ? "device" : fate == Fate::offload ? "offload" : "remat";
+}
+
+bool Policy::offloads() const {
+  return std::any_of(fates.begin(), fates.end(),
+                     [](const auto& fate) { return fate.second == Fate::offload; });
+}
+
+Policy Policy::kept_on_device() const {
+  Policy kept = *this;
+  for (auto& [label, fate] : kept.fates)
+    if (fate == Fate::offload) fate = Fate::keep;
+  return kept;
+}
+
 Policy keep_all() { return {.name = "none", .otherwise = Fate::keep, .fates = {}}; }
 
 std::span<const PolicyInfo> policies() {
@@ -61,7 +106,7 @@ std::span<const PolicyInfo> policies() {
 }
 
 Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
-                   std::span<const std::string> labels) {
+                   const models::Program& layer) {
   auto row = std::find_if(table().begin(), table().end(),
                           [&](const Row& row) { return row.info.name == name; });
   if (row == table().end()) {
@@ -75,12 +120,14 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
     throw ConfigError(custom.begin()->first + ": is read only with remat_policy: custom, found " +
                       "remat_policy: " + name);
 
+  std::vector<std::string> labels = layer.labels();
+  std::vector<models::ValueId> inputs = layer.inputs_from(models::Source::input);
   Policy policy{.name = name, .otherwise = row->otherwise, .fates = custom};
   for (const auto& [label, fate] : custom) {
     if (!emits(labels, label)) refuse_label(label, label, labels);
-    if (label == kCarry && fate == Fate::remat)
-      throw ConfigError(std::string(kCarry) +
-                        ": remat is not possible: all else is computed again from it");
+    if (fate == Fate::remat && !inputs.empty() && layer[inputs[0]].label == label)
+      throw ConfigError(label + ": remat is not possible: all else is computed again from it. " +
+                        "Nearest: device, offload");
   }
   for (const Group& group : row->groups) {
     auto match = std::find_if(group.alternatives.begin(), group.alternatives.end(),

@@ -5,14 +5,18 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
+
+#include "models/program.h"
 
 namespace longshore::offload {
 
 enum class Fate {
-  keep,   // stays on the device
-  remat,  // computed again in the backward pass
+  keep,     // stays on the device
+  offload,  // goes to pinned host memory when made, comes back when read
+  remat,    // computed again in the backward pass
 };
+
+const char* name(Fate fate);  // as in a config: "device", "offload", "remat"
 
 struct Policy {
   std::string name;
@@ -23,6 +27,9 @@ struct Policy {
     auto found = fates.find(label);
     return found == fates.end() ? otherwise : found->second;
   }
+  bool offloads() const;
+  // The same with everything on the device that this one offloads.
+  Policy kept_on_device() const;
 };
 
 // Keeps every value that the backward pass reads.
@@ -35,11 +42,11 @@ struct PolicyInfo {
 };
 std::span<const PolicyInfo> policies();
 
-// The policy called `name` for a layer that emits `labels`. `custom` holds the per-label keys,
-// which only the policy `custom` reads. Throws ConfigError when the name is unknown, when a named
-// policy speaks of labels the layer does not emit, when a custom key does, when there are custom
-// keys without the policy `custom`, or when the carry is to be computed again.
+// The policy called `name` for layers like `layer`. `custom` holds the per-label keys, which only
+// the policy `custom` reads. Throws ConfigError when the name is unknown, when a named policy
+// speaks of labels the layer does not emit, when a custom key does, when there are custom keys
+// without the policy `custom`, or when the carry is to be computed again.
 Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
-                   std::span<const std::string> labels);
+                   const models::Program& layer);
 
 }  // namespace longshore::offload

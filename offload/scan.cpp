@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 namespace longshore::offload {
 
@@ -22,36 +23,63 @@ Scan::Scan(const models::Model& model, const ParameterLayout& layout, PlanBuilde
 
 // --- operands
 
-Operand Scan::slab(int slab, Copy copy) {
+Operand Scan::home(int slab, Copy copy, int64_t offset, const Type& type) {
   const Slab& s = layout_.slabs[slab];
-  return range(slab, copy, 0, {{s.count}, dtype(s, copy)});
+  std::string name = argument_name(s, copy);
+  MemoryKind kind = layout_.homes.of(copy);
+  int64_t offset_bytes = offset * models::size_bytes(dtype(s, copy));
+  if (copy == Copy::gradient && options_.gradients == GradientOwner::plan) {
+    auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
+    if (is_new) entry->second = builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
+    return {entry->second, offset_bytes, type};
+  }
+  return {builder_.argument(name, bytes(s, copy), kind, category(copy)), offset_bytes, type};
 }
 
 Operand Scan::range(int slab, Copy copy, int64_t offset, const Type& type) {
-  const Slab& s = layout_.slabs[slab];
-  int64_t offset_bytes = offset * models::size_bytes(dtype(s, copy));
-  std::string name = argument_name(s, copy);
-  if (copy == Copy::gradient) {
-    auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
-    if (is_new)
-      entry->second =
-          options_.gradients == GradientHome::plan
-              ? builder_.temporary(name, bytes(s, copy), MemoryKind::device, Category::gradients)
-              : builder_.argument(name, bytes(s, copy), MemoryKind::device, Category::gradients);
-    return {entry->second, offset_bytes, type};
-  }
-  bool moment = copy == Copy::first_moment || copy == Copy::second_moment;
-  return {builder_.argument(name, bytes(s, copy), MemoryKind::device,
-                            moment ? Category::optimizer : Category::parameters),
-          offset_bytes, type};
+  Operand at_home = home(slab, copy, offset, type);
+  if (layout_.homes.of(copy) == MemoryKind::device) return at_home;
+  Operand& window = windows_[{slab, copy, offset, type.shape.count()}];
+  if (!window)
+    window = builder_.window(
+        at_home, argument_name(layout_.slabs[slab], copy) + "[" + std::to_string(offset) + "]");
+  return {window.buffer, window.offset, type};
 }
 
-Operand Scan::parameter(const std::string& name, Copy copy) {
+Operand Scan::host_range(int slab, Copy copy, int64_t offset, const Type& type) {
+  if (layout_.homes.of(copy) == MemoryKind::device)
+    throw InternalError(argument_name(layout_.slabs[slab], copy) + " does not live on the host");
+  return home(slab, copy, offset, type);
+}
+
+Operand Scan::gradient(const std::string& name) {
   ParameterLayout::Location location = layout_.by_name.at(name);
   const Parameter& parameter = layout_.parameter(location);
-  Type type = parameter.type;
-  type.dtype = dtype(layout_.slab(location), copy);
-  return range(location.slab, copy, parameter.offset, type);
+  return range(location.slab, Copy::gradient, parameter.offset,
+               {parameter.type.shape, dtype(layout_.slab(location), Copy::gradient)});
+}
+
+// Where compute weights are fetched, small neighbours come in one move.
+Operand Scan::weight(const std::string& name) {
+  ParameterLayout::Location location = layout_.by_name.at(name);
+  const Slab& slab = layout_.slab(location);
+  const Parameter& parameter = layout_.parameter(location);
+  if (layout_.homes.parameters == MemoryKind::device)
+    return range(location.slab, Copy::compute, parameter.offset, parameter.type);
+
+  int first = location.parameter, last = location.parameter;
+  auto is_small = [&](int p) {
+    return slab.parameters[p].type.bytes() < options_.smallest_move_bytes;
+  };
+  if (is_small(first)) {
+    while (first > 0 && is_small(first - 1)) --first;
+    while (last + 1 < std::ssize(slab.parameters) && is_small(last + 1)) ++last;
+  }
+  int64_t begin = slab.parameters[first].offset;
+  int64_t end = slab.parameters[last].offset + slab.parameters[last].type.shape.count();
+  Operand window = range(location.slab, Copy::compute, begin, {{end - begin}, slab.dtype});
+  return {window.buffer, (parameter.offset - begin) * models::size_bytes(slab.dtype),
+          parameter.type};
 }
 
 Operand Scan::batch(const Value& value) {
@@ -68,8 +96,15 @@ Operand Scan::batch(const Value& value) {
   return operand;
 }
 
-Operand Scan::scalar(const std::string& name) {
-  return batch({.name = name, .type = {}, .source = Source::scalar});
+Operand Scan::scalar(const std::string& name, models::Dtype dtype) {
+  return batch({.name = name, .type = {{}, dtype}, .source = Source::scalar});
+}
+
+Operand Scan::host_scalar(const std::string& name, models::Dtype dtype) {
+  Type type{{}, dtype};
+  return {
+      builder_.argument(host_name(name), type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
+      type};
 }
 
 // --- losses, which layers and micro-batches add up
@@ -113,16 +148,15 @@ void Scan::bind_inputs(const Program& program, int stage, int layer,
   for (ValueId id : program.inputs) {
     const Value& value = program[id];
     if (value.source == Source::weight)
-      bindings[id.index] = parameter(weight_name(s, layer, value), Copy::compute);
+      bindings[id.index] = weight(weight_name(s, layer, value));
     else if (value.source == Source::batch || value.source == Source::scalar)
       bindings[id.index] = batch(value);
   }
 }
 
 void Scan::run_forward(const Program& program, int stage, int layer,
-                       PlanBuilder::Bindings& bindings) {
+                       PlanBuilder::Bindings& bindings, const PlanBuilder::AfterNode& after) {
   Place place{model_.stages[stage].name, layer, Phase::forward};
-  bind_inputs(program, stage, layer, bindings);
   auto runs_here = [&](const Output& output) {
     return program[output.value].source != Source::node ||
            std::any_of(program.nodes.begin(), program.nodes.end(), [&](const models::Node& node) {
@@ -132,7 +166,7 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   for (const Output& output : program.outputs)
     if (output.role != OutputRole::value && runs_here(output))
       bind_loss(program, output.value, output.role, bindings);
-  builder_.run(program, bindings, place);
+  builder_.run(program, bindings, place, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Output& output = program.outputs[o];
     if (output.role == OutputRole::value)
@@ -148,6 +182,7 @@ void Scan::forward() {
     const models::Stage& s = model_.stages[stage];
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
       PlanBuilder::Bindings bindings;
+      bind_inputs(s.programs[s.layers[layer]], stage, layer, bindings);
       run_forward(s.programs[s.layers[layer]], stage, layer, bindings);
     }
   }
@@ -204,10 +239,10 @@ void Scan::run_backward(int stage, int layer) {
     }
   }
   for (const models::GradientOf& a : partition.accumulators)
-    bindings[a.gradient.index] = parameter(weight_name(s, layer, forward[a.of]), Copy::gradient);
+    bindings[a.gradient.index] = gradient(weight_name(s, layer, forward[a.of]));
   for (const models::GradientOf& g : partition.gradients)
     if (forward[g.of].source == Source::weight)
-      bindings[g.gradient.index] = parameter(weight_name(s, layer, forward[g.of]), Copy::gradient);
+      bindings[g.gradient.index] = gradient(weight_name(s, layer, forward[g.of]));
   auto role_of = [&](ValueId output) {
     return std::find_if(forward.outputs.begin(), forward.outputs.end(),
                         [&](const Output& o) { return o.value == output; })
@@ -216,7 +251,13 @@ void Scan::run_backward(int stage, int layer) {
   for (const models::GradientOf& made : partition.outputs_made_late)
     bind_loss(backward, made.gradient, role_of(made.of), bindings);
 
-  builder_.run(backward, bindings, place);
+  const auto& final_gradients = layers_[stage][layer].final_gradients;
+  builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
+    for (ValueId id : node.out)
+      if (auto made = final_gradients.find(id);
+          made != final_gradients.end() && options_.gradient_made)
+        options_.gradient_made(made->second, place);
+  });
 
   for (const models::GradientOf& made : partition.outputs_made_late)
     finish_loss(backward, made.gradient, role_of(made.of), bindings, place);
@@ -228,10 +269,44 @@ void Scan::run_backward(int stage, int layer) {
     Key key = i == 0 && layer > 0 ? Key{stage, 0} : Key{s.inputs[i].stage, s.inputs[i].output};
     add_gradient(output_gradients_, key, bindings[g.gradient.index], place);
   }
+  for (const auto& [value, location] : final_gradients)
+    if (--gradients_missing_.at(location.slab) == 0 && options_.gradients_made)
+      options_.gradients_made(location.slab);
 }
 
+// --- before a pass
+
+Policy Scan::policy_of(const models::Stage& stage, int layer) const {
+  if (!stage.is_scan()) return keep_all();
+  int offloading = options_.offload_layers.value_or(static_cast<int>(stage.layers.size()) - 1);
+  return layer < offloading ? options_.policy : options_.policy.kept_on_device();
+}
+
+namespace {
+
+// Somebody asked for this label by name, so it must be honoured.
+void check_offloads(const Policy& policy, const Partition& partition, const Program& program,
+                    const models::BackwardProgram& backward) {
+  for (const auto& [label, fate] : policy.fates) {
+    if (fate != Fate::offload) continue;
+    auto carries_label = [&, &label = label](const Residual& r) {
+      return partition.forward[r.value].label == label;
+    };
+    if (std::any_of(partition.residuals.begin(), partition.residuals.end(), carries_label))
+      continue;
+    std::vector<std::string> readable;
+    for (const Residual& r : offload::partition(program, backward, keep_all()).residuals)
+      if (const std::string& other = partition.forward[r.value].label; !other.empty())
+        readable.push_back(other);
+    throw ConfigError(label + ": offload cannot be honoured: with these fates the backward pass " +
+                      "does not read " + label + ". It can read " + join(readable));
+  }
+}
+
+}  // namespace
+
 // Differentiates and partitions each kind of layer, once for each set of weights whose gradient
-// some layer adds to.
+// some layer adds to and for each policy.
 void Scan::prepare(const PassOptions& options) {
   options_ = options;
   std::set<std::string> touched;
@@ -245,25 +320,30 @@ void Scan::prepare(const PassOptions& options) {
     bool last_stage = stage + 1 == static_cast<int>(model_.stages.size());
     if (last_stage && s.is_scan())
       throw InternalError(model_.name + ": the last stage scans; it must run once");
+    if (s.is_scan() && options.offload_layers.value_or(0) > static_cast<int>(s.layers.size()))
+      throw ConfigError("offload_layers: found " + std::to_string(*options.offload_layers) +
+                        ", expected at most the " + std::to_string(s.layers.size()) +
+                        " layers of " + s.name);
     layers_[stage].resize(s.layers.size());
-    using Variant = std::pair<int, std::vector<ValueId>>;  // kind, weights added to
+    using Variant =
+        std::tuple<int, std::vector<ValueId>, bool>;  // kind, weights added to, offloads
     std::map<Variant, std::shared_ptr<const Partition>> partitions;
     std::map<const Partition*, std::pair<int, int>> served;
     for (int layer = static_cast<int>(s.layers.size()) - 1; layer >= 0; --layer) {
       const Program& program = s.programs[s.layers[layer]];
-      Variant variant{s.layers[layer], {}};
+      Policy policy = policy_of(s, layer);
+      std::vector<ValueId> added_to;
       for (ValueId id : program.inputs_from(Source::weight)) {
         if (!program[id].needs_gradient) continue;
-        if (!touched.insert(weight_name(s, layer, program[id])).second)
-          variant.second.push_back(id);
+        if (!touched.insert(weight_name(s, layer, program[id])).second) added_to.push_back(id);
       }
-      std::shared_ptr<const Partition>& known = partitions[variant];
+      std::shared_ptr<const Partition>& known =
+          partitions[{s.layers[layer], added_to, policy.offloads()}];
       if (!known) {
-        models::BackwardProgram backward =
-            models::backward(program, {.accumulate = variant.second});
+        models::BackwardProgram backward = models::backward(program, {.accumulate = added_to});
         known = std::make_shared<const Partition>(
-            offload::partition(program, backward, s.is_scan() ? options.policy : keep_all(),
-                               last_stage ? Turn::here : Turn::later));
+            offload::partition(program, backward, policy, last_stage ? Turn::here : Turn::later));
+        if (policy.name == "custom") check_offloads(policy, *known, program, backward);
       }
       layers_[stage][layer].partition = known;
       auto [range, is_new] = served.try_emplace(known.get(), layer, layer);
@@ -277,6 +357,51 @@ void Scan::prepare(const PassOptions& options) {
     }
   }
   for (auto d = descriptions.rbegin(); d != descriptions.rend(); ++d) description_ += *d + "\n";
+  find_final_gradients();
+}
+
+// The backward pass goes from the last stage to the first, so the first that has a weight is the
+// last to touch its gradient.
+void Scan::find_final_gradients() {
+  std::set<std::string> seen;
+  for (size_t stage = 0; stage < layers_.size(); ++stage)
+    for (size_t layer = 0; layer < layers_[stage].size(); ++layer) {
+      Layer& l = layers_[stage][layer];
+      for (const models::GradientOf& g : l.partition->gradients) {
+        const Value& value = l.partition->forward[g.of];
+        if (value.source != Source::weight) continue;
+        std::string name = weight_name(model_.stages[stage], static_cast<int>(layer), value);
+        if (!seen.insert(name).second) continue;
+        ParameterLayout::Location location = layout_.by_name.at(name);
+        l.final_gradients[g.gradient] = location;
+        ++gradients_missing_[location.slab];
+      }
+    }
+}
+
+// --- a pass
+
+void Scan::train_forward(int stage, int layer) {
+  Layer& l = layers_[stage][layer];
+  const Program& forward = l.partition->forward;
+  Place place{model_.stages[stage].name, layer, Phase::forward};
+  std::map<ValueId, Operand> sent;  // what the backward pass finds through windows
+  auto send = [&](const Residual& residual) {
+    if (residual.fate == Fate::offload)
+      sent[residual.value] = builder_.offload(l.bindings[residual.value.index], place);
+  };
+  bind_inputs(forward, stage, layer, l.bindings);
+  for (const Residual& residual : l.partition->residuals)
+    if (forward[residual.value].source == Source::input) send(residual);
+  run_forward(forward, stage, layer, l.bindings, [&](const models::Node& node) {
+    for (const Residual& residual : l.partition->residuals)
+      if (std::find(node.out.begin(), node.out.end(), residual.value) != node.out.end())
+        send(residual);
+  });
+  for (const Residual& residual : l.partition->residuals)
+    if (residual.fate == Fate::keep)
+      builder_.set_category(l.bindings[residual.value.index], Category::kept);
+  for (const auto& [value, window] : sent) l.bindings[value.index] = window;
 }
 
 void Scan::train(const PassOptions& options) {
@@ -289,12 +414,8 @@ void Scan::train(const PassOptions& options) {
 
   int stages = static_cast<int>(model_.stages.size());
   for (int stage = 0; stage < stages; ++stage)
-    for (size_t layer = 0; layer < layers_[stage].size(); ++layer) {
-      Layer& l = layers_[stage][layer];
-      run_forward(l.partition->forward, stage, static_cast<int>(layer), l.bindings);
-      for (ValueId id : l.partition->residuals)
-        builder_.set_category(l.bindings[id.index], Category::kept);
-    }
+    for (size_t layer = 0; layer < layers_[stage].size(); ++layer)
+      train_forward(stage, static_cast<int>(layer));
   for (int stage = stages - 1; stage >= 0; --stage)
     for (int layer = static_cast<int>(layers_[stage].size()) - 1; layer >= 0; --layer)
       if (!layers_[stage][layer].partition->gradients.empty()) run_backward(stage, layer);

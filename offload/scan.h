@@ -2,9 +2,12 @@
 // back. One program serves all layers of a kind; here it meets each layer's weights.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "models/model.h"
@@ -17,16 +20,25 @@ namespace longshore::offload {
 // Whether gradients and losses already hold those of earlier micro-batches.
 enum class MicroBatch { first, further };
 
-// Where gradients of parameters live.
-enum class GradientHome {
-  plan,    // in the plan's arena, from their first touch to the optimizer
-  caller,  // in arguments, from one micro-batch to the next
+// Who owns gradients of parameters.
+enum class GradientOwner {
+  plan,    // they live from their first touch to the optimizer
+  caller,  // they are arguments, there from one micro-batch to the next
 };
 
 struct PassOptions {
   Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
+  // The first so many layers of a scan follow the policy, the others keep on the device what it
+  // offloads. By default all but the last, whose values are wanted at once.
+  std::optional<int> offload_layers;
   MicroBatch micro_batch = MicroBatch::first;
-  GradientHome gradients = GradientHome::plan;
+  GradientOwner gradients = GradientOwner::plan;
+  // Called behind the instruction that makes the gradient of a parameter final, and behind the
+  // layer that makes all those of a slab final and reads its weights last.
+  std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
+  std::function<void(int slab)> gradients_made;
+  // Neighbouring parameters that are smaller than this are fetched together.
+  int64_t smallest_move_bytes = int64_t{1} << 20;
 };
 
 // Batch inputs and scalars arrive in pinned host memory, under their names with ".host"; losses
@@ -47,11 +59,13 @@ class Scan {
   // "output.<index>.host", losses (of this micro-batch alone) to "loss".
   void forward();
 
-  // A copy of a slab as a plan's operand; gradients are where train() put them.
-  Operand slab(int slab, Copy copy);
+  // Part of a copy of a slab, `offset` in elements of that copy: for the compute lane, so through a
+  // window where its home is on the host; or as it lies on the host, which then must be its home.
   Operand range(int slab, Copy copy, int64_t offset, const models::Type& type);
-  // A float32 scalar that the host gives each step.
-  Operand scalar(const std::string& name);
+  Operand host_range(int slab, Copy copy, int64_t offset, const models::Type& type);
+  // A scalar that the host gives each step: on the device, or where the host put it.
+  Operand scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
+  Operand host_scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
 
   // The distinct layer plans of a training pass, each with the layers it serves, for people.
   std::string describe() const { return description_; }
@@ -60,12 +74,17 @@ class Scan {
   struct Layer {
     std::shared_ptr<const Partition> partition;
     PlanBuilder::Bindings bindings;  // forward values
+    // Parameters whose gradients are final behind this layer, by value of the backward program.
+    std::map<models::ValueId, ParameterLayout::Location> final_gradients;
   };
   using Key = std::pair<int, int>;  // stage, output
 
   void prepare(const PassOptions& options);
+  Policy policy_of(const models::Stage& stage, int layer) const;
+  void find_final_gradients();
+  void train_forward(int stage, int layer);
   void run_forward(const models::Program& program, int stage, int layer,
-                   PlanBuilder::Bindings& bindings);
+                   PlanBuilder::Bindings& bindings, const PlanBuilder::AfterNode& after = nullptr);
   void bind_inputs(const models::Program& program, int stage, int layer,
                    PlanBuilder::Bindings& bindings);
   void run_backward(int stage, int layer);
@@ -76,7 +95,9 @@ class Scan {
   void add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gradient,
                     const Place& place);
   Operand batch(const models::Value& value);
-  Operand parameter(const std::string& name, Copy copy);
+  Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
+  Operand gradient(const std::string& name);
+  Operand weight(const std::string& name);
   Operand loss_argument(models::OutputRole role);
 
   const models::Model& model_;
@@ -86,7 +107,9 @@ class Scan {
   std::vector<std::vector<Layer>> layers_;  // by stage
   std::map<Key, Operand> outputs_, output_gradients_;
   std::map<std::string, Operand> batch_;
-  std::map<int, int> gradient_buffers_;  // by slab
+  std::map<int, int> gradient_buffers_;                                 // by slab
+  std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range
+  std::map<int, int> gradients_missing_;                                // by slab, of this pass
   std::map<models::OutputRole, bool> loss_begun_;
   std::string description_;
 };

@@ -47,11 +47,19 @@ void fill(const Parameter& parameter, uint64_t seed, float* values) {
   }
 }
 
-void write(offload::Arguments& arguments, const Slab& slab, Copy copy, const void* values) {
-  bool moment = copy == Copy::first_moment || copy == Copy::second_moment;
-  arguments.at(argument_name(slab, copy), bytes(slab, copy), offload::MemoryKind::device,
-               moment ? offload::Category::optimizer : offload::Category::parameters);
-  arguments.write(argument_name(slab, copy), values, bytes(slab, copy));
+bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
+
+// In the copy's own dtype, weights as they are filled and the rest zero.
+std::vector<std::byte> contents(const Slab& slab, Copy copy, const std::vector<float>& weights) {
+  std::vector<std::byte> contents(bytes(slab, copy));
+  if (!is_weight(copy)) return contents;
+  if (dtype(slab, copy) == models::Dtype::float32) {
+    std::memcpy(contents.data(), weights.data(), contents.size());
+  } else {
+    auto* narrow = reinterpret_cast<models::bfloat16*>(contents.data());
+    for (int64_t i = 0; i < slab.count; ++i) models::store(narrow[i], weights[i]);
+  }
+  return contents;
 }
 
 }  // namespace
@@ -59,21 +67,15 @@ void write(offload::Arguments& arguments, const Slab& slab, Copy copy, const voi
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments) {
   for (const Slab& slab : layout.slabs) {
-    std::vector<float> values(slab.count, 0.f);
+    std::vector<float> weights(slab.count, 0.f);
     for (const Parameter& parameter : slab.parameters)
-      fill(parameter, seed, values.data() + parameter.offset);
-    if (slab.dtype == models::Dtype::float32) {
-      write(arguments, slab, Copy::compute, values.data());
-    } else {
-      std::vector<models::bfloat16> narrow(slab.count);
-      for (int64_t i = 0; i < slab.count; ++i) models::store(narrow[i], values[i]);
-      write(arguments, slab, Copy::compute, narrow.data());
+      fill(parameter, seed, weights.data() + parameter.offset);
+    for (Copy copy : offload::kCopies) {
+      if (copy == Copy::gradient || !slab.has(copy)) continue;
+      std::string name = argument_name(slab, copy);
+      arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));
+      arguments.write(name, contents(slab, copy, weights).data(), bytes(slab, copy));
     }
-    if (slab.trainable == models::Trainable::no) continue;
-    if (slab.has_master()) write(arguments, slab, Copy::master, values.data());
-    std::fill(values.begin(), values.end(), 0.f);
-    write(arguments, slab, Copy::first_moment, values.data());
-    write(arguments, slab, Copy::second_moment, values.data());
   }
 }
 

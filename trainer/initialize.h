@@ -9,7 +9,8 @@
 
 namespace longshore::trainer {
 
-// Writes every copy of every slab; arguments are allocated where they are missing.
+// Writes every copy of every slab where it lives; arguments are allocated where they are missing.
+// Beside them the host holds two copies of one slab at a time.
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments);
 

@@ -1,5 +1,7 @@
 #include "trainer/optimizer.h"
 
+#include <algorithm>
+
 #include "models/trace.h"
 
 namespace longshore::trainer {
@@ -10,23 +12,24 @@ using models::Program;
 using models::Trace;
 using models::Trainable;
 using models::Var;
+using offload::Category;
 using offload::Copy;
+using offload::Lane;
+using offload::MemoryKind;
 using offload::Operand;
 using offload::PlanBuilder;
 
 const models::Type kScalar{};
 
-Program square_sum_program(int64_t count, bool adds) {
+Program square_sum_program(int64_t count) {
   Trace t("square_sum");
-  Var gradient = t.input("gradient", {{count}, Dtype::float32});
-  t.output(adds ? models::square_sum(gradient, t.input("sum", {{}, Dtype::float64}))
-                : models::square_sum(gradient));
+  t.output(models::square_sum(t.input("gradient", {{count}, Dtype::float32})));
   return t.finish();
 }
 
-Program clip_program(double threshold) {
+Program clip_program(double threshold, int64_t count) {
   Trace t("clip");
-  models::Clip clip = models::clip(t.input("square_sum", {{}, Dtype::float64}), threshold);
+  models::Clip clip = models::clip(t.input("square_sums", {{count}, Dtype::float64}), threshold);
   t.output(clip.factor);
   t.output(clip.norm);
   return t.finish();
@@ -47,58 +50,111 @@ Program update_program(const models::AdamW& adamw, int64_t count, Dtype compute)
 
 }  // namespace
 
-void append_update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
-                   offload::Scan& scan, PlanBuilder& builder) {
-  offload::Place place{"optimizer", 0, offload::Phase::optimizer};
-  auto each_run = [&](auto f) {
-    for (size_t slab = 0; slab < layout.slabs.size(); ++slab)
-      if (layout.slabs[slab].trainable == Trainable::yes)
-        for (const offload::Run& run : layout.slabs[slab].runs()) {
-          place.layer = static_cast<int>(slab);
-          f(static_cast<int>(slab), run);
-        }
+Update::Update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
+               offload::Scan& scan, PlanBuilder& builder)
+    : options_(options), layout_(layout), scan_(scan), builder_(builder) {
+  for (int slab = 0; slab < static_cast<int>(layout.slabs.size()); ++slab) {
+    const offload::Slab& s = layout.slabs[slab];
+    if (s.trainable == Trainable::no) continue;
+    for (int p = 0; p < static_cast<int>(s.parameters.size()); ++p)
+      index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
+  }
+  square_sums_ = builder.temporary(
+      "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
+      MemoryKind::device, Category::batch);
+}
+
+void Update::gradient_made(const offload::ParameterLayout::Location& location,
+                           const offload::Place& place) {
+  const offload::Parameter& parameter = layout_.parameter(location);
+  int64_t count = parameter.type.shape.count();
+  int index = index_.at({location.slab, location.parameter});
+  Operand sum{
+      square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
+  PlanBuilder::Bindings bindings{
+      scan_.range(location.slab, Copy::gradient, parameter.offset, {{count}, Dtype::float32}), sum};
+  builder_.run(square_sum_program(count), bindings, place);
+}
+
+void Update::gradients_made(int slab) {
+  if (options_.clipping_threshold > 0)
+    ready_.push_back(slab);
+  else
+    update(slab,
+           options_.lane == Lane::compute ? scan_.scalar(kNoClip) : scan_.host_scalar(kNoClip));
+}
+
+void Update::finish() {
+  offload::Place place{"norm", static_cast<int>(index_.size()), offload::Phase::optimizer};
+  Operand norm{
+      builder_.argument(kGradientNorm, kScalar.bytes(), MemoryKind::device, Category::batch), 0,
+      kScalar};
+  PlanBuilder::Bindings clip{square_sums_, {}, norm};
+  builder_.run(clip_program(options_.clipping_threshold, square_sums_.type.shape.count()), clip,
+               place);
+  if (ready_.empty()) return;
+  Operand factor = clip[1];
+  if (options_.lane == Lane::host_compute) {
+    factor = builder_.temporary("clip_factor", kScalar, MemoryKind::pinned_host, Category::batch);
+    builder_.move(Lane::device_to_host, clip[1], factor, place);
+  }
+  for (int slab : ready_) update(slab, factor);
+}
+
+void Update::update(int slab, const Operand& clip) {
+  const offload::Homes& homes = layout_.homes;
+  bool in_one = homes.optimizer == MemoryKind::device && homes.parameters == MemoryKind::device &&
+                homes.gradients == MemoryKind::device;
+  for (const offload::Run& run : layout_.slabs[slab].runs()) {
+    int64_t chunk = in_one ? run.count : options_.chunk;
+    for (int64_t begin = 0; begin < run.count; begin += chunk)
+      update_range(slab, {run.offset + begin, std::min(chunk, run.count - begin), run.decay}, clip);
+  }
+}
+
+void Update::update_range(int slab, const offload::Run& run, const Operand& clip) {
+  const offload::Slab& s = layout_.slabs[slab];
+  offload::Place place{"optimizer", chunks_++, offload::Phase::optimizer};
+  bool on_host = options_.lane == Lane::host_compute;
+  auto type = [&](Copy copy) {
+    return models::Type{{offload::elements(copy, run.count)}, dtype(s, copy)};
   };
-  auto range = [&](int slab, Copy copy, const offload::Run& run) {
-    return scan.range(slab, copy, run.offset, {{run.count}, dtype(layout.slabs[slab], copy)});
+  // Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
+  auto reach = [&](Copy copy) {
+    int64_t offset = offload::elements(copy, run.offset);
+    if (!on_host) return scan_.range(slab, copy, offset, type(copy));
+    if (layout_.homes.of(copy) != MemoryKind::device)
+      return scan_.host_range(slab, copy, offset, type(copy));
+    return builder_.temporary(argument_name(s, copy), type(copy), MemoryKind::pinned_host,
+                              Category::staging);
+  };
+  auto scalar = [&](const char* name) {
+    return on_host ? scan_.host_scalar(name) : scan_.scalar(name);
   };
 
-  Operand sum;
-  each_run([&](int slab, const offload::Run& run) {
-    PlanBuilder::Bindings bindings{range(slab, Copy::gradient, run)};
-    if (sum) bindings.push_back(sum);
-    builder.run(square_sum_program(run.count, static_cast<bool>(sum)), bindings, place);
-    sum = bindings.back();
-  });
+  models::AdamW adamw = options_.adamw;
+  if (run.decay == models::Decay::no) adamw.weight_decay = 0;
+  bool has_master = s.has(Copy::master);
+  Operand gradient = reach(Copy::gradient), compute = reach(Copy::compute);
+  Operand weight = has_master ? reach(Copy::master) : compute;
+  Operand m = reach(Copy::first_moment), v = reach(Copy::second_moment);
+  auto bring = [&](Copy copy, const Operand& copied, Lane lane) {
+    if (!on_host || layout_.homes.of(copy) != MemoryKind::device) return;
+    Operand at_home = scan_.range(slab, copy, run.offset, type(copy));
+    bool goes = lane == Lane::device_to_host;
+    builder_.move(lane, goes ? at_home : copied, goes ? copied : at_home, place);
+  };
+  bring(Copy::gradient, gradient, Lane::device_to_host);
+  if (!has_master) bring(Copy::compute, compute, Lane::device_to_host);
 
-  Operand norm{builder.argument(kGradientNorm, kScalar.bytes(), offload::MemoryKind::device,
-                                offload::Category::batch),
-               0, kScalar};
-  PlanBuilder::Bindings clip{sum, {}, norm};
-  builder.run(clip_program(options.clipping_threshold), clip, place);
-
-  each_run([&](int slab, const offload::Run& run) {
-    models::AdamW adamw = options.adamw;
-    if (run.decay == models::Decay::no) adamw.weight_decay = 0;
-    bool has_master = layout.slabs[slab].has_master();
-    Operand compute = range(slab, Copy::compute, run);
-    Operand master = has_master ? range(slab, Copy::master, run) : compute;
-    Operand m = range(slab, Copy::first_moment, run), v = range(slab, Copy::second_moment, run);
-    // In place: each result lies where its input does.
-    PlanBuilder::Bindings bindings{range(slab, Copy::gradient, run),
-                                   master,
-                                   m,
-                                   v,
-                                   scan.scalar(kLearningRate),
-                                   scan.scalar(kCorrection1),
-                                   scan.scalar(kCorrection2),
-                                   clip[1],
-                                   master,
-                                   m,
-                                   v};
-    if (has_master) bindings.push_back(compute);
-    builder.run(update_program(adamw, run.count, dtype(layout.slabs[slab], Copy::compute)),
-                bindings, place);
-  });
+  // In place: each result lies where its input does.
+  PlanBuilder::Bindings bindings{
+      gradient, weight, m, v, scalar(kLearningRate), scalar(kCorrection1), scalar(kCorrection2),
+      clip,     weight, m, v};
+  if (has_master) bindings.push_back(compute);
+  builder_.run(update_program(adamw, run.count, dtype(s, Copy::compute)), bindings, place,
+               options_.lane);
+  bring(Copy::compute, compute, Lane::host_to_device);
 }
 
 }  // namespace longshore::trainer

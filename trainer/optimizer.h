@@ -1,5 +1,11 @@
 // The part of a training plan that follows the gradients: global norm, clipping, AdamW on slabs.
+//
+// The norm is exact wherever gradients live: each parameter's square sum is taken when its gradient
+// is made, and they are added up in one fixed order. Without clipping nothing has to wait for the
+// norm, so each slab is updated as soon as its gradients are there; with it, all at the end.
 #pragma once
+
+#include <map>
 
 #include "models/ops/adamw.h"
 #include "offload/scan.h"
@@ -9,15 +15,45 @@ namespace longshore::trainer {
 struct OptimizerOptions {
   models::AdamW adamw;            // weight_decay applies to the decayed parts of slabs
   double clipping_threshold = 0;  // 0: no clipping
+  // Which lane updates: with host_compute, states stay where they are and weights come back.
+  offload::Lane lane = offload::Lane::compute;
+  // Elements that are updated at a time where states live in host memory; a multiple of
+  // offload::kScaleBlock.
+  int64_t chunk = int64_t{8} << 20;
 };
 
 // Scalars the host gives each step, and the norm it gets back (device argument).
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
 inline constexpr const char* kCorrection2 = "correction_2";
+inline constexpr const char* kNoClip = "no_clip";  // 1, where there is no clipping
 inline constexpr const char* kGradientNorm = "grad_norm";
 
-void append_update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
-                   offload::Scan& scan, offload::PlanBuilder& builder);
+class Update {
+ public:
+  Update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
+         offload::Scan& scan, offload::PlanBuilder& builder);
+
+  // What PassOptions calls in the pass that ends a step.
+  void gradient_made(const offload::ParameterLayout::Location& location,
+                     const offload::Place& place);
+  void gradients_made(int slab);
+
+  // After the pass.
+  void finish();
+
+ private:
+  void update(int slab, const offload::Operand& clip);
+  void update_range(int slab, const offload::Run& run, const offload::Operand& clip);
+
+  const OptimizerOptions& options_;
+  const offload::ParameterLayout& layout_;
+  offload::Scan& scan_;
+  offload::PlanBuilder& builder_;
+  std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum
+  offload::Operand square_sums_;              // f64 [trainable parameters]
+  std::vector<int> ready_;                    // slabs, in the order their gradients were made
+  int chunks_ = 0;
+};
 
 }  // namespace longshore::trainer

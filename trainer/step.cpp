@@ -60,18 +60,27 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   auto add_plan = [&](offload::MicroBatch micro_batch, bool updates, const char* name) {
     PlanBuilder builder(name, target);
     offload::Scan scan(model, layout, builder);
-    scan.train(
-        {.policy = options.policy,
-         .micro_batch = micro_batch,
-         .gradients = accumulates ? offload::GradientHome::caller : offload::GradientHome::plan});
+    Update update(options.optimizer, layout, scan, builder);
+    offload::PassOptions pass{
+        .policy = options.policy,
+        .offload_layers = options.offload_layers,
+        .micro_batch = micro_batch,
+        .gradients = accumulates ? offload::GradientOwner::caller : offload::GradientOwner::plan};
     if (updates) {
-      append_update(options.optimizer, layout, scan, builder);
+      pass.gradient_made = [&](const auto& location, const auto& place) {
+        update.gradient_made(location, place);
+      };
+      pass.gradients_made = [&](int slab) { update.gradients_made(slab); };
+    }
+    scan.train(pass);
+    if (updates) {
+      update.finish();
       return_scalar(builder, offload::kLoss);
       return_scalar(builder, kGradientNorm);
       if (has_output(model, models::OutputRole::auxiliary_loss))
         return_scalar(builder, offload::kAuxiliaryLoss);
     }
-    result.plans.push_back(builder.finish());
+    result.plans.push_back(builder.finish(options.lookahead));
     if (result.layers.empty()) result.layers = scan.describe();
   };
   if (!accumulates) {
@@ -90,12 +99,12 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 }
 
 Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
-                  const std::string& name, models::Target target) {
+                  const std::string& name, offload::Lookahead lookahead, models::Target target) {
   PlanBuilder builder(name, target);
   offload::Scan scan(model, layout, builder);
   scan.forward();
   if (has_output(model, models::OutputRole::loss)) return_scalar(builder, offload::kLoss);
-  return builder.finish();
+  return builder.finish(lookahead);
 }
 
 TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
@@ -119,6 +128,7 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   double step = static_cast<double>(scalars.number);
   write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
   write_scalar(arguments_, offload::kAuxiliaryLossGradient, 1.0 / batches.size());
+  write_scalar(arguments_, kNoClip, 1);
   write_scalar(arguments_, kLearningRate, scalars.learning_rate);
   write_scalar(arguments_, kCorrection1, 1 - std::pow(adamw_.b1, step));
   write_scalar(arguments_, kCorrection2, 1 - std::pow(adamw_.b2, step));

@@ -18,6 +18,8 @@ namespace longshore::trainer {
 
 struct StepOptions {
   offload::Policy policy;
+  std::optional<int> offload_layers;  // as in offload::PassOptions
+  offload::Lookahead lookahead;
   int64_t micro_batches = 1;  // gradient_accumulation_steps
   OptimizerOptions optimizer;
 };
@@ -35,7 +37,8 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 
 // Forward only; no gradients.
 offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
-                           const std::string& name, models::Target target);
+                           const std::string& name, offload::Lookahead lookahead,
+                           models::Target target);
 
 struct StepResult {
   double loss = 0;  // nats a trained token, auxiliary losses aside

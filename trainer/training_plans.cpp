@@ -20,7 +20,9 @@ using offload::Plan;
 std::map<std::string, offload::Fate> custom_fates(const Config& config) {
   std::map<std::string, offload::Fate> fates;
   for (const auto& [label, fate] : config.label_fates)
-    fates[label] = fate == "device" ? offload::Fate::keep : offload::Fate::remat;
+    fates[label] = fate == "device"    ? offload::Fate::keep
+                   : fate == "offload" ? offload::Fate::offload
+                                       : offload::Fate::remat;
   return fates;
 }
 
@@ -102,7 +104,7 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
   models::Model model = models::llama(plans.model);
   plans.layout = offload::lay_out(model);
   plans.options = {.policy = offload::make_policy(config.remat_policy, custom_fates(config),
-                                                  decoder(model).programs[0].labels()),
+                                                  decoder(model).programs[0]),
                    .micro_batches = config.gradient_accumulation_steps,
                    .optimizer = {.adamw = {.b1 = config.adam_b1,
                                            .b2 = config.adam_b2,
@@ -110,10 +112,11 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
                                            .weight_decay = config.adam_weight_decay},
                                  .clipping_threshold = config.gradient_clipping_threshold}};
   plans.step = plan_step(model, plans.layout, plans.options, target);
-  if (evaluates(config)) plans.evaluate = plan_forward(model, plans.layout, "evaluate", target);
+  if (evaluates(config))
+    plans.evaluate = plan_forward(model, plans.layout, "evaluate", plans.options.lookahead, target);
   if (samples(config))
     plans.sample = plan_forward(models::llama(plans.model, {.head = models::Head::logits}),
-                                plans.layout, "sample", target);
+                                plans.layout, "sample", plans.options.lookahead, target);
   return plans;
 }
 

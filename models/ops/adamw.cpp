@@ -199,7 +199,9 @@ std::string print_clip(const std::any& attrs) {
 
 void run_clip_cpu(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
-  double norm = std::sqrt(*call.in[0].as<double>());
+  double sum = 0;
+  for (int64_t i = 0; i < call.in[0].type.shape.count(); ++i) sum += call.in[0].as<double>()[i];
+  double norm = std::sqrt(sum);
   *call.out[0].as<float>() =
       threshold > 0 && norm > threshold ? static_cast<float>(threshold / norm) : 1.f;
   *call.out[1].as<float>() = static_cast<float>(norm);
@@ -207,7 +209,7 @@ void run_clip_cpu(const KernelCall& call) {
 
 void run_clip_composed(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
-  at::Tensor norm = at::sqrt(tensor(call, call.in[0]));
+  at::Tensor norm = at::sqrt(tensor(call, call.in[0]).sum());
   if (threshold > 0)
     tensor(call, call.out[0]).copy_((threshold / norm).clamp_max(1));
   else

@@ -62,14 +62,16 @@ TEST(KernelMemory, TheWatchNotices) {
   models::Program addition = models::addition({{kFloats}});
   const models::Op& add = *addition.nodes[0].op;
   std::vector<models::Ref> in{ref(0, kFloats), ref(0, kFloats)}, out{ref(kFloats, kFloats)};
-  watching.run(add, {.target = models::Target::cpu, .attrs = {}, .in = in, .out = out});
+  watching.run(Lane::compute, add,
+               {.target = models::Target::cpu, .attrs = {}, .in = in, .out = out});
   EXPECT_TRUE(watching.faults().empty());
 
   models::Op careless = add;  // writes a float behind its output
   careless.cpu.run = [](const models::KernelCall& call) {
     for (int64_t i = 0; i <= call.out[0].type.shape.count(); ++i) call.out[0].as<float>()[i] = 1;
   };
-  watching.run(careless, {.target = models::Target::cpu, .attrs = {}, .in = in, .out = out});
+  watching.run(Lane::compute, careless,
+               {.target = models::Target::cpu, .attrs = {}, .in = in, .out = out});
   EXPECT_EQ(watching.faults().size(), 1u);
 }
 
@@ -79,7 +81,7 @@ struct Ready {
   explicit Ready(const models::LlamaConfig& config, const char* policy, int64_t micro_batches = 1)
       : model(models::llama(config)),
         layout(lay_out(model)),
-        options{.policy = make_policy(policy, {}, layer_program(model).labels()),
+        options{.policy = make_policy(policy, {}, layer_program(model)),
                 .micro_batches = micro_batches,
                 .optimizer = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}},
         plans(trainer::plan_step(model, layout, options, models::Target::cpu)),

@@ -28,14 +28,14 @@ using Names = std::set<std::string>;
 std::vector<Policy> many_policies(const Program& layer) {
   std::vector<std::string> labels = layer.labels();
   std::vector<Policy> all;
-  for (const PolicyInfo& info : policies()) all.push_back(make_policy(info.name, {}, labels));
+  for (const PolicyInfo& info : policies()) all.push_back(make_policy(info.name, {}, layer));
   Custom every;
   for (const std::string& a : labels) {
     every[a] = Fate::keep;
     for (const std::string& b : labels)
-      if (a <= b) all.push_back(make_policy("custom", {{a, Fate::keep}, {b, Fate::keep}}, labels));
+      if (a <= b) all.push_back(make_policy("custom", {{a, Fate::keep}, {b, Fate::keep}}, layer));
   }
-  all.push_back(make_policy("custom", every, labels));
+  all.push_back(make_policy("custom", every, layer));
   return all;
 }
 
@@ -44,15 +44,21 @@ Partition partition_of(const Program& layer, const Policy& policy) {
 }
 
 Partition partition_of(const Program& layer, const std::string& name, const Custom& custom = {}) {
-  return partition_of(layer, make_policy(name, custom, layer.labels()));
+  return partition_of(layer, make_policy(name, custom, layer));
 }
 
 Program llama_layer() { return layer_program(models::llama(tiny_llama())); }
 
+std::vector<ValueId> values(const std::vector<Residual>& residuals) {
+  std::vector<ValueId> ids;
+  for (const Residual& residual : residuals) ids.push_back(residual.value);
+  return ids;
+}
+
 // What the policy decides about: values that the layer's nodes make.
 Names kept(const Partition& p) {
   Names names;
-  for (ValueId id : p.residuals)
+  for (ValueId id : values(p.residuals))
     if (p.forward[id].source == Source::node) names.insert(p.forward[id].name);
   return names;
 }
@@ -60,7 +66,7 @@ Names kept(const Partition& p) {
 // The carry, and what other stages give: there under every policy.
 Names kept_inputs(const Partition& p) {
   Names names;
-  for (ValueId id : p.residuals)
+  for (ValueId id : values(p.residuals))
     if (p.forward[id].source == Source::input) names.insert(p.forward[id].name);
   return names;
 }
@@ -84,7 +90,7 @@ Names minus(const Names& a, const Names& b) {
 
 int64_t kept_bytes(const Partition& p) {
   int64_t bytes = 0;
-  for (ValueId id : p.residuals) bytes += p.forward[id].type.bytes();
+  for (ValueId id : values(p.residuals)) bytes += p.forward[id].type.bytes();
   return bytes;
 }
 
@@ -123,7 +129,8 @@ TEST(Partition, BothProgramsAreSound) {
     // Every value is made once and before it is read; residuals and inputs are there.
     for (const Program* program : {&p.forward, &p.backward}) {
       std::set<int> made;
-      for (ValueId id : program == &p.forward ? layer.inputs : p.residuals) made.insert(id.index);
+      for (ValueId id : program == &p.forward ? layer.inputs : values(p.residuals))
+        made.insert(id.index);
       if (program == &p.backward)
         for (ValueId id : program->inputs)
           if ((*program)[id].source != Source::node) made.insert(id.index);
@@ -142,7 +149,7 @@ TEST(Partition, ResidualsAreReadAndNothingIsBothKeptAndReplayed) {
     Partition p = partition_of(layer, policy);
     std::set<ValueId> read;
     for (const Node& node : p.backward.nodes) read.insert(node.in.begin(), node.in.end());
-    for (ValueId id : p.residuals) EXPECT_TRUE(read.count(id)) << p.forward[id].name;
+    for (ValueId id : values(p.residuals)) EXPECT_TRUE(read.count(id)) << p.forward[id].name;
     Names again = replayed(p);
     EXPECT_EQ(minus(kept(p), again), kept(p)) << describe(again);
   }

@@ -233,6 +233,8 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
       if (life.first < 0) life.first = static_cast<int>(i);
       life.last = static_cast<int>(i);
     }
+  for (size_t b = 0; b < plan.buffers.size(); ++b)
+    lives[b].last = std::max(lives[b].last, plan.buffers[b].last);
   int64_t most = 0;
   for (size_t i = 0; i <= plan.instructions.size(); ++i) {
     // Each place counts once, also when it changes hands in place at this instruction.

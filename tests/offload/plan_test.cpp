@@ -28,7 +28,7 @@ trainer::StepPlans plans_of(const models::Model& model, const std::string& polic
                             int64_t micro_batches = 1, Target target = Target::cpu) {
   int decoder = stage_index(model, "decoder");
   trainer::StepOptions options{
-      .policy = make_policy(policy, {}, model.stages[decoder].programs[0].labels()),
+      .policy = make_policy(policy, {}, model.stages[decoder].programs[0]),
       .micro_batches = micro_batches,
       .optimizer = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
   return trainer::plan_step(model, lay_out(model), options, target);
@@ -45,7 +45,7 @@ void expect_sound(const trainer::StepPlans& plans) {
     for (MemoryKind kind : kMemoryKinds) {
       MemoryAnalysis analysis = analyze(plan, kind);
       EXPECT_EQ(analysis.live_bytes, live_bytes(plan, kind)) << name(kind);
-      EXPECT_EQ(analysis.peak_bytes, plan.argument_bytes(kind) + plan.arena(kind));
+      EXPECT_EQ(analysis.peak_bytes, plan.caller_bytes(kind) + plan.arena(kind));
       EXPECT_EQ(analysis.total_bytes(), analysis.peak_bytes);
       EXPECT_LE(analysis.live_bytes, analysis.peak_bytes);
       int64_t by_category = 0;
@@ -78,7 +78,7 @@ TEST(StepPlan, TheToyUnderEveryPolicyIsSound) {
 
 TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
   models::Model model = models::llama(tiny_llama());
-  Plan forward = trainer::plan_forward(model, lay_out(model), "evaluate", Target::cpu);
+  Plan forward = trainer::plan_forward(model, lay_out(model), "evaluate", {}, Target::cpu);
   expect_sound({.plans = {forward}});
   for (const Buffer& buffer : forward.buffers) EXPECT_NE(buffer.category, Category::kept);
   EXPECT_LT(forward.arena(MemoryKind::device),

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "models/labels.h"
+#include "models/ops/add.h"
+#include "models/trace.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::offload {
@@ -15,10 +17,25 @@ using Labels = std::vector<std::string>;
 
 Labels llama_labels() { return layer_program(models::llama(tiny_llama())).labels(); }
 
+// A layer whose carry has the first of the labels, and a value each of the others.
+models::Program layer_emitting(const Labels& labels) {
+  models::Trace t("layer");
+  models::Type type{{4}};
+  models::Var carry = t.input("carry", type);
+  for (size_t i = 0; i < labels.size(); ++i) t.label(i == 0 ? carry : add(carry, carry), labels[i]);
+  t.output(carry);
+  return t.finish();
+}
+
+Policy policy_for(const std::string& name, const std::map<std::string, Fate>& custom,
+                  const Labels& labels) {
+  return make_policy(name, custom, layer_emitting(labels));
+}
+
 std::string refusal(const std::string& name, const std::map<std::string, Fate>& custom,
                     const Labels& labels) {
   try {
-    make_policy(name, custom, labels);
+    policy_for(name, custom, labels);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -35,7 +52,7 @@ TEST(Policy, EveryNameSuitsALlama) {
   ASSERT_GE(policies().size(), 4u);
   for (const PolicyInfo& info : policies()) {
     EXPECT_FALSE(info.meaning.empty()) << info.name;
-    Policy policy = make_policy(info.name, {}, labels);
+    Policy policy = policy_for(info.name, {}, labels);
     EXPECT_EQ(policy.name, info.name);
     // A row speaks only of labels there are; else it would silently do nothing.
     for (const auto& [label, fate] : policy.fates)
@@ -53,20 +70,20 @@ TEST(Policy, TheLlamasLabelsAreKnownOnes) {
 TEST(Policy, FatesAreTheTables) {
   Labels labels = llama_labels();
   for (const std::string& label : labels) {
-    EXPECT_EQ(make_policy("none", {}, labels).fate(label), Fate::keep) << label;
-    EXPECT_EQ(make_policy("full", {}, labels).fate(label), Fate::remat) << label;
+    EXPECT_EQ(policy_for("none", {}, labels).fate(label), Fate::keep) << label;
+    EXPECT_EQ(policy_for("full", {}, labels).fate(label), Fate::remat) << label;
     bool is_qkv = label == "query_proj" || label == "key_proj" || label == "value_proj";
-    EXPECT_EQ(make_policy("save_qkv_proj", {}, labels).fate(label),
+    EXPECT_EQ(policy_for("save_qkv_proj", {}, labels).fate(label),
               is_qkv ? Fate::keep : Fate::remat)
         << label;
   }
-  EXPECT_EQ(make_policy("none", {}, labels).fate(""), Fate::keep);
-  EXPECT_EQ(make_policy("full", {}, labels).fate(""), Fate::remat);
+  EXPECT_EQ(policy_for("none", {}, labels).fate(""), Fate::keep);
+  EXPECT_EQ(policy_for("full", {}, labels).fate(""), Fate::remat);
 }
 
 TEST(Policy, CustomFollowsItsKeysAndRematsTheRest) {
   Policy policy =
-      make_policy("custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::remat}}, llama_labels());
+      policy_for("custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::remat}}, llama_labels());
   EXPECT_EQ(policy.fate("context"), Fate::keep);
   EXPECT_EQ(policy.fate("mlpwi_0"), Fate::remat);
   EXPECT_EQ(policy.fate("mlpwi_1"), Fate::remat);
@@ -74,10 +91,10 @@ TEST(Policy, CustomFollowsItsKeysAndRematsTheRest) {
 }
 
 TEST(Policy, FusedProjectionsStandForTheSeparateOnes) {
-  Policy policy = make_policy("save_qkv_proj", {}, Labels{"decoder_layer_input", "qkv_proj"});
+  Policy policy = policy_for("save_qkv_proj", {}, Labels{"decoder_layer_input", "qkv_proj"});
   EXPECT_EQ(policy.fate("qkv_proj"), Fate::keep);
   EXPECT_EQ(policy.fates.size(), 1u);
-  EXPECT_EQ(make_policy("save_qkv_proj", {}, llama_labels()).fates.count("qkv_proj"), 0u);
+  EXPECT_EQ(policy_for("save_qkv_proj", {}, llama_labels()).fates.count("qkv_proj"), 0u);
 }
 
 TEST(Policy, AGroupMustBeThereWhole) {

@@ -31,8 +31,8 @@ class ShuffledBackend : public Backend {
   void free(MemoryKind kind, std::byte* memory) override { memory_->free(kind, memory); }
   int64_t available_bytes(MemoryKind kind) override { return memory_->available_bytes(kind); }
 
-  void run(const models::Op& op, const models::KernelCall& call) override {
-    lane(Lane::compute).push_back({[&op, call] { op.cpu.run(call); }});
+  void run(Lane on, const models::Op& op, const models::KernelCall& call) override {
+    lane(on).push_back({[&op, call] { op.cpu.run(call); }});
   }
   void copy(Lane on, const models::Ref& from, const models::Ref& to) override {
     lane(on).push_back({[from, to] { std::memcpy(to.data, from.data, from.type.bytes()); }});

@@ -25,7 +25,9 @@ class CountingBackend : public Backend {
   }
   void free(MemoryKind kind, std::byte* memory) override { other_.free(kind, memory); }
   int64_t available_bytes(MemoryKind kind) override { return other_.available_bytes(kind); }
-  void run(const models::Op& op, const models::KernelCall& call) override { other_.run(op, call); }
+  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    other_.run(lane, op, call);
+  }
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
     other_.copy(lane, from, to);
   }
@@ -82,7 +84,7 @@ Training train(const TrainingOptions& options) {
 
   ParameterLayout layout = lay_out(options.model);
   trainer::StepOptions step_options{
-      .policy = make_policy(options.policy, options.custom, decoder_of(options.model).labels()),
+      .policy = make_policy(options.policy, options.custom, decoder_of(options.model)),
       .micro_batches = options.micro_batches,
       .optimizer = {.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
                     .clipping_threshold = options.clipping_threshold}};
@@ -111,8 +113,7 @@ Training train(const TrainingOptions& options) {
   }
 
   for (const Slab& slab : layout.slabs)
-    for (Copy copy :
-         {Copy::compute, Copy::master, Copy::gradient, Copy::first_moment, Copy::second_moment}) {
+    for (Copy copy : kCopies) {
       std::string name = argument_name(slab, copy);
       if (!arguments.has(name)) continue;
       std::vector<std::byte>& contents = training.state[name];
@@ -124,14 +125,14 @@ Training train(const TrainingOptions& options) {
 
 PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& micro_batches) {
   ParameterLayout layout = lay_out(inputs.model);
-  Policy policy = make_policy(inputs.policy, {}, decoder_of(inputs.model).labels());
+  Policy policy = make_policy(inputs.policy, {}, decoder_of(inputs.model));
   std::vector<Plan> plans;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     PlanBuilder builder("pass", inputs.target);
     Scan scan(inputs.model, layout, builder);
     scan.train({.policy = policy,
                 .micro_batch = i == 0 ? MicroBatch::first : MicroBatch::further,
-                .gradients = GradientHome::caller});
+                .gradients = GradientOwner::caller});
     plans.push_back(builder.finish());
   }
 
@@ -184,7 +185,7 @@ std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout&
   std::map<std::string, std::vector<float>> weights;
   for (const Slab& slab : layout.slabs) {
     std::vector<float> values(static_cast<size_t>(slab.count));
-    Copy copy = slab.has_master() ? Copy::master : Copy::compute;
+    Copy copy = slab.has(Copy::master) ? Copy::master : Copy::compute;
     arguments.read(argument_name(slab, copy), values.data(), bytes(slab, copy));
     for (const Parameter& parameter : slab.parameters) {
       auto begin = values.begin() + parameter.offset;

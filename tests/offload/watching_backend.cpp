@@ -52,7 +52,7 @@ void WatchingBackend::expect_unchanged_outside(std::vector<Range> written, const
   }
 }
 
-void WatchingBackend::run(const models::Op& op, const models::KernelCall& call) {
+void WatchingBackend::run(Lane lane, const models::Op& op, const models::KernelCall& call) {
   cpu_->synchronize();
   std::vector<Range> written;
   for (const models::Ref& out : call.out) {
@@ -66,7 +66,8 @@ void WatchingBackend::run(const models::Op& op, const models::KernelCall& call) 
     written.push_back({call.workspace.data(), call.workspace.data() + call.workspace.size()});
 
   remember();
-  cpu_->run(op, call);
+  cpu_->run(lane, op, call);
+  cpu_->synchronize();
   expect_unchanged_outside(written, op.name);
   if (!call.workspace.empty()) {
     auto last = std::find_if(call.workspace.rbegin(), call.workspace.rend(),

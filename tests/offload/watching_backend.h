@@ -27,7 +27,7 @@ class WatchingBackend : public Backend {
   std::byte* allocate(MemoryKind kind, int64_t bytes) override;
   void free(MemoryKind kind, std::byte* memory) override;
   int64_t available_bytes(MemoryKind kind) override { return cpu_->available_bytes(kind); }
-  void run(const models::Op& op, const models::KernelCall& call) override;
+  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override;
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override;
   void record(Lane lane, int event) override { cpu_->record(lane, event); }
   void wait(Lane lane, int event) override { cpu_->wait(lane, event); }

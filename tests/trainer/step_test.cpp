@@ -215,7 +215,7 @@ TEST(TrainStep, LearnsABatchByHeart) {
 std::vector<float> run_forward(const models::Model& model, const ParameterLayout& layout,
                                const data::Batch& batch, const std::vector<int32_t>& rows,
                                const std::string& result, size_t count) {
-  offload::Plan plan = plan_forward(model, layout, "forward", models::Target::cpu);
+  offload::Plan plan = plan_forward(model, layout, "forward", {}, models::Target::cpu);
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
   offload::Arena device(*backend, offload::MemoryKind::device,

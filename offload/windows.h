@@ -1,0 +1,39 @@
+// Windows: how plans work on memory that lives on the host. Kernels touch device memory only; a
+// window is a device operand that stands for a range of host memory. Here windows become
+// temporaries and moves: brought in ahead of the instructions that read them, sent back after those
+// that write them, and gone in between.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "offload/plan.h"
+
+namespace longshore::offload {
+
+struct Window {
+  int buffer = -1;  // on the device, as instructions name it
+  Operand host;     // the range it stands for, of the same bytes
+};
+
+// A buffer keeps its bytes until this instruction, though nothing uses them: who takes their place
+// finds the copy out of them finished.
+struct Hold {
+  int buffer = -1;
+  int until = -1;
+};
+
+// How far moves may run ahead of what reads them, and behind what they send, in layers of compute
+// instructions. 0 fetches at the moment of use: the least memory, and nothing is hidden. Between
+// two uses that are nearer to each other than this, a window stays on the device.
+struct Lookahead {
+  double layers = 1;
+};
+
+// Rewrites the plan's instructions; a window's buffer becomes that of its
+// first visit. Moves from device
+// temporaries to the host that are already there are held, too. Throws InternalError where an
+// instruction would read a window's range while another window holds newer bytes of it.
+std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows, Lookahead lookahead);
+
+}  // namespace longshore::offload
