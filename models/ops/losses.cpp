@@ -27,15 +27,16 @@ constexpr int64_t kBlock = 1 << 16;
 
 int64_t blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
+// For the sum over input `kInput`.
+template <int kInput>
 int64_t workspace_blocks(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return blocks(in[0].shape.count()) * size_bytes(Dtype::float64);
+  return blocks(in[kInput].shape.count()) * size_bytes(Dtype::float64);
 }
 
 // The sum of block(begin, size) over the blocks of [0, count).
 template <class Block>
-double sum_of_blocks(const KernelCall& call, Block block) {
-  int64_t count = call.in[0].type.shape.count();
-  double* partial = reinterpret_cast<double*>(call.workspace.data());
+double sum_of_blocks(std::span<std::byte> workspace, int64_t count, Block block) {
+  double* partial = reinterpret_cast<double*>(workspace.data());
   parallel_ranges(blocks(count), [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b)
       partial[b] = block(b * kBlock, std::min(kBlock, count - b * kBlock));
@@ -114,10 +115,13 @@ LONGSHORE_SIMD void fill_range(bfloat16* x, float value, int64_t count) {
 }
 
 void run_sum_cpu(const KernelCall& call) {
+  int64_t count = call.in[0].type.shape.count();
   with_float_type(call.in[0].type.dtype, [&]<class T>(T) {
     const T* x = call.in[0].as<T>();
-    *call.out[0].as<float>() = static_cast<float>(sum_of_blocks(
-        call, [&](int64_t begin, int64_t size) { return sum_range(x + begin, size); }));
+    double sum = sum_of_blocks(call.workspace, count, [&](int64_t begin, int64_t size) {
+      return sum_range(x + begin, size);
+    });
+    *call.out[0].as<float>() = static_cast<float>(sum);
   });
 }
 
@@ -157,18 +161,21 @@ Types infer_error_grad(const std::any&, std::span<const Type> in) {
   expect(in[1] == in[2], "mean_square_error_grad", "x and target differ in type");
   expect(in[0] == loss_type(in[1].dtype), "mean_square_error_grad",
          "dloss is not a scalar of the loss's type");
-  return {in[1]};
+  return {in[1], in[0]};
 }
 
 void vjp_error(Backward& backward, const Node& node) {
-  ValueId dloss = backward.gradient(node.out[0]);
+  ValueId x = node.in[0], target = node.in[1], dloss = backward.gradient(node.out[0]);
+  ValueId loss;
   auto contribute = [&](ValueId value, ValueId other) {
-    if (backward.wants_gradient(value))
-      backward.contribute(
-          value, backward.emit(mean_square_error_grad_op, {}, {dloss, value, other}, value)[0]);
+    if (!backward.wants_gradient(value)) return;
+    auto out = backward.emit(mean_square_error_grad_op, {}, {dloss, value, other}, value);
+    backward.contribute(value, out[0]);
+    if (!loss) loss = out[1];
   };
-  contribute(node.in[0], node.in[1]);
-  contribute(node.in[1], node.in[0]);
+  contribute(x, target);
+  contribute(target, x);
+  backward.also_makes(node.out[0], loss);
 }
 
 Cost cost_error(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -176,7 +183,7 @@ Cost cost_error(const std::any&, std::span<const Type> in, std::span<const Type>
 }
 
 Cost cost_error_grad(const std::any&, std::span<const Type> in, std::span<const Type> out) {
-  return {.flops = 2.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
+  return {.flops = 4.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
 }
 
 std::vector<Reuse> reuse_error_grad(const std::any&, int) {
@@ -216,31 +223,41 @@ LONGSHORE_SIMD void error_grad_range(const bfloat16* a, const bfloat16* b, bfloa
 }
 
 void run_error_cpu(const KernelCall& call) {
+  int64_t count = call.in[0].type.shape.count();
   with_float_type(call.in[0].type.dtype, [&]<class T>(T) {
     const T *x = call.in[0].as<T>(), *target = call.in[1].as<T>();
-    double sum = sum_of_blocks(call, [&](int64_t begin, int64_t size) {
+    double sum = sum_of_blocks(call.workspace, count, [&](int64_t begin, int64_t size) {
       return square_error_range(x + begin, target + begin, size);
     });
-    *call.out[0].as<float>() = static_cast<float>(sum / call.in[0].type.shape.count());
+    *call.out[0].as<float>() = static_cast<float>(sum / static_cast<double>(count));
   });
 }
 
 void run_error_grad_cpu(const KernelCall& call) {
   int64_t count = call.out[0].type.shape.count();
-  float scale = static_cast<float>(2.0 * *call.in[0].as<float>() / count);
+  float scale = static_cast<float>(2.0 * *call.in[0].as<float>() / static_cast<double>(count));
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     const T *a = call.in[1].as<T>(), *b = call.in[2].as<T>();
     T* da = call.out[0].as<T>();
-    parallel_ranges(count, [&](int64_t begin, int64_t end) {
-      error_grad_range(a + begin, b + begin, da + begin, scale, end - begin);
+    // A block's error is summed by the code that the loss alone uses, so that the two are equal;
+    // its gradient, which may overwrite it, finds it in the cache.
+    double sum = sum_of_blocks(call.workspace, count, [&](int64_t begin, int64_t size) {
+      double of_block = square_error_range(a + begin, b + begin, size);
+      error_grad_range(a + begin, b + begin, da + begin, scale, size);
+      return of_block;
     });
+    *call.out[1].as<float>() = static_cast<float>(sum / static_cast<double>(count));
   });
+}
+
+at::Tensor mean_square(const at::Tensor& error) {
+  at::Tensor flat = error.view({-1});
+  return at::dot(flat, flat).div_(flat.numel());
 }
 
 void run_error_composed(const KernelCall& call) {
   at::Tensor x = tensor(call, call.in[0]).to(compute_type(call.in[0]));
-  at::Tensor error = at::sub(x, tensor(call, call.in[1]));
-  tensor(call, call.out[0]).copy_(at::sum(error.square_()).div_(error.numel()));
+  tensor(call, call.out[0]).copy_(mean_square(at::sub(x, tensor(call, call.in[1]))));
 }
 
 // The difference takes the result's place, unless that would round it before it is scaled.
@@ -249,10 +266,11 @@ void run_error_grad_composed(const KernelCall& call) {
   at::Tensor out = tensor(call, call.out[0]);
   at::Tensor scale = tensor(call, call.in[0]) * (2.0 / static_cast<double>(out.numel()));
   auto wide = compute_type(call.in[1]);
-  if (out.scalar_type() == wide)
-    at::sub_out(out, a, b).mul_(scale);
-  else
-    out.copy_(at::sub(a.to(wide), b).mul_(scale));
+  bool in_place = out.scalar_type() == wide;
+  at::Tensor error = in_place ? at::sub_out(out, a, b) : at::sub(a.to(wide), b);
+  tensor(call, call.out[1]).copy_(mean_square(error));
+  error.mul_(scale);
+  if (!in_place) out.copy_(error);
 }
 
 int64_t workspace_error_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
@@ -367,10 +385,12 @@ LONGSHORE_SIMD void penalty_grad_range(const bfloat16* weight, const float* sum,
 
 void run_penalty_cpu(const KernelCall& call) {
   double factor = std::any_cast<const PenaltyAttrs&>(call.attrs).factor;
+  int64_t count = call.in[0].type.shape.count();
   with_float_type(call.in[0].type.dtype, [&]<class T>(T) {
     const T* weight = call.in[0].as<T>();
-    double sum = sum_of_blocks(
-        call, [&](int64_t begin, int64_t size) { return squares_range(weight + begin, size); });
+    double sum = sum_of_blocks(call.workspace, count, [&](int64_t begin, int64_t size) {
+      return squares_range(weight + begin, size);
+    });
     *call.out[0].as<float>() = static_cast<float>(factor * sum);
   });
 }
@@ -421,7 +441,7 @@ const Op sum_op{.name = "sum",
                 .infer = infer_sum,
                 .vjp = vjp_sum,
                 .cost = cost_sum,
-                .cpu = {run_sum_cpu, workspace_blocks},
+                .cpu = {run_sum_cpu, workspace_blocks<0>},
                 .cuda = {run_sum_composed, workspace_sum_composed},
                 .reference = {run_sum_composed}};
 
@@ -437,7 +457,7 @@ const Op mean_square_error_op{.name = "mean_square_error",
                               .infer = infer_error,
                               .vjp = vjp_error,
                               .cost = cost_error,
-                              .cpu = {run_error_cpu, workspace_blocks},
+                              .cpu = {run_error_cpu, workspace_blocks<0>},
                               .cuda = {run_error_composed, workspace_error_composed},
                               .reference = {run_error_composed}};
 
@@ -445,8 +465,7 @@ const Op mean_square_error_grad_op{.name = "mean_square_error_grad",
                                    .infer = infer_error_grad,
                                    .cost = cost_error_grad,
                                    .reuse = reuse_error_grad,
-                                   .price = Price::cheap,
-                                   .cpu = {run_error_grad_cpu},
+                                   .cpu = {run_error_grad_cpu, workspace_blocks<1>},
                                    .cuda = {run_error_grad_composed, workspace_error_grad_composed},
                                    .reference = {run_error_grad_composed}};
 
@@ -455,7 +474,7 @@ const Op l2_penalty_op{.name = "l2_penalty",
                        .vjp = vjp_penalty,
                        .cost = cost_penalty,
                        .print = print_penalty,
-                       .cpu = {run_penalty_cpu, workspace_blocks},
+                       .cpu = {run_penalty_cpu, workspace_blocks<0>},
                        .cuda = {run_penalty_composed, workspace_penalty_composed},
                        .reference = {run_penalty_composed}};
 

@@ -12,8 +12,8 @@ extern const Op sum_grad_op;  // (dloss) -> dx: dloss everywhere
 
 // (x [..], target [..], of one type) -> mean((x - target)²)
 extern const Op mean_square_error_op;
-// (dloss, a, b) -> 2/n dloss (a - b): with x and target the gradient of x, the other way round
-// that of target
+// (dloss, a, b) -> da = 2/n dloss (a - b), and the loss, since a - b is there: with x and target
+// the gradient of x, the other way round that of target
 extern const Op mean_square_error_grad_op;
 
 // (W [..]) -> factor * sum(W²), W a weight

@@ -84,8 +84,9 @@ struct Survey {
 // writes; where they are a small part of an op's workspace, the rest must be seen to be used.
 void expect_used(const Survey::Workspace& workspace) {
   const auto& [op, declared_bytes, touched_bytes] = workspace;
-  static const std::set<std::string> kOwn{"l2_penalty", "mean_square_error", "rms_norm_grad",
-                                          "square_sum", "sum"};
+  static const std::set<std::string> kOwn{
+      "l2_penalty",    "mean_square_error", "mean_square_error_grad",
+      "rms_norm_grad", "square_sum",        "sum"};
   bool own = kOwn.contains(op);
   bool mostly_own = (op.starts_with("attention") || op.starts_with("linear_cross_entropy")) &&
                     declared_bytes > (1 << 20);
