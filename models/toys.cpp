@@ -1,6 +1,8 @@
 // R rows, C width, F inner.
 #include "models/toys.h"
 
+#include <utility>
+
 #include "models/ops/gelu.h"
 #include "models/ops/linear.h"
 #include "models/ops/losses.h"
@@ -9,7 +11,7 @@
 namespace longshore::models {
 namespace {
 
-constexpr const char* kInput = "x";  // batch input, and the carry's label
+constexpr const char* kInput = "x";  // the batch input, the carry and its label
 
 Weight matrix(double deviation) { return {.init = {Init::Kind::normal, deviation}}; }
 
@@ -22,24 +24,25 @@ Program input(const Type& x) {
 Program two_maps(const ToyA& s, const Type& type) {
   Trace t("two_maps");
   Weight weight = matrix(s.init_deviation);
-  Var x = t.label(t.input("x", type), kInput);                               // [R,C]
-  Var y = linear(x, t.weight("w1", {{s.inner, s.width}, s.dtype}, weight));  // [R,F]
-  t.output(
-      linear(t.label(y, "y"), t.weight("w2", {{s.width, s.inner}, s.dtype}, weight)));  // [R,C]
+  Var x = t.label(t.input(kInput, type), kInput);                  // [R,C]
+  Var w1 = t.weight("w1", {{s.inner, s.width}, s.dtype}, weight);  // [F,C]
+  Var w2 = t.weight("w2", {{s.width, s.inner}, s.dtype}, weight);  // [C,F]
+  Var y = t.label(linear(x, w1), "y");                             // [R,F]
+  t.output(linear(y, w2));                                         // [R,C]
   return t.finish();
 }
 
 Program sum_of(const Type& type) {
   Trace t("sum");
-  t.output(sum(t.input("x", type)), OutputRole::loss);
+  t.output(sum(t.input(kInput, type)), OutputRole::loss);
   return t.finish();
 }
 
-// The penalty comes first, so that on the way back it is added to what the product's gradient is.
+// The penalty comes first, so that on the way back its gradient is added to the product's.
 Program activated_map(const ToyB& s, const Type& type) {
   Trace t("activated_map");
-  Var x = t.label(t.input("x", type), kInput);  // [R,C]
-  Var w = t.weight("w", {{s.width, s.width}, s.dtype}, matrix(s.init_deviation));
+  Var x = t.label(t.input(kInput, type), kInput);                                  // [R,C]
+  Var w = t.weight("w", {{s.width, s.width}, s.dtype}, matrix(s.init_deviation));  // [C,C]
   Var penalty = l2_penalty(w, s.penalty);
   t.output(gelu(linear(x, w)));  // [R,C]
   t.output(penalty, OutputRole::auxiliary_loss);
@@ -48,8 +51,8 @@ Program activated_map(const ToyB& s, const Type& type) {
 
 Program error(const Type& type) {
   Trace t("mean_square_error");
-  Var x = t.input("output", type);
-  t.output(mean_square_error(x, t.batch(kInput, type)), OutputRole::loss);
+  Var output = t.input("output", type);
+  t.output(mean_square_error(output, t.batch(kInput, type)), OutputRole::loss);
   return t.finish();
 }
 
