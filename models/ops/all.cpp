@@ -3,8 +3,10 @@
 #include "models/ops/add.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
+#include "models/ops/gelu.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
+#include "models/ops/losses.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
 #include "models/ops/swiglu.h"
@@ -20,16 +22,24 @@ std::span<const Op* const> all_ops() {
       &clip_op,
       &embedding_op,
       &embedding_grad_op,
+      &gelu_op,
+      &gelu_grad_op,
+      &l2_penalty_op,
+      &l2_penalty_grad_op,
       &linear_op,
       &linear_input_grad_op,
       &linear_weight_grad_op,
       &linear_cross_entropy_op,
       &linear_cross_entropy_grad_op,
+      &mean_square_error_op,
+      &mean_square_error_grad_op,
       &rms_norm_op,
       &rms_norm_grad_op,
       &rope_op,
       &rope_table_op,
       &square_sum_op,
+      &sum_op,
+      &sum_grad_op,
       &swiglu_op,
       &swiglu_grad_op,
       &take_rows_op,

@@ -40,16 +40,24 @@ const std::map<std::string, Tolerance> kTolerances{
     {"clip", {1e-7, 1e-7}},
     {"embedding", {0, 0}},
     {"embedding_grad", {1e-6, 1e-6}},
+    {"gelu", {5e-7, kRounding}},
+    {"gelu_grad", {1e-6, kRounding}},
+    {"l2_penalty", {1e-7, 1e-7}},
+    {"l2_penalty_grad", {3e-7, 3e-7}},
     {"linear", {4e-6, kRounding}},
     {"linear_cross_entropy", {1e-6, 1e-6}},
     {"linear_cross_entropy_grad", {5e-5, 2e-2}},
     {"linear_input_grad", {4e-6, kRounding}},
     {"linear_weight_grad", {4e-6, 4e-6}},
+    {"mean_square_error", {2e-7, 2e-7}},
+    {"mean_square_error_grad", {3e-7, kRounding}},
     {"rms_norm", {1e-6, kRounding}},
     {"rms_norm_grad", {2e-6, kRounding}},
     {"rope", {3e-7, kRounding}},
     {"rope_table", {1e-7, 1e-7}},
     {"square_sum", {1e-12, 1e-12}},
+    {"sum", {1e-7, 1e-7}},
+    {"sum_grad", {0, kRounding}},
     {"swiglu", {5e-7, kRounding}},
     {"swiglu_grad", {2e-6, kRounding}},
     {"take_rows", {0, 0}},
@@ -76,7 +84,10 @@ struct Survey {
 // writes; where they are a small part of an op's workspace, the rest must be seen to be used.
 void expect_used(const Survey::Workspace& workspace) {
   const auto& [op, declared_bytes, touched_bytes] = workspace;
-  bool own = op == "rms_norm_grad" || op == "square_sum";
+  static const std::set<std::string> kOwn{
+      "l2_penalty",    "mean_square_error", "mean_square_error_grad",
+      "rms_norm_grad", "square_sum",        "sum"};
+  bool own = kOwn.contains(op);
   bool mostly_own = (op.starts_with("attention") || op.starts_with("linear_cross_entropy")) &&
                     declared_bytes > (1 << 20);
   int64_t least = own ? declared_bytes : mostly_own ? declared_bytes - declared_bytes / 16 : 0;

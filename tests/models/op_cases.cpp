@@ -16,8 +16,10 @@
 #include "models/ops/aten.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
+#include "models/ops/gelu.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
+#include "models/ops/losses.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
 #include "models/ops/swiglu.h"
@@ -340,6 +342,132 @@ OpCase tied_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabula
           .adjust = {}};
 }
 
+// --- gelu
+
+// Numbers of order `scale`: with 4 the tails count, with 40 the exponential is 0 or infinite.
+OpCase gelu_case(int64_t b, int64_t t, int64_t c, double scale) {
+  return {.name = named("gelu", b, t, c, scale),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("gelu");
+                trace.output(gelu(trace.input("x", {{b, t, c}, dtype})));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = [](const Tensors& in) { return std::vector{plain::gelu(in.at("x"))}; },
+          .adjust = [=](Tensors& in) { in.at("x").mul_(scale); }};
+}
+
+// --- losses of whole values
+
+OpCase sum_case(Shape shape) {
+  return {.name = named("sum", text(Type{shape})),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("sum");
+                Var x = trace.input("x", {shape, dtype});
+                trace.output(sum(x), OutputRole::loss);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = [](const Tensors& in) { return std::vector{in.at("x").sum()}; },
+          .adjust = {}};
+}
+
+// What is summed has another reader.
+OpCase shared_sum_case(int64_t b, int64_t t, int64_t c) {
+  return {.name = named("sum, shared", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("shared_sum");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                trace.output(gelu(x));
+                trace.output(sum(x), OutputRole::loss);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                return std::vector{plain::gelu(in.at("x")), in.at("x").sum()};
+              },
+          .adjust = {}};
+}
+
+OpCase mean_square_error_case(Shape shape) {
+  return {.name = named("mean_square_error", text(Type{shape})),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("mean_square_error");
+                Var x = trace.input("x", {shape, dtype});
+                trace.output(mean_square_error(x, trace.input("target", {shape, dtype})),
+                             OutputRole::loss);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                return std::vector{plain::mean_square_error(in.at("x"), in.at("target"))};
+              },
+          .adjust = {}};
+}
+
+// The target is what the prediction was made from.
+OpCase shared_mean_square_error_case(int64_t rows, int64_t c) {
+  return {.name = named("mean_square_error, shared", rows, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("shared_mean_square_error");
+                Var x = trace.input("x", {{rows, c}, dtype});
+                trace.output(mean_square_error(gelu(x), x), OutputRole::loss);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor x = in.at("x");
+                return std::vector{plain::mean_square_error(plain::gelu(x), x)};
+              },
+          .adjust = {}};
+}
+
+OpCase l2_penalty_case(int64_t n, int64_t k) {
+  return {
+      .name = named("l2_penalty", n, k),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("l2_penalty");
+            trace.output(l2_penalty(trace.weight("w", {{n, k}, dtype}, kTrained), 0.7),
+                         OutputRole::auxiliary_loss);
+            return trace.finish();
+          },
+      .integers = {},
+      .plain = [](const Tensors& in) { return std::vector{plain::l2_penalty(in.at("w"), 0.7)}; },
+      .adjust = {}};
+}
+
+// The penalty's gradient is what another is added to, and is added to another.
+OpCase shared_l2_penalty_case(int64_t rows, int64_t k) {
+  return {.name = named("l2_penalty, shared", rows, k),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("shared_l2_penalty");
+                Var x = trace.input("x", {{rows, k}, dtype});
+                Var w = trace.weight("w", {{k, k}, dtype}, kTrained);
+                trace.output(l2_penalty(w, 0.5), OutputRole::auxiliary_loss);
+                trace.output(linear(x, w));
+                trace.output(l2_penalty(w, -1.25), OutputRole::auxiliary_loss);
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor w = in.at("w");
+                return std::vector{plain::l2_penalty(w, 0.5), plain::linear(in.at("x"), w),
+                                   plain::l2_penalty(w, -1.25)};
+              },
+          .adjust = {}};
+}
+
 // --- the optimizer's ops
 
 OpCase adamw_case(int64_t n) {
@@ -411,6 +539,17 @@ std::vector<OpCase> small_cases() {
       swiglu_case(2, 3, 5),
       shared_swiglu_case(1, 3, 5),
       add_case(2, 3, 5),
+      gelu_case(1, 1, 1, 1),
+      gelu_case(2, 3, 5, 2),
+      sum_case({1}),
+      sum_case({2, 3, 5}),
+      shared_sum_case(1, 3, 5),
+      mean_square_error_case({1, 1}),
+      mean_square_error_case({2, 1, 3, 5}),
+      shared_mean_square_error_case(3, 5),
+      l2_penalty_case(1, 1),
+      l2_penalty_case(3, 5),
+      shared_l2_penalty_case(3, 5),
       embedding_case(1, 1, 1, 1),
       embedding_case(2, 5, 4, 3),
       take_rows_case(2, 3, 4, 5),
@@ -455,6 +594,18 @@ std::vector<OpCase> large_cases() {
       shared_swiglu_case(1, 33, 31),
       add_case(1, 1, 1),
       add_case(3, 111, 121),
+      gelu_case(1, 1, 7, 1),
+      gelu_case(3, 111, 121, 4),
+      gelu_case(1, 33, 31, 40),
+      sum_case({1, 7}),
+      sum_case({3, 111, 999}),
+      shared_sum_case(1, 33, 31),
+      mean_square_error_case({7}),
+      mean_square_error_case({3, 111, 999}),
+      shared_mean_square_error_case(33, 31),
+      l2_penalty_case(256, 256),
+      l2_penalty_case(333, 999),
+      shared_l2_penalty_case(67, 72),
       embedding_case(1, 1, 11, 1),
       embedding_case(2, 300, 40, 33),
       embedding_case(4, 256, 1000, 320),

@@ -13,6 +13,7 @@
 #include <ATen/ops/softmax.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "models/ops/linear_cross_entropy.h"
 
@@ -61,6 +62,10 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return gate * at::sigmoid(gate) * up;
 }
 
+at::Tensor gelu(const at::Tensor& x) {
+  return 0.5 * x * (1 + (std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x.pow(3))).tanh());
+}
+
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight) {
   return at::index_select(weight, 0, ids.flatten()).view({ids.size(0), ids.size(1), -1});
 }
@@ -69,6 +74,14 @@ at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at
   return at::cross_entropy_loss(plain::linear(x, weight).flatten(0, -2),
                                 targets.flatten().to(at::kLong), {}, at::Reduction::Sum,
                                 kIgnoredTarget);
+}
+
+at::Tensor mean_square_error(const at::Tensor& x, const at::Tensor& target) {
+  return (x - target).square().mean();
+}
+
+at::Tensor l2_penalty(const at::Tensor& weight, double factor) {
+  return factor * weight.square().sum();
 }
 
 }  // namespace longshore::models::plain

@@ -1,4 +1,4 @@
-// A Llama's ops as plain compositions in ATen, which LibTorch's autograd differentiates: an
+// The models' ops as plain compositions in ATen, which LibTorch's autograd differentiates: an
 // independent statement of what the ops compute. They compute in their arguments' dtype.
 #pragma once
 
@@ -22,9 +22,13 @@ at::Tensor rope(const at::Tensor& x, const RopeTable& table);
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim);
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+at::Tensor gelu(const at::Tensor& x);  // the tanh form
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight);
 
 // Sum of token losses; targets of -1 count nothing.
 at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets);
+
+at::Tensor mean_square_error(const at::Tensor& x, const at::Tensor& target);
+at::Tensor l2_penalty(const at::Tensor& weight, double factor);
 
 }  // namespace longshore::models::plain

@@ -2,12 +2,12 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 
-#include "base/error.h"
 #include "models/ops/aten.h"
 
 namespace longshore::models {
@@ -30,6 +30,7 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
                    double loss_gradient, Target target, Checks checks) {
   std::vector<LayerRun> runs;
   std::vector<Outputs> outputs;
+  double auxiliary_loss = 0;
   for (size_t s = 0; s < model.stages.size(); ++s) {
     const Stage& stage = model.stages[s];
     Outputs last;
@@ -47,13 +48,15 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
       }
       Tensors values = run_program(program, inputs, target, checks);
       last.clear();
-      for (const Output& output : program.outputs)
+      for (const Output& output : program.outputs) {
         last.push_back(values.at(program[output.value].name));
+        if (output.role == OutputRole::auxiliary_loss) auxiliary_loss += last.back().item<double>();
+      }
       runs.push_back({static_cast<int>(s), static_cast<int>(layer), &program, std::move(values)});
     }
     outputs.push_back(last);
   }
-  ModelRun result{outputs.back(), {}};
+  ModelRun result{outputs.back(), {}, auxiliary_loss};
   const Stage& head = model.stages.back();
   if (head.programs[head.layers.back()].outputs[0].role != OutputRole::loss) return result;
 
@@ -76,9 +79,11 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
       sums[program[id].name] = known->second;
     }
     for (size_t i = 0; i < program.outputs.size(); ++i) {
-      if (program.outputs[i].role == OutputRole::auxiliary_loss)
-        throw InternalError("run_model: auxiliary losses are not summed here");
       const std::string& name = program[program.outputs[i].value].name;
+      if (program.outputs[i].role == OutputRole::auxiliary_loss) {
+        cotangents[name] = at::ones_like(run->values.at(name));
+        continue;
+      }
       at::Tensor gradient = last_layer ? output_gradients[run->stage][i]
                             : i == 0   ? carry_gradient
                                        : at::Tensor();

@@ -12,11 +12,13 @@ namespace longshore::models {
 struct ModelRun {
   std::vector<at::Tensor> outputs;  // of the last stage
   Tensors gradients;                // of the trained weights, by their full names
+  double auxiliary_loss = 0;        // summed over stages and layers
 };
 
 // `weights` by their full names, `batch` by the names the programs read. The last stage's first
 // output is a loss that gets the gradient `loss_gradient`; where it is not a loss, no gradients are
-// computed. Gradients of weights are float64 where the loss is, else float32.
+// computed. Auxiliary losses get the gradient 1. Gradients of weights are float64 where the loss
+// is, else float32.
 ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& batch,
                    double loss_gradient, Target target, Checks checks = Checks::memory);
 

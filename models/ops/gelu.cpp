@@ -1,0 +1,143 @@
+#include "models/ops/gelu.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "models/backward.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+Types infer(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 1, 1, "gelu");
+  return {in[0]};
+}
+
+Types infer_grad(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 2, 2, "gelu_grad");
+  expect(in[0] == in[1], "gelu_grad", "dy and x differ in type");
+  return {in[0]};
+}
+
+void vjp(Backward& backward, const Node& node) {
+  ValueId x = node.in[0];
+  backward.contribute(x,
+                      backward.emit(gelu_grad_op, {}, {backward.gradient(node.out[0]), x}, x)[0]);
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 8.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 14.0 * out[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
+
+std::vector<Reuse> reuse_grad(const std::any&, int) {
+  return {{.out = 0, .in = 0}, {.out = 0, .in = 1}};
+}
+
+// --- CPU
+
+// With e = exp(-2u), (1 + tanh(u)) / 2 is 1 / (1 + e), which does not cancel where it is small.
+constexpr float kTwiceRoot =
+    static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2/pi)
+constexpr float kCubic = 0.044715f;
+
+LONGSHORE_INLINE float exponential(float x) {
+  return exp_fast(-kTwiceRoot * (x + kCubic * x * x * x));
+}
+
+template <class T>
+LONGSHORE_INLINE void gelu_body(const T* x, T* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    float value = load(x[i]);
+    store(y[i], value / (1.f + exponential(value)));
+  }
+}
+
+template <class T>
+LONGSHORE_INLINE void gelu_grad_body(const T* dy, const T* x, T* dx, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    float value = load(x[i]), e = exponential(value), gate = 1.f / (1.f + e);
+    float rest = e > 1e30f ? 1.f : e * gate;  // 1 - gate, where gate is near 1 too
+    float slope = kTwiceRoot * (1.f + 3.f * kCubic * value * value);
+    store(dx[i], load(dy[i]) * (gate + value * gate * rest * slope));
+  }
+}
+
+LONGSHORE_SIMD void gelu_range(const float* x, float* y, int64_t count) { gelu_body(x, y, count); }
+LONGSHORE_SIMD void gelu_range(const bfloat16* x, bfloat16* y, int64_t count) {
+  gelu_body(x, y, count);
+}
+LONGSHORE_SIMD void gelu_grad_range(const float* dy, const float* x, float* dx, int64_t count) {
+  gelu_grad_body(dy, x, dx, count);
+}
+LONGSHORE_SIMD void gelu_grad_range(const bfloat16* dy, const bfloat16* x, bfloat16* dx,
+                                    int64_t count) {
+  gelu_grad_body(dy, x, dx, count);
+}
+
+void run_cpu(const KernelCall& call) {
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
+      gelu_range(call.in[0].as<T>() + begin, call.out[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+void run_grad_cpu(const KernelCall& call) {
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
+      gelu_grad_range(call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
+                      call.out[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+// --- composition: each one library call, which needs no temporaries
+
+void run_composed(const KernelCall& call) {
+  at::Tensor out = tensor(call, call.out[0]);
+  at::gelu_out(out, tensor(call, call.in[0]), "tanh");
+}
+
+void run_grad_composed(const KernelCall& call) {
+  at::Tensor out = tensor(call, call.out[0]);
+  at::gelu_backward_out(out, tensor(call, call.in[0]), tensor(call, call.in[1]), "tanh");
+}
+
+}  // namespace
+
+const Op gelu_op{.name = "gelu",
+                 .infer = infer,
+                 .vjp = vjp,
+                 .cost = cost,
+                 .reuse = reuse,
+                 .price = Price::cheap,
+                 .cpu = {run_cpu},
+                 .cuda = {run_composed},
+                 .reference = {run_composed}};
+
+const Op gelu_grad_op{.name = "gelu_grad",
+                      .infer = infer_grad,
+                      .cost = cost_grad,
+                      .reuse = reuse_grad,
+                      .price = Price::cheap,
+                      .cpu = {run_grad_cpu},
+                      .cuda = {run_grad_composed},
+                      .reference = {run_grad_composed}};
+
+Var gelu(Var x) { return x.trace->emit(gelu_op, {}, {x})[0]; }
+
+}  // namespace longshore::models
