@@ -43,7 +43,8 @@ Operand PlanBuilder::temporary(const std::string& name, const Type& type, Memory
 
 void PlanBuilder::set_category(const Operand& operand, Category category) {
   Buffer& buffer = plan_.buffers[operand.buffer];
-  if (buffer.owner == Owner::plan) buffer.category = category;
+  if (buffer.owner == Owner::plan && buffer.category == Category::working_set)
+    buffer.category = category;
 }
 
 Operand PlanBuilder::window(const Operand& host, const std::string& name) {
@@ -263,8 +264,8 @@ void PlanBuilder::find_waits() {
   }
 }
 
-Plan PlanBuilder::finish(Lookahead lookahead) {
-  find_lifetimes(open_windows(plan_, windows_, lookahead));
+Plan PlanBuilder::finish(const Transfers& transfers) {
+  find_lifetimes(open_windows(plan_, windows_, transfers));
   reuse_dying_inputs();
   place_temporaries();
   find_waits();

@@ -39,9 +39,10 @@ class PlanBuilder {
            Lane lane = Lane::compute, const AfterNode& after = nullptr);
   void move(Lane lane, const Operand& from, const Operand& to, const Place& place);
 
+  // Of a temporary whose category is working_set, which all values start with.
   void set_category(const Operand& operand, Category category);
 
-  Plan finish(Lookahead lookahead = {});
+  Plan finish(const Transfers& transfers = {});
 
  private:
   void check_kinds(const Instruction& instruction, const models::Node& node, MemoryKind kind);

@@ -69,7 +69,7 @@ Operand Scan::weight(const std::string& name) {
 
   int first = location.parameter, last = location.parameter;
   auto is_small = [&](int p) {
-    return slab.parameters[p].type.bytes() < options_.smallest_move_bytes;
+    return slab.parameters[p].type.bytes() < options_.transfers.smallest_bytes;
   };
   if (is_small(first)) {
     while (first > 0 && is_small(first - 1)) --first;
@@ -176,8 +176,8 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   }
 }
 
-void Scan::forward() {
-  options_ = {.policy = keep_all()};
+void Scan::forward(const Transfers& transfers) {
+  options_ = {.policy = keep_all(), .transfers = transfers};
   for (int stage = 0; stage < static_cast<int>(model_.stages.size()); ++stage) {
     const models::Stage& s = model_.stages[stage];
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
@@ -212,6 +212,33 @@ void Scan::add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gr
   sum = operands.back();
 }
 
+namespace {
+
+// A gradient and the sums that it was added up from in place, all in one place.
+void bind_sums(const Program& program, ValueId sum, const Operand& place,
+               PlanBuilder::Bindings& bindings) {
+  auto readers = [&](ValueId id) {
+    return std::count_if(program.nodes.begin(), program.nodes.end(), [&](const models::Node& n) {
+      return std::find(n.in.begin(), n.in.end(), id) != n.in.end();
+    });
+  };
+  while (sum && !bindings[sum.index]) {
+    bindings[sum.index] = place;
+    const models::Node& node = program.nodes[program[sum].producer];
+    ValueId before;
+    if (node.op->reuse)
+      for (models::Reuse reuse : node.op->reuse(node.attrs, static_cast<int>(node.in.size()))) {
+        ValueId in = node.in[reuse.in];
+        bool is_sum = program[in].source == Source::node && program[in].producer >= 0 &&
+                      program[in].type == program[sum].type && readers(in) == 1;
+        if (!before && node.out[reuse.out] == sum && is_sum) before = in;
+      }
+    sum = before;
+  }
+}
+
+}  // namespace
+
 void Scan::run_backward(int stage, int layer) {
   const models::Stage& s = model_.stages[stage];
   const Partition& partition = *layers_[stage][layer].partition;
@@ -242,7 +269,7 @@ void Scan::run_backward(int stage, int layer) {
     bindings[a.gradient.index] = gradient(weight_name(s, layer, forward[a.of]));
   for (const models::GradientOf& g : partition.gradients)
     if (forward[g.of].source == Source::weight)
-      bindings[g.gradient.index] = gradient(weight_name(s, layer, forward[g.of]));
+      bind_sums(backward, g.gradient, gradient(weight_name(s, layer, forward[g.of])), bindings);
   auto role_of = [&](ValueId output) {
     return std::find_if(forward.outputs.begin(), forward.outputs.end(),
                         [&](const Output& o) { return o.value == output; })

@@ -37,8 +37,7 @@ struct PassOptions {
   // layer that makes all those of a slab final and reads its weights last.
   std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
   std::function<void(int slab)> gradients_made;
-  // Neighbouring parameters that are smaller than this are fetched together.
-  int64_t smallest_move_bytes = int64_t{1} << 20;
+  Transfers transfers;
 };
 
 // Batch inputs and scalars arrive in pinned host memory, under their names with ".host"; losses
@@ -57,7 +56,7 @@ class Scan {
   void train(const PassOptions& options);
   // Forward only. Outputs of the last stage that are values go to host arguments
   // "output.<index>.host", losses (of this micro-batch alone) to "loss".
-  void forward();
+  void forward(const Transfers& transfers = {});
 
   // Part of a copy of a slab, `offset` in elements of that copy: for the compute lane, so through a
   // window where its home is on the host; or as it lies on the host, which then must be its home.

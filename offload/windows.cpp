@@ -13,7 +13,8 @@ namespace {
 // Time as the number of compute instructions that come before.
 class Clock {
  public:
-  Clock(const Plan& plan, Lookahead lookahead) : plan_(plan), reach_(plan.instructions.size()) {
+  Clock(const Plan& plan, const Transfers& transfers)
+      : plan_(plan), reach_(plan.instructions.size()) {
     const std::vector<Instruction>& list = plan.instructions;
     for (const Instruction& instruction : list) {
       now_.push_back(static_cast<int>(ticks_.size()));
@@ -23,7 +24,7 @@ class Clock {
       size_t end = begin;
       while (end < list.size() && list[end].place == list[begin].place) ++end;
       int length = (end < list.size() ? now_[end] : static_cast<int>(ticks_.size())) - now_[begin];
-      int reach = static_cast<int>(std::ceil(lookahead.layers * length));
+      int reach = static_cast<int>(std::ceil(transfers.layers_ahead * length));
       std::fill(reach_.begin() + begin, reach_.begin() + end, reach);
       begin = end;
     }
@@ -172,8 +173,9 @@ void choose_fetch(Visit& visit, const Plan& plan, const Clock& clock,
 
 }  // namespace
 
-std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows, Lookahead lookahead) {
-  Clock clock(plan, lookahead);
+std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
+                               const Transfers& transfers) {
+  Clock clock(plan, transfers);
   std::vector<Visit> visits = visits_of(plan, windows, clock);
   std::map<int, std::vector<HostWrite>> writes = host_writes(plan, visits);
   for (Visit& visit : visits)

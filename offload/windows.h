@@ -26,14 +26,17 @@ struct Hold {
 // How far moves may run ahead of what reads them, and behind what they send, in layers of compute
 // instructions. 0 fetches at the moment of use: the least memory, and nothing is hidden. Between
 // two uses that are nearer to each other than this, a window stays on the device.
-struct Lookahead {
-  double layers = 1;
+struct Transfers {
+  double layers_ahead = 1;
+  // Neighbouring parameters that are smaller than this are fetched together.
+  int64_t smallest_bytes = int64_t{1} << 20;
 };
 
 // Rewrites the plan's instructions; a window's buffer becomes that of its
 // first visit. Moves from device
 // temporaries to the host that are already there are held, too. Throws InternalError where an
 // instruction would read a window's range while another window holds newer bytes of it.
-std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows, Lookahead lookahead);
+std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
+                               const Transfers& transfers);
 
 }  // namespace longshore::offload

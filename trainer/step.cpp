@@ -65,7 +65,10 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
         .policy = options.policy,
         .offload_layers = options.offload_layers,
         .micro_batch = micro_batch,
-        .gradients = accumulates ? offload::GradientOwner::caller : offload::GradientOwner::plan};
+        .gradients = accumulates ? offload::GradientOwner::caller : offload::GradientOwner::plan,
+        .gradient_made = nullptr,
+        .gradients_made = nullptr,
+        .transfers = options.transfers};
     if (updates) {
       pass.gradient_made = [&](const auto& location, const auto& place) {
         update.gradient_made(location, place);
@@ -80,7 +83,7 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
       if (has_output(model, models::OutputRole::auxiliary_loss))
         return_scalar(builder, offload::kAuxiliaryLoss);
     }
-    result.plans.push_back(builder.finish(options.lookahead));
+    result.plans.push_back(builder.finish(options.transfers));
     if (result.layers.empty()) result.layers = scan.describe();
   };
   if (!accumulates) {
@@ -99,12 +102,13 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 }
 
 Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
-                  const std::string& name, offload::Lookahead lookahead, models::Target target) {
+                  const std::string& name, const offload::Transfers& transfers,
+                  models::Target target) {
   PlanBuilder builder(name, target);
   offload::Scan scan(model, layout, builder);
-  scan.forward();
+  scan.forward(transfers);
   if (has_output(model, models::OutputRole::loss)) return_scalar(builder, offload::kLoss);
-  return builder.finish(lookahead);
+  return builder.finish(transfers);
 }
 
 TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,

@@ -19,7 +19,7 @@ namespace longshore::trainer {
 struct StepOptions {
   offload::Policy policy;
   std::optional<int> offload_layers;  // as in offload::PassOptions
-  offload::Lookahead lookahead;
+  offload::Transfers transfers;
   int64_t micro_batches = 1;  // gradient_accumulation_steps
   OptimizerOptions optimizer;
 };
@@ -37,7 +37,7 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 
 // Forward only; no gradients.
 offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
-                           const std::string& name, offload::Lookahead lookahead,
+                           const std::string& name, const offload::Transfers& transfers,
                            models::Target target);
 
 struct StepResult {

@@ -113,10 +113,10 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
                                  .clipping_threshold = config.gradient_clipping_threshold}};
   plans.step = plan_step(model, plans.layout, plans.options, target);
   if (evaluates(config))
-    plans.evaluate = plan_forward(model, plans.layout, "evaluate", plans.options.lookahead, target);
+    plans.evaluate = plan_forward(model, plans.layout, "evaluate", plans.options.transfers, target);
   if (samples(config))
     plans.sample = plan_forward(models::llama(plans.model, {.head = models::Head::logits}),
-                                plans.layout, "sample", plans.options.lookahead, target);
+                                plans.layout, "sample", plans.options.transfers, target);
   return plans;
 }
 

@@ -82,12 +82,16 @@ Training train(const TrainingOptions& options) {
   std::unique_ptr<Backend> own = make_cpu_backend();
   CountingBackend backend(options.backend ? *options.backend : *own, training.allocated_bytes);
 
-  ParameterLayout layout = lay_out(options.model);
+  ParameterLayout layout = lay_out(options.model, options.layout);
   trainer::StepOptions step_options{
       .policy = make_policy(options.policy, options.custom, decoder_of(options.model)),
+      .offload_layers = options.offload_layers,
+      .transfers = options.transfers,
       .micro_batches = options.micro_batches,
       .optimizer = {.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
-                    .clipping_threshold = options.clipping_threshold}};
+                    .clipping_threshold = options.clipping_threshold,
+                    .lane = options.update_lane,
+                    .chunk = options.update_chunk}};
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
   auto arena_bytes = [&](MemoryKind kind) {
     int64_t most = 0;

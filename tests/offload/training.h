@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct TrainingOptions {
   double learning_rate = 1e-2;
   double clipping_threshold = 0.5;  // lower than the tiny models' norms
   double weight_decay = 0.1;
+  LayoutOptions layout;
+  std::optional<int> offload_layers;
+  Transfers transfers{.smallest_bytes = 4096};
+  Lane update_lane = Lane::compute;
+  int64_t update_chunk = 1024;
   Backend* backend = nullptr;  // the CPU's own otherwise
 };
 

@@ -53,8 +53,8 @@ void expect_as_by_hand(const models::Model& model, const models::Shape& input,
   ParameterLayout layout = lay_out(model);
   PlanBuilder builder("pass", models::Target::cpu);
   Scan scan(model, layout, builder);
-  scan.train({.policy = make_policy(policy, {}, model.stages[1].programs[0].labels()),
-              .gradients = GradientHome::caller});
+  scan.train({.policy = make_policy(policy, {}, model.stages[1].programs[0]),
+              .gradients = GradientOwner::caller});
   Plan plan = builder.finish();
 
   auto backend = make_cpu_backend();

@@ -1,0 +1,232 @@
+// What lives in host memory, and how far moves run ahead, changes no bit of losses, gradients or
+// parameters: every policy with everything that can be offloaded, alone and together.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/offload/plan_checks.h"
+#include "tests/offload/shuffled_backend.h"
+#include "tests/offload/training.h"
+#include "tests/offload/watching_backend.h"
+
+namespace longshore::offload {
+namespace {
+
+constexpr MemoryKind kHost = MemoryKind::pinned_host;
+
+struct Choice {
+  const char* name;
+  Homes homes;
+};
+
+const std::vector<Choice> kChoices{
+    {"nothing", {}},
+    {"parameters", {.parameters = kHost}},
+    {"gradients", {.gradients = kHost}},
+    {"optimizer", {.optimizer = kHost}},
+    {"all", {.parameters = kHost, .gradients = kHost, .optimizer = kHost}}};
+
+std::string first_of(const std::vector<std::string>& faults) {
+  return faults.empty() ? "" : faults[0] + " (" + std::to_string(faults.size()) + " faults)";
+}
+
+void expect_sound(const trainer::StepPlans& plans) {
+  for (size_t i = 0; i < plans.plans.size(); ++i) {
+    const Plan& plan = plans.plans[i];
+    EXPECT_EQ(first_of(placement_faults(plan)), "");
+    EXPECT_EQ(first_of(data_flow_faults(plan, i == 0 ? Gradients::none_yet : Gradients::begun)),
+              "");
+    EXPECT_EQ(first_of(order_faults(plan)), "");
+    for (MemoryKind kind : kMemoryKinds)
+      EXPECT_EQ(analyze(plan, kind).live_bytes, live_bytes(plan, kind)) << name(kind);
+  }
+}
+
+// Slabs that live on the host, by name and by what is really allocated there.
+void expect_homes(const Training& training, const ParameterLayout& layout) {
+  std::map<std::string, MemoryKind> kinds;
+  for (const Plan& plan : training.plans.plans)
+    for (const Buffer& buffer : plan.buffers)
+      if (buffer.owner == Owner::caller) kinds[buffer.name] = buffer.kind;
+  for (const Slab& slab : layout.slabs)
+    for (Copy copy : kCopies)
+      if (auto kind = kinds.find(argument_name(slab, copy)); kind != kinds.end()) {
+        EXPECT_EQ(kind->second, layout.homes.of(copy)) << kind->first;
+      }
+}
+
+using Parameters = std::tuple<models::Dtype, double, int>;  // dtype, layers ahead, micro-batches
+
+class OffloadEquality : public testing::TestWithParam<Parameters> {};
+
+TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
+  auto [dtype, ahead, micro_batches] = GetParam();
+  if (dtype == models::Dtype::bfloat16 && cpu_dtypes().back() != dtype)
+    GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  for (double threshold : {0.5, 0.0}) {
+    TrainingOptions options{.model = models::llama(tiny_llama(dtype)),
+                            .micro_batches = micro_batches,
+                            .clipping_threshold = threshold};
+    Training none = train(options);
+    options.transfers.layers_ahead = ahead;
+    for (const PolicyInfo& policy : policies())
+      for (const Choice& choice : kChoices) {
+        // Without clipping the update moves into the backward pass; a few policies show that.
+        if (threshold == 0 && policy.name != "full" && policy.name != "minimal_offloaded") continue;
+        SCOPED_TRACE(policy.name + ", " + choice.name + ", threshold " + std::to_string(threshold));
+        options.policy = policy.name;
+        options.custom.clear();
+        if (policy.name == "custom")
+          options.custom = {{"decoder_layer_input", Fate::offload},
+                            {"context", Fate::offload},
+                            {"mlpwi_0", Fate::keep}};
+        options.layout.homes = choice.homes;
+        Training other = train(options);
+        EXPECT_EQ(differences(none, other), "");
+        expect_sound(other.plans);
+        expect_homes(other, lay_out(options.model, options.layout));
+      }
+  }
+}
+
+std::string case_name(const testing::TestParamInfo<Parameters>& info) {
+  auto [dtype, ahead, micro_batches] = info.param;
+  return std::string(models::name(dtype)) + "_ahead_" + std::to_string(static_cast<int>(ahead)) +
+         "_micro_batches_" + std::to_string(micro_batches);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, OffloadEquality,
+                         testing::Combine(testing::Values(models::Dtype::float32,
+                                                          models::Dtype::bfloat16),
+                                          testing::Values(0.0, 1.0, 3.0), testing::Values(1, 2)),
+                         case_name);
+
+// AdamW on the host, with gradients and weights there or brought to it.
+TEST(Offload, UpdatesOnTheHostGiveTheBitsOfNone) {
+  for (models::Dtype dtype : cpu_dtypes())
+    for (double threshold : {0.5, 0.0})
+      for (int64_t micro_batches : {1, 2}) {
+        TrainingOptions options{.model = models::llama(tiny_llama(dtype)),
+                                .micro_batches = micro_batches,
+                                .clipping_threshold = threshold};
+        Training none = train(options);
+        options.policy = "qkv_proj_offloaded";
+        options.update_lane = Lane::host_compute;
+        for (MemoryKind parameters : {MemoryKind::device, kHost})
+          for (MemoryKind gradients : {MemoryKind::device, kHost}) {
+            options.layout.homes = {parameters, gradients, kHost};
+            Training other = train(options);
+            EXPECT_EQ(differences(none, other), "") << name(parameters) << name(gradients);
+            expect_sound(other.plans);
+            int updates = 0;
+            for (const Plan& plan : other.plans.plans)
+              for (const Instruction& instruction : plan.instructions)
+                updates += instruction.lane == Lane::host_compute;
+            EXPECT_GT(updates, 0);
+          }
+      }
+}
+
+// Stages that run once, frozen weights, tied weights, batch inputs and auxiliary losses.
+TEST(Offload, TheToyToo) {
+  for (int64_t micro_batches : {1, 2}) {
+    TrainingOptions options{.model = toy(), .micro_batches = micro_batches};
+    Training none = train(options);
+    for (const char* policy : {"none", "minimal_offloaded"})
+      for (const Choice& choice : kChoices)
+        for (double ahead : {0.0, 0.5, 2.0}) {
+          options.policy = policy;
+          options.layout.homes = choice.homes;
+          options.transfers.layers_ahead = ahead;
+          Training other = train(options);
+          EXPECT_EQ(differences(none, other), "") << policy << " " << choice.name;
+          expect_sound(other.plans);
+        }
+  }
+}
+
+// Lanes at their worst.
+TEST(Offload, IsOrderedByWaitsAlone) {
+  TrainingOptions options;
+  Training none = train(options);
+  for (Lane lane : {Lane::compute, Lane::host_compute})
+    for (uint32_t seed = 0; seed < 3; ++seed) {
+      auto backend = make_shuffled_backend(seed);
+      options.policy = "minimal_offloaded";
+      options.layout.homes = {kHost, kHost, kHost};
+      options.update_lane = lane;
+      options.backend = backend.get();
+      EXPECT_EQ(differences(none, train(options)), "") << name(lane);
+    }
+}
+
+// Kernels and copies write nothing but what is theirs, in either memory.
+TEST(Offload, TouchesOnlyItsOwnMemory) {
+  WatchingBackend watching;
+  TrainingOptions options{.policy = "minimal_offloaded", .steps = 2, .backend = &watching};
+  options.layout.homes = {kHost, kHost, kHost};
+  train(options);
+  EXPECT_EQ(first_of(watching.faults()), "");
+}
+
+TEST(Offload, LayersThatDoNotOffloadKeep) {
+  TrainingOptions options{.policy = "qkv_proj_offloaded", .steps = 1};
+  auto moves = [&](std::optional<int> layers) {
+    options.offload_layers = layers;
+    Training training = train(options);
+    std::map<int, int> by_layer;
+    for (const Instruction& instruction : training.plans.plans[0].instructions)
+      if (instruction.lane == Lane::device_to_host && instruction.place.stage == "decoder")
+        ++by_layer[instruction.place.layer];
+    return by_layer;
+  };
+  int layers = tiny_llama().layers;
+  ASSERT_GE(layers, 3);
+  std::map<int, int> all_but_last = moves(std::nullopt), all = moves(layers), one = moves(1);
+  EXPECT_EQ(static_cast<int>(all_but_last.size()), layers - 1);
+  EXPECT_EQ(static_cast<int>(all.size()), layers);
+  EXPECT_EQ(one, (std::map<int, int>{{0, 3}}));  // query, key and value
+  EXPECT_TRUE(moves(0).empty());
+  EXPECT_THROW(moves(layers + 1), ConfigError);
+}
+
+TEST(Offload, WhatNobodyReadsCannotBeOffloaded) {
+  TrainingOptions options{.policy = "custom", .custom = {{"mlpwo", Fate::offload}}};
+  try {
+    train(options);
+    FAIL() << "mlpwo is never read";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("mlpwo"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("mlpwi_0"), std::string::npos) << error.what();
+  }
+}
+
+// Where the memory went: each choice takes its bytes from the device, and adds no more than stages.
+TEST(Offload, TakesItsBytesFromTheDevice) {
+  TrainingOptions options{.policy = "full", .steps = 1};
+  auto analysis = [&](const Homes& homes, MemoryKind kind) {
+    options.layout.homes = homes;
+    return analyze(train(options).plans.plans[0], kind);
+  };
+  ParameterLayout layout = lay_out(options.model);
+  auto total = [&](std::initializer_list<Copy> copies) {
+    int64_t sum = 0;
+    for (const Slab& slab : layout.slabs)
+      for (Copy copy : copies) sum += slab.has(copy) ? bytes(slab, copy) : 0;
+    return sum;
+  };
+  MemoryAnalysis nothing = analysis({}, MemoryKind::device);
+  EXPECT_EQ(
+      nothing.argument_bytes - analysis({.parameters = kHost}, MemoryKind::device).argument_bytes,
+      total({Copy::compute}));
+  EXPECT_EQ(
+      nothing.argument_bytes - analysis({.optimizer = kHost}, MemoryKind::device).argument_bytes,
+      total({Copy::first_moment, Copy::second_moment}));
+  EXPECT_EQ(
+      analysis({.optimizer = kHost}, kHost).argument_bytes - analysis({}, kHost).argument_bytes,
+      total({Copy::first_moment, Copy::second_moment}));
+  // Gradients alone: they never are on the device all at once.
+  EXPECT_LT(analysis({.gradients = kHost}, MemoryKind::device).temp_bytes, nothing.temp_bytes);
+}
+
+}  // namespace
+}  // namespace longshore::offload
