@@ -341,7 +341,6 @@ void Scan::prepare(const PassOptions& options) {
     for (const auto& [name, location] : layout_.by_name) touched.insert(name);
 
   layers_.resize(model_.stages.size());
-  std::vector<std::string> descriptions;
   for (int stage = static_cast<int>(model_.stages.size()) - 1; stage >= 0; --stage) {
     const models::Stage& s = model_.stages[stage];
     bool last_stage = stage + 1 == static_cast<int>(model_.stages.size());
@@ -376,14 +375,15 @@ void Scan::prepare(const PassOptions& options) {
       auto [range, is_new] = served.try_emplace(known.get(), layer, layer);
       range->second.first = layer;
     }
+    std::vector<LayerPlan> plans;
     for (const auto& [variant, partition] : partitions) {
       auto [first, last] = served[partition.get()];
-      std::string title = "stage " + s.name;
-      if (s.is_scan()) title += ", layers " + std::to_string(first) + " to " + std::to_string(last);
-      descriptions.push_back(title + "\n" + text(*partition));
+      plans.push_back({s.name, s.is_scan(), first, last, partition});
     }
+    std::sort(plans.begin(), plans.end(),
+              [](const LayerPlan& a, const LayerPlan& b) { return a.first < b.first; });
+    layer_plans_.insert(layer_plans_.begin(), plans.begin(), plans.end());
   }
-  for (auto d = descriptions.rbegin(); d != descriptions.rend(); ++d) description_ += *d + "\n";
   find_final_gradients();
 }
 

@@ -48,6 +48,14 @@ inline constexpr const char* kLossGradient = "loss_gradient";
 inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
 std::string host_name(const std::string& name);
 
+// Layers that share their programs.
+struct LayerPlan {
+  std::string stage;
+  bool is_scan = false;
+  int first = 0, last = 0;
+  std::shared_ptr<const Partition> partition;
+};
+
 class Scan {
  public:
   Scan(const models::Model& model, const ParameterLayout& layout, PlanBuilder& builder);
@@ -66,8 +74,8 @@ class Scan {
   Operand scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
   Operand host_scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
 
-  // The distinct layer plans of a training pass, each with the layers it serves, for people.
-  std::string describe() const { return description_; }
+  // The distinct partitions of a training pass, in the order of stages and layers.
+  const std::vector<LayerPlan>& layer_plans() const { return layer_plans_; }
 
  private:
   struct Layer {
@@ -110,7 +118,7 @@ class Scan {
   std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range
   std::map<int, int> gradients_missing_;                                // by slab, of this pass
   std::map<models::OutputRole, bool> loss_begun_;
-  std::string description_;
+  std::vector<LayerPlan> layer_plans_;
 };
 
 }  // namespace longshore::offload

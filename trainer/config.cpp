@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "trainer/config_keys.h"
 #include "trainer/config_yaml.h"
+#include "trainer/write_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -238,6 +239,8 @@ std::string section_title(Section section) {
       return "batch";
     case Section::remat:
       return "remat";
+    case Section::offload:
+      return "offload";
     case Section::optimizer:
       return "optimizer";
     case Section::data:
@@ -307,18 +310,7 @@ void write_resolved(const Config& config, const fs::path& file) {
         text +=
             key.name + ": " + value_text(key, config) + "  # " + origin(config, key.name) + "\n";
       });
-  fs::path partial = file;
-  partial += ".partial";
-  std::ofstream stream(partial, std::ios::binary);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream) fs::rename(partial, file, error);
-  if (!stream || error) {
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-    throw Error(file.native() + ": cannot be written" + (error ? ": " + error.message() : ""));
-  }
+  write_file(file, text);
 }
 
 std::string config_help() {

@@ -27,9 +27,11 @@
 namespace longshore::trainer {
 
 enum class BackendChoice { automatic, cpu, cuda };
-enum class ModelType { llama };
+enum class ModelType { llama, toy_a, toy_b };
 enum class ComputeDtype { automatic, float32, bfloat16 };
-enum class WeightDtype { float32 };
+enum class WeightDtype { float32, bfloat16 };
+enum class MomentDtype { float32, bfloat16, block8 };
+enum class OptimizerCompute { device, host };
 enum class DatasetType { synthetic, tokens };
 
 struct Config {
@@ -63,7 +65,16 @@ struct Config {
 
   // remat
   std::string remat_policy = "full";
-  std::map<std::string, std::string> label_fates;  // label -> "remat" or "device"; given ones only
+  int64_t offload_layers = -1;
+  // label -> "remat", "device" or "offload"; given ones only
+  std::map<std::string, std::string> label_fates;
+
+  // offload
+  bool parameter_memory_host_offload = false;
+  bool gradient_memory_host_offload = false;
+  bool optimizer_memory_host_offload = false;
+  OptimizerCompute optimizer_compute = OptimizerCompute::device;
+  double prefetch_layers = 1;
 
   // optimizer
   double learning_rate = 3e-5;
@@ -75,6 +86,7 @@ struct Config {
   double adam_eps = 1e-8;
   double adam_weight_decay = 0.1;
   double gradient_clipping_threshold = 1;
+  MomentDtype moment_dtype = MomentDtype::float32;
 
   // data
   DatasetType dataset_type = DatasetType::synthetic;
@@ -86,6 +98,8 @@ struct Config {
 
   // report
   double peak_tflops_per_device = 0;
+  int64_t profiler_steps = 0;
+  int64_t skip_first_n_steps_for_profiler = 1;
   std::string sample_prompt;
   int64_t sample_tokens = 0;
 

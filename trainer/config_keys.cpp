@@ -52,7 +52,8 @@ std::vector<Key> make_config_keys() {
       {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda"}),
        "auto: cuda where this build and machine have it"},
 
-      {"model_type", model, choice<&Config::model_type>({"llama"}), "the architecture"},
+      {"model_type", model, choice<&Config::model_type>({"llama", "toy_a", "toy_b"}),
+       "the architecture; the toys are for plan: see configs/toy_a.yml, configs/toy_b.yml"},
       {"base_emb_dim", model, IntegerKey{&Config::base_emb_dim, 1, kMaxEmbDim},
        "width of the residual stream"},
       {"base_num_decoder_layers", model,
@@ -82,11 +83,14 @@ std::vector<Key> make_config_keys() {
        IntegerKey{&Config::gradient_accumulation_steps, 1, kMaxBatch}, "micro-batches of a step"},
       {"dtype", batch, choice<&Config::dtype>({"auto", "float32", "bfloat16"}),
        "type of activations and computing; auto: bfloat16 where the machine has it"},
-      {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32"}),
-       "type of the master weights"},
+      {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32", "bfloat16"}),
+       "type of the weights that are trained; bfloat16: no master copy, stochastic rounding"},
 
       {"remat_policy", remat, TextKey{&Config::remat_policy},
        "what a layer keeps and what it computes again; custom: the label keys below"},
+      {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, kMaxLayers, -1},
+       "so many layers, from the first, follow the policy; what it offloads stays on the device in "
+       "the others; -1: all but the last"},
       {"decoder_layer_input", remat, LabelKey{}, "custom: the layer's input"},
       {"query_proj", remat, LabelKey{}, "custom: queries as attention reads them"},
       {"key_proj", remat, LabelKey{}, "custom: keys as attention reads them"},
@@ -96,6 +100,21 @@ std::vector<Key> make_config_keys() {
       {"mlpwi_0", remat, LabelKey{}, "custom: the MLP's gate, before its activation"},
       {"mlpwi_1", remat, LabelKey{}, "custom: the MLP's linear branch"},
       {"mlpwo", remat, LabelKey{}, "custom: the MLP's result"},
+      {"x", remat, LabelKey{}, "custom, of the toys: the layer's input"},
+      {"y", remat, LabelKey{}, "custom, of toy_a: the first product"},
+
+      {"parameter_memory_host_offload", offload, FlagKey{&Config::parameter_memory_host_offload},
+       "weights live in host memory and are fetched when used"},
+      {"gradient_memory_host_offload", offload, FlagKey{&Config::gradient_memory_host_offload},
+       "gradients go to host memory as they are made"},
+      {"optimizer_memory_host_offload", offload, FlagKey{&Config::optimizer_memory_host_offload},
+       "moments and master weights live in host memory"},
+      {"optimizer_compute", offload, choice<&Config::optimizer_compute>({"device", "host"}),
+       "who updates weights whose moments live in host memory: they come to the device, or the "
+       "host computes"},
+      {"prefetch_layers", offload, NumberKey{&Config::prefetch_layers, 0, End::included, 64},
+       "how many layers ahead of its use, or behind its making, a transfer may run; 0: the least "
+       "memory, nothing is hidden"},
 
       {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
       {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),
@@ -113,6 +132,8 @@ std::vector<Key> make_config_keys() {
        "decoupled weight decay"},
       {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),
        "largest global norm of the gradient; 0: no clipping"},
+      {"moment_dtype", optimizer, choice<&Config::moment_dtype>({"float32", "bfloat16", "8bit"}),
+       "type of AdamW's moments; 8bit: with a scale for each block of 256"},
 
       {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens"}),
        "synthetic: random tokens; tokens: the file dataset_path"},
@@ -127,6 +148,11 @@ std::vector<Key> make_config_keys() {
 
       {"peak_tflops_per_device", report, at_least(0, &Config::peak_tflops_per_device),
        "what MFU is measured against; 0: measured at start"},
+      {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
+       "steps whose lanes are recorded in trace.json; 0: none"},
+      {"skip_first_n_steps_for_profiler", report,
+       IntegerKey{&Config::skip_first_n_steps_for_profiler, 0, kMaxSteps},
+       "steps before the recorded ones"},
       {"sample_prompt", report, TextKey{&Config::sample_prompt},
        "how the text sampled at the end begins"},
       {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, kMaxLength},
@@ -134,7 +160,7 @@ std::vector<Key> make_config_keys() {
   };
 }
 
-const std::vector<std::string> kLabelFates = {"remat", "device"};
+const std::vector<std::string> kLabelFates = {"remat", "device", "offload"};
 const std::vector<std::string> kFlags = {"true", "false"};
 
 // A YAML number in decimal. std::from_chars knows no leading plus.

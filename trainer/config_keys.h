@@ -15,7 +15,7 @@
 namespace longshore::trainer {
 
 // A file of configs/models may set the keys of `model` only.
-enum class Section { run, model, batch, remat, optimizer, data, report };
+enum class Section { run, model, batch, remat, offload, optimizer, data, report };
 
 struct IntegerKey {
   int64_t Config::*member;

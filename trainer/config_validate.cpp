@@ -1,3 +1,5 @@
+#include <set>
+
 #include "base/error.h"
 #include "trainer/config.h"
 #include "trainer/config_keys.h"
@@ -20,10 +22,19 @@ std::string described(const Config& config, const std::string& key) {
                     excerpt(value_text(*find_key(key), config)) + ", expected " + expectation);
 }
 
+// Toys have no heads and no vocabulary.
+bool is_read(const Key& key, const Config& config) {
+  static const std::set<std::string> kOfToyA{"model_type", "base_emb_dim",
+                                             "base_num_decoder_layers", "base_mlp_dim"};
+  if (config.model_type == ModelType::llama || key.section != Section::model) return true;
+  bool is_toy_b_inner = config.model_type == ModelType::toy_b && key.name == "base_mlp_dim";
+  return kOfToyA.contains(key.name) && !is_toy_b_inner;
+}
+
 void check_ranges(const Config& config) {
   const Config defaults;
   for (const Key& key : config_keys()) {
-    if (is_valid(key, config)) continue;
+    if (is_valid(key, config) || !is_read(key, config)) continue;
     bool is_missing = value_text(key, config) == value_text(key, defaults);
     if (!is_missing) refuse(config, key.name, expected(key));
     throw ConfigError((config.config_file.empty() ? "config" : config.config_file) + " " +
@@ -33,6 +44,7 @@ void check_ranges(const Config& config) {
 }
 
 void check_model(const Config& config) {
+  if (config.model_type != ModelType::llama) return;
   if (config.base_num_query_heads % config.base_num_kv_heads != 0) {
     refuse(config, "base_num_query_heads",
            "a multiple of " + described(config, "base_num_kv_heads"));
@@ -52,6 +64,24 @@ void check_remat(const Config& config) {
   if (config.remat_policy == "custom" || config.label_fates.empty()) return;
   refuse(config, config.label_fates.begin()->first,
          "this key only with remat_policy: custom, not with " + described(config, "remat_policy"));
+}
+
+void check_offload(const Config& config) {
+  if (config.offload_layers > config.base_num_decoder_layers) {
+    refuse(config, "offload_layers",
+           "at most " + described(config, "base_num_decoder_layers") + ", or -1");
+  }
+  if (config.optimizer_compute == OptimizerCompute::host && !config.optimizer_memory_host_offload) {
+    refuse(config, "optimizer_compute",
+           "device, or host with optimizer_memory_host_offload: true: the host updates what it "
+           "holds");
+  }
+}
+
+void check_dtypes(const Config& config) {
+  if (config.weight_dtype == WeightDtype::bfloat16 && config.dtype == ComputeDtype::float32) {
+    refuse(config, "weight_dtype", "float32 with " + described(config, "dtype"));
+  }
 }
 
 void check_data(const Config& config) {
@@ -83,6 +113,8 @@ void validate(const Config& config) {
   check_model(config);
   check_batch(config);
   check_remat(config);
+  check_offload(config);
+  check_dtypes(config);
   check_data(config);
 }
 

@@ -19,8 +19,12 @@
 #include "trainer/initialize.h"
 #include "trainer/learning_rate.h"
 #include "trainer/metrics.h"
+#include "trainer/model_config.h"
 #include "trainer/peak.h"
+#include "trainer/room.h"
+#include "trainer/trace_file.h"
 #include "trainer/training_plans.h"
+#include "trainer/write_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -49,12 +53,6 @@ fs::path make_run_directory(const Config& config) {
   fs::create_directories(directory, error);
   if (error) throw Error(directory.string() + ": cannot be made: " + error.message());
   return directory;
-}
-
-void write_file(const fs::path& path, const std::string& content) {
-  std::ofstream file(path);
-  file << content << std::flush;
-  if (!file) throw Error(path.string() + ": cannot be written");
 }
 
 // What the run reads.
@@ -107,15 +105,14 @@ Data open_data(const Config& config) {
 }
 
 // What was taken: arguments and temporaries from the ledger, arenas as allocated.
-offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
-                                 const offload::Arena& arena,
+offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind, int64_t arena,
                                  const offload::MemoryAnalysis& planned) {
-  offload::MemoryAnalysis memory;
-  memory.argument_bytes = ledger.now_bytes(kind);  // between steps only arguments are left
-  memory.output_bytes = planned.output_bytes;
-  memory.alias_bytes = planned.alias_bytes;
-  memory.temp_bytes = arena.bytes();
-  memory.peak_bytes = memory.argument_bytes + memory.temp_bytes;
+  if (planned.peak_bytes == 0) return {};
+  offload::MemoryAnalysis memory = planned;  // which of its caller's bytes a plan reads and writes
+  int64_t pure_outputs = planned.output_bytes - planned.alias_bytes;
+  memory.argument_bytes = ledger.now_bytes(kind) - pure_outputs;  // between steps these are left
+  memory.temp_bytes = arena;
+  memory.peak_bytes = ledger.now_bytes(kind) + arena;
   memory.live_bytes = ledger.peak_bytes(kind);
   memory.by_category = ledger.at_peak(kind);
   return memory;
@@ -126,7 +123,8 @@ class Run {
   Run(const Config& config, ChosenBackend chosen)
       : config_(config),
         backend_(std::move(chosen.backend)),
-        plans_(plan_training(config, backend_->target())) {
+        plans_(plan_training(config, backend_->target())),
+        memory_(analyze(plans_.all())) {
     console_.line("backend: " + chosen.description);
     require_room(config, plans_, *backend_);
     data_ = open_data(config);
@@ -136,21 +134,22 @@ class Run {
   }
 
   void operator()() {
-    const models::LlamaConfig& model = plans_.model;
+    models::LlamaConfig model = llama_config(config_, backend_->target());
     console_.line(fmt::format("model: {}, {:.1f} M parameters, {}, remat_policy {}",
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
-                              parameter_count(models::llama(model)) / 1e6, name(model.dtype),
+                              parameter_count(plans_.model) / 1e6, name(model.dtype),
                               config_.remat_policy));
     Peak peak = find_peak(config_, model.dtype, *backend_);
     console_.line("MFU is against " + peak.description);
 
     offload::Ledger ledger;
     offload::Arguments arguments(*backend_, ledger);
-    auto arena_bytes = [&](MemoryKind kind) { return analyze(plans_, kind).temp_bytes; };
+    auto arena_bytes = [&](MemoryKind kind) { return of(memory_, kind).temp_bytes; };
     offload::Arena device(*backend_, MemoryKind::device, arena_bytes(MemoryKind::device));
     offload::Arena host(*backend_, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
     initialize(plans_.layout, static_cast<uint64_t>(config_.seed), arguments);
-    TrainStep step(plans_.step, plans_.options.optimizer.adamw, *backend_, arguments, device, host);
+    TrainStep step(plans_.step, plans_.options.optimizer->adamw, *backend_, arguments, device,
+                   host);
     auto executable = [&](const std::optional<offload::Plan>& plan) {
       return plan ? std::make_unique<offload::Executable>(*plan, *backend_, arguments, device, host)
                   : nullptr;
@@ -182,12 +181,23 @@ class Run {
     MetricsFile file(directory_ / "metrics.jsonl");
     std::vector<StepMetrics> steps;
     double training_seconds = 0;
+    std::vector<RecordedStep> trace;
+    Clock::time_point trace_start;
     for (int64_t i = 0; i < config_.steps; ++i) {
       auto start = Clock::now();
       std::vector<data::Batch> batch;
       for (int64_t m = 0; m < micro_batches; ++m) batch.push_back(batches.next());
       StepScalars scalars{.learning_rate = learning_rate.at(i), .number = i + 1};
-      StepResult result = step.run(batch, scalars, ledger);
+      int64_t recorded = i - config_.skip_first_n_steps_for_profiler;
+      bool records = recorded >= 0 && recorded < config_.profiler_steps;
+      StepResult result;
+      if (records) {
+        if (trace.empty()) trace_start = start;
+        trace.push_back({.step = i, .begin = seconds_since(trace_start), .events = {}});
+        result = step.record(batch, scalars, ledger, trace.back().events);
+      } else {
+        result = step.run(batch, scalars, ledger);
+      }
       StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
       metrics.loss = result.loss;
       metrics.gradient_norm = result.gradient_norm;
@@ -203,6 +213,7 @@ class Run {
       steps.push_back(metrics);
       training_seconds += metrics.seconds;
       console_.progress(i + 1, config_.steps, training_seconds / (i + 1) * (config_.steps - i - 1));
+      if (records && recorded + 1 == config_.profiler_steps) finish_trace(trace);
       bool last = i + 1 == config_.steps;
       if (evaluation && !last && config_.eval_interval > 0 && (i + 1) % config_.eval_interval == 0)
         validate(fmt::format("after step {}", i));
@@ -220,7 +231,8 @@ class Run {
     }
     for (MemoryKind kind : offload::kMemoryKinds)
       summary.memory[static_cast<size_t>(kind)] =
-          measured(ledger, kind, kind == MemoryKind::device ? device : host, analyze(plans_, kind));
+          measured(ledger, kind, kind == MemoryKind::device ? device.bytes() : host.bytes(),
+                   of(memory_, kind));
     write(summary, directory_ / "summary.json");
     console_.line(text(summary));
     console_.line("run directory: " + directory_.string() +
@@ -229,10 +241,22 @@ class Run {
   }
 
  private:
+  void finish_trace(const std::vector<RecordedStep>& trace) {
+    write_trace(trace, directory_ / "trace.json");
+    offload::Overlap times = offload::overlap(trace.back().events);
+    std::string copies = times.copying == 0
+                             ? "nothing was moved"
+                             : fmt::format("copies {:.4f} s, {:.0f} % of it behind kernels",
+                                           times.copying, 100 * times.hidden / times.copying);
+    console_.line(fmt::format("trace.json: {} steps; in the last, kernels {:.4f} s of {:.4f} s, {}",
+                              trace.size(), times.computing, times.total, copies));
+  }
+
   Console console_;
   const Config& config_;
   std::unique_ptr<offload::Backend> backend_;
   TrainingPlans plans_;
+  MemoryByKind memory_;  // planned
   Data data_;
   fs::path directory_;
 };
@@ -240,6 +264,9 @@ class Run {
 }  // namespace
 
 void train(const Config& config) {
+  if (config.model_type != ModelType::llama)
+    throw ConfigError(location(config, "model_type") +
+                      ": found a toy, which is there for plan; expected llama");
   Run run(config, choose_backend(config));
   run();
 }

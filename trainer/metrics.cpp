@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "trainer/write_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -20,16 +21,6 @@ double quantile(const std::vector<double>& values, double q) {
   size_t below = static_cast<size_t>(rank);
   size_t above = std::min(below + 1, values.size() - 1);
   return values[below] + (rank - below) * (values[above] - values[below]);
-}
-
-ordered_json json(const offload::MemoryAnalysis& memory) {
-  ordered_json by_category;
-  for (offload::Category category : offload::kCategories)
-    by_category[offload::name(category)] = memory.by_category[static_cast<size_t>(category)];
-  return {{"argument_bytes", memory.argument_bytes}, {"output_bytes", memory.output_bytes},
-          {"temp_bytes", memory.temp_bytes},         {"alias_bytes", memory.alias_bytes},
-          {"total_bytes", memory.total_bytes()},     {"peak_bytes", memory.peak_bytes},
-          {"live_bytes", memory.live_bytes},         {"by_category", by_category}};
 }
 
 }  // namespace
@@ -87,35 +78,26 @@ std::string text(const Summary& s) {
       "data {:.2f} % of the time",
       s.steps, s.median_step_seconds, s.p90_step_seconds, s.tokens_per_second_per_device,
       100 * s.mfu, 100 * s.data_wait_fraction);
-  for (offload::MemoryKind kind : offload::kMemoryKinds) {
-    const offload::MemoryAnalysis& memory = s.memory[static_cast<size_t>(kind)];
-    result +=
-        fmt::format("\npeak {}: {}", offload::name(kind), offload::bytes_text(memory.peak_bytes));
-    for (offload::Category category : offload::kCategories)
-      if (int64_t bytes = memory.by_category[static_cast<size_t>(category)]; bytes > 0)
-        result += fmt::format(", {} {}", offload::name(category), offload::bytes_text(bytes));
-  }
+  for (offload::MemoryKind kind : offload::kMemoryKinds)
+    if (const offload::MemoryAnalysis& memory = of(s.memory, kind); memory.peak_bytes > 0)
+      result += fmt::format("\npeak {}: {}, {}", offload::name(kind),
+                            offload::bytes_text(memory.peak_bytes), categories_text(memory));
   return result;
 }
 
 void write(const Summary& s, const std::filesystem::path& path) {
-  ordered_json memory;
-  for (offload::MemoryKind kind : offload::kMemoryKinds)
-    memory[offload::name(kind)] = json(s.memory[static_cast<size_t>(kind)]);
   ordered_json summary{{"steps", s.steps},
                        {"median_step_seconds", s.median_step_seconds},
                        {"p90_step_seconds", s.p90_step_seconds},
                        {"tokens_per_second_per_device", s.tokens_per_second_per_device},
                        {"mfu", s.mfu},
                        {"data_wait_fraction", s.data_wait_fraction},
-                       {"memory", memory}};
+                       {"memory", json(s.memory)}};
   if (s.validation) {
     summary["validation_loss"] = s.validation->loss;
     summary["validation_unigram_loss"] = s.validation->unigram_loss;
   }
-  std::ofstream file(path);
-  file << summary.dump(2) << "\n" << std::flush;
-  if (!file) throw Error(path.string() + ": cannot be written");
+  write_file(path, summary.dump(2) + "\n");
 }
 
 }  // namespace longshore::trainer

@@ -1,14 +1,13 @@
 // Numbers of a run: one record a step in metrics.jsonl, and summary.json at the end.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "offload/plan.h"
+#include "trainer/memory_report.h"
 
 namespace longshore::trainer {
 
@@ -45,9 +44,9 @@ struct Summary {
   int64_t steps = 0;
   // Over all steps but the first, which pays for first touches and caches; over it if it is alone.
   double median_step_seconds = 0, p90_step_seconds = 0;
-  double tokens_per_second_per_device = 0, mfu = 0;                          // at the median step
-  double data_wait_fraction = 0;                                             // of all step time
-  std::array<offload::MemoryAnalysis, offload::kMemoryKinds.size()> memory;  // measured
+  double tokens_per_second_per_device = 0, mfu = 0;  // at the median step
+  double data_wait_fraction = 0;                     // of all step time
+  MemoryByKind memory;                               // measured
   std::optional<Validation> validation;
 };
 

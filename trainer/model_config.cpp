@@ -1,5 +1,8 @@
 #include "trainer/model_config.h"
 
+#include "base/error.h"
+#include "models/toys.h"
+
 namespace longshore::trainer {
 namespace {
 
@@ -23,11 +26,12 @@ models::Dtype compute_dtype(const Config& config, models::Target target) {
     case ComputeDtype::automatic:
       break;
   }
-  return target == models::Target::cuda || cpu_multiplies_bfloat16() ? models::Dtype::bfloat16
-                                                                     : models::Dtype::float32;
+  bool is_native = target == models::Target::cuda || cpu_multiplies_bfloat16();
+  return is_native || config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
+                                                                   : models::Dtype::float32;
 }
 
-models::LlamaConfig llama_config(const Config& config, models::Dtype dtype) {
+models::LlamaConfig llama_config(const Config& config, models::Target target) {
   return {.batch = config.per_device_batch_size,
           .length = config.max_target_length,
           .vocabulary = config.vocab_size,
@@ -40,7 +44,27 @@ models::LlamaConfig llama_config(const Config& config, models::Dtype dtype) {
           .norm_epsilon = config.normalization_layer_epsilon,
           .rope_base = config.rope_max_timescale,
           .tied_embeddings = config.logits_via_embedding,
-          .dtype = dtype};
+          .dtype = compute_dtype(config, target)};
+}
+
+models::Model make_model(const Config& config, models::Target target) {
+  int layers = static_cast<int>(config.base_num_decoder_layers);
+  switch (config.model_type) {
+    case ModelType::llama:
+      return models::llama(llama_config(config, target));
+    case ModelType::toy_a:
+      return models::toy_a({.rows = config.per_device_batch_size,
+                            .width = config.base_emb_dim,
+                            .inner = config.base_mlp_dim,
+                            .layers = layers,
+                            .dtype = compute_dtype(config, target)});
+    case ModelType::toy_b:
+      return models::toy_b({.rows = config.per_device_batch_size,
+                            .width = config.base_emb_dim,
+                            .layers = layers,
+                            .dtype = compute_dtype(config, target)});
+  }
+  throw InternalError("a model_type without a model");
 }
 
 }  // namespace longshore::trainer

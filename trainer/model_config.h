@@ -6,9 +6,13 @@
 
 namespace longshore::trainer {
 
-// `dtype: auto` takes bfloat16 where the backend multiplies matrices in it natively.
+// `dtype: auto` takes bfloat16 where the backend multiplies matrices in it natively, or the weights
+// have it.
 models::Dtype compute_dtype(const Config& config, models::Target target);
 
-models::LlamaConfig llama_config(const Config& config, models::Dtype dtype);
+models::LlamaConfig llama_config(const Config& config, models::Target target);
+
+// Of any model_type.
+models::Model make_model(const Config& config, models::Target target);
 
 }  // namespace longshore::trainer

@@ -56,11 +56,12 @@ void write_scalar(offload::Arguments& arguments, const std::string& name, double
 StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
                     const StepOptions& options, models::Target target) {
   StepPlans result;
-  bool accumulates = options.micro_batches > 1;
+  bool accumulates = options.micro_batches > 1 || !options.optimizer;
   auto add_plan = [&](offload::MicroBatch micro_batch, bool updates, const char* name) {
     PlanBuilder builder(name, target);
     offload::Scan scan(model, layout, builder);
-    Update update(options.optimizer, layout, scan, builder);
+    std::optional<Update> update;
+    if (updates && options.optimizer) update.emplace(*options.optimizer, layout, scan, builder);
     offload::PassOptions pass{
         .policy = options.policy,
         .offload_layers = options.offload_layers,
@@ -69,24 +70,26 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
         .gradient_made = nullptr,
         .gradients_made = nullptr,
         .transfers = options.transfers};
-    if (updates) {
+    if (update) {
       pass.gradient_made = [&](const auto& location, const auto& place) {
-        update.gradient_made(location, place);
+        update->gradient_made(location, place);
       };
-      pass.gradients_made = [&](int slab) { update.gradients_made(slab); };
+      pass.gradients_made = [&](int slab) { update->gradients_made(slab); };
     }
     scan.train(pass);
     if (updates) {
-      update.finish();
+      if (update) {
+        update->finish();
+        return_scalar(builder, kGradientNorm);
+      }
       return_scalar(builder, offload::kLoss);
-      return_scalar(builder, kGradientNorm);
       if (has_output(model, models::OutputRole::auxiliary_loss))
         return_scalar(builder, offload::kAuxiliaryLoss);
     }
     result.plans.push_back(builder.finish(options.transfers));
-    if (result.layers.empty()) result.layers = scan.describe();
+    if (result.layers.empty()) result.layers = scan.layer_plans();
   };
-  if (!accumulates) {
+  if (options.micro_batches == 1) {
     add_plan(offload::MicroBatch::first, true, "step");
     result.sequence = {0};
     return result;
@@ -136,16 +139,34 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   write_scalar(arguments_, kLearningRate, scalars.learning_rate);
   write_scalar(arguments_, kCorrection1, 1 - std::pow(adamw_.b1, step));
   write_scalar(arguments_, kCorrection2, 1 - std::pow(adamw_.b2, step));
-  for (size_t i = 0; i < batches.size(); ++i) {
-    write_batch(batches[i], arguments_);
-    executables_[plans_.sequence[i]]->run(ledger);
-    backend_.synchronize();  // before the next batch takes this one's place
-  }
+  if (has_failed_) throw Error("a step failed before; what it left is not whole");
+  has_failed_ = true;
+  execute(batches, ledger);
+  has_failed_ = false;
   result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
   if (arguments_.has(offload::host_name(offload::kAuxiliaryLoss)))
     result.auxiliary_loss =
         static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) / batches.size();
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
+  return result;
+}
+
+void TrainStep::execute(const std::vector<data::Batch>& batches, offload::Ledger& ledger) {
+  for (size_t i = 0; i < batches.size(); ++i) {
+    write_batch(batches[i], arguments_);
+    executables_[plans_.sequence[i]]->run(ledger);
+    backend_.synchronize();  // before the next batch takes this one's place
+  }
+}
+
+StepResult TrainStep::record(const std::vector<data::Batch>& batches, const StepScalars& scalars,
+                             offload::Ledger& ledger, std::vector<offload::Event>& events) {
+  backend_.start_recording();
+  StepResult result = run(batches, scalars, ledger);
+  offload::LaneSpans spans = backend_.stop_recording();
+  std::vector<const Plan*> ran;
+  for (int plan : plans_.sequence) ran.push_back(&plans_.plans[plan]);
+  events = offload::timeline(ran, spans);
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "offload/executor.h"
 #include "offload/policy.h"
 #include "offload/scan.h"
+#include "offload/timeline.h"
 #include "trainer/optimizer.h"
 
 namespace longshore::trainer {
@@ -21,15 +22,16 @@ struct StepOptions {
   std::optional<int> offload_layers;  // as in offload::PassOptions
   offload::Transfers transfers;
   int64_t micro_batches = 1;  // gradient_accumulation_steps
-  OptimizerOptions optimizer;
+  // None: gradients are the step's result.
+  std::optional<OptimizerOptions> optimizer;
 };
 
 // The plans of a step and the order in which its micro-batches run them. With one micro-batch a
 // gradient lives from the layer that makes it to its update; with several, all of them stay.
 struct StepPlans {
   std::vector<offload::Plan> plans;
-  std::vector<int> sequence;  // for each micro-batch the index of its plan
-  std::string layers;         // what each kind of layer keeps and runs, for people
+  std::vector<int> sequence;               // for each micro-batch the index of its plan
+  std::vector<offload::LayerPlan> layers;  // of the first plan
 };
 
 StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
@@ -59,16 +61,23 @@ class TrainStep {
             offload::Arguments& arguments, const offload::Arena& device,
             const offload::Arena& pinned_host);
 
-  // One batch for each micro-batch, which all together have at least one trained target.
+  // One batch for each micro-batch, which all together have at least one trained target. When
+  // something fails, parameters and moments may be updated in part: then every later call throws.
   StepResult run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                  offload::Ledger& ledger);
+  // The same, timed: `events` is what each lane did.
+  StepResult record(const std::vector<data::Batch>& batches, const StepScalars& scalars,
+                    offload::Ledger& ledger, std::vector<offload::Event>& events);
 
  private:
+  void execute(const std::vector<data::Batch>& batches, offload::Ledger& ledger);
+
   const StepPlans& plans_;
   models::AdamW adamw_;
   offload::Backend& backend_;
   offload::Arguments& arguments_;
   std::vector<std::unique_ptr<offload::Executable>> executables_;
+  bool has_failed_ = false;
 };
 
 // Puts a batch into the pinned host arguments that plans read.

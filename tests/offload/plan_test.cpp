@@ -30,7 +30,7 @@ trainer::StepPlans plans_of(const models::Model& model, const std::string& polic
   trainer::StepOptions options{
       .policy = make_policy(policy, {}, model.stages[decoder].programs[0]),
       .micro_batches = micro_batches,
-      .optimizer = {.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
+      .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
   return trainer::plan_step(model, lay_out(model), options, target);
 }
 

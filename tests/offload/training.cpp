@@ -88,7 +88,7 @@ Training train(const TrainingOptions& options) {
       .offload_layers = options.offload_layers,
       .transfers = options.transfers,
       .micro_batches = options.micro_batches,
-      .optimizer = {.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
+      .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
                     .clipping_threshold = options.clipping_threshold,
                     .lane = options.update_lane,
                     .chunk = options.update_chunk}};
@@ -102,7 +102,7 @@ Training train(const TrainingOptions& options) {
   Arena host(backend, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
   Arguments arguments(backend, training.ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
-  trainer::TrainStep step(training.plans, step_options.optimizer.adamw, backend, arguments, device,
+  trainer::TrainStep step(training.plans, step_options.optimizer->adamw, backend, arguments, device,
                           host);
   if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments);
 

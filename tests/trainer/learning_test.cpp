@@ -63,7 +63,7 @@ TEST(Learning, UsesTheContext) {
   models::Model model = models::llama(config);
   offload::ParameterLayout layout = offload::lay_out(model);
   StepOptions options{.policy = offload::keep_all(),
-                      .optimizer = {.adamw = {0.9, 0.95, 1e-8, 0.0}, .clipping_threshold = 1}};
+                      .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.0}, .clipping_threshold = 1}};
   StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
   offload::Plan evaluation = plan_forward(model, layout, "evaluate", models::Target::cpu);
 
@@ -77,7 +77,7 @@ TEST(Learning, UsesTheContext) {
   offload::Arena host(*backend, offload::MemoryKind::pinned_host,
                       bytes(offload::MemoryKind::pinned_host));
   initialize(layout, 1, arguments);
-  TrainStep step(plans, options.optimizer.adamw, *backend, arguments, device, host);
+  TrainStep step(plans, options.optimizer->adamw, *backend, arguments, device, host);
   for (int64_t i = 0; i < 500; ++i)
     step.run({repeating_rows(i)}, {.learning_rate = 3e-3, .number = i + 1}, ledger);
 

@@ -187,7 +187,7 @@ TEST(TrainStep, LearnsABatchByHeart) {
     models::Model model = models::llama(config);
     ParameterLayout layout = offload::lay_out(model);
     StepOptions options{.policy = offload::keep_all(),
-                        .optimizer = {.adamw = {kB1, kB2, kEpsilon, 0}, .clipping_threshold = 1}};
+                        .optimizer = OptimizerOptions{.adamw = {kB1, kB2, kEpsilon, 0}, .clipping_threshold = 1}};
     StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
@@ -197,7 +197,7 @@ TEST(TrainStep, LearnsABatchByHeart) {
                         plans.plans[0].arena(offload::MemoryKind::pinned_host));
     offload::Arguments arguments(*backend, ledger);
     initialize(layout, 1, arguments);
-    TrainStep step(plans, options.optimizer.adamw, *backend, arguments, device, host);
+    TrainStep step(plans, options.optimizer->adamw, *backend, arguments, device, host);
     data::Batch batch = data::synthetic_batches({config.batch, config.length},
                                                 static_cast<int32_t>(config.vocabulary), 0)(0);
     StepResult result;
@@ -274,7 +274,7 @@ struct Small {
   ParameterLayout layout = offload::lay_out(model);
   StepOptions options{.policy = offload::keep_all(),
                       .micro_batches = 2,
-                      .optimizer = {.adamw = {kB1, kB2, kEpsilon, 0}}};
+                      .optimizer = OptimizerOptions{.adamw = {kB1, kB2, kEpsilon, 0}}};
   StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
 };
 
@@ -305,7 +305,7 @@ TEST(TrainStep, RefusesTheWrongBatches) {
   offload::Arena host(*backend, offload::MemoryKind::pinned_host, 1 << 12);
   offload::Arguments arguments(*backend, ledger);
   initialize(small.layout, 1, arguments);
-  TrainStep step(small.plans, small.options.optimizer.adamw, *backend, arguments, device, host);
+  TrainStep step(small.plans, small.options.optimizer->adamw, *backend, arguments, device, host);
   data::Batch batch = data::synthetic_batches({2, 24}, 61, 0)(0);
   EXPECT_THROW(step.run({batch}, {}, ledger), InternalError);
   data::Batch ignored = batch;

@@ -1,0 +1,56 @@
+#include "offload/explain.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace longshore::offload {
+namespace {
+
+using models::Node;
+using models::Program;
+using models::Value;
+using models::ValueId;
+
+bool is_replayed(const Partition& partition, const Value& value) {
+  return static_cast<bool>(partition.backward.find(value.name + ".again"));
+}
+
+std::string what_happens(const Partition& partition, ValueId id) {
+  for (const Residual& residual : partition.residuals)
+    if (residual.value == id)
+      return residual.fate == Fate::offload ? "goes to pinned_host" : "stays on the device";
+  return is_replayed(partition, partition.forward[id]) ? "computed again" : "not read again";
+}
+
+}  // namespace
+
+std::string title(const LayerPlan& layers) {
+  std::string title = "stage " + layers.stage;
+  if (layers.is_scan)
+    title += ", layers " + std::to_string(layers.first) + " to " + std::to_string(layers.last);
+  return title;
+}
+
+std::string explain(const LayerPlan& layers) {
+  const Partition& partition = *layers.partition;
+  const Program &forward = partition.forward, &backward = partition.backward;
+  std::string result = title(layers) + ": keeps " +
+                       bytes_text(residual_bytes(partition, Fate::keep)) + " a layer, offloads " +
+                       bytes_text(residual_bytes(partition, Fate::offload)) + "\n";
+  for (size_t i = 0; i < forward.values.size(); ++i) {
+    const Value& value = forward.values[i];
+    if (value.label.empty()) continue;
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-20s %14s  %s\n", value.label.c_str(),
+                  bytes_text(value.type.bytes()).c_str(),
+                  what_happens(partition, {static_cast<int32_t>(i)}).c_str());
+    result += line;
+  }
+  std::string replayed;
+  for (const Node& node : backward.nodes)
+    if (backward[node.out[0]].name.ends_with(".again"))
+      replayed += "    " + text(backward, node) + "\n";
+  return result + (replayed.empty() ? "  nothing is replayed\n" : "  replayed:\n" + replayed);
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,17 @@
+// What a policy does to a layer, label by label, for people.
+#pragma once
+
+#include <string>
+
+#include "offload/scan.h"
+
+namespace longshore::offload {
+
+// "stage decoder, layers 0 to 38"
+std::string title(const LayerPlan& layers);
+
+// A table of labels: bytes, and whether the value stays, goes to the host, is computed again or is
+// not read; then the nodes that are replayed.
+std::string explain(const LayerPlan& layers);
+
+}  // namespace longshore::offload

@@ -1,0 +1,20 @@
+// trace.json: recorded steps in Chrome's trace event format, which chrome://tracing and Perfetto
+// show. A row for each lane; each event has its label, layer, phase and bytes.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "offload/timeline.h"
+
+namespace longshore::trainer {
+
+struct RecordedStep {
+  int64_t step = 0;
+  double begin = 0;  // seconds since the first recorded step began
+  std::vector<offload::Event> events;
+};
+
+void write_trace(const std::vector<RecordedStep>& steps, const std::filesystem::path& path);
+
+}  // namespace longshore::trainer
