@@ -16,17 +16,15 @@ using offload::PlanBuilder;
 
 const models::Type kScalar{};
 
-Program square_sum_program(int64_t count, bool adds) {
+Program square_sum_program(int64_t count) {
   Trace t("square_sum");
-  Var gradient = t.input("gradient", {{count}, Dtype::float32});
-  t.output(adds ? models::square_sum(gradient, t.input("sum", {{}, Dtype::float64}))
-                : models::square_sum(gradient));
+  t.output(models::square_sum(t.input("gradient", {{count}, Dtype::float32})));
   return t.finish();
 }
 
-Program clip_program(double threshold) {
+Program clip_program(const models::Type& square_sums, double threshold) {
   Trace t("clip");
-  models::Clip clip = models::clip(t.input("square_sum", {{}, Dtype::float64}), threshold);
+  models::Clip clip = models::clip(t.input("square_sums", square_sums), threshold);
   t.output(clip.factor);
   t.output(clip.norm);
   return t.finish();
@@ -37,10 +35,14 @@ Program update_program(const models::AdamW& adamw, int64_t count, Dtype compute)
   Trace t("adamw");
   models::Type range{{count}, Dtype::float32};
   Var gradient = t.input("gradient", range);
-  models::AdamWState state{t.input("master", range), t.input("first_moment", range),
-                           t.input("second_moment", range)};
-  models::AdamWScalars scalars{t.scalar(kLearningRate), t.scalar(kCorrection1),
-                               t.scalar(kCorrection2), t.scalar("clip")};
+  models::AdamWState state{.weight = t.input("master", range),
+                           .m = t.input("first_moment", range),
+                           .v = t.input("second_moment", range)};
+  models::AdamWScalars scalars{t.scalar(kLearningRate),
+                               t.scalar(kCorrection1),
+                               t.scalar(kCorrection2),
+                               t.scalar("clip"),
+                               {}};
   for (Var result : models::adamw(adamw, compute, gradient, state, scalars)) t.output(result);
   return t.finish();
 }
@@ -62,19 +64,23 @@ void append_update(const OptimizerOptions& options, const offload::ParameterLayo
     return scan.range(slab, copy, run.offset, {{run.count}, dtype(layout.slabs[slab], copy)});
   };
 
-  Operand sum;
+  int64_t runs = 0;
+  each_run([&](int, const offload::Run&) { ++runs; });
+  const models::Type sum{{}, Dtype::float64}, all_sums{{runs}, Dtype::float64};
+  const Operand sums = builder.temporary("square_sums", all_sums, offload::MemoryKind::device,
+                                         offload::Category::batch);
+  int64_t summed = 0;
   each_run([&](int slab, const offload::Run& run) {
-    PlanBuilder::Bindings bindings{range(slab, Copy::gradient, run)};
-    if (sum) bindings.push_back(sum);
-    builder.run(square_sum_program(run.count, static_cast<bool>(sum)), bindings, place);
-    sum = bindings.back();
+    PlanBuilder::Bindings bindings{range(slab, Copy::gradient, run),
+                                   {sums.buffer, sum.bytes() * summed++, sum}};
+    builder.run(square_sum_program(run.count), bindings, place);
   });
 
   Operand norm{builder.argument(kGradientNorm, kScalar.bytes(), offload::MemoryKind::device,
                                 offload::Category::batch),
                0, kScalar};
-  PlanBuilder::Bindings clip{sum, {}, norm};
-  builder.run(clip_program(options.clipping_threshold), clip, place);
+  PlanBuilder::Bindings clip{sums, {}, norm};
+  builder.run(clip_program(all_sums, options.clipping_threshold), clip, place);
 
   each_run([&](int slab, const offload::Run& run) {
     models::AdamW adamw = options.adamw;

@@ -20,6 +20,8 @@ inline at::ScalarType scalar_type(Dtype dtype) {
       return at::kBFloat16;
     case Dtype::int32:
       return at::kInt;
+    case Dtype::uint8:
+      return at::kByte;
   }
   throw InternalError("scalar_type: unknown dtype");
 }
