@@ -18,17 +18,21 @@ void check_states(const AdamWOperands& at, std::span<const Type> in) {
   expect(weight.shape == gradient.shape && m.shape == gradient.shape, "adamw",
          "gradient, weight and moments differ in shape");
   expect(m == v, "adamw", "the two moments differ in type");
-  if (at.has_scales()) {
-    Type scales = scale_type(gradient.shape.count());
-    expect(m.dtype == Dtype::uint8, "adamw", "scales are given for moments that are not u8");
-    expect(in[at.m_scale()] == scales && in[at.v_scale()] == scales, "adamw",
-           "the scales are not f32, one for each 256 elements");
-  } else {
-    expect(m.dtype == Dtype::float32 || m.dtype == Dtype::bfloat16 || (wide && m == weight),
-           "adamw", "moments are f32, bf16, or u8 with scales");
+  if (wide) {
+    expect(m == weight, "adamw", "the moments of a f64 weight are not f64");
+    return;
   }
-  expect(wide || weight.dtype == Dtype::float32 || weight.dtype == Dtype::bfloat16, "adamw",
+  expect(weight.dtype == Dtype::float32 || weight.dtype == Dtype::bfloat16, "adamw",
          "the weight is neither f32 nor bf16");
+  if (!at.has_scales()) {
+    expect(m.dtype == Dtype::float32 || m.dtype == Dtype::bfloat16, "adamw",
+           "moments are neither f32, nor bf16, nor u8 with scales");
+    return;
+  }
+  Type scales = scale_type(gradient.shape.count());
+  expect(m.dtype == Dtype::uint8, "adamw", "scales are given for moments that are not u8");
+  expect(in[at.m_scale()] == scales && in[at.v_scale()] == scales, "adamw",
+         "the scales are not f32, one for each 256 elements");
 }
 
 void check_rounding(const AdamWAttrs& attrs, const AdamWOperands& at, std::span<const Type> in) {

@@ -36,7 +36,8 @@ struct Rounding {
 // -> weight, m [, its scales], v [, its scales] [, compute [n] in `compute_dtype`: the weight
 // rounded to nearest, where that dtype is not the weight's].
 // correction_i = 1 - b_i^step. Every output takes the place of its input. Parts of a block8 range
-// that are updated apart start at multiples of 256. n float64 may stand for all f32 [n].
+// that are updated apart start at multiples of 256. For tests of the reference kernel, gradient,
+// weight and moments may all be f64.
 extern const Op adamw_op;
 // (x float32 [n]) -> sum of squares, float64 scalar. Fixed order of summation.
 extern const Op square_sum_op;

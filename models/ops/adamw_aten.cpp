@@ -1,7 +1,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isnan.h>
-#include <ATen/ops/sqrt.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -38,7 +37,7 @@ struct Bits {
 Bits draw(const Rounding& rounding, const at::Tensor& step, int64_t first, int64_t count) {
   int64_t groups = (count + kRoundingGroup - 1) / kRoundingGroup;
   auto options = at::TensorOptions(at::kLong).device(step.device());
-  at::Tensor c0 = at::arange(first / 2, first / 2 + groups * kPairs, options);
+  at::Tensor c0 = at::arange(first / 2, first / 2 + groups * kRoundingPairs, options);
   at::Tensor c1 = at::full_like(c0, 0).add_(step).bitwise_and_(kWord);
   at::Tensor c2 = at::full_like(c0, static_cast<int64_t>(rounding.sequence));
   at::Tensor c3 = at::full_like(c0, static_cast<int64_t>(RandomUse::kRounding));
@@ -58,7 +57,7 @@ Bits draw(const Rounding& rounding, const at::Tensor& step, int64_t first, int64
     key1 += 0xBB67AE85;
   }
   auto halves = [&](const at::Tensor& one, const at::Tensor& other) {
-    return at::stack({one.view({groups, kPairs}), other.view({groups, kPairs})}, 1)
+    return at::stack({one.view({groups, kRoundingPairs}), other.view({groups, kRoundingPairs})}, 1)
         .view({-1})
         .narrow(0, 0, count);
   };
@@ -186,10 +185,14 @@ void update(const KernelCall& call, int64_t begin, int64_t count) {
   auto scalar = [&](int i) { return tensor(call, call.in[at.learning_rate() + i]); };
   at::Tensor rate = scalar(0), g = part.in(at.kGradient) * scalar(3);
   at::Tensor weight = part.in(at.kWeight).to(compute_type(call.in[at.kWeight]));
-  at::Tensor m = part.moment(Moment::first, at.kM, at.m_scale()) * h.b1 + g * (1 - h.b1);
-  at::Tensor v = part.moment(Moment::second, at.v(), at.v_scale()) * h.b2 + g * g * (1 - h.b2);
-  at::Tensor step = (m / scalar(1)) / (at::sqrt(v / scalar(2)) + h.epsilon) * rate;
-  at::Tensor updated = weight - weight * (rate * h.weight_decay) - step;
+  at::Tensor m = part.moment(Moment::first, at.kM, at.m_scale()) * h.b1;
+  m.add_(g * (1 - h.b1));
+  at::Tensor v = part.moment(Moment::second, at.v(), at.v_scale()) * h.b2;
+  v.add_((g * g).mul_(1 - h.b2));
+  at::Tensor step = m / scalar(1);
+  step.div_((v / scalar(2)).sqrt_().add_(h.epsilon)).mul_(rate);
+  at::Tensor updated = weight * (rate * h.weight_decay);
+  updated.neg_().add_(weight).sub_(step);
   Bits bits;
   if (at.rounds())
     bits = draw(rounding, tensor(call, call.in[at.step()]), rounding.first + begin, count);
@@ -212,12 +215,12 @@ void adamw_composed(const KernelCall& call) {
     update(call, begin, std::min(size, count - begin));
 }
 
-// Temporaries of a part, with little of their memory used again.
+// Temporaries of a part, held in a stack. Whole blocks, and each tensor aligned.
 int64_t adamw_composed_workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  constexpr int64_t kRoundedBytes = 640;
   AdamWOperands at(in.size());
-  int64_t element = 8 * size_bytes(in[0].dtype) + (at.rounds() ? kRoundedBytes : 0);
-  return element * part_of(in) + (at.rounds() ? 1 << 16 : 4096);
+  if (!at.rounds()) return 6 * in[at.kGradient].bytes() + 8192;
+  int64_t element = at.has_scales() ? 288 : 160;
+  return element * ((part_of(in) + kBlock8 - 1) / kBlock8 * kBlock8) + (1 << 16);
 }
 
 }  // namespace longshore::models

@@ -17,6 +17,8 @@
 //  - A second moment above 0 is never stored as 0, for the same reason.
 #pragma once
 
+#include <algorithm>
+
 #include "models/ops/simd.h"
 
 namespace longshore::models {

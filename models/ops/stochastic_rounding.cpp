@@ -18,7 +18,7 @@ constexpr uint32_t kUse = static_cast<uint32_t>(RandomUse::kRounding);
 LONGSHORE_INLINE void split_rounding_bits(const uint32_t* a, const uint32_t* b, int64_t at,
                                           RoundingBits& bits) {
 #pragma omp simd
-  for (int lane = 0; lane < kPairs; ++lane) {
+  for (int lane = 0; lane < kRoundingPairs; ++lane) {
     bits.weight[at + lane] = a[lane] & 0xffff;
     bits.m[at + lane] = (a[lane] >> 16) | (b[lane] & 0xf) << 16;
     bits.v[at + lane] = b[lane] >> 12;
@@ -32,10 +32,10 @@ LONGSHORE_SIMD void draw_plain(const RoundingStream& stream, int64_t first, Roun
   const uint32_t seed = static_cast<uint32_t>(stream.seed);
   const uint32_t seed_high = static_cast<uint32_t>(stream.seed >> 32);
   for (int64_t group = 0; group < RoundingBits::kCount; group += kRoundingGroup) {
-    uint32_t a[kPairs], b[kPairs], c[kPairs], d[kPairs];
+    uint32_t a[kRoundingPairs], b[kRoundingPairs], c[kRoundingPairs], d[kRoundingPairs];
     const uint32_t pair = static_cast<uint32_t>((first + group) / 2);
 #pragma omp simd
-    for (int lane = 0; lane < kPairs; ++lane) {
+    for (int lane = 0; lane < kRoundingPairs; ++lane) {
       uint32_t c0 = pair + lane, c1 = step, c2 = sequence;
       uint32_t c3 = kUse, key0 = seed, key1 = seed_high;
 #pragma GCC unroll 10
@@ -51,7 +51,7 @@ LONGSHORE_SIMD void draw_plain(const RoundingStream& stream, int64_t first, Roun
       a[lane] = c0, b[lane] = c1, c[lane] = c2, d[lane] = c3;
     }
     split_rounding_bits(a, b, group, bits);
-    split_rounding_bits(c, d, group + kPairs, bits);
+    split_rounding_bits(c, d, group + kRoundingPairs, bits);
   }
 }
 
@@ -61,7 +61,7 @@ LONGSHORE_SIMD void draw_plain(const RoundingStream& stream, int64_t first, Roun
 // halves of 64 bits; what is in the high halves is never read.
 __attribute__((target("avx512f"), noinline)) void draw_avx512(const RoundingStream& stream,
                                                               int64_t first, RoundingBits& bits) {
-  constexpr int kLanes = 8, kVectors = kPairs / kLanes;
+  constexpr int kLanes = 8, kVectors = kRoundingPairs / kLanes;
   using Words = uint64_t __attribute__((vector_size(64)));
   using Halves = uint32_t __attribute__((vector_size(32)));
   const __m512i factor0 = _mm512_set1_epi64(kMultiplier0),
@@ -91,7 +91,7 @@ __attribute__((target("avx512f"), noinline)) void draw_avx512(const RoundingStre
       key0 += kKeyStep0;
       key1 += kKeyStep1;
     }
-    uint32_t words[4][kPairs];
+    uint32_t words[4][kRoundingPairs];
     for (int i = 0; i < kVectors; ++i) {
       const Halves halves[4]{
           __builtin_convertvector(c0[i], Halves), __builtin_convertvector(c1[i], Halves),
@@ -100,7 +100,7 @@ __attribute__((target("avx512f"), noinline)) void draw_avx512(const RoundingStre
         std::memcpy(words[word] + i * kLanes, &halves[word], sizeof(Halves));
     }
     split_rounding_bits(words[0], words[1], group, bits);
-    split_rounding_bits(words[2], words[3], group + kPairs, bits);
+    split_rounding_bits(words[2], words[3], group + kRoundingPairs, bits);
   }
 }
 #endif

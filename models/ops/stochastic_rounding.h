@@ -15,7 +15,7 @@
 namespace longshore::models {
 
 inline constexpr int64_t kRoundingGroup = 64;
-inline constexpr int kPairs = kRoundingGroup / 2;
+inline constexpr int kRoundingPairs = kRoundingGroup / 2;
 inline constexpr int64_t kMostRounded = int64_t{1} << 33;  // elements of a slab
 
 struct RoundingStream {
