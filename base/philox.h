@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace longshore {
 
@@ -32,6 +33,13 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
     key[1] += 0xBB67AE85;
   }
   return counter;
+}
+
+// The sequence that belongs to a name: 32-bit FNV-1a.
+constexpr uint32_t random_sequence(std::string_view name) {
+  uint32_t hash = 2166136261u;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash;
 }
 
 // Four numbers: block `index` of sequence `sequence` (32 bits of names for one use) under `seed`.

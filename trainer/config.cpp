@@ -307,6 +307,7 @@ void write_resolved(const Config& config, const fs::path& file) {
   for_each_key(
       [&](const std::string& title) { text += (text.empty() ? "# " : "\n# ") + title + "\n"; },
       [&](const Key& key) {
+        if (!is_valid(key, config)) return;  // this model has no use for it
         text +=
             key.name + ": " + value_text(key, config) + "  # " + origin(config, key.name) + "\n";
       });

@@ -15,13 +15,6 @@ using offload::Copy;
 using offload::Parameter;
 using offload::Slab;
 
-// 32-bit FNV-1a: parameters are told apart by name, not by their place.
-uint32_t name_hash(const std::string& name) {
-  uint32_t hash = 2166136261u;
-  for (unsigned char c : name) hash = (hash ^ c) * 16777619u;
-  return hash;
-}
-
 // Two normal numbers from two uniform ones (Box & Muller 1958).
 void normal_pair(uint32_t a, uint32_t b, float* to, int64_t room, double deviation) {
   double radius = std::sqrt(-2 * std::log((a + 0.5) / 4294967296.0)) * deviation;
@@ -37,7 +30,8 @@ void fill(const Parameter& parameter, uint64_t seed, float* values) {
     std::fill_n(values, count, init.kind == models::Init::Kind::ones ? 1.f : 0.f);
     return;
   }
-  uint32_t sequence = name_hash(parameter.name);
+  // Parameters are told apart by name, not by their place.
+  uint32_t sequence = random_sequence(parameter.name);
 #pragma omp parallel for
   for (int64_t i = 0; i < count; i += 4) {
     PhiloxBlock random = philox(seed, RandomUse::kInitialWeights, sequence, i / 4);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/philox.h"
 #include "models/trace.h"
 
 namespace longshore::trainer {
@@ -35,16 +36,42 @@ Program clip_program(double threshold, int64_t count) {
   return t.finish();
 }
 
-// Values in the order: gradient, master, first and second moment, four scalars, results.
-Program update_program(const models::AdamW& adamw, int64_t count, Dtype compute) {
+// Where the values of one update lie; scales and `compute` only where a slab has them.
+struct Operands {
+  Operand gradient, weight, m, m_scale, v, v_scale, compute;
+  Operand learning_rate, correction_1, correction_2, clip, step;
+};
+
+// The program, and its operands by value; each result lies where its input does.
+Program update_program(const models::AdamW& adamw, const models::Rounding& rounding,
+                       const Operands& at, PlanBuilder::Bindings& bindings) {
   Trace t("adamw");
-  models::Type range{{count}, Dtype::float32};
-  Var gradient = t.input("gradient", range);
-  models::AdamWState state{t.input("master", range), t.input("first_moment", range),
-                           t.input("second_moment", range)};
-  models::AdamWScalars scalars{t.scalar(kLearningRate), t.scalar(kCorrection1),
-                               t.scalar(kCorrection2), t.scalar("clip")};
-  for (Var result : models::adamw(adamw, compute, gradient, state, scalars)) t.output(result);
+  auto bind = [&](Var var, const Operand& operand) {
+    bindings.resize(std::max<size_t>(bindings.size(), var.id.index + 1));
+    bindings[var.id.index] = operand;
+    return var;
+  };
+  auto input = [&](const char* name, const Operand& operand) {
+    return operand ? bind(t.input(name, operand.type), operand) : Var{};
+  };
+  auto scalar = [&](const char* name, const Operand& operand) {
+    return operand ? bind(t.scalar(name, operand.type.dtype), operand) : Var{};
+  };
+  Var gradient = input("gradient", at.gradient);
+  models::AdamWState state{input("weight", at.weight), input("first_moment", at.m),
+                           input("second_moment", at.v), input("first_scale", at.m_scale),
+                           input("second_scale", at.v_scale)};
+  models::AdamWScalars scalars{
+      scalar(kLearningRate, at.learning_rate), scalar(kCorrection1, at.correction_1),
+      scalar(kCorrection2, at.correction_2), scalar("clip", at.clip), scalar(kStep, at.step)};
+  Dtype compute = at.compute ? at.compute.type.dtype : at.weight.type.dtype;
+  std::vector<Var> results = models::adamw(adamw, compute, gradient, state, scalars, rounding);
+  size_t i = 0;
+  for (const Operand& place : {at.weight, at.m, at.m_scale, at.v, at.v_scale, at.compute})
+    if (place) {
+      bind(results[i], place);
+      t.output(results[i++]);
+    }
   return t.finish();
 }
 
@@ -119,42 +146,53 @@ void Update::update_range(int slab, const offload::Run& run, const Operand& clip
   auto type = [&](Copy copy) {
     return models::Type{{offload::elements(copy, run.count)}, dtype(s, copy)};
   };
+  auto is_away = [&](Copy copy) { return on_host && layout_.homes.of(copy) == MemoryKind::device; };
   // Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
-  auto reach = [&](Copy copy) {
+  auto reach = [&](Copy copy) -> Operand {
     int64_t offset = offload::elements(copy, run.offset);
+    if (!s.has(copy)) return {};
     if (!on_host) return scan_.range(slab, copy, offset, type(copy));
-    if (layout_.homes.of(copy) != MemoryKind::device)
-      return scan_.host_range(slab, copy, offset, type(copy));
+    if (!is_away(copy)) return scan_.host_range(slab, copy, offset, type(copy));
     return builder_.temporary(argument_name(s, copy), type(copy), MemoryKind::pinned_host,
                               Category::staging);
   };
-  auto scalar = [&](const char* name) {
-    return on_host ? scan_.host_scalar(name) : scan_.scalar(name);
+  auto bring = [&](Copy copy, const Operand& here) {
+    if (is_away(copy))
+      builder_.move(Lane::device_to_host, scan_.range(slab, copy, run.offset, type(copy)), here,
+                    place);
   };
+  auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
+    return on_host ? scan_.host_scalar(name, dtype) : scan_.scalar(name, dtype);
+  };
+
+  bool has_master = s.has(Copy::master);
+  Operand compute = reach(Copy::compute);
+  Operands at{.gradient = reach(Copy::gradient),
+              .weight = has_master ? reach(Copy::master) : compute,
+              .m = reach(Copy::first_moment),
+              .m_scale = reach(Copy::first_scale),
+              .v = reach(Copy::second_moment),
+              .v_scale = reach(Copy::second_scale),
+              .compute = has_master ? compute : Operand{},
+              .learning_rate = scalar(kLearningRate),
+              .correction_1 = scalar(kCorrection1),
+              .correction_2 = scalar(kCorrection2),
+              .clip = clip,
+              .step = {}};
+  if (s.weight_dtype != Dtype::float32 || s.moment_dtype != Dtype::float32)
+    at.step = scalar(kStep, Dtype::int32);
+  bring(Copy::gradient, at.gradient);
+  if (!has_master) bring(Copy::compute, compute);
 
   models::AdamW adamw = options_.adamw;
   if (run.decay == models::Decay::no) adamw.weight_decay = 0;
-  bool has_master = s.has(Copy::master);
-  Operand gradient = reach(Copy::gradient), compute = reach(Copy::compute);
-  Operand weight = has_master ? reach(Copy::master) : compute;
-  Operand m = reach(Copy::first_moment), v = reach(Copy::second_moment);
-  auto bring = [&](Copy copy, const Operand& copied, Lane lane) {
-    if (!on_host || layout_.homes.of(copy) != MemoryKind::device) return;
-    Operand at_home = scan_.range(slab, copy, run.offset, type(copy));
-    bool goes = lane == Lane::device_to_host;
-    builder_.move(lane, goes ? at_home : copied, goes ? copied : at_home, place);
-  };
-  bring(Copy::gradient, gradient, Lane::device_to_host);
-  if (!has_master) bring(Copy::compute, compute, Lane::device_to_host);
-
-  // In place: each result lies where its input does.
-  PlanBuilder::Bindings bindings{
-      gradient, weight, m, v, scalar(kLearningRate), scalar(kCorrection1), scalar(kCorrection2),
-      clip,     weight, m, v};
-  if (has_master) bindings.push_back(compute);
-  builder_.run(update_program(adamw, run.count, dtype(s, Copy::compute)), bindings, place,
-               options_.lane);
-  bring(Copy::compute, compute, Lane::host_to_device);
+  PlanBuilder::Bindings bindings;
+  Program program =
+      update_program(adamw, {options_.seed, random_sequence(s.name), run.offset}, at, bindings);
+  builder_.run(program, bindings, place, options_.lane);
+  if (is_away(Copy::compute))
+    builder_.move(Lane::host_to_device, compute,
+                  scan_.range(slab, Copy::compute, run.offset, type(Copy::compute)), place);
 }
 
 }  // namespace longshore::trainer

@@ -15,6 +15,7 @@ namespace longshore::trainer {
 struct OptimizerOptions {
   models::AdamW adamw;            // weight_decay applies to the decayed parts of slabs
   double clipping_threshold = 0;  // 0: no clipping
+  uint64_t seed = 0;              // of stochastic rounding
   // Which lane updates: with host_compute, states stay where they are and weights come back.
   offload::Lane lane = offload::Lane::compute;
   // Elements that are updated at a time where states live in host memory; a multiple of
@@ -26,6 +27,7 @@ struct OptimizerOptions {
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
 inline constexpr const char* kCorrection2 = "correction_2";
+inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding
 inline constexpr const char* kNoClip = "no_clip";  // 1, where there is no clipping
 inline constexpr const char* kGradientNorm = "grad_norm";
 

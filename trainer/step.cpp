@@ -136,6 +136,10 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
   write_scalar(arguments_, offload::kAuxiliaryLossGradient, 1.0 / batches.size());
   write_scalar(arguments_, kNoClip, 1);
+  if (arguments_.has(offload::host_name(kStep))) {
+    int32_t number = static_cast<int32_t>(scalars.number);
+    arguments_.write(offload::host_name(kStep), &number, sizeof number);
+  }
   write_scalar(arguments_, kLearningRate, scalars.learning_rate);
   write_scalar(arguments_, kCorrection1, 1 - std::pow(adamw_.b1, step));
   write_scalar(arguments_, kCorrection2, 1 - std::pow(adamw_.b2, step));

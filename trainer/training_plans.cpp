@@ -52,6 +52,7 @@ StepOptions step_options(const Config& config, const models::Model& model) {
                                  .epsilon = config.adam_eps,
                                  .weight_decay = config.adam_weight_decay},
                        .clipping_threshold = config.gradient_clipping_threshold,
+                       .seed = static_cast<uint64_t>(config.seed),
                        .lane = config.optimizer_compute == OptimizerCompute::host
                                    ? offload::Lane::host_compute
                                    : offload::Lane::compute};

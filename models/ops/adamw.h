@@ -1,5 +1,9 @@
 // The optimizer's ops: AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) over a flat range, and
 // the exact global gradient norm that clipping needs (Pascanu et al. 2013, arXiv 1211.5063).
+//
+// Weights may be bfloat16 without a wider copy, and moments bfloat16 or 8 bits. Everything is
+// computed in float32 and then rounded stochastically, up or down at random so that the expectation
+// is the value: nearest rounding would lose every step that is smaller than half a gap.
 #pragma once
 
 #include "models/trace.h"
@@ -10,33 +14,55 @@ struct AdamW {
   double b1, b2, epsilon, weight_decay;
 };
 
-// (gradient, master, m, v: float32 [n]; learning_rate, correction_1, correction_2, clip: float32
-// scalars) -> master, m, v [, compute [n] in `compute_dtype` where that is not float32].
-// correction_i = 1 - b_i^step. Every output takes the place of its input.
+// What moments are stored in; both have the same format. block8 is models/ops/block8.h: codes of 8
+// bits and one scale for each 256 of them.
+enum class MomentFormat : uint8_t { float32, bfloat16, block8 };
+
+Type moment_type(MomentFormat format, int64_t count);  // f32, bf16 or u8 [count]
+Type scale_type(int64_t count);                        // f32 [ceil(count / 256)]
+
+// Which random numbers a range rounds with: a pure function of seed, step, sequence and each
+// element's index in its slab, so that a slab may be updated in parts. `first` is the index of the
+// range's first element, a multiple of 64; slabs that share a seed need a sequence each.
+struct Rounding {
+  uint64_t seed = 0;
+  uint32_t sequence = 0;
+  int64_t first = 0;
+};
+
+// (gradient f32 [n]; weight f32 or bf16 [n]; m, v [n], each followed by its scales if block8;
+// learning_rate, correction_1, correction_2, clip: f32 scalars; step: i32 scalar, there exactly
+// when the weight or the moments are not f32)
+// -> weight, m [, its scales], v [, its scales] [, compute [n] in `compute_dtype`: the weight
+// rounded to nearest, where that dtype is not the weight's].
+// correction_i = 1 - b_i^step. Every output takes the place of its input. Parts of a block8 range
+// that are updated apart start at multiples of 256. For tests of the reference kernel, gradient,
+// weight and moments may all be f64.
 extern const Op adamw_op;
-// (x float32 [n] [, sum]) -> sum of squares, float64 scalar [+ sum]. Fixed order of summation.
+// (x float32 [n]) -> sum of squares, float64 scalar. Fixed order of summation.
 extern const Op square_sum_op;
-// (square sum, float64) -> factor, norm (float32 scalars): factor = min(1, threshold / norm).
-// A threshold of 0 does not clip.
+// (square sums, float64 [k]) -> factor, norm (float32 scalars): norm is the root of their sum, in
+// order; factor = min(1, threshold / norm). A threshold of 0 does not clip.
 extern const Op clip_op;
 
 struct AdamWState {
-  Var master, m, v;
+  Var weight, m, v;
+  Var m_scale, v_scale;  // of block8 moments alone
 };
 
 struct AdamWScalars {
   Var learning_rate, correction_1, correction_2, clip;
+  Var step;  // where something is rounded stochastically
 };
 
-// Returns master, m, v and, where compute_dtype is not float32, the new compute copy.
 std::vector<Var> adamw(const AdamW& hyperparameters, Dtype compute_dtype, Var gradient,
-                       AdamWState state, AdamWScalars scalars);
+                       const AdamWState& state, const AdamWScalars& scalars,
+                       const Rounding& rounding = {});
 Var square_sum(Var x);
-Var square_sum(Var x, Var sum);
 
 struct Clip {
   Var factor, norm;
 };
-Clip clip(Var square_sum, double threshold);
+Clip clip(Var square_sums, double threshold);
 
 }  // namespace longshore::models

@@ -1,13 +1,18 @@
 #include "models/ops/adamw.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "models/ops/aten.h"
+#include "models/ops/block8.h"
 #include "models/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
@@ -17,75 +22,142 @@ namespace {
 
 constexpr AdamW kAdamW{.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
-Program update(int64_t count, Dtype state, Dtype compute) {
+// How an update is traced.
+struct Variant {
+  Dtype weight = Dtype::float32;
+  MomentFormat moments = MomentFormat::float32;
+  Dtype compute = weight;
+  AdamW hyperparameters = kAdamW;
+  Rounding rounding = {.seed = 0x123456789abcdef, .sequence = 7};
+
+  bool rounds() const { return weight == Dtype::bfloat16 || moments != MomentFormat::float32; }
+  bool has_scales() const { return moments == MomentFormat::block8; }
+};
+
+// All that round something.
+std::vector<Variant> rounding_variants() {
+  std::vector<Variant> variants;
+  for (MomentFormat moments : {MomentFormat::float32, MomentFormat::bfloat16, MomentFormat::block8})
+    for (Dtype weight : {Dtype::float32, Dtype::bfloat16})
+      if (Variant variant{.weight = weight, .moments = moments, .compute = Dtype::bfloat16};
+          variant.rounds())
+        variants.push_back(variant);
+  return variants;
+}
+
+std::string text(const Variant& variant) {
+  return std::string("weight ") + name(variant.weight) + ", moments " +
+         name(moment_type(variant.moments, 1).dtype);
+}
+
+Program update(const Variant& variant, int64_t count) {
+  bool wide = variant.weight == Dtype::float64;
+  Type range{{count}, wide ? Dtype::float64 : Dtype::float32};
+  Type moment = wide ? range : moment_type(variant.moments, count);
   Trace t("update");
-  auto range = [&](const char* name) { return t.input(name, {{count}, state}); };
-  Var gradient = range("gradient");
-  AdamWState in{range("master"), range("m"), range("v")};
-  AdamWScalars scalars{t.scalar("rate"), t.scalar("correction_1"), t.scalar("correction_2"),
-                       t.scalar("clip")};
-  for (Var out : adamw(kAdamW, compute, gradient, in, scalars)) t.output(out);
+  Var gradient = t.input("gradient", range);
+  AdamWState state{.weight = t.input("weight", {{count}, variant.weight}),
+                   .m = t.input("m", moment),
+                   .v = t.input("v", moment)};
+  if (variant.has_scales()) {
+    state.m_scale = t.input("m_scale", scale_type(count));
+    state.v_scale = t.input("v_scale", scale_type(count));
+  }
+  AdamWScalars scalars{
+      t.scalar("rate"), t.scalar("correction_1"), t.scalar("correction_2"), t.scalar("clip"), {}};
+  if (variant.rounds()) scalars.step = t.scalar("step", Dtype::int32);
+  for (Var out :
+       adamw(variant.hyperparameters, variant.compute, gradient, state, scalars, variant.rounding))
+    t.output(out);
   return t.finish();
 }
+
+at::Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
+
+// The outputs' order.
+using State = std::vector<at::Tensor>;
+
+State start(const Variant& variant, const at::Tensor& weight) {
+  int64_t count = weight.size(0);
+  bool wide = variant.weight == Dtype::float64;
+  at::Tensor moment = at::zeros(
+      {count}, wide ? at::kDouble : scalar_type(moment_type(variant.moments, count).dtype));
+  State state{weight.to(scalar_type(variant.weight)), moment, moment};
+  if (!variant.has_scales()) return state;
+  at::Tensor scale = at::zeros({scale_type(count).shape[0]}, at::kFloat);
+  return {state[0], moment, scale, moment, scale};
+}
+
+struct StepScalars {
+  int step = 1;
+  double learning_rate = 0.01, clip = 1;
+};
+
+// Returns the state, then the copy for computing where there is one.
+State updated(const Variant& variant, const State& state, const at::Tensor& gradient,
+              const StepScalars& scalars, Target target, Checks checks = Checks::memory) {
+  static constexpr const char* kPlain[] = {"weight", "m", "v"};
+  static constexpr const char* kScaled[] = {"weight", "m", "m_scale", "v", "v_scale"};
+  Program program = update(variant, gradient.size(0));
+  const AdamW& h = variant.hyperparameters;
+  Tensors inputs{{"gradient", gradient},
+                 {"rate", scalar(scalars.learning_rate)},
+                 {"correction_1", scalar(1 - std::pow(h.b1, scalars.step))},
+                 {"correction_2", scalar(1 - std::pow(h.b2, scalars.step))},
+                 {"clip", scalar(scalars.clip)},
+                 {"step", at::full({}, scalars.step, at::kInt)}};
+  for (size_t i = 0; i < (variant.has_scales() ? 5 : 3); ++i)
+    inputs[variant.has_scales() ? kScaled[i] : kPlain[i]] = state[i];
+  Tensors values = run_program(program, inputs, target, checks);
+  State result;
+  for (const Output& output : program.outputs)
+    result.push_back(values.at(program[output.value].name));
+  return result;
+}
+
+// --- float32
 
 double learning_rate(int step) { return 0.01 / step; }
 double clip_factor(int step) { return step % 2 ? 1 : 0.25; }
 
-at::Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
-
-// Five steps; the state after each, and what the copy for computing was last.
-struct Trained {
-  std::vector<at::Tensor> masters, ms, vs;
-  at::Tensor compute;
-};
-
-at::Tensor gradient_of(int step, int64_t count, Dtype dtype) {
+at::Tensor gradient_of(int step, int64_t count, Dtype dtype = Dtype::float32) {
   return random_normal({{count}, dtype}, 30 + step);
 }
+at::Tensor first_weight(int64_t count, Dtype dtype = Dtype::float32) {
+  return random_normal({{count}, dtype}, 20);
+}
 
-Trained train(int64_t count, Dtype state, Dtype compute, Target target) {
-  Program program = update(count, state, compute);
-  auto output = [&](const Tensors& values, int i) {
-    return values.at(program[program.outputs[i].value].name);
-  };
-  Type type{{count}, state};
-  at::Tensor master = random_normal(type, 20), m = at::full({count}, 0, scalar_type(state)), v = m;
-  Trained result;
-  for (int step = 1; step <= 5; ++step) {
-    Tensors values = run_program(program,
-                                 {{"gradient", gradient_of(step, count, state)},
-                                  {"master", master},
-                                  {"m", m},
-                                  {"v", v},
-                                  {"rate", scalar(learning_rate(step))},
-                                  {"correction_1", scalar(1 - std::pow(kAdamW.b1, step))},
-                                  {"correction_2", scalar(1 - std::pow(kAdamW.b2, step))},
-                                  {"clip", scalar(clip_factor(step))}},
-                                 target, Checks::all);
-    result.masters.push_back(master = output(values, 0));
-    result.ms.push_back(m = output(values, 1));
-    result.vs.push_back(v = output(values, 2));
-    if (program.outputs.size() == 4) result.compute = output(values, 3);
-  }
-  return result;
+// Five steps; what each gives.
+std::vector<State> train(const Variant& variant, int64_t count, Target target,
+                         Checks checks = Checks::all) {
+  Dtype wide = variant.weight == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+  std::vector<State> states{start(variant, first_weight(count, wide))};
+  for (int step = 1; step <= 5; ++step)
+    states.push_back(updated(variant, states.back(), gradient_of(step, count, wide),
+                             {step, learning_rate(step), clip_factor(step)}, target, checks));
+  states.erase(states.begin());
+  return states;
 }
 
 // Algorithm 2 of Loshchilov & Hutter, with the decay scaled by the learning rate, as usual.
-void expect_formula(const Trained& trained, int64_t count, Dtype state, double tolerance) {
-  at::Tensor start = random_normal({{count}, state}, 20).to(at::kDouble);
+void expect_formula(const Variant& variant, int64_t count, Target target, double tolerance) {
+  std::vector<State> trained = train(variant, count, target);
+  Dtype dtype = variant.weight;
+  at::Tensor first = first_weight(count, dtype).to(at::kDouble);
   for (int64_t i = 0; i < count; ++i) {
-    double p = start[i].item<double>(), m = 0, v = 0;
+    double p = first[i].item<double>(), m = 0, v = 0;
     for (int step = 1; step <= 5; ++step) {
-      double g = gradient_of(step, count, state)[i].item<double>() * clip_factor(step);
+      double g = gradient_of(step, count, dtype)[i].item<double>() * clip_factor(step);
       m = kAdamW.b1 * m + (1 - kAdamW.b1) * g;
       v = kAdamW.b2 * v + (1 - kAdamW.b2) * g * g;
       double m_hat = m / (1 - std::pow(kAdamW.b1, step));
       double v_hat = v / (1 - std::pow(kAdamW.b2, step));
       p -= learning_rate(step) *
            (m_hat / (std::sqrt(v_hat) + kAdamW.epsilon) + kAdamW.weight_decay * p);
-      ASSERT_NEAR(trained.masters[step - 1][i].item<double>(), p, tolerance) << step << ", " << i;
-      ASSERT_NEAR(trained.ms[step - 1][i].item<double>(), m, tolerance) << step << ", " << i;
-      ASSERT_NEAR(trained.vs[step - 1][i].item<double>(), v, tolerance) << step << ", " << i;
+      const State& found = trained[step - 1];
+      ASSERT_NEAR(found[0][i].item<double>(), p, tolerance) << step << ", " << i;
+      ASSERT_NEAR(found[1][i].item<double>(), m, tolerance) << step << ", " << i;
+      ASSERT_NEAR(found[2][i].item<double>(), v, tolerance) << step << ", " << i;
     }
   }
 }
@@ -93,32 +165,289 @@ void expect_formula(const Trained& trained, int64_t count, Dtype state, double t
 TEST(AdamW, FollowsTheFormula) {
   constexpr int64_t kCount = 67;
   for (Dtype compute : {Dtype::float32, Dtype::bfloat16})
-    expect_formula(train(kCount, Dtype::float32, compute, Target::cpu), kCount, Dtype::float32,
-                   1e-6);
+    expect_formula({.compute = compute}, kCount, Target::cpu, 1e-6);
   // The scalars are float32, whatever the state is.
-  expect_formula(train(kCount, Dtype::float64, Dtype::float64, Target::reference), kCount,
-                 Dtype::float64, 1e-7);
+  expect_formula({.weight = Dtype::float64}, kCount, Target::reference, 1e-7);
 }
 
-TEST(AdamW, RoundsTheCopyForComputingFromTheMaster) {
-  for (Target target : {Target::cpu, Target::reference}) {
-    Trained trained = train(1001, Dtype::float32, Dtype::bfloat16, target);
-    EXPECT_TRUE(equal_bits(trained.compute, trained.masters.back().to(at::kBFloat16)));
-  }
+TEST(AdamW, RoundsTheCopyForComputingFromTheWeight) {
+  for (Target target : {Target::cpu, Target::reference})
+    for (MomentFormat moments : {MomentFormat::float32, MomentFormat::block8}) {
+      State last = train({.moments = moments, .compute = Dtype::bfloat16}, 1001, target).back();
+      EXPECT_TRUE(equal_bits(last.back(), last[0].to(at::kBFloat16)));
+    }
+}
+
+void expect_equal_states(const State& expected, const State& found) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_TRUE(equal_bits(expected[i], found[i])) << "output " << i;
 }
 
 TEST(AdamW, DoesNotDependOnTheThreads) {
   int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
-  Trained one = train(1001, Dtype::float32, Dtype::bfloat16, Target::cpu);
-  for (int count : {2, 3}) {
-    omp_set_num_threads(count);
-    Trained several = train(1001, Dtype::float32, Dtype::bfloat16, Target::cpu);
-    EXPECT_TRUE(equal_bits(one.masters.back(), several.masters.back())) << count;
-    EXPECT_TRUE(equal_bits(one.vs.back(), several.vs.back())) << count;
+  std::vector<Variant> variants = rounding_variants();
+  variants.push_back({.compute = Dtype::bfloat16});
+  for (const Variant& variant : variants) {
+    omp_set_num_threads(1);
+    State one = train(variant, 1001, Target::cpu).back();
+    for (int count : {2, 3}) {
+      SCOPED_TRACE(text(variant) + " with " + std::to_string(count) + " threads");
+      omp_set_num_threads(count);
+      expect_equal_states(one, train(variant, 1001, Target::cpu).back());
+    }
   }
   omp_set_num_threads(threads);
 }
+
+// --- with stochastic rounding
+
+TEST(RoundedAdamW, PartsOfARangeGiveWhatTheWholeGives) {
+  constexpr int64_t kCount = 1324, kFirst = 192;
+  for (Target target : {Target::cpu, Target::reference})
+    for (Variant variant : rounding_variants()) {
+      SCOPED_TRACE(text(variant));
+      variant.rounding.first = kFirst;
+      State whole = train(variant, kCount, target, Checks::memory).back();
+      std::vector<State> parts;
+      for (auto [begin, end] : {std::pair{0, 256}, {256, 1024}, {1024, 1324}}) {
+        variant.rounding.first = kFirst + begin;
+        State part = start(variant, first_weight(kCount).slice(0, begin, end));
+        for (int step = 1; step <= 5; ++step)
+          part = updated(variant, part, gradient_of(step, kCount).slice(0, begin, end),
+                         {step, learning_rate(step), clip_factor(step)}, target);
+        parts.push_back(part);
+      }
+      State together;
+      for (size_t i = 0; i < whole.size(); ++i)
+        together.push_back(at::cat({parts[0][i], parts[1][i], parts[2][i]}));
+      expect_equal_states(whole, together);
+    }
+}
+
+TEST(RoundedAdamW, EachPartOfTheAddressGivesOtherRoundings) {
+  for (const Variant& variant : rounding_variants()) {
+    SCOPED_TRACE(text(variant));
+    // b^step leaves the update alone here.
+    auto after = [](Variant changed, int step) {
+      changed.hyperparameters.b1 = changed.hyperparameters.b2 = 0;
+      return updated(changed, start(changed, first_weight(512)), gradient_of(1, 512),
+                     {.step = step}, Target::cpu)[0 + (changed.weight == Dtype::float32)];
+    };
+    std::vector<at::Tensor> found{after(variant, 1), after(variant, 2)};
+    Variant seed = variant, high = variant, sequence = variant, first = variant;
+    ++seed.rounding.seed;
+    high.rounding.seed += int64_t{1} << 32;
+    ++sequence.rounding.sequence;
+    first.rounding.first = 64;
+    for (const Variant& other : {seed, high, sequence, first}) found.push_back(after(other, 1));
+    for (size_t i = 0; i < found.size(); ++i)
+      for (size_t k = 0; k < i; ++k) EXPECT_FALSE(equal_bits(found[i], found[k])) << i << k;
+  }
+}
+
+// Sums in which every product is exact, so that both kernels compute the same numbers.
+TEST(RoundedAdamW, CpuAndReferenceRoundAlike) {
+  constexpr int64_t kCount = 700;
+  for (Variant variant : rounding_variants()) {
+    SCOPED_TRACE(text(variant));
+    variant.hyperparameters.b1 = variant.hyperparameters.b2 = 0.5;
+    State state = start(variant, first_weight(kCount));
+    for (int step = 1; step <= 20; ++step) {
+      // A wide range of magnitudes, eight bits each.
+      at::Tensor g = (gradient_of(step, kCount) * gradient_of(step + 1, kCount).mul(4).exp2())
+                         .to(at::kBFloat16)
+                         .to(at::kFloat);
+      StepScalars scalars{step, 0.01, 0.5};
+      State cpu = updated(variant, state, g, scalars, Target::cpu, Checks::all);
+      State reference = updated(variant, state, g, scalars, Target::reference, Checks::all);
+      for (int i = 1; i < (variant.has_scales() ? 5 : 3); ++i)
+        ASSERT_TRUE(equal_bits(cpu[i], reference[i])) << "output " << i << ", step " << step;
+      if (variant.weight == Dtype::bfloat16) {
+        at::Tensor apart = (cpu[0].view(at::kShort) - reference[0].view(at::kShort)).abs();
+        ASSERT_LE(apart.max().item<int>(), 1);
+        ASSERT_LE(apart.sum().item<int>(), kCount / 100);
+      } else {
+        ASSERT_LE(difference(cpu[0], reference[0]), 1e-6);
+      }
+      state = cpu;
+      state.resize(variant.has_scales() ? 5 : 3);
+    }
+  }
+}
+
+struct MomentSums {
+  double m, v;
+};
+
+MomentSums moment_sums(const Variant& variant, const State& state) {
+  if (!variant.has_scales())
+    return {state[1].to(at::kDouble).sum().item<double>(),
+            state[2].to(at::kDouble).sum().item<double>()};
+  MomentSums sums{0, 0};
+  at::Tensor ms = state[1], vs = state[3];
+  for (int64_t i = 0; i < ms.size(0); ++i) {
+    sums.m += FirstMoment8::decode(ms[i].item<int>()) * state[2][i / kBlock8].item<double>();
+    sums.v += SecondMoment8::decode(vs[i].item<int>()) * state[4][i / kBlock8].item<double>();
+  }
+  return sums;
+}
+
+TEST(RoundedAdamW, SlowDecayDoesNotStall) {
+  constexpr int64_t kCount = 4096;
+  constexpr int kSteps = 300;
+  for (Variant variant : rounding_variants()) {
+    if (variant.moments == MomentFormat::float32) continue;
+    SCOPED_TRACE(text(variant));
+    variant.hyperparameters.b1 = variant.hyperparameters.b2 = 0.999;
+    at::Tensor gradient = gradient_of(1, kCount).abs();
+    State state = updated(variant, start(variant, first_weight(kCount)), gradient, {}, Target::cpu);
+    MomentSums before = moment_sums(variant, state);
+    for (int step = 2; step <= kSteps + 1; ++step)
+      state = updated(variant, state, at::zeros({kCount}), {.step = step}, Target::cpu);
+    double left = std::pow(0.999, kSteps);
+    MomentSums after = moment_sums(variant, state);
+    EXPECT_NEAR(after.m / before.m, left, 0.01);
+    EXPECT_NEAR(after.v / before.v, left, 0.02);
+  }
+}
+
+// Steps of a fiftieth of what separates bfloat16 numbers near 1.
+TEST(RoundedAdamW, WeightsMoveWhereRoundingToNearestStalls) {
+  constexpr int64_t kCount = 4096;
+  constexpr int kSteps = 100;
+  constexpr double kRate = 1. / 256 / 50;
+  at::Tensor gradient = at::full({kCount}, 1, at::kFloat), ones = at::full({kCount}, 1, at::kFloat);
+  Variant narrow{.weight = Dtype::bfloat16}, wide;
+  narrow.hyperparameters.weight_decay = wide.hyperparameters.weight_decay = 0;
+  for (Target target : {Target::cpu, Target::reference}) {
+    State rounded = start(narrow, ones), nearest = start(wide, ones);
+    for (int step = 1; step <= kSteps; ++step) {
+      StepScalars scalars{step, kRate, 1};
+      rounded = updated(narrow, rounded, gradient, scalars, target);
+      nearest = updated(wide, nearest, gradient, scalars, target);
+      nearest[0] = nearest[0].to(at::kBFloat16).to(at::kFloat);
+    }
+    EXPECT_TRUE(equal_bits(nearest[0], ones));
+    double moved = 1 - rounded[0].to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(moved / (kSteps * kRate), 1, 0.03);
+  }
+}
+
+TEST(RoundedAdamW, NothingComesOfNothing) {
+  for (Target target : {Target::cpu, Target::reference})
+    for (Variant variant : rounding_variants()) {
+      SCOPED_TRACE(text(variant));
+      variant.hyperparameters.weight_decay = 0;
+      State before = start(variant, first_weight(300));
+      State after = updated(variant, before, at::zeros({300}), {}, target, Checks::all);
+      after.resize(before.size());
+      expect_equal_states(before, after);
+    }
+}
+
+TEST(RoundedAdamW, ANanSpoilsItsBlockAlone) {
+  for (Target target : {Target::cpu, Target::reference})
+    for (double fault :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      Variant variant{.weight = Dtype::bfloat16, .moments = MomentFormat::block8};
+      at::Tensor gradient = gradient_of(1, 700);
+      gradient[300] = fault;
+      State state =
+          updated(variant, start(variant, first_weight(700)), gradient, {}, target, Checks::all);
+      for (int scale : {2, 4}) {
+        EXPECT_TRUE(std::isnan(state[scale][1].item<float>()));
+        EXPECT_EQ(state[scale].isnan().sum().item<int>(), 1);
+      }
+      EXPECT_EQ(state[0].isnan().sum().item<int>(), 1);
+      state = updated(variant, state, gradient_of(2, 700), {.step = 2}, target);
+      EXPECT_EQ(state[0].isnan().sum().item<int>(), 256);
+      EXPECT_EQ(state[0].slice(0, 256, 512).isnan().sum().item<int>(), 256);
+    }
+}
+
+// A noisy quadratic, its curvatures two orders of magnitude apart. Its noise
+// leaves a loss well above what the gaps between bfloat16 weights add to any.
+double final_loss(const Variant& variant) {
+  constexpr int64_t kCount = 1024;
+  constexpr int kSteps = 300;
+  at::Tensor curvature = random_normal({{kCount}, Dtype::float32}, 50).exp();
+  at::Tensor target = random_normal({{kCount}, Dtype::float32}, 51);
+  State state = start(variant, at::zeros({kCount}));
+  auto distance = [&] { return state[0].to(at::kFloat) - target; };
+  for (int step = 1; step <= kSteps; ++step) {
+    at::Tensor noise = random_normal({{kCount}, Dtype::float32}, 100 + step);
+    double rate = 0.05 * (1 - (step - 1.) / kSteps);
+    state =
+        updated(variant, state, curvature * (distance() + 2 * noise), {step, rate, 1}, Target::cpu);
+  }
+  return (distance().square() * curvature).mean().item<double>();
+}
+
+TEST(RoundedAdamW, LearnsAsWellAsFloat32) {
+  auto without_decay = [](Variant variant) {
+    variant.hyperparameters.weight_decay = 0;
+    return variant;
+  };
+  double expected = final_loss(without_decay({}));
+  EXPECT_LT(expected, 0.1);  // from 3
+  for (const Variant& variant : rounding_variants()) {
+    double found = final_loss(without_decay(variant));
+    std::printf("%s: loss %.5f, in float32 %.5f\n", text(variant).c_str(), found, expected);
+    EXPECT_NEAR(found / expected, 1, 0.04) << text(variant);
+  }
+}
+
+TEST(RoundedAdamW, RefusesWhatDoesNotFit) {
+  struct Case {
+    const char* what;
+    std::vector<Type> in;
+    Rounding rounding = {};
+    Dtype compute = Dtype::bfloat16;
+  };
+  const Type f32{{300}, Dtype::float32}, bf16{{300}, Dtype::bfloat16}, u8{{300}, Dtype::uint8};
+  const Type number{}, step{{}, Dtype::int32}, scales = scale_type(300);
+  EXPECT_EQ(scales, (Type{{2}, Dtype::float32}));
+  auto infer = [](const Case& c) {
+    Trace t("refused");
+    std::vector<Var> in;
+    for (const Type& type : c.in) in.push_back(t.input("in" + std::to_string(in.size()), type));
+    bool scaled = in.size() == 11;
+    AdamWState state{.weight = in[1], .m = in[2], .v = in[scaled ? 4 : 3]};
+    if (scaled) state.m_scale = in[3], state.v_scale = in[5];
+    size_t at = scaled ? 6 : 4;
+    AdamWScalars scalars{in[at], in[at + 1], in[at + 2], in[at + 3], {}};
+    if (in.size() > at + 4) scalars.step = in[at + 4];
+    adamw(kAdamW, c.compute, in[0], state, scalars, c.rounding);
+  };
+  const std::vector<Type> good{f32, bf16, bf16, bf16, number, number, number, number, step};
+  const std::vector<Type> good8{f32,    f32,    u8,     scales, u8,  scales,
+                                number, number, number, number, step};
+  EXPECT_NO_THROW(infer({"", good, {.first = 64}}));
+  EXPECT_NO_THROW(infer({"", good8}));
+  auto with = [](std::vector<Type> types, int i, const Type& type) {
+    types[i] = type;
+    return types;
+  };
+  for (const Case& c : {
+           Case{"a step for nothing", {f32, f32, f32, f32, number, number, number, number, step}},
+           Case{"no step", {f32, bf16, f32, f32, number, number, number, number}},
+           Case{"a step in f32", with(good, 8, number)},
+           Case{"a bf16 gradient", with(good, 0, bf16)},
+           Case{"moments that differ", with(good, 3, f32)},
+           Case{"moments of another size", with(with(good, 2, number), 3, number)},
+           Case{"8 bits without scales", with(with(good, 2, u8), 3, u8)},
+           Case{"scales of bf16 moments", with(with(good8, 2, bf16), 4, bf16)},
+           Case{"too few scales", with(good8, 5, scale_type(256))},
+           Case{"an odd start", good, {.first = 65}},
+           Case{"a negative start", good, {.first = -64}},
+           Case{"a range beyond the counter", good, {.first = (int64_t{1} << 33) - 256}},
+           Case{"a copy of a bf16 weight", good, {}, Dtype::float32},
+       })
+    EXPECT_THROW(infer(c), InternalError) << c.what;
+}
+
+// --- the norm
 
 at::Tensor sum_of_squares(const at::Tensor& x, Target target) {
   Trace t("norm");
@@ -154,14 +483,14 @@ struct Clipped {
   double factor, norm;
 };
 
-Clipped clipped(double square_sum, double threshold, Target target) {
+Clipped clipped(const std::vector<double>& square_sums, double threshold, Target target) {
+  at::Tensor sums = at::tensor(square_sums, at::kDouble);
   Trace t("clip");
-  Clip result = clip(t.input("square_sum", {{}, Dtype::float64}), threshold);
+  Clip result = clip(t.input("square_sums", type_of(sums)), threshold);
   t.output(result.factor);
   t.output(result.norm);
   Program program = t.finish();
-  Tensors values =
-      run_program(program, {{"square_sum", at::full({}, square_sum, at::kDouble)}}, target);
+  Tensors values = run_program(program, {{"square_sums", sums}}, target);
   auto output = [&](int i) {
     return values.at(program[program.outputs[i].value].name).item<double>();
   };
@@ -177,10 +506,22 @@ TEST(Clip, ScalesLargeGradientsToTheThreshold) {
           {0., 1., 1., 0.},
           {9., 0., 1., 3.},
           {1e100, 1e10, 1e-40, std::numeric_limits<double>::infinity()}}) {
-      Clipped found = clipped(square_sum, threshold, target);
+      Clipped found = clipped({square_sum}, threshold, target);
       EXPECT_FLOAT_EQ(found.factor, factor) << square_sum << ", " << threshold;
       EXPECT_EQ(found.norm, norm) << square_sum << ", " << threshold;
     }
+}
+
+TEST(Clip, TakesAnyNumberOfSumsInOrder) {
+  for (Target target : {Target::cpu, Target::reference}) {
+    Clipped found = clipped({1, 2, 5, 1}, 1, target);
+    EXPECT_EQ(found.norm, 3);
+    EXPECT_FLOAT_EQ(found.factor, 1. / 3);
+    // No squares, but any other order loses the 4.
+    EXPECT_EQ(clipped({1e20, -1e20, 4}, 1, target).norm, 2);
+    // float32 cannot hold this norm, but the factor.
+    EXPECT_FLOAT_EQ(clipped({1e90, 3e90, 0}, 1e10, target).factor, 5e-36);
+  }
 }
 
 }  // namespace

@@ -200,7 +200,7 @@ bool cpu_multiplies_bfloat16() {
 
 Type type_of(const at::Tensor& tensor) {
   Type type;
-  for (Dtype dtype : {Dtype::float64, Dtype::float32, Dtype::bfloat16, Dtype::int32})
+  for (Dtype dtype : {Dtype::float64, Dtype::float32, Dtype::bfloat16, Dtype::int32, Dtype::uint8})
     if (scalar_type(dtype) == tensor.scalar_type()) type.dtype = dtype;
   at::IntArrayRef s = tensor.sizes();
   switch (tensor.dim()) {

@@ -478,9 +478,12 @@ OpCase adamw_case(int64_t n) {
                 Trace trace("adamw");
                 auto input = [&](const char* name) { return trace.input(name, {{n}, state}); };
                 Var gradient = input("gradient");
-                AdamWState in{input("master"), input("m"), input("v")};
-                AdamWScalars scalars{trace.scalar("rate"), trace.scalar("correction_1"),
-                                     trace.scalar("correction_2"), trace.scalar("clip")};
+                AdamWState in{.weight = input("weight"), .m = input("m"), .v = input("v")};
+                AdamWScalars scalars{trace.scalar("rate"),
+                                     trace.scalar("correction_1"),
+                                     trace.scalar("correction_2"),
+                                     trace.scalar("clip"),
+                                     {}};
                 for (Var out : adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
                                      dtype, gradient, in, scalars))
                   trace.output(out);
@@ -504,8 +507,8 @@ OpCase square_sum_case(int64_t n) {
               [=](Dtype dtype) {
                 Dtype wide = dtype == Dtype::bfloat16 ? Dtype::float32 : dtype;
                 Trace trace("square_sum");
-                Var first = square_sum(trace.input("x", {{n}, wide}));
-                Var all = square_sum(trace.input("y", {{n}, wide}), first);
+                trace.output(square_sum(trace.input("x", {{n}, wide})));
+                Var all = trace.input("square_sums", {{n}, Dtype::float64});
                 Clip clipped = clip(all, 0.5 * std::sqrt(static_cast<double>(n)));
                 trace.output(clipped.factor);
                 trace.output(clipped.norm);
@@ -515,7 +518,7 @@ OpCase square_sum_case(int64_t n) {
               },
           .integers = {},
           .plain = {},
-          .adjust = {}};
+          .adjust = [](Tensors& in) { in.at("square_sums").square_(); }};
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ struct Ready {
         layout(lay_out(model)),
         options{.policy = make_policy(policy, {}, layer_program(model)),
                 .micro_batches = micro_batches,
-                .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}},
+                .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1},
+                                                       .clipping_threshold = 1}},
         plans(trainer::plan_step(model, layout, options, models::Target::cpu)),
         source(data::synthetic_batches({config.batch, config.length},
                                        static_cast<int32_t>(config.vocabulary), 0)) {}

@@ -89,9 +89,9 @@ Training train(const TrainingOptions& options) {
       .transfers = options.transfers,
       .micro_batches = options.micro_batches,
       .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
-                    .clipping_threshold = options.clipping_threshold,
-                    .lane = options.update_lane,
-                    .chunk = options.update_chunk}};
+                                             .clipping_threshold = options.clipping_threshold,
+                                             .lane = options.update_lane,
+                                             .chunk = options.update_chunk}};
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
   auto arena_bytes = [&](MemoryKind kind) {
     int64_t most = 0;

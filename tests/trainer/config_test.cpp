@@ -263,7 +263,7 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "configs/test.yml:12 dtype: found bflaot16, expected auto, float32 or bfloat16; "
             "nearest: bfloat16");
   EXPECT_EQ(error("mlpwo: devcie\n"),
-            "configs/test.yml:12 mlpwo: found devcie, expected remat or device; nearest: device");
+            "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload; nearest: device");
   EXPECT_EQ(error("steps: [1]\n"),
             "configs/test.yml:12 steps: found a list, expected a single value");
   EXPECT_EQ(error("steps: {a: 1}\n"),
@@ -541,7 +541,7 @@ TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {
   config.label_fates["context"] = "somewhere";
   config.remat_policy = "custom";
   EXPECT_EQ(message_of([&] { validate(config); }),
-            "default context: found somewhere, expected remat or device");
+            "default context: found somewhere, expected remat, device or offload");
 }
 
 TEST_F(ConfigTest, LabelKeysFillTheCustomPolicy) {

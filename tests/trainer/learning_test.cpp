@@ -62,10 +62,11 @@ TEST(Learning, UsesTheContext) {
                              .mlp_width = 128};
   models::Model model = models::llama(config);
   offload::ParameterLayout layout = offload::lay_out(model);
-  StepOptions options{.policy = offload::keep_all(),
-                      .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.0}, .clipping_threshold = 1}};
+  StepOptions options{
+      .policy = offload::keep_all(),
+      .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.0}, .clipping_threshold = 1}};
   StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
-  offload::Plan evaluation = plan_forward(model, layout, "evaluate", models::Target::cpu);
+  offload::Plan evaluation = plan_forward(model, layout, "evaluate", {}, models::Target::cpu);
 
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;

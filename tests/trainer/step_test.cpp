@@ -186,8 +186,9 @@ TEST(TrainStep, LearnsABatchByHeart) {
     models::LlamaConfig config = offload::tiny_llama(dtype);
     models::Model model = models::llama(config);
     ParameterLayout layout = offload::lay_out(model);
-    StepOptions options{.policy = offload::keep_all(),
-                        .optimizer = OptimizerOptions{.adamw = {kB1, kB2, kEpsilon, 0}, .clipping_threshold = 1}};
+    StepOptions options{
+        .policy = offload::keep_all(),
+        .optimizer = OptimizerOptions{.adamw = {kB1, kB2, kEpsilon, 0}, .clipping_threshold = 1}};
     StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;

@@ -1,0 +1,133 @@
+// The two ops behind the global gradient norm.
+#include <ATen/ops/sqrt.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/ops/adamw.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+// --- square_sum
+
+// Summed apart and then together, so that the result does not depend on the threads.
+constexpr int64_t kBlock = 1 << 16;
+
+int64_t blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
+
+Types infer_square_sum(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 1, 1, "square_sum");
+  return {{{}, Dtype::float64}};
+}
+
+Cost cost_square_sum(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 2.0 * in[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+int64_t workspace_square_sum(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return blocks(in[0].shape.count()) * size_bytes(Dtype::float64);
+}
+
+LONGSHORE_SIMD double square_sum_range(const float* x, int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return sum;
+}
+
+void run_square_sum_cpu(const KernelCall& call) {
+  const float* x = call.in[0].as<float>();
+  int64_t count = call.in[0].type.shape.count();
+  double* partial = reinterpret_cast<double*>(call.workspace.data());
+  parallel_ranges(blocks(count), [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block)
+      partial[block] =
+          square_sum_range(x + block * kBlock, std::min(kBlock, count - block * kBlock));
+  });
+  double sum = 0;
+  for (int64_t block = 0; block < blocks(count); ++block) sum += partial[block];
+  *call.out[0].as<double>() = sum;
+}
+
+void run_square_sum_composed(const KernelCall& call) {
+  at::Tensor x = tensor(call, call.in[0]).view({-1});
+  tensor(call, call.out[0]).copy_(x.dot(x));
+}
+
+int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type>) {
+  return 1 << 16;
+}
+
+// --- clip
+
+struct ClipAttrs {
+  double threshold;
+};
+
+Types infer_clip(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 1, 1, "clip");
+  expect(in[0].shape.rank() == 1 && in[0].dtype == Dtype::float64, "clip",
+         "the square sums are not f64 [k]");
+  Type scalar{{}, Dtype::float32};
+  return {scalar, scalar};
+}
+
+Cost cost_clip(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 3.0 + in[0].shape.count(), .bytes = operand_bytes(in, out)};
+}
+
+std::string print_clip(const std::any& attrs) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "threshold=%g", std::any_cast<ClipAttrs>(attrs).threshold);
+  return buffer;
+}
+
+void run_clip_cpu(const KernelCall& call) {
+  double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
+  double sum = 0;
+  for (int64_t i = 0; i < call.in[0].type.shape.count(); ++i) sum += call.in[0].as<double>()[i];
+  double norm = std::sqrt(sum);
+  *call.out[0].as<float>() =
+      threshold > 0 && norm > threshold ? static_cast<float>(threshold / norm) : 1.f;
+  *call.out[1].as<float>() = static_cast<float>(norm);
+}
+
+void run_clip_composed(const KernelCall& call) {
+  double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
+  at::Tensor norm = at::sqrt(tensor(call, call.in[0]).cumsum(0).select(0, -1));
+  if (threshold > 0)
+    tensor(call, call.out[0]).copy_((threshold / norm).clamp_max(1));
+  else
+    tensor(call, call.out[0]).fill_(1);
+  tensor(call, call.out[1]).copy_(norm);
+}
+
+}  // namespace
+
+const Op square_sum_op{.name = "square_sum",
+                       .infer = infer_square_sum,
+                       .cost = cost_square_sum,
+                       .cpu = {run_square_sum_cpu, workspace_square_sum},
+                       .cuda = {run_square_sum_composed, workspace_composed},
+                       .reference = {run_square_sum_composed}};
+
+const Op clip_op{.name = "clip",
+                 .infer = infer_clip,
+                 .cost = cost_clip,
+                 .print = print_clip,
+                 .cpu = {run_clip_cpu},
+                 .cuda = {run_clip_composed, workspace_composed},
+                 .reference = {run_clip_composed}};
+
+Var square_sum(Var x) { return x.trace->emit(square_sum_op, {}, {x})[0]; }
+
+Clip clip(Var square_sums, double threshold) {
+  auto out = square_sums.trace->emit(clip_op, ClipAttrs{threshold}, {square_sums});
+  return {out[0], out[1]};
+}
+
+}  // namespace longshore::models

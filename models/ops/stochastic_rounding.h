@@ -1,0 +1,45 @@
+// Stochastic rounding with Philox: where one of two neighbours must stand for a value, the farther
+// one does so with the probability that makes the expectation the value. The random numbers are a
+// pure function of their address, so results depend neither on threads nor on how a slab is cut.
+//
+// The address of an element: RandomUse::kRounding, the sequence, the step, and the element's index
+// in its slab; the key is the run's seed. One Philox block serves two elements, 32 apart in a group
+// of 64, and each element's 64 bits serve the weight (16) and both moments (20 each). Counter word
+// 0 is the number of the pair and word 1 the step, each in all its 32 bits: no two addresses meet
+// as long as a slab has no more than 2^33 elements.
+#pragma once
+
+#include "base/philox.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+
+inline constexpr int64_t kRoundingGroup = 64;
+inline constexpr int kRoundingPairs = kRoundingGroup / 2;
+inline constexpr int64_t kMostRounded = int64_t{1} << 33;  // elements of a slab
+
+struct RoundingStream {
+  uint64_t seed;
+  uint32_t sequence, step;
+};
+
+// Of 256 elements.
+struct RoundingBits {
+  static constexpr int64_t kCount = 256;
+  alignas(64) uint32_t weight[kCount];  // 16 bits
+  alignas(64) uint32_t m[kCount];       // 20 bits
+  alignas(64) uint32_t v[kCount];       // 20 bits
+};
+
+// Of the elements from `first` on, a multiple of the group.
+void draw_rounding_bits(const RoundingStream& stream, int64_t first, RoundingBits& bits);
+
+// To bfloat16, by 16 uniform bits. What bfloat16 can hold stays as it is, infinities and NaNs too;
+// beyond its largest number lies infinity.
+LONGSHORE_INLINE void store_stochastically(bfloat16& to, float value, uint32_t random) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+  to.bits = static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40 : (bits + random) >> 16);
+}
+
+}  // namespace longshore::models
