@@ -1,6 +1,7 @@
 #include "trainer/optimizer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/philox.h"
 #include "models/trace.h"
@@ -75,6 +76,11 @@ Program update_program(const models::AdamW& adamw, const models::Rounding& round
   return t.finish();
 }
 
+// Of a copy's part that belongs to a run.
+models::Type type_of(const offload::Slab& slab, Copy copy, const offload::Run& run) {
+  return {{offload::elements(copy, run.count)}, dtype(slab, copy)};
+}
+
 }  // namespace
 
 Update::Update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
@@ -107,7 +113,7 @@ void Update::gradients_made(int slab) {
   if (options_.clipping_threshold > 0)
     ready_.push_back(slab);
   else
-    update(slab,
+    update({slab},
            options_.lane == Lane::compute ? scan_.scalar(kNoClip) : scan_.host_scalar(kNoClip));
 }
 
@@ -125,55 +131,74 @@ void Update::finish() {
     factor = builder_.temporary("clip_factor", kScalar, MemoryKind::pinned_host, Category::batch);
     builder_.move(Lane::device_to_host, clip[1], factor, place);
   }
-  for (int slab : ready_) update(slab, factor);
+  update(ready_, factor);
 }
 
-void Update::update(int slab, const Operand& clip) {
+// What a chunk needs is on its way while the chunk before is updated.
+void Update::update(const std::vector<int>& slabs, const Operand& clip) {
   const offload::Homes& homes = layout_.homes;
   bool in_one = homes.optimizer == MemoryKind::device && homes.parameters == MemoryKind::device &&
                 homes.gradients == MemoryKind::device;
-  for (const offload::Run& run : layout_.slabs[slab].runs()) {
-    int64_t chunk = in_one ? run.count : options_.chunk;
-    for (int64_t begin = 0; begin < run.count; begin += chunk)
-      update_range(slab, {run.offset + begin, std::min(chunk, run.count - begin), run.decay}, clip);
-  }
+  std::optional<Chunk> before;
+  for (int slab : slabs)
+    for (const offload::Run& run : layout_.slabs[slab].runs()) {
+      int64_t size = in_one ? run.count : options_.chunk;
+      for (int64_t begin = 0; begin < run.count; begin += size) {
+        Chunk chunk =
+            fetch(slab, {run.offset + begin, std::min(size, run.count - begin), run.decay});
+        if (before) update(*before, clip);
+        before = chunk;
+      }
+    }
+  if (before) update(*before, clip);
 }
 
-void Update::update_range(int slab, const offload::Run& run, const Operand& clip) {
+bool Update::is_away(Copy copy) const {
+  return options_.lane == Lane::host_compute && layout_.homes.of(copy) == MemoryKind::device;
+}
+
+// Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
+Operand Update::reach(const Chunk& chunk, Copy copy) {
+  const offload::Slab& s = layout_.slabs[chunk.slab];
+  if (!s.has(copy)) return {};
+  models::Type type = type_of(s, copy, chunk.run);
+  int64_t offset = offload::elements(copy, chunk.run.offset);
+  if (options_.lane == Lane::compute) return scan_.range(chunk.slab, copy, offset, type);
+  if (!is_away(copy)) return scan_.host_range(chunk.slab, copy, offset, type);
+  return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
+                            Category::staging);
+}
+
+Update::Chunk Update::fetch(int slab, const offload::Run& run) {
+  Chunk chunk{slab, run, {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
   const offload::Slab& s = layout_.slabs[slab];
-  offload::Place place{"optimizer", chunks_++, offload::Phase::optimizer};
-  bool on_host = options_.lane == Lane::host_compute;
-  auto type = [&](Copy copy) {
-    return models::Type{{offload::elements(copy, run.count)}, dtype(s, copy)};
-  };
-  auto is_away = [&](Copy copy) { return on_host && layout_.homes.of(copy) == MemoryKind::device; };
-  // Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
-  auto reach = [&](Copy copy) -> Operand {
-    int64_t offset = offload::elements(copy, run.offset);
-    if (!s.has(copy)) return {};
-    if (!on_host) return scan_.range(slab, copy, offset, type(copy));
-    if (!is_away(copy)) return scan_.host_range(slab, copy, offset, type(copy));
-    return builder_.temporary(argument_name(s, copy), type(copy), MemoryKind::pinned_host,
-                              Category::staging);
-  };
+  chunk.gradient = reach(chunk, Copy::gradient);
+  chunk.compute = reach(chunk, Copy::compute);
   auto bring = [&](Copy copy, const Operand& here) {
     if (is_away(copy))
-      builder_.move(Lane::device_to_host, scan_.range(slab, copy, run.offset, type(copy)), here,
-                    place);
+      builder_.move(Lane::device_to_host,
+                    scan_.range(slab, copy, run.offset, type_of(s, copy, run)), here, chunk.place);
   };
-  auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
-    return on_host ? scan_.host_scalar(name, dtype) : scan_.scalar(name, dtype);
-  };
+  bring(Copy::gradient, chunk.gradient);
+  if (!s.has(Copy::master)) bring(Copy::compute, chunk.compute);
+  return chunk;
+}
 
+void Update::update(const Chunk& chunk, const Operand& clip) {
+  const offload::Slab& s = layout_.slabs[chunk.slab];
+  const offload::Run& run = chunk.run;
+  auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
+    return options_.lane == Lane::host_compute ? scan_.host_scalar(name, dtype)
+                                               : scan_.scalar(name, dtype);
+  };
   bool has_master = s.has(Copy::master);
-  Operand compute = reach(Copy::compute);
-  Operands at{.gradient = reach(Copy::gradient),
-              .weight = has_master ? reach(Copy::master) : compute,
-              .m = reach(Copy::first_moment),
-              .m_scale = reach(Copy::first_scale),
-              .v = reach(Copy::second_moment),
-              .v_scale = reach(Copy::second_scale),
-              .compute = has_master ? compute : Operand{},
+  Operands at{.gradient = chunk.gradient,
+              .weight = has_master ? reach(chunk, Copy::master) : chunk.compute,
+              .m = reach(chunk, Copy::first_moment),
+              .m_scale = reach(chunk, Copy::first_scale),
+              .v = reach(chunk, Copy::second_moment),
+              .v_scale = reach(chunk, Copy::second_scale),
+              .compute = has_master ? chunk.compute : Operand{},
               .learning_rate = scalar(kLearningRate),
               .correction_1 = scalar(kCorrection1),
               .correction_2 = scalar(kCorrection2),
@@ -181,18 +206,18 @@ void Update::update_range(int slab, const offload::Run& run, const Operand& clip
               .step = {}};
   if (s.weight_dtype != Dtype::float32 || s.moment_dtype != Dtype::float32)
     at.step = scalar(kStep, Dtype::int32);
-  bring(Copy::gradient, at.gradient);
-  if (!has_master) bring(Copy::compute, compute);
 
   models::AdamW adamw = options_.adamw;
   if (run.decay == models::Decay::no) adamw.weight_decay = 0;
   PlanBuilder::Bindings bindings;
   Program program =
       update_program(adamw, {options_.seed, random_sequence(s.name), run.offset}, at, bindings);
-  builder_.run(program, bindings, place, options_.lane);
+  builder_.run(program, bindings, chunk.place, options_.lane);
   if (is_away(Copy::compute))
-    builder_.move(Lane::host_to_device, compute,
-                  scan_.range(slab, Copy::compute, run.offset, type(Copy::compute)), place);
+    builder_.move(
+        Lane::host_to_device, chunk.compute,
+        scan_.range(chunk.slab, Copy::compute, run.offset, type_of(s, Copy::compute, run)),
+        chunk.place);
 }
 
 }  // namespace longshore::trainer

@@ -27,7 +27,7 @@ struct OptimizerOptions {
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
 inline constexpr const char* kCorrection2 = "correction_2";
-inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding
+inline constexpr const char* kStep = "step";       // int32, from 1, for stochastic rounding
 inline constexpr const char* kNoClip = "no_clip";  // 1, where there is no clipping
 inline constexpr const char* kGradientNorm = "grad_norm";
 
@@ -45,8 +45,19 @@ class Update {
   void finish();
 
  private:
-  void update(int slab, const offload::Operand& clip);
-  void update_range(int slab, const offload::Run& run, const offload::Operand& clip);
+  // Part of a slab that is updated at a time.
+  struct Chunk {
+    int slab = 0;
+    offload::Run run;
+    offload::Place place;
+    offload::Operand gradient, compute;  // where the lane finds them
+  };
+
+  void update(const std::vector<int>& slabs, const offload::Operand& clip);
+  Chunk fetch(int slab, const offload::Run& run);
+  void update(const Chunk& chunk, const offload::Operand& clip);
+  bool is_away(offload::Copy copy) const;
+  offload::Operand reach(const Chunk& chunk, offload::Copy copy);
 
   const OptimizerOptions& options_;
   const offload::ParameterLayout& layout_;
