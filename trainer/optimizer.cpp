@@ -113,8 +113,8 @@ void Update::gradients_made(int slab) {
   if (options_.clipping_threshold > 0)
     ready_.push_back(slab);
   else
-    update({slab},
-           options_.lane == Lane::compute ? scan_.scalar(kNoClip) : scan_.host_scalar(kNoClip));
+    update_slabs({slab}, options_.lane == Lane::compute ? scan_.scalar(kNoClip)
+                                                        : scan_.host_scalar(kNoClip));
 }
 
 void Update::finish() {
@@ -131,11 +131,11 @@ void Update::finish() {
     factor = builder_.temporary("clip_factor", kScalar, MemoryKind::pinned_host, Category::batch);
     builder_.move(Lane::device_to_host, clip[1], factor, place);
   }
-  update(ready_, factor);
+  update_slabs(ready_, factor);
 }
 
 // What a chunk needs is on its way while the chunk before is updated.
-void Update::update(const std::vector<int>& slabs, const Operand& clip) {
+void Update::update_slabs(const std::vector<int>& slabs, const Operand& clip) {
   const offload::Homes& homes = layout_.homes;
   bool in_one = homes.optimizer == MemoryKind::device && homes.parameters == MemoryKind::device &&
                 homes.gradients == MemoryKind::device;

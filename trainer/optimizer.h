@@ -53,7 +53,7 @@ class Update {
     offload::Operand gradient, compute;  // where the lane finds them
   };
 
-  void update(const std::vector<int>& slabs, const offload::Operand& clip);
+  void update_slabs(const std::vector<int>& slabs, const offload::Operand& clip);
   Chunk fetch(int slab, const offload::Run& run);
   void update(const Chunk& chunk, const offload::Operand& clip);
   bool is_away(offload::Copy copy) const;
