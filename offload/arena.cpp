@@ -1,35 +1,112 @@
 #include "offload/arena.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <numeric>
 #include <vector>
 
 namespace longshore::offload {
+namespace {
 
-int64_t place(std::span<Block> blocks) {
-  std::vector<int> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return blocks[a].bytes > blocks[b].bytes; });
+// Blocks that have a place, found by time.
+class Placed {
+ public:
+  explicit Placed(std::span<const Block> blocks) : blocks_(blocks), seen_(blocks.size(), -1) {
+    int end = 0;
+    for (const Block& block : blocks) end = std::max(end, block.last + 1);
+    stretches_.resize(end / kStretch + 1);
+  }
 
-  std::vector<int> placed;  // by offset
+  void add(int index) {
+    for (int s = stretch(blocks_[index].first); s <= stretch(blocks_[index].last); ++s)
+      stretches_[s].push_back(index);
+  }
+
+  // Those alive together with a block, by offset.
+  const std::vector<int>& neighbours(int index) {
+    found_.clear();
+    const Block& block = blocks_[index];
+    for (int s = stretch(block.first); s <= stretch(block.last); ++s)
+      for (int other : stretches_[s]) {
+        if (seen_[other] == index) continue;
+        seen_[other] = index;
+        if (blocks_[other].last >= block.first && block.last >= blocks_[other].first)
+          found_.push_back(other);
+      }
+    std::sort(found_.begin(), found_.end(),
+              [&](int a, int b) { return blocks_[a].offset < blocks_[b].offset; });
+    return found_;
+  }
+
+ private:
+  static constexpr int kStretch = 32;  // instructions
+  static int stretch(int time) { return time / kStretch; }
+
+  std::span<const Block> blocks_;
+  std::vector<std::vector<int>> stretches_;
+  std::vector<int> seen_, found_;
+};
+
+// Each block in that order at the lowest offset that is free throughout its life.
+int64_t place_in_order(std::span<Block> blocks, const std::vector<int>& order) {
+  Placed placed(blocks);
   int64_t size = 0;
   for (int index : order) {
     Block& block = blocks[index];
     int64_t offset = 0;
-    for (int other_index : placed) {
-      const Block& other = blocks[other_index];
-      if (other.last < block.first || block.last < other.first) continue;
-      if (offset + block.bytes <= other.offset) break;
-      offset = std::max(offset, align_up(other.offset + other.bytes));
+    for (int other : placed.neighbours(index)) {
+      if (offset + block.bytes <= blocks[other].offset) break;
+      offset = std::max(offset, align_up(blocks[other].offset + blocks[other].bytes));
     }
     block.offset = offset;
     size = std::max(size, align_up(offset + block.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), offset,
-                                   [&](int64_t value, int i) { return value < blocks[i].offset; }),
-                  index);
+    placed.add(index);
   }
   return size;
+}
+
+// What is alive at once, at most: no arena is smaller.
+int64_t most_alive(std::span<const Block> blocks) {
+  std::map<int, int64_t> change;
+  for (const Block& block : blocks) {
+    change[block.first] += align_up(block.bytes);
+    change[block.last + 1] -= align_up(block.bytes);
+  }
+  int64_t alive = 0, most = 0;
+  for (const auto& [time, bytes] : change) most = std::max(most, alive += bytes);
+  return most;
+}
+
+double area(const Block& block) {
+  return static_cast<double>(block.bytes) * (block.last - block.first + 1);
+}
+
+}  // namespace
+
+int64_t place(std::span<Block> blocks) {
+  if (blocks.empty()) return 0;
+  using Before = bool (*)(const Block&, const Block&);
+  constexpr Before kOrders[] = {
+      [](const Block& a, const Block& b) { return area(a) > area(b); },
+      [](const Block& a, const Block& b) { return a.first < b.first; },
+      [](const Block& a, const Block& b) { return a.bytes > b.bytes; },
+  };
+  int64_t bound = most_alive(blocks), best = std::numeric_limits<int64_t>::max();
+  std::vector<Block> attempt(blocks.begin(), blocks.end());
+  for (Before before : kOrders) {
+    std::vector<int> order(blocks.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return before(blocks[a], blocks[b]); });
+    int64_t size = place_in_order(attempt, order);
+    if (size < best) {
+      best = size;
+      std::copy(attempt.begin(), attempt.end(), blocks.begin());
+    }
+    if (best == bound) break;
+  }
+  return best;
 }
 
 }  // namespace longshore::offload

@@ -144,9 +144,10 @@ class CpuBackend : public Backend {
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
-    worker(lane).submit([this, lane, from, to] {
+    auto work = [this, lane, from, to] {
       timed(lane, [&] { std::memcpy(to.data, from.data, from.type.bytes()); });
-    });
+    };
+    lane == Lane::compute ? work() : void(worker(lane).submit(work));
   }
 
   void record(Lane lane, int event) override {

@@ -23,26 +23,59 @@ std::byte* Arguments::at(const std::string& name, int64_t bytes, MemoryKind kind
   return find(name, bytes).memory;
 }
 
-const Arguments::Argument& Arguments::find(const std::string& name, int64_t bytes) const {
+const Arguments::Argument& Arguments::find(const std::string& name) const {
   auto entry = arguments_.find(name);
   if (entry == arguments_.end()) throw InternalError("no argument is named " + name);
-  if (entry->second.bytes != bytes)
-    throw InternalError("argument " + name + " has " + std::to_string(entry->second.bytes) +
-                        " bytes, not " + std::to_string(bytes));
   return entry->second;
 }
 
+const Arguments::Argument& Arguments::find(const std::string& name, int64_t bytes) const {
+  const Argument& argument = find(name);
+  if (argument.bytes != bytes)
+    throw InternalError("argument " + name + " has " + std::to_string(argument.bytes) +
+                        " bytes, not " + std::to_string(bytes));
+  return argument;
+}
+
 void Arguments::write(const std::string& name, const void* from, int64_t bytes) {
-  const Argument& argument = find(name, bytes);
-  backend_.write(argument.kind, argument.memory, from, bytes);
+  find(name, bytes);
+  write_part(name, 0, from, bytes);
 }
 
 void Arguments::read(const std::string& name, void* to, int64_t bytes) const {
-  const Argument& argument = find(name, bytes);
-  backend_.read(argument.kind, to, argument.memory, bytes);
+  find(name, bytes);
+  read_part(name, 0, to, bytes);
+}
+
+std::byte* Arguments::part(const Argument& argument, const std::string& name, int64_t offset,
+                           int64_t bytes) const {
+  if (offset < 0 || bytes < 0 || offset + bytes > argument.bytes)
+    throw InternalError("argument " + name + " has " + std::to_string(argument.bytes) +
+                        " bytes, not " + std::to_string(offset) + " and " + std::to_string(bytes));
+  return argument.memory + offset;
+}
+
+void Arguments::write_part(const std::string& name, int64_t offset, const void* from,
+                           int64_t bytes) {
+  const Argument& argument = find(name);
+  backend_.write(argument.kind, part(argument, name, offset, bytes), from, bytes);
+}
+
+void Arguments::read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const {
+  const Argument& argument = find(name);
+  backend_.read(argument.kind, to, part(argument, name, offset, bytes), bytes);
 }
 
 Executable::Executable(const Plan& plan, Backend& backend, Arguments& arguments,
+                       const Arena& device, const Arena& pinned_host)
+    : Executable(
+          plan, backend,
+          [&](const Buffer& buffer) {
+            return arguments.at(buffer.name, buffer.bytes, buffer.kind, buffer.category);
+          },
+          device, pinned_host) {}
+
+Executable::Executable(const Plan& plan, Backend& backend, const Address& address,
                        const Arena& device, const Arena& pinned_host)
     : plan_(plan),
       backend_(backend),
@@ -59,7 +92,7 @@ Executable::Executable(const Plan& plan, Backend& backend, Arguments& arguments,
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& buffer = plan.buffers[i];
     if (buffer.owner == Owner::caller) {
-      base[i] = arguments.at(buffer.name, buffer.bytes, buffer.kind, buffer.category);
+      base[i] = address(buffer);
     } else if (buffer.first >= 0) {
       base[i] = arena(buffer.kind).memory() + buffer.offset;
       born_[buffer.first].push_back(static_cast<int>(i));

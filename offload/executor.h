@@ -1,6 +1,7 @@
 // The one loop that runs plans, on any backend.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -44,6 +45,9 @@ class Arguments {
 
   void write(const std::string& name, const void* from, int64_t bytes);
   void read(const std::string& name, void* to, int64_t bytes) const;
+  // A part of it; throws InternalError where it would reach beyond.
+  void write_part(const std::string& name, int64_t offset, const void* from, int64_t bytes);
+  void read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const;
 
  private:
   struct Argument {
@@ -52,7 +56,10 @@ class Arguments {
     MemoryKind kind;
   };
 
+  const Argument& find(const std::string& name) const;
   const Argument& find(const std::string& name, int64_t bytes) const;
+  std::byte* part(const Argument& argument, const std::string& name, int64_t offset,
+                  int64_t bytes) const;
 
   Backend& backend_;
   Ledger& ledger_;
@@ -62,7 +69,12 @@ class Arguments {
 // A plan whose operands are addresses.
 class Executable {
  public:
-  // The arenas must hold what the plan needs; plan, arguments and arenas must outlive this.
+  // Where each buffer of the caller's is.
+  using Address = std::function<std::byte*(const Buffer&)>;
+
+  // The arenas must hold what the plan needs; plan, memory and arenas must outlive this.
+  Executable(const Plan& plan, Backend& backend, const Address& address, const Arena& device,
+             const Arena& pinned_host);
   Executable(const Plan& plan, Backend& backend, Arguments& arguments, const Arena& device,
              const Arena& pinned_host);
 

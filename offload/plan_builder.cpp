@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "offload/arena.h"
+#include "offload/put.h"
+#include "offload/waits.h"
 
 namespace longshore::offload {
 
@@ -68,6 +70,11 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
   MemoryKind kind = on_host ? MemoryKind::pinned_host : MemoryKind::device;
   bindings.resize(program.values.size());
   for (const Node& node : program.nodes) {
+    if (node.op == &put_op) {
+      run_put(program, node, bindings, place);
+      if (after) after(node);
+      continue;
+    }
     Instruction instruction{.lane = lane, .op = node.op, .attrs = node.attrs, .place = place};
     for (ValueId id : node.in) {
       if (!bindings[id.index])
@@ -104,13 +111,39 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
   }
 }
 
+void PlanBuilder::run_put(const Program& program, const Node& node, Bindings& bindings,
+                          const Place& place) {
+  MemoryKind kind = std::any_cast<MemoryKind>(node.attrs);
+  const Operand from = bindings[node.in[0].index];
+  Operand& to = bindings[node.out[0].index];
+  MemoryKind from_kind = plan_.buffers[from.buffer].kind;
+  const std::string& name = program[node.out[0]].name;
+  if (!to && kind == from_kind) {
+    to = from;
+  } else if (!to && kind == MemoryKind::device) {
+    to = window(from, name);
+  } else {
+    if (!to) to = temporary(name, program[node.out[0]].type, kind, Category::working_set);
+    move(from, to, place);
+  }
+}
+
 void PlanBuilder::check_kinds(const Instruction& instruction, const Node& node, MemoryKind kind) {
   for (const std::vector<Operand>* operands : {&instruction.in, &instruction.out})
     for (const Operand& operand : *operands)
       if (const Buffer& buffer = plan_.buffers[operand.buffer]; buffer.kind != kind)
-        throw InternalError(plan_.name + ": " + node.op->name + " works in " + name(kind) +
-                            ", but " + buffer.name + " lies in " + name(buffer.kind) +
-                            "; it must be moved first");
+        throw PlanError(plan_.name + ": " + node.op->name + " works in " + name(kind) + ", but " +
+                        buffer.name + " lies in " + name(buffer.kind) +
+                        ". Nothing moves by itself: put it into " + name(kind));
+}
+
+void PlanBuilder::move(const Operand& from, const Operand& to, const Place& place) {
+  bool from_device = plan_.buffers[from.buffer].kind == MemoryKind::device;
+  bool to_device = plan_.buffers[to.buffer].kind == MemoryKind::device;
+  move(!to_device    ? Lane::device_to_host
+       : from_device ? Lane::compute
+                     : Lane::host_to_device,
+       from, to, place);
 }
 
 void PlanBuilder::move(Lane lane, const Operand& from, const Operand& to, const Place& place) {
@@ -197,78 +230,11 @@ void PlanBuilder::place_temporaries() {
   }
 }
 
-// Lanes run on their own, so whoever touches bytes that another lane used before waits for it:
-// for what it reads or overwrites in a buffer, and for a buffer's place that was another's.
-void PlanBuilder::find_waits() {
-  struct Use {
-    int instruction;
-    bool writes;
-    int64_t begin, end;  // bytes of the buffer
-  };
-  size_t lanes = kLanes.size();
-  std::vector<std::vector<Use>> uses(plan_.buffers.size());  // in order of the list
-  std::vector<char> several_lanes(plan_.buffers.size());
-  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
-    const Instruction& instruction = plan_.instructions[i];
-    auto note = [&](const Operand& operand, bool writes) {
-      uses[operand.buffer].push_back(
-          {static_cast<int>(i), writes, operand.offset, operand.offset + operand.type.bytes()});
-      if (instruction.lane != Lane::compute) several_lanes[operand.buffer] = true;
-    };
-    for (const Operand& operand : instruction.in) note(operand, false);
-    for (const Operand& operand : instruction.out) note(operand, true);
-    if (instruction.workspace) note(instruction.workspace, true);
-  }
-  auto conflict = [](const Use& a, const Use& b) {
-    return (a.writes || b.writes) && a.begin < b.end && b.begin < a.end;
-  };
-
-  std::vector<std::vector<int>> wanted(plan_.instructions.size());
-  auto want = [&](int later, int earlier) {
-    if (plan_.instructions[later].lane != plan_.instructions[earlier].lane)
-      wanted[later].push_back(earlier);
-  };
-  for (size_t b = 0; b < plan_.buffers.size(); ++b) {
-    if (!several_lanes[b]) continue;
-    for (size_t later = 0; later < uses[b].size(); ++later)
-      for (size_t earlier = 0; earlier < later; ++earlier)
-        if (conflict(uses[b][later], uses[b][earlier]))
-          want(uses[b][later].instruction, uses[b][earlier].instruction);
-    // A place that changes hands.
-    const Buffer& buffer = plan_.buffers[b];
-    if (buffer.owner != Owner::plan) continue;
-    for (size_t other = 0; other < plan_.buffers.size(); ++other) {
-      const Buffer& o = plan_.buffers[other];
-      if (other == b || o.owner != Owner::plan || o.kind != buffer.kind || o.first < 0 ||
-          o.offset >= buffer.offset + buffer.bytes || buffer.offset >= o.offset + o.bytes)
-        continue;
-      size_t before = o.last < buffer.first ? other : b, after = before == b ? other : b;
-      for (const Use& use : uses[before]) want(plan_.buffers[after].first, use.instruction);
-    }
-  }
-
-  // Lanes keep their order, so the latest of a lane covers the earlier ones, also those that an
-  // earlier instruction of this lane has waited for.
-  std::vector<std::vector<int>> covered(lanes, std::vector<int>(lanes, -1));
-  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
-    Instruction& instruction = plan_.instructions[i];
-    std::vector<int>& seen = covered[static_cast<size_t>(instruction.lane)];
-    std::sort(wanted[i].rbegin(), wanted[i].rend());
-    for (int earlier : wanted[i]) {
-      int& last = seen[static_cast<size_t>(plan_.instructions[earlier].lane)];
-      if (earlier <= last) continue;
-      last = earlier;
-      instruction.waits.push_back(earlier);
-      plan_.instructions[earlier].awaited = true;
-    }
-  }
-}
-
 Plan PlanBuilder::finish(const Transfers& transfers) {
   find_lifetimes(open_windows(plan_, windows_, transfers));
   reuse_dying_inputs();
   place_temporaries();
-  find_waits();
+  find_waits(plan_);
   return std::move(plan_);
 }
 

@@ -33,11 +33,14 @@ class PlanBuilder {
   using Bindings = std::vector<Operand>;
 
   // Appends the program's nodes; `after` is called behind each. On Lane::compute operands lie on
-  // the device, on Lane::host_compute in pinned host memory; a node given both is refused.
+  // the device, on Lane::host_compute in pinned host memory; a node given both is refused with a
+  // PlanError. put nodes become moves, or windows where they bring host memory to the device.
   using AfterNode = std::function<void(const models::Node&)>;
   void run(const models::Program& program, Bindings& bindings, const Place& place,
            Lane lane = Lane::compute, const AfterNode& after = nullptr);
   void move(Lane lane, const Operand& from, const Operand& to, const Place& place);
+  // On the lane that leads from one to the other.
+  void move(const Operand& from, const Operand& to, const Place& place);
 
   // Of a temporary whose category is working_set, which all values start with.
   void set_category(const Operand& operand, Category category);
@@ -45,11 +48,12 @@ class PlanBuilder {
   Plan finish(const Transfers& transfers = {});
 
  private:
+  void run_put(const models::Program& program, const models::Node& node, Bindings& bindings,
+               const Place& place);
   void check_kinds(const Instruction& instruction, const models::Node& node, MemoryKind kind);
   void find_lifetimes(const std::vector<Hold>& holds);
   void reuse_dying_inputs();
   void place_temporaries();
-  void find_waits();
 
   Plan plan_;
   std::vector<int> place_of_;  // by buffer: the buffer whose place it shares, itself for most

@@ -96,6 +96,19 @@ Policy Policy::kept_on_device() const {
 
 Policy keep_all() { return {.name = "none", .otherwise = Fate::keep, .fates = {}}; }
 
+Policy save_and_offload(std::span<const std::string> saved, std::span<const std::string> offloaded,
+                        MemoryKind source, MemoryKind target) {
+  if (source != MemoryKind::device || target != MemoryKind::pinned_host)
+    throw ConfigError(std::string("save_and_offload: values can go from device to pinned_host, ") +
+                      "not from " + name(source) + " to " + name(target));
+  Policy policy{.name = "save_and_offload", .otherwise = Fate::remat, .fates = {}};
+  for (const std::string& label : saved) policy.fates[label] = Fate::keep;
+  for (const std::string& label : offloaded)
+    if (!policy.fates.emplace(label, Fate::offload).second)
+      throw ConfigError("save_and_offload: " + label + " is to be saved and to be offloaded");
+  return policy;
+}
+
 std::span<const PolicyInfo> policies() {
   static const std::vector<PolicyInfo> infos = [] {
     std::vector<PolicyInfo> infos;

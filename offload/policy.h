@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/program.h"
+#include "offload/memory.h"
 
 namespace longshore::offload {
 
@@ -34,6 +35,13 @@ struct Policy {
 
 // Keeps every value that the backward pass reads.
 Policy keep_all();
+
+// A policy from lists of labels: the first stay on the device, the second go from `source` to
+// `target`, all else is computed again. Throws ConfigError where source and target are not device
+// and pinned_host, or a label is in both lists.
+Policy save_and_offload(std::span<const std::string> saved, std::span<const std::string> offloaded,
+                        MemoryKind source = MemoryKind::device,
+                        MemoryKind target = MemoryKind::pinned_host);
 
 // The names and what they do, as the docs and --help show them.
 struct PolicyInfo {

@@ -20,7 +20,7 @@ struct OptimizerOptions {
   offload::Lane lane = offload::Lane::compute;
   // Elements that are updated at a time where states live in host memory; a multiple of
   // offload::kScaleBlock.
-  int64_t chunk = int64_t{8} << 20;
+  int64_t chunk = int64_t{16} << 20;
 };
 
 // Scalars the host gives each step, and the norm it gets back (device argument).

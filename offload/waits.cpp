@@ -1,0 +1,138 @@
+#include "offload/waits.h"
+
+#include <algorithm>
+#include <map>
+
+namespace longshore::offload {
+namespace {
+
+constexpr int kNone = -1;
+
+// The latest uses of some bytes; a write is ordered behind all uses before it, so it stands for
+// them.
+struct LatestUses {
+  int64_t end = 0;
+  int write = kNone;
+  std::array<int, kLanes.size()> reads = [] {
+    std::array<int, kLanes.size()> none{};
+    none.fill(kNone);
+    return none;
+  }();
+};
+
+// One memory: an arena or an argument. Pieces do not overlap; bytes in none were not used yet.
+class Memory {
+ public:
+  // The instructions that a use of these bytes must come after, the user's own lane included.
+  void collect(int64_t begin, int64_t end, bool writes, std::vector<int>& earlier) const {
+    for (auto piece = first(begin); piece != pieces_.end() && piece->first < end; ++piece) {
+      const LatestUses& uses = piece->second;
+      if (uses.write != kNone) earlier.push_back(uses.write);
+      if (!writes) continue;
+      for (int read : uses.reads)
+        if (read != kNone) earlier.push_back(read);
+    }
+  }
+
+  void note_write(int64_t begin, int64_t end, int instruction) {
+    cut(begin);
+    cut(end);
+    pieces_.erase(pieces_.lower_bound(begin), pieces_.lower_bound(end));
+    LatestUses uses;
+    uses.end = end;
+    uses.write = instruction;
+    pieces_[begin] = uses;
+  }
+
+  void note_read(int64_t begin, int64_t end, int instruction, Lane lane) {
+    cut(begin);
+    cut(end);
+    int64_t at = begin;
+    for (auto piece = pieces_.lower_bound(begin); at < end; ++piece) {
+      // Bytes that were there before the plan ran.
+      if (piece == pieces_.end() || piece->first > at) {
+        int64_t next = piece == pieces_.end() ? end : std::min(end, piece->first);
+        piece = pieces_.emplace_hint(piece, at, LatestUses{});
+        piece->second.end = next;
+      }
+      piece->second.reads[static_cast<size_t>(lane)] = instruction;
+      at = piece->second.end;
+    }
+  }
+
+ private:
+  using Pieces = std::map<int64_t, LatestUses>;  // by their first byte
+
+  Pieces::const_iterator first(int64_t begin) const {
+    auto piece = pieces_.upper_bound(begin);
+    if (piece != pieces_.begin() && std::prev(piece)->second.end > begin) --piece;
+    return piece;
+  }
+
+  void cut(int64_t at) {
+    auto piece = pieces_.lower_bound(at);
+    if (piece == pieces_.begin()) return;
+    --piece;
+    if (piece->second.end <= at) return;
+    LatestUses rest = piece->second;
+    piece->second.end = at;
+    pieces_[at] = rest;
+  }
+
+  Pieces pieces_;
+};
+
+struct Range {
+  int memory;
+  int64_t begin, end;
+};
+
+Range range_of(const Plan& plan, const Operand& operand, int64_t bytes) {
+  const Buffer& buffer = plan.buffers[operand.buffer];
+  int64_t kinds = static_cast<int64_t>(kMemoryKinds.size());
+  bool is_argument = buffer.owner == Owner::caller;
+  int memory =
+      is_argument ? static_cast<int>(kinds) + operand.buffer : static_cast<int>(buffer.kind);
+  int64_t begin = (is_argument ? 0 : buffer.offset) + operand.offset;
+  return {memory, begin, begin + bytes};
+}
+
+}  // namespace
+
+void find_waits(Plan& plan) {
+  std::map<int, Memory> memories;
+  // Lanes keep their order, so the latest instruction of a lane covers the earlier ones, also for
+  // what comes behind whoever waited for it.
+  std::array<std::array<int, kLanes.size()>, kLanes.size()> seen;
+  for (auto& lane : seen) lane.fill(kNone);
+
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    Instruction& instruction = plan.instructions[i];
+    int now = static_cast<int>(i);
+    std::vector<Range> reads, writes;
+    for (const Operand& in : instruction.in) reads.push_back(range_of(plan, in, in.type.bytes()));
+    for (const Operand& out : instruction.out)
+      writes.push_back(range_of(plan, out, out.type.bytes()));
+    if (instruction.workspace)
+      writes.push_back(
+          range_of(plan, instruction.workspace, plan.buffers[instruction.workspace.buffer].bytes));
+
+    std::vector<int> earlier;
+    for (const Range& r : reads) memories[r.memory].collect(r.begin, r.end, false, earlier);
+    for (const Range& r : writes) memories[r.memory].collect(r.begin, r.end, true, earlier);
+    std::sort(earlier.rbegin(), earlier.rend());
+    for (int other : earlier) {
+      Lane lane = plan.instructions[other].lane;
+      int& covered = seen[static_cast<size_t>(instruction.lane)][static_cast<size_t>(lane)];
+      if (lane == instruction.lane || other <= covered) continue;
+      covered = other;
+      instruction.waits.push_back(other);
+      plan.instructions[other].awaited = true;
+    }
+    for (const Range& r : reads)
+      memories[r.memory].note_read(r.begin, r.end, now, instruction.lane);
+    for (const Range& r : writes) memories[r.memory].note_write(r.begin, r.end, now);
+  }
+}
+
+}  // namespace longshore::offload
