@@ -136,16 +136,12 @@ void Update::finish() {
 
 // What a chunk needs is on its way while the chunk before is updated.
 void Update::update_slabs(const std::vector<int>& slabs, const Operand& clip) {
-  const offload::Homes& homes = layout_.homes;
-  bool in_one = homes.optimizer == MemoryKind::device && homes.parameters == MemoryKind::device &&
-                homes.gradients == MemoryKind::device;
   std::optional<Chunk> before;
   for (int slab : slabs)
     for (const offload::Run& run : layout_.slabs[slab].runs()) {
-      int64_t size = in_one ? run.count : options_.chunk;
-      for (int64_t begin = 0; begin < run.count; begin += size) {
-        Chunk chunk =
-            fetch(slab, {run.offset + begin, std::min(size, run.count - begin), run.decay});
+      for (int64_t begin = 0; begin < run.count; begin += options_.chunk) {
+        int64_t count = std::min(options_.chunk, run.count - begin);
+        Chunk chunk = fetch(slab, {run.offset + begin, count, run.decay});
         if (before) update(*before, clip);
         before = chunk;
       }

@@ -18,8 +18,8 @@ struct OptimizerOptions {
   uint64_t seed = 0;              // of stochastic rounding
   // Which lane updates: with host_compute, states stay where they are and weights come back.
   offload::Lane lane = offload::Lane::compute;
-  // Elements that are updated at a time where states live in host memory; a multiple of
-  // offload::kScaleBlock.
+  // Elements that are updated at a time: what is staged of states in host memory, and the scratch
+  // of kernels. A multiple of offload::kScaleBlock.
   int64_t chunk = int64_t{16} << 20;
 };
 
