@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "models/ops/linear_cross_entropy.h"
@@ -38,6 +39,18 @@ void return_scalar(PlanBuilder& builder, const char* name) {
   builder.move(Lane::device_to_host, device, host, {.stage = "results"});
 }
 
+void choose_batch(Plan& plan, const models::Model& model, int64_t micro_batch) {
+  std::map<std::string, std::string> names;
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (models::ValueId id : program.inputs_from(models::Source::batch))
+        names[offload::host_name(program[id].name)] = batch_name(program[id].name, micro_batch);
+  for (offload::Buffer& buffer : plan.buffers)
+    if (auto name = names.find(buffer.name);
+        name != names.end() && buffer.owner == offload::Owner::caller)
+      buffer.name = name->second;
+}
+
 float read_scalar(const offload::Arguments& arguments, const char* name) {
   float value;
   arguments.read(offload::host_name(name), &value, sizeof value);
@@ -52,6 +65,10 @@ void write_scalar(offload::Arguments& arguments, const std::string& name, double
 }
 
 }  // namespace
+
+std::string batch_name(const std::string& input, int64_t micro_batch) {
+  return offload::host_name(input) + (micro_batch == 0 ? "" : "." + std::to_string(micro_batch));
+}
 
 StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
                     const StepOptions& options, models::Target target) {
@@ -91,16 +108,16 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   };
   if (options.micro_batches == 1) {
     add_plan(offload::MicroBatch::first, true, "step");
-    result.sequence = {0};
     return result;
   }
   add_plan(offload::MicroBatch::first, false, "first micro-batch");
-  if (options.micro_batches > 2)
+  if (options.micro_batches > 2) {
     add_plan(offload::MicroBatch::further, false, "further micro-batch");
+    while (std::ssize(result.plans) < options.micro_batches - 1)
+      result.plans.push_back(result.plans.back());
+  }
   add_plan(offload::MicroBatch::further, true, "last micro-batch and update");
-  result.sequence.assign(options.micro_batches, 1);
-  result.sequence.front() = 0;
-  result.sequence.back() = static_cast<int>(result.plans.size()) - 1;
+  for (int64_t i = 1; i < options.micro_batches; ++i) choose_batch(result.plans[i], model, i);
   return result;
 }
 
@@ -125,8 +142,8 @@ TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload
 
 StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                           offload::Ledger& ledger) {
-  if (batches.size() != plans_.sequence.size())
-    throw InternalError("a step of " + std::to_string(plans_.sequence.size()) +
+  if (batches.size() != plans_.plans.size())
+    throw InternalError("a step of " + std::to_string(plans_.plans.size()) +
                         " micro-batches is given " + std::to_string(batches.size()));
   StepResult result;
   for (const data::Batch& batch : batches) result.total_weights += batch.total_weights;
@@ -156,11 +173,10 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
 }
 
 void TrainStep::execute(const std::vector<data::Batch>& batches, offload::Ledger& ledger) {
-  for (size_t i = 0; i < batches.size(); ++i) {
-    write_batch(batches[i], arguments_);
-    executables_[plans_.sequence[i]]->run(ledger);
-    backend_.synchronize();  // before the next batch takes this one's place
-  }
+  for (size_t i = 0; i < batches.size(); ++i)
+    write_batch(batches[i], arguments_, static_cast<int64_t>(i));
+  for (const auto& executable : executables_) executable->run(ledger);
+  backend_.synchronize();
 }
 
 StepResult TrainStep::record(const std::vector<data::Batch>& batches, const StepScalars& scalars,
@@ -169,14 +185,14 @@ StepResult TrainStep::record(const std::vector<data::Batch>& batches, const Step
   StepResult result = run(batches, scalars, ledger);
   offload::LaneSpans spans = backend_.stop_recording();
   std::vector<const Plan*> ran;
-  for (int plan : plans_.sequence) ran.push_back(&plans_.plans[plan]);
+  for (const Plan& plan : plans_.plans) ran.push_back(&plan);
   events = offload::timeline(ran, spans);
   return result;
 }
 
-void write_batch(const data::Batch& batch, offload::Arguments& arguments) {
+void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch) {
   auto write = [&](const char* name, const std::vector<int32_t>& values) {
-    std::string host = offload::host_name(name);
+    std::string host = batch_name(name, micro_batch);
     if (arguments.has(host)) arguments.write(host, values.data(), values.size() * sizeof(int32_t));
   };
   write("tokens", batch.tokens);

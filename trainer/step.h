@@ -26,11 +26,12 @@ struct StepOptions {
   std::optional<OptimizerOptions> optimizer;
 };
 
-// The plans of a step and the order in which its micro-batches run them. With one micro-batch a
-// gradient lives from the layer that makes it to its update; with several, all of them stay.
+// The plans of a step, one for each micro-batch. They differ in where they find their batch, so that
+// all batches of a step are there before it begins and nothing waits for the host within it. With
+// one micro-batch a gradient lives from the layer that makes it to its update; with several, all of
+// them stay.
 struct StepPlans {
   std::vector<offload::Plan> plans;
-  std::vector<int> sequence;               // for each micro-batch the index of its plan
   std::vector<offload::LayerPlan> layers;  // of the first plan
 };
 
@@ -80,7 +81,10 @@ class TrainStep {
   bool has_failed_ = false;
 };
 
-// Puts a batch into the pinned host arguments that plans read.
-void write_batch(const data::Batch& batch, offload::Arguments& arguments);
+// The pinned host argument that the plan of that micro-batch reads a batch input from.
+std::string batch_name(const std::string& input, int64_t micro_batch);
+
+// Puts a batch into the pinned host arguments that the plan of that micro-batch reads.
+void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch = 0);
 
 }  // namespace longshore::trainer

@@ -128,8 +128,8 @@ TEST(Offload, UpdatesOnTheHostGiveTheBitsOfNone) {
       }
 }
 
-// bf16 weights without a master copy, and moments of each kind: what is rounded at random is rounded
-// the same, wherever it lies and in whatever parts it is updated.
+// bf16 weights without a master copy, and moments of each kind: what is rounded at random is
+// rounded the same, wherever it lies and in whatever parts it is updated.
 TEST(Offload, EveryFormatGivesTheBitsOfNone) {
   if (cpu_dtypes().back() != models::Dtype::bfloat16)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";

@@ -65,13 +65,14 @@ const models::Program& decoder_of(const models::Model& model) {
 
 }  // namespace
 
-void write_toy_inputs(const ToySizes& sizes, Arguments& arguments) {
+void write_toy_inputs(const ToySizes& sizes, Arguments& arguments, int64_t micro_batches) {
   auto write = [&](const char* name, int64_t vocabulary) {
     std::vector<int32_t> ids(static_cast<size_t>(sizes.batch * sizes.length));
     for (size_t i = 0; i < ids.size(); ++i)
       ids[i] = static_cast<int32_t>((7 * i + 3) % static_cast<size_t>(vocabulary));
-    arguments.write(host_name(name), ids.data(),
-                    static_cast<int64_t>(ids.size() * sizeof(int32_t)));
+    for (int64_t m = 0; m < micro_batches; ++m)
+      arguments.write(trainer::batch_name(name, m), ids.data(),
+                      static_cast<int64_t>(ids.size() * sizeof(int32_t)));
   };
   write("patches", sizes.patch_vocabulary);
   write("hints", sizes.hint_vocabulary);
@@ -104,7 +105,7 @@ Training train(const TrainingOptions& options) {
   trainer::initialize(layout, kWeightSeed, arguments);
   trainer::TrainStep step(training.plans, step_options.optimizer->adamw, backend, arguments, device,
                           host);
-  if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments);
+  if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments, options.micro_batches);
 
   Tokens tokens = tokens_of(options.model);
   data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, kDataSeed);

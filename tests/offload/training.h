@@ -64,7 +64,7 @@ PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& mi
 std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout& layout);
 
 // Adds what a toy's batch has beside tokens: patches and hints, the same for every step.
-void write_toy_inputs(const ToySizes& sizes, Arguments& arguments);
+void write_toy_inputs(const ToySizes& sizes, Arguments& arguments, int64_t micro_batches = 1);
 
 // The first thing that is not the same to the bit: "step 2, loss: 4.1 and 4.2"; "" for none.
 std::string differences(const Training& a, const Training& b);

@@ -263,7 +263,8 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "configs/test.yml:12 dtype: found bflaot16, expected auto, float32 or bfloat16; "
             "nearest: bfloat16");
   EXPECT_EQ(error("mlpwo: devcie\n"),
-            "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload; nearest: device");
+            "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload; nearest: "
+            "device");
   EXPECT_EQ(error("steps: [1]\n"),
             "configs/test.yml:12 steps: found a list, expected a single value");
   EXPECT_EQ(error("steps: {a: 1}\n"),
