@@ -1,7 +1,5 @@
 // The train program as a user meets it: its lines, its files and its exit codes.
 #include <gtest/gtest.h>
-#include <stdio.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <string>
 
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/run_program.h"
 
 namespace longshore::trainer {
 namespace {
@@ -18,17 +17,8 @@ namespace {
 using data::TemporaryFolder;
 using nlohmann::json;
 
-struct Result {
-  int exit_code;
-  std::string output;  // of stdout and stderr
-};
-
-Result run_train(const std::string& arguments, const std::string& environment = "") {
-  FILE* pipe = popen((environment + " " TRAIN_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
-  std::string output;
-  for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
-  int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+ProgramResult run_train(const std::string& arguments, const std::string& environment = "") {
+  return run_program(environment + " " TRAIN_PROGRAM " " + arguments);
 }
 
 const std::string kSmall =
@@ -52,7 +42,7 @@ std::vector<json> records(const std::filesystem::path& path) {
 
 TEST(TrainProgram, WritesTheRunDirectory) {
   TemporaryFolder folder;
-  Result result =
+  ProgramResult result =
       run_train(kSynthetic + "steps=4 run_name=a base_output_directory=" + (folder / "").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(result.output.starts_with("backend: cpu (")) << result.output;
@@ -82,8 +72,8 @@ TEST(TrainProgram, WritesTheRunDirectory) {
   EXPECT_EQ(categories, device["live_bytes"].get<int64_t>());
 
   // The run directory's config gives the same run again, under another policy too.
-  Result again = run_train("--config " + (folder / "a" / "config.yml").string() +
-                           " run_name=b remat_policy=full");
+  ProgramResult again = run_train("--config " + (folder / "a" / "config.yml").string() +
+                                  " run_name=b remat_policy=full");
   ASSERT_EQ(again.exit_code, 0) << again.output;
   std::vector<json> steps_again = records(folder / "b" / "metrics.jsonl");
   ASSERT_EQ(steps_again.size(), 4u);
@@ -97,8 +87,9 @@ TEST(TrainProgram, WritesTheRunDirectory) {
 // The text, tokenizer and shards are those that scripts/quickstart_data makes.
 TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
   TemporaryFolder folder;
-  Result result = run_train(kSmall + "steps=20 eval_interval=10 eval_steps=3 sample_tokens=5 " +
-                            "run_name=q base_output_directory=" + (folder / "").string());
+  ProgramResult result =
+      run_train(kSmall + "steps=20 eval_interval=10 eval_steps=3 sample_tokens=5 " +
+                "run_name=q base_output_directory=" + (folder / "").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(count(result.output, "validation loss"), 2u) << result.output;
   EXPECT_EQ(count(result.output, "sample: A ship is"), 1u) << result.output;
@@ -114,16 +105,16 @@ TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
 TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
   TemporaryFolder folder;
   for (const char* isa : {"SSE41", "AVX2"}) {
-    Result result = run_train(kSynthetic + "dtype=float32 steps=2 run_name=" + isa +
-                                  " base_output_directory=" + (folder / "").string(),
-                              std::string("DNNL_MAX_CPU_ISA=") + isa);
+    ProgramResult result = run_train(kSynthetic + "dtype=float32 steps=2 run_name=" + isa +
+                                         " base_output_directory=" + (folder / "").string(),
+                                     std::string("DNNL_MAX_CPU_ISA=") + isa);
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }
 
 TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
   TemporaryFolder folder;
-  Result result = run_train(
+  ProgramResult result = run_train(
       "--config llama3_70b.yml backend=cpu per_device_batch_size=2 base_output_directory=" +
       (folder / "").string());
   EXPECT_EQ(result.exit_code, 2);
@@ -146,7 +137,7 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   for (Wrong wrong : {Wrong{"remat_polcy=full", "Nearest: remat_policy"},
                       Wrong{"remat_policy=fulll", "Nearest: full"},
                       Wrong{"context=device", "remat_policy"}, Wrong{"steps=abc", "steps"}}) {
-    Result result = run_train(kSynthetic + out + wrong.setting);
+    ProgramResult result = run_train(kSynthetic + out + wrong.setting);
     EXPECT_EQ(result.exit_code, 2) << wrong.setting;
     std::string lower = result.output, message = wrong.message;
     for (std::string* text : {&lower, &message})
@@ -156,11 +147,11 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   EXPECT_EQ(folder.file_count(), 0u);
 
   ASSERT_EQ(run_train(kSynthetic + out + "steps=1 run_name=taken").exit_code, 0);
-  Result taken = run_train(kSynthetic + out + "steps=1 run_name=taken");
+  ProgramResult taken = run_train(kSynthetic + out + "steps=1 run_name=taken");
   EXPECT_EQ(taken.exit_code, 2);
   EXPECT_NE(taken.output.find("holds a run already"), std::string::npos) << taken.output;
 
-  Result missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
+  ProgramResult missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.output.find("/no/such.tokens"), std::string::npos) << missing.output;
 }
