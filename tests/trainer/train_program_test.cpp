@@ -4,12 +4,16 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
+#include "trainer/config.h"
+#include "trainer/training_plans.h"
 
 namespace longshore::trainer {
 namespace {
@@ -122,6 +126,114 @@ TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
                            "per_device_batch_size=1", "max_target_length="})
     EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
   EXPECT_EQ(folder.file_count(), 0u);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+
+// The system refuses what seemed to be there.
+TEST(TrainProgram, SaysWhichMemoryWasRefused) {
+  TemporaryFolder folder;
+  // 337 MiB on the device, 1.48 GiB of activations in host memory; `ulimit` counts in KiB.
+  ProgramResult result = run_train(
+      "--config quickstart.yml backend=cpu base_emb_dim=64 base_num_decoder_layers=64 "
+      "base_num_query_heads=4 base_num_kv_heads=2 head_dim=16 base_mlp_dim=96 vocab_size=257 "
+      "max_target_length=2048 per_device_batch_size=8 dtype=float32 dataset_type=synthetic "
+      "remat_policy=minimal_offloaded peak_tflops_per_device=1 steps=1 base_output_directory=" +
+          (folder / "").string(),
+      "ulimit -v 1500000;");
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* word : {"train: pinned_host: asked for 1.48 GiB, ", " are available: "})
+    EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
+}
+
+#endif
+
+// What trace.json says of a recorded step, lane by lane in order of time.
+using TracedLanes = std::map<int, std::vector<json>>;
+
+TracedLanes expected_lanes(const Config& config) {
+  static const std::map<offload::Phase, const char*> kPhases{
+      {offload::Phase::forward, "forward"},
+      {offload::Phase::backward, "backward"},
+      {offload::Phase::optimizer, "optimizer"}};
+  TrainingPlans plans = plan_training(config, models::Target::cpu);
+  TracedLanes lanes;
+  for (int plan : plans.step.sequence)
+    for (const offload::Instruction& instruction : plans.step.plans[plan].instructions) {
+      json event{{"name", instruction.name},
+                 {"cat", kPhases.at(instruction.place.phase)},
+                 {"op", instruction.op ? instruction.op->name : "move"},
+                 {"stage", instruction.place.stage},
+                 {"layer", instruction.place.layer}};
+      if (!instruction.op) event["bytes"] = instruction.in[0].type.bytes();
+      lanes[static_cast<int>(instruction.lane)].push_back(event);
+    }
+  return lanes;
+}
+
+// By step; times are checked on the way.
+std::map<int, TracedLanes> traced_lanes(const json& trace) {
+  std::map<int, TracedLanes> steps;
+  std::map<int, double> lane_ends;
+  for (const json& event : trace) {
+    if (event["ph"] != "X") continue;
+    int lane = event["tid"];
+    double begin = event["ts"], duration = event["dur"];
+    EXPECT_GE(begin, lane_ends[lane]) << event;
+    EXPECT_GE(duration, 0) << event;
+    lane_ends[lane] = begin + duration - 1e-3;  // microseconds that are rounded
+    json what = event["args"];
+    int step = what["step"];
+    what.erase("step");
+    what["name"] = event["name"];
+    what["cat"] = event["cat"];
+    steps[step][lane].push_back(what);
+  }
+  return steps;
+}
+
+TEST(TrainProgram, TracesTheChosenSteps) {
+  TemporaryFolder folder;
+  std::string settings = kSynthetic +
+                         "steps=4 remat_policy=minimal_offloaded gradient_accumulation_steps=2 "
+                         "optimizer_memory_host_offload=true optimizer_compute=host "
+                         "peak_tflops_per_device=1 base_output_directory=" +
+                         (folder / "").string() + " ";
+  ProgramResult plain = run_train(settings + "run_name=plain");
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  ProgramResult traced =
+      run_train(settings + "run_name=traced profiler_steps=2 skip_first_n_steps_for_profiler=1");
+  ASSERT_EQ(traced.exit_code, 0) << traced.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "plain" / "trace.json"));
+  EXPECT_EQ(count(traced.output, "trace.json: 2 steps"), 1u) << traced.output;
+
+  json trace = json::parse(data::read_file(folder / "traced" / "trace.json"))["traceEvents"];
+  std::map<int, std::string> names;
+  for (const json& event : trace)
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+  EXPECT_EQ(
+      names,
+      (std::map<int, std::string>{
+          {0, "compute"}, {1, "host_to_device"}, {2, "device_to_host"}, {3, "host_compute"}}));
+
+  TracedLanes expected = expected_lanes(
+      load_config((folder / "traced" / "config.yml").string(), {}, default_configs_directory()));
+  EXPECT_EQ(expected.size(), 4u);
+  std::map<int, TracedLanes> steps = traced_lanes(trace);
+  ASSERT_EQ(steps.size(), 2u);
+  for (int step : {1, 2}) EXPECT_EQ(steps[step], expected) << step;
+  // Labels as policies know them, layer by layer.
+  std::set<int> layers;
+  for (const json& event : expected[1])
+    if (event["name"] == "query_proj") layers.insert(event["layer"].get<int>());
+  EXPECT_EQ(layers, (std::set<int>{0, 1}));
+
+  std::vector<json> without = records(folder / "plain" / "metrics.jsonl"),
+                    with = records(folder / "traced" / "metrics.jsonl");
+  ASSERT_EQ(without.size(), 4u);
+  ASSERT_EQ(with.size(), 4u);
+  for (size_t i = 0; i < 4; ++i)
+    for (const char* key : {"loss", "grad_norm"}) EXPECT_EQ(without[i][key], with[i][key]) << i;
 }
 
 TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
