@@ -115,9 +115,11 @@ class CpuBackend : public Backend {
   std::byte* allocate(MemoryKind kind, int64_t bytes) override {
     bytes = std::max(align_up(bytes), kArenaAlignment);
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      throw PlanError(std::string(name(kind)) + ": the system refuses " + bytes_text(bytes) + ": " +
-                      std::strerror(errno));
+    if (memory == MAP_FAILED) {
+      std::string why = std::strerror(errno);
+      throw PlanError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
+                      bytes_text(available_bytes(kind)) + " are available: " + why);
+    }
     madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults; a refusal does no harm
     mapped_[static_cast<std::byte*>(memory)] = bytes;
     return static_cast<std::byte*>(memory);

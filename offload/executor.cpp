@@ -17,7 +17,8 @@ Arguments::~Arguments() {
 std::byte* Arguments::at(const std::string& name, int64_t bytes, MemoryKind kind,
                          Category category) {
   if (!arguments_.count(name)) {
-    arguments_[name] = {backend_.allocate(kind, align_up(bytes)), bytes, kind};
+    std::byte* memory = backend_.allocate(kind, align_up(bytes));  // or nothing is entered
+    arguments_[name] = {memory, bytes, kind};
     ledger_.take(kind, category, align_up(bytes));
   }
   return find(name, bytes).memory;

@@ -155,20 +155,39 @@ std::map<int, std::vector<HostWrite>> host_writes(const Plan& plan,
   return writes;
 }
 
-// As early as the lookahead allows, but not before its bytes are on the host.
+[[noreturn]] void refuse_read(const Plan& plan, int instruction, int buffer) {
+  throw InternalError(plan.name + ": " + plan.instructions[instruction].name + " reads " +
+                      plan.buffers[buffer].name + " while newer bytes of it are elsewhere");
+}
+
+// As early as the lookahead allows, but not before its bytes are on the host. From its first use to
+// its last read nothing else may bring newer ones there.
 void choose_fetch(Visit& visit, const Plan& plan, const Clock& clock,
                   const std::vector<HostWrite>& writes) {
-  int first = visit.uses.front().instruction, last = visit.uses.back().instruction;
-  visit.fetch = clock.ahead(first);
+  int first = visit.uses.front().instruction;
+  auto last_read = std::find_if(visit.uses.rbegin(), visit.uses.rend(),
+                                [](const Use& use) { return use.reads; });
+  if (last_read == visit.uses.rend()) return;
+  bool is_fetched = visit.uses.front().reads;
+  if (is_fetched) visit.fetch = clock.ahead(first);
   for (const HostWrite& write : writes) {
     if (write.by == &visit || !overlap(write.range, visit.window->host)) continue;
-    if (write.done < first)
-      visit.fetch = std::max(visit.fetch, write.done + 1);
-    else if (write.begun < last)
-      throw InternalError(plan.name + ": " + plan.instructions[first].name + " reads " +
-                          plan.buffers[visit.window->buffer].name +
-                          " while newer bytes of it are elsewhere");
+    if (write.done >= first && write.begun < last_read->instruction)
+      refuse_read(plan, last_read->instruction, visit.window->buffer);
+    if (is_fetched && write.done < first) visit.fetch = std::max(visit.fetch, write.done + 1);
   }
+}
+
+// Who reads host memory itself must find there what windows were given before.
+void check_host_reads(const Plan& plan, const std::map<int, std::vector<HostWrite>>& writes) {
+  for (int i = 0; i < std::ssize(plan.instructions); ++i)
+    for (const Operand& in : plan.instructions[i].in) {
+      auto found = writes.find(in.buffer);
+      if (found == writes.end()) continue;
+      for (const HostWrite& write : found->second)
+        if (overlap(write.range, in) && write.begun < i && i <= write.done)
+          refuse_read(plan, i, in.buffer);
+    }
 }
 
 }  // namespace
@@ -178,9 +197,8 @@ std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
   Clock clock(plan, transfers);
   std::vector<Visit> visits = visits_of(plan, windows, clock);
   std::map<int, std::vector<HostWrite>> writes = host_writes(plan, visits);
-  for (Visit& visit : visits)
-    if (visit.uses.front().reads)
-      choose_fetch(visit, plan, clock, writes[visit.window->host.buffer]);
+  for (Visit& visit : visits) choose_fetch(visit, plan, clock, writes[visit.window->host.buffer]);
+  check_host_reads(plan, writes);
 
   // Fetches stand in the order of their first uses, which is the order they are wanted in.
   std::stable_sort(visits.begin(), visits.end(), [](const Visit& a, const Visit& b) {

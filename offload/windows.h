@@ -32,10 +32,10 @@ struct Transfers {
   int64_t smallest_bytes = int64_t{1} << 20;
 };
 
-// Rewrites the plan's instructions; a window's buffer becomes that of its
-// first visit. Moves from device
-// temporaries to the host that are already there are held, too. Throws InternalError where an
-// instruction would read a window's range while another window holds newer bytes of it.
+// Rewrites the plan's instructions; a window's buffer becomes that of its first visit. Moves from
+// device temporaries to the host that are already there are held, too. Throws InternalError where
+// an instruction would read a range, through a window or on the host itself, while newer bytes of
+// it are elsewhere.
 std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
                                const Transfers& transfers);
 

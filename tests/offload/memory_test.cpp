@@ -5,15 +5,33 @@
 
 #include <cstdio>
 #include <fstream>
+#include <map>
 
+#include "offload/arena.h"
 #include "offload/cpu_backend.h"
 #include "tests/offload/allocations.h"
+#include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
 #include "trainer/initialize.h"
 
 namespace longshore::offload {
 namespace {
+
+constexpr MemoryKind kHost = MemoryKind::pinned_host;
+constexpr Homes kAllOnHost{.parameters = kHost, .gradients = kHost, .optimizer = kHost};
+
+struct Format {
+  models::Dtype weight, moment;
+};
+
+// What AdamW keeps its states in.
+std::vector<Format> formats() {
+  using enum models::Dtype;
+  std::vector<Format> formats{{float32, float32}, {float32, uint8}};
+  if (cpu_dtypes().back() == bfloat16) formats.push_back({bfloat16, bfloat16});
+  return formats;
+}
 
 models::LlamaConfig several_tiles(models::Dtype dtype) {
   models::LlamaConfig config = tiny_llama(dtype);
@@ -51,6 +69,27 @@ TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWritten) {
   }
 }
 
+// The same where everything lives in host memory, in every format and on either lane.
+TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWrittenOnTheHost) {
+  for (const Format& format : formats())
+    for (Lane lane : {Lane::compute, Lane::host_compute}) {
+      SCOPED_TRACE(std::string(models::name(format.weight)) + " weights, " +
+                   models::name(format.moment) + " moments, " + name(lane));
+      TrainingOptions options{.model = models::llama(tiny_llama(cpu_dtypes().back())),
+                              .policy = "minimal_offloaded",
+                              .steps = 1,
+                              .layout = {format.weight, format.moment, kAllOnHost},
+                              .update_lane = lane};
+      Training plain = train(options);
+      WatchingBackend watching;
+      options.backend = &watching;
+      Training watched = train(options);
+      EXPECT_TRUE(watching.faults().empty())
+          << watching.faults().size() << " faults: " << watching.faults()[0];
+      EXPECT_EQ(differences(plain, watched), "");
+    }
+}
+
 // A watch that would not notice is worth nothing.
 TEST(KernelMemory, TheWatchNotices) {
   WatchingBackend watching;
@@ -78,13 +117,15 @@ TEST(KernelMemory, TheWatchNotices) {
 // --- allocations during a step
 
 struct Ready {
-  explicit Ready(const models::LlamaConfig& config, const char* policy, int64_t micro_batches = 1)
+  explicit Ready(const models::LlamaConfig& config, const char* policy, int64_t micro_batches = 1,
+                 const LayoutOptions& layout_options = {}, Lane update_lane = Lane::compute)
       : model(models::llama(config)),
-        layout(lay_out(model)),
+        layout(lay_out(model, layout_options)),
         options{.policy = make_policy(policy, {}, layer_program(model)),
                 .micro_batches = micro_batches,
                 .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1},
-                                                       .clipping_threshold = 1}},
+                                                       .clipping_threshold = 1,
+                                                       .lane = update_lane}},
         plans(trainer::plan_step(model, layout, options, models::Target::cpu)),
         source(data::synthetic_batches({config.batch, config.length},
                                        static_cast<int32_t>(config.vocabulary), 0)) {}
@@ -124,25 +165,39 @@ struct Ready {
   std::unique_ptr<trainer::TrainStep> step;
 };
 
-TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
+// Two steps; `what` says which in the printed lines.
+void expect_nothing_from_the_heap(Ready& ready, const std::string& what) {
   constexpr int64_t kLargeBytes = 4 << 10;
+  ready.allocate();
+  for (int64_t i = 0; i < 2; ++i) {
+    std::vector<data::Batch> batches = ready.batches(i);
+    AllocationCount count;
+    ready.step->run(batches, {.learning_rate = 1e-3, .number = i + 1}, ready.ledger);
+    Allocations allocations = count.so_far();
+    EXPECT_EQ(allocations.c10_count, 0) << what << ": " << allocations.c10_bytes << " bytes";
+    EXPECT_LT(allocations.new_largest_bytes, kLargeBytes) << what;
+    std::printf("%s, step %lld: %lld by new, %lld bytes together, the largest %lld\n", what.c_str(),
+                static_cast<long long>(i), static_cast<long long>(allocations.new_count),
+                static_cast<long long>(allocations.new_bytes),
+                static_cast<long long>(allocations.new_largest_bytes));
+  }
+}
+
+TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
   for (models::Dtype dtype : cpu_dtypes())
     for (const char* policy : {"none", "full"}) {
       Ready ready(several_tiles(dtype), policy, 2);
-      ready.allocate();
-      for (int64_t i = 0; i < 2; ++i) {
-        std::vector<data::Batch> batches = ready.batches(i);
-        AllocationCount count;
-        ready.step->run(batches, {.learning_rate = 1e-3, .number = i + 1}, ready.ledger);
-        Allocations allocations = count.so_far();
-        EXPECT_EQ(allocations.c10_count, 0) << allocations.c10_bytes << " bytes";
-        EXPECT_LT(allocations.new_largest_bytes, kLargeBytes);
-        std::printf("%s %s, step %lld: %lld by new, %lld bytes together, the largest %lld\n",
-                    models::name(dtype), policy, static_cast<long long>(i),
-                    static_cast<long long>(allocations.new_count),
-                    static_cast<long long>(allocations.new_bytes),
-                    static_cast<long long>(allocations.new_largest_bytes));
-      }
+      expect_nothing_from_the_heap(ready, std::string(models::name(dtype)) + " " + policy);
+    }
+}
+
+TEST(StepAllocations, NorWithEverythingOnTheHost) {
+  for (const Format& format : formats())
+    for (Lane lane : {Lane::compute, Lane::host_compute}) {
+      Ready ready(several_tiles(cpu_dtypes().back()), "minimal_offloaded", 2,
+                  {format.weight, format.moment, kAllOnHost}, lane);
+      expect_nothing_from_the_heap(ready, std::string(models::name(format.weight)) + " " +
+                                              models::name(format.moment) + " " + name(lane));
     }
 }
 
@@ -182,6 +237,45 @@ TEST(ArenaMemory, IsUsedFromEndToEnd) {
     }
 }
 
+// --- before the first step
+
+// Adds up what is asked of the CPU, by kind.
+class AskedBackend : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  std::byte* allocate(MemoryKind kind, int64_t bytes) override {
+    asked_[kind] += bytes;
+    return ForwardingBackend::allocate(kind, bytes);
+  }
+
+  int64_t asked_bytes(MemoryKind kind) { return asked_[kind]; }
+
+ private:
+  std::map<MemoryKind, int64_t> asked_;
+};
+
+// A model that does not fit on the device is made without it.
+TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
+  models::Model model = models::llama(tiny_llama());
+  for (MemoryKind home : {MemoryKind::device, kHost}) {
+    ParameterLayout layout = lay_out(model, {.homes = {home, home, home}});
+    int64_t expected = 0;
+    for (const Slab& slab : layout.slabs)
+      for (Copy copy : kCopies)
+        if (copy != Copy::gradient && slab.has(copy)) expected += align_up(bytes(slab, copy));
+    auto cpu = make_cpu_backend();
+    AskedBackend asked(*cpu);
+    Ledger ledger;
+    Arguments arguments(asked, ledger);
+    trainer::initialize(layout, kWeightSeed, arguments);
+    for (MemoryKind kind : kMemoryKinds) {
+      EXPECT_EQ(asked.asked_bytes(kind), kind == home ? expected : 0) << name(kind);
+      EXPECT_EQ(ledger.peak_bytes(kind), kind == home ? expected : 0) << name(kind);
+    }
+  }
+}
+
 // --- the process
 
 #ifndef __SANITIZE_ADDRESS__
@@ -197,7 +291,7 @@ int64_t status_bytes(const std::string& wanted) {
 }
 
 // In a process of its own: exits with 0 when the resident set grew as predicted.
-[[noreturn]] void compare_resident_set(const char* policy) {
+[[noreturn]] void compare_resident_set(const char* policy, const Homes& homes = {}) {
   // About 1 GiB, a fifth of it activations; pages are only resident once they were touched.
   models::LlamaConfig config{.batch = 1,
                              .length = 512,
@@ -208,11 +302,11 @@ int64_t status_bytes(const std::string& wanted) {
                              .kv_heads = 12,
                              .head_dim = 64,
                              .mlp_width = 2048};
-  Ready ready(config, policy);
+  Ready ready(config, policy, 1, {.homes = homes});
   // The baseline: everything planned, libraries loaded, nothing allocated.
   int64_t baseline = status_bytes("VmRSS");
   ready.allocate();
-  for (int64_t i = 0; i < 3; ++i)
+  for (int64_t i = 0; i < 2; ++i)
     ready.step->run(ready.batches(i), {.learning_rate = 1e-3, .number = i + 1}, ready.ledger);
   int64_t measured = status_bytes("VmHWM") - baseline, predicted = 0;
   for (MemoryKind kind : kMemoryKinds) predicted += analyze(ready.plans.plans[0], kind).peak_bytes;
@@ -228,6 +322,12 @@ TEST(ResidentSet, GrowsAsPredicted) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(compare_resident_set("none"), testing::ExitedWithCode(0), "");
   EXPECT_EXIT(compare_resident_set("full"), testing::ExitedWithCode(0), "");
+}
+
+TEST(ResidentSet, GrowsAsPredictedWithEverythingOnTheHost) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(compare_resident_set("minimal_offloaded", kAllOnHost), testing::ExitedWithCode(0),
+              "");
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include "offload/arena.h"
 #include "offload/cpu_backend.h"
 #include "offload/scan.h"
+#include "tests/offload/forwarding_backend.h"
 #include "trainer/initialize.h"
 
 namespace longshore::offload {
@@ -13,36 +14,17 @@ namespace {
 using models::Source;
 
 // Counts what is asked of the other one.
-class CountingBackend : public Backend {
+class CountingBackend : public ForwardingBackend {
  public:
   CountingBackend(Backend& other, std::map<MemoryKind, int64_t>& bytes)
-      : other_(other), bytes_(bytes) {}
+      : ForwardingBackend(other), bytes_(bytes) {}
 
-  models::Target target() const override { return other_.target(); }
   std::byte* allocate(MemoryKind kind, int64_t bytes) override {
     bytes_[kind] += bytes;
-    return other_.allocate(kind, bytes);
-  }
-  void free(MemoryKind kind, std::byte* memory) override { other_.free(kind, memory); }
-  int64_t available_bytes(MemoryKind kind) override { return other_.available_bytes(kind); }
-  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
-    other_.run(lane, op, call);
-  }
-  void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
-    other_.copy(lane, from, to);
-  }
-  void record(Lane lane, int event) override { other_.record(lane, event); }
-  void wait(Lane lane, int event) override { other_.wait(lane, event); }
-  void synchronize() override { other_.synchronize(); }
-  void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
-    other_.write(kind, to, from, bytes);
-  }
-  void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
-    other_.read(kind, to, from, bytes);
+    return ForwardingBackend::allocate(kind, bytes);
   }
 
  private:
-  Backend& other_;
   std::map<MemoryKind, int64_t>& bytes_;
 };
 

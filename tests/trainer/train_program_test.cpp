@@ -1,16 +1,19 @@
 // The train program as a user meets it: its lines, its files and its exit codes.
 #include <gtest/gtest.h>
-#include <stdio.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/run_program.h"
+#include "trainer/config.h"
+#include "trainer/training_plans.h"
 
 namespace longshore::trainer {
 namespace {
@@ -18,17 +21,8 @@ namespace {
 using data::TemporaryFolder;
 using nlohmann::json;
 
-struct Result {
-  int exit_code;
-  std::string output;  // of stdout and stderr
-};
-
-Result run_train(const std::string& arguments, const std::string& environment = "") {
-  FILE* pipe = popen((environment + " " TRAIN_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
-  std::string output;
-  for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
-  int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+ProgramResult run_train(const std::string& arguments, const std::string& environment = "") {
+  return run_program(environment + " " TRAIN_PROGRAM " " + arguments);
 }
 
 const std::string kSmall =
@@ -52,7 +46,7 @@ std::vector<json> records(const std::filesystem::path& path) {
 
 TEST(TrainProgram, WritesTheRunDirectory) {
   TemporaryFolder folder;
-  Result result =
+  ProgramResult result =
       run_train(kSynthetic + "steps=4 run_name=a base_output_directory=" + (folder / "").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(result.output.starts_with("backend: cpu (")) << result.output;
@@ -74,16 +68,17 @@ TEST(TrainProgram, WritesTheRunDirectory) {
   EXPECT_EQ(summary["steps"], 4);
   const json& device = summary["memory"]["device"];
   EXPECT_EQ(device["peak_bytes"], steps[0]["device_peak_bytes"]);
-  EXPECT_EQ(device["peak_bytes"].get<int64_t>(),
-            device["argument_bytes"].get<int64_t>() + device["temp_bytes"].get<int64_t>());
+  auto bytes = [&](const char* key) { return device.at(key).get<int64_t>(); };
+  EXPECT_EQ(bytes("peak_bytes"), bytes("argument_bytes") + bytes("output_bytes") -
+                                     bytes("alias_bytes") + bytes("temp_bytes"));
   int64_t categories = 0;
-  for (const auto& [name, bytes] : device["by_category"].items())
-    categories += bytes.get<int64_t>();
+  for (const auto& [name, part] : device["by_category"].items())
+    categories += part.get<int64_t>();
   EXPECT_EQ(categories, device["live_bytes"].get<int64_t>());
 
   // The run directory's config gives the same run again, under another policy too.
-  Result again = run_train("--config " + (folder / "a" / "config.yml").string() +
-                           " run_name=b remat_policy=full");
+  ProgramResult again = run_train("--config " + (folder / "a" / "config.yml").string() +
+                                  " run_name=b remat_policy=full");
   ASSERT_EQ(again.exit_code, 0) << again.output;
   std::vector<json> steps_again = records(folder / "b" / "metrics.jsonl");
   ASSERT_EQ(steps_again.size(), 4u);
@@ -97,8 +92,9 @@ TEST(TrainProgram, WritesTheRunDirectory) {
 // The text, tokenizer and shards are those that scripts/quickstart_data makes.
 TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
   TemporaryFolder folder;
-  Result result = run_train(kSmall + "steps=20 eval_interval=10 eval_steps=3 sample_tokens=5 " +
-                            "run_name=q base_output_directory=" + (folder / "").string());
+  ProgramResult result =
+      run_train(kSmall + "steps=20 eval_interval=10 eval_steps=3 sample_tokens=5 " +
+                "run_name=q base_output_directory=" + (folder / "").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(count(result.output, "validation loss"), 2u) << result.output;
   EXPECT_EQ(count(result.output, "sample: A ship is"), 1u) << result.output;
@@ -114,16 +110,16 @@ TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
 TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
   TemporaryFolder folder;
   for (const char* isa : {"SSE41", "AVX2"}) {
-    Result result = run_train(kSynthetic + "dtype=float32 steps=2 run_name=" + isa +
-                                  " base_output_directory=" + (folder / "").string(),
-                              std::string("DNNL_MAX_CPU_ISA=") + isa);
+    ProgramResult result = run_train(kSynthetic + "dtype=float32 steps=2 run_name=" + isa +
+                                         " base_output_directory=" + (folder / "").string(),
+                                     std::string("DNNL_MAX_CPU_ISA=") + isa);
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }
 
 TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
   TemporaryFolder folder;
-  Result result = run_train(
+  ProgramResult result = run_train(
       "--config llama3_70b.yml backend=cpu per_device_batch_size=2 base_output_directory=" +
       (folder / "").string());
   EXPECT_EQ(result.exit_code, 2);
@@ -131,6 +127,114 @@ TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
                            "per_device_batch_size=1", "max_target_length="})
     EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
   EXPECT_EQ(folder.file_count(), 0u);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+
+// The system refuses what seemed to be there.
+TEST(TrainProgram, SaysWhichMemoryWasRefused) {
+  TemporaryFolder folder;
+  // 337 MiB on the device, 1.48 GiB of activations in host memory; `ulimit` counts in KiB.
+  ProgramResult result = run_train(
+      "--config quickstart.yml backend=cpu base_emb_dim=64 base_num_decoder_layers=64 "
+      "base_num_query_heads=4 base_num_kv_heads=2 head_dim=16 base_mlp_dim=96 vocab_size=257 "
+      "max_target_length=2048 per_device_batch_size=8 dtype=float32 dataset_type=synthetic "
+      "remat_policy=minimal_offloaded peak_tflops_per_device=1 steps=1 base_output_directory=" +
+          (folder / "").string(),
+      "ulimit -v 1500000;");
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* word : {"train: pinned_host: asked for 1.48 GiB, ", " are available: "})
+    EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
+}
+
+#endif
+
+// What trace.json says of a recorded step, lane by lane in order of time.
+using TracedLanes = std::map<int, std::vector<json>>;
+
+TracedLanes expected_lanes(const Config& config) {
+  static const std::map<offload::Phase, const char*> kPhases{
+      {offload::Phase::forward, "forward"},
+      {offload::Phase::backward, "backward"},
+      {offload::Phase::optimizer, "optimizer"}};
+  TrainingPlans plans = plan_training(config, models::Target::cpu);
+  TracedLanes lanes;
+  for (int plan : plans.step.sequence)
+    for (const offload::Instruction& instruction : plans.step.plans[plan].instructions) {
+      json event{{"name", instruction.name},
+                 {"cat", kPhases.at(instruction.place.phase)},
+                 {"op", instruction.op ? instruction.op->name : "move"},
+                 {"stage", instruction.place.stage},
+                 {"layer", instruction.place.layer}};
+      if (!instruction.op) event["bytes"] = instruction.in[0].type.bytes();
+      lanes[static_cast<int>(instruction.lane)].push_back(event);
+    }
+  return lanes;
+}
+
+// By step; times are checked on the way.
+std::map<int, TracedLanes> traced_lanes(const json& trace) {
+  std::map<int, TracedLanes> steps;
+  std::map<int, double> lane_ends;
+  for (const json& event : trace) {
+    if (event["ph"] != "X") continue;
+    int lane = event["tid"];
+    double begin = event["ts"], duration = event["dur"];
+    EXPECT_GE(begin, lane_ends[lane]) << event;
+    EXPECT_GE(duration, 0) << event;
+    lane_ends[lane] = begin + duration - 1e-3;  // microseconds that are rounded
+    json what = event["args"];
+    int step = what["step"];
+    what.erase("step");
+    what["name"] = event["name"];
+    what["cat"] = event["cat"];
+    steps[step][lane].push_back(what);
+  }
+  return steps;
+}
+
+TEST(TrainProgram, TracesTheChosenSteps) {
+  TemporaryFolder folder;
+  std::string settings = kSynthetic +
+                         "steps=4 remat_policy=minimal_offloaded gradient_accumulation_steps=2 "
+                         "optimizer_memory_host_offload=true optimizer_compute=host "
+                         "peak_tflops_per_device=1 base_output_directory=" +
+                         (folder / "").string() + " ";
+  ProgramResult plain = run_train(settings + "run_name=plain");
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  ProgramResult traced =
+      run_train(settings + "run_name=traced profiler_steps=2 skip_first_n_steps_for_profiler=1");
+  ASSERT_EQ(traced.exit_code, 0) << traced.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "plain" / "trace.json"));
+  EXPECT_EQ(count(traced.output, "trace.json: 2 steps"), 1u) << traced.output;
+
+  json trace = json::parse(data::read_file(folder / "traced" / "trace.json"))["traceEvents"];
+  std::map<int, std::string> names;
+  for (const json& event : trace)
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+  EXPECT_EQ(
+      names,
+      (std::map<int, std::string>{
+          {0, "compute"}, {1, "host_to_device"}, {2, "device_to_host"}, {3, "host_compute"}}));
+
+  TracedLanes expected = expected_lanes(
+      load_config((folder / "traced" / "config.yml").string(), {}, default_configs_directory()));
+  EXPECT_EQ(expected.size(), 4u);
+  std::map<int, TracedLanes> steps = traced_lanes(trace);
+  ASSERT_EQ(steps.size(), 2u);
+  for (int step : {1, 2}) EXPECT_EQ(steps[step], expected) << step;
+  // Labels as policies know them, layer by layer.
+  std::set<int> layers;
+  for (const json& event : expected[1])
+    if (event["name"] == "query_proj") layers.insert(event["layer"].get<int>());
+  EXPECT_EQ(layers, (std::set<int>{0, 1}));
+
+  std::vector<json> without = records(folder / "plain" / "metrics.jsonl"),
+                    with = records(folder / "traced" / "metrics.jsonl");
+  ASSERT_EQ(without.size(), 4u);
+  ASSERT_EQ(with.size(), 4u);
+  for (size_t i = 0; i < 4; ++i)
+    for (const char* key : {"loss", "grad_norm"}) EXPECT_EQ(without[i][key], with[i][key]) << i;
 }
 
 TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
@@ -146,7 +250,7 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   for (Wrong wrong : {Wrong{"remat_polcy=full", "Nearest: remat_policy"},
                       Wrong{"remat_policy=fulll", "Nearest: full"},
                       Wrong{"context=device", "remat_policy"}, Wrong{"steps=abc", "steps"}}) {
-    Result result = run_train(kSynthetic + out + wrong.setting);
+    ProgramResult result = run_train(kSynthetic + out + wrong.setting);
     EXPECT_EQ(result.exit_code, 2) << wrong.setting;
     std::string lower = result.output, message = wrong.message;
     for (std::string* text : {&lower, &message})
@@ -156,11 +260,11 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   EXPECT_EQ(folder.file_count(), 0u);
 
   ASSERT_EQ(run_train(kSynthetic + out + "steps=1 run_name=taken").exit_code, 0);
-  Result taken = run_train(kSynthetic + out + "steps=1 run_name=taken");
+  ProgramResult taken = run_train(kSynthetic + out + "steps=1 run_name=taken");
   EXPECT_EQ(taken.exit_code, 2);
   EXPECT_NE(taken.output.find("holds a run already"), std::string::npos) << taken.output;
 
-  Result missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
+  ProgramResult missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.output.find("/no/such.tokens"), std::string::npos) << missing.output;
 }

@@ -1,0 +1,296 @@
+// Times: the virtual clock against sums by hand, how well copies hide behind kernels, and what the
+// CPU's backend records of a real step.
+#include "offload/timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "base/error.h"
+#include "offload/cpu_backend.h"
+#include "offload/executor.h"
+#include "offload/plan_builder.h"
+#include "offload/virtual_backend.h"
+#include "tests/offload/training.h"
+#include "trainer/initialize.h"
+
+namespace longshore::offload {
+namespace {
+
+using models::Target;
+
+constexpr MemoryKind kHost = MemoryKind::pinned_host;
+
+std::vector<Event> virtual_run(const std::vector<const Plan*>& plans, const Rates& rates) {
+  auto backend = make_virtual_backend(Target::cpu, rates);
+  int64_t device_bytes = 0, host_bytes = 0;
+  for (const Plan* plan : plans) {
+    device_bytes = std::max(device_bytes, plan->arena(MemoryKind::device));
+    host_bytes = std::max(host_bytes, plan->arena(kHost));
+  }
+  Ledger ledger;
+  Arena device(*backend, MemoryKind::device, device_bytes), host(*backend, kHost, host_bytes);
+  Arguments arguments(*backend, ledger);
+  backend->start_recording();
+  for (const Plan* plan : plans) Executable(*plan, *backend, arguments, device, host).run(ledger);
+  return timeline(plans, backend->stop_recording());
+}
+
+// --- by hand
+
+// Two numbers are fetched and added up with themselves; the sums go back, and are added up there.
+Plan two_sums() {
+  constexpr int64_t kFloats = 1000;
+  models::Type type{{kFloats}};
+  PlanBuilder builder("sums", Target::cpu);
+  auto host = [&](const char* name) {
+    return Operand{builder.argument(name, type.bytes(), kHost, Category::batch), 0, type};
+  };
+  auto device = [&](const char* name) {
+    return builder.temporary(name, type, MemoryKind::device, Category::working_set);
+  };
+  Operand x = device("x"), y = device("y"), sum_x = device("sum_x"), sum_y = device("sum_y");
+  builder.move(Lane::host_to_device, host("x.host"), x, {"a"});
+  builder.move(Lane::host_to_device, host("y.host"), y, {"b"});
+  models::Program addition = models::addition(type);
+  PlanBuilder::Bindings of_x{x, x, sum_x}, of_y{y, y, sum_y};
+  builder.run(addition, of_x, {"a"});
+  builder.run(addition, of_y, {"b"});
+  builder.move(Lane::device_to_host, sum_x, host("sum_x.host"), {"a"});
+  builder.move(Lane::device_to_host, sum_y, host("sum_y.host"), {"b"});
+  PlanBuilder::Bindings of_both{host("sum_x.host"), host("sum_y.host"), host("sum.host")};
+  builder.run(addition, of_both, {"c"}, Lane::host_compute);
+  return builder.finish();
+}
+
+void expect_span(const Event& event, Lane lane, double begin, double end) {
+  EXPECT_EQ(event.lane, lane) << event.name;
+  EXPECT_DOUBLE_EQ(event.span.begin, begin) << event.name;
+  EXPECT_DOUBLE_EQ(event.span.end, end) << event.name;
+}
+
+TEST(VirtualClock, AddsUpByHand) {
+  Plan plan = two_sums();
+  // A copy moves 4000 bytes: 1 s. An addition has 12000 bytes of operands, 2 s against 1 s for its
+  // 1000 operations; on the host the operations are slower, 4 s against 3 s.
+  Rates rates{.flops_per_second = 1000,
+              .device_bytes_per_second = 6000,
+              .link_bytes_per_second = 4000,
+              .host_flops_per_second = 250,
+              .host_bytes_per_second = 4000,
+              .launch_seconds = 0.25};
+  std::vector<Event> events = virtual_run({&plan, &plan}, rates);
+  ASSERT_EQ(events.size(), 14u);
+  for (int i = 0; i < 2; ++i) {
+    double start = i * 11.25;  // the second plan waits for all lanes of the first
+    const Event* event = events.data() + 7 * i;
+    expect_span(event[0], Lane::host_to_device, start, start + 1.25);
+    expect_span(event[1], Lane::host_to_device, start + 1.25, start + 2.5);
+    expect_span(event[2], Lane::compute, start + 1.25, start + 3.5);
+    expect_span(event[3], Lane::compute, start + 3.5, start + 5.75);
+    expect_span(event[4], Lane::device_to_host, start + 3.5, start + 4.75);
+    expect_span(event[5], Lane::device_to_host, start + 5.75, start + 7);
+    expect_span(event[6], Lane::host_compute, start + 7, start + 11.25);
+  }
+}
+
+TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
+  Plan plan = two_sums();
+  std::vector<Event> events = virtual_run({&plan}, {.link_bytes_per_second = 4000});
+  expect_span(events[2], Lane::compute, 1, 1);
+  expect_span(events[3], Lane::compute, 2, 2);
+  expect_span(events[4], Lane::device_to_host, 1, 2);
+  expect_span(events[5], Lane::device_to_host, 2, 3);
+  expect_span(events[6], Lane::host_compute, 3, 3);
+}
+
+TEST(Timeline, NamesWhatWasRecorded) {
+  Plan plan = two_sums();
+  std::vector<Event> events = virtual_run({&plan}, {});
+  EXPECT_EQ(events[1].name, "y");
+  EXPECT_EQ(events[1].op, "move");
+  EXPECT_EQ(events[1].bytes, 4000);
+  EXPECT_EQ(events[1].place, (Place{"b"}));
+  EXPECT_EQ(events[6].op, "add");
+  EXPECT_EQ(events[6].bytes, 0);
+
+  LaneSpans spans;
+  for (const Event& event : events) spans[static_cast<size_t>(event.lane)].push_back(event.span);
+  EXPECT_EQ(timeline({&plan}, spans).size(), events.size());
+  for (Lane lane : kLanes) {
+    LaneSpans fewer = spans, more = spans;
+    fewer[static_cast<size_t>(lane)].pop_back();
+    more[static_cast<size_t>(lane)].push_back({});
+    EXPECT_THROW(timeline({&plan}, fewer), InternalError) << name(lane);
+    EXPECT_THROW(timeline({&plan}, more), InternalError) << name(lane);
+  }
+}
+
+TEST(Overlap, CountsEachMomentOnce) {
+  auto event = [](Lane lane, double begin, double end) {
+    return Event{.lane = lane, .name = "", .op = "", .place = {}, .span = {begin, end}};
+  };
+  // kernels  ====  == =        0-4 6-8 9-10
+  // to it      ====            2-6
+  // from it      ==== ==       3-7 8-9
+  // on host              ==    12-14
+  Overlap found = overlap({event(Lane::device_to_host, 8, 9), event(Lane::compute, 0, 3),
+                           event(Lane::compute, 1, 4), event(Lane::host_to_device, 2, 6),
+                           event(Lane::compute, 6, 8), event(Lane::device_to_host, 3, 7),
+                           event(Lane::compute, 9, 10), event(Lane::host_compute, 12, 14)});
+  EXPECT_DOUBLE_EQ(found.copying, 6);
+  EXPECT_DOUBLE_EQ(found.computing, 7);
+  EXPECT_DOUBLE_EQ(found.hidden, 3);
+  EXPECT_DOUBLE_EQ(found.total, 14);
+  // The host's kernels hide nothing.
+  EXPECT_DOUBLE_EQ(
+      overlap({event(Lane::host_to_device, 1, 2), event(Lane::host_compute, 0, 3)}).hidden, 0);
+  Overlap none = overlap({});
+  EXPECT_EQ(none.total + none.copying + none.computing + none.hidden, 0);
+}
+
+// --- a stack of layers
+
+trainer::StepPlans step_plans(const models::LlamaConfig& config, const std::string& policy,
+                              const Homes& homes, double layers_ahead) {
+  models::Model model = models::llama(config);
+  trainer::StepOptions options{.policy = make_policy(policy, {}, layer_program(model)),
+                               .transfers = {.layers_ahead = layers_ahead},
+                               .optimizer = trainer::OptimizerOptions{
+                                   .adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
+  return plan_step(model, lay_out(model, {.homes = homes}), options, Target::cpu);
+}
+
+models::LlamaConfig stack() {
+  models::LlamaConfig config = tiny_llama();
+  config.length = 64;
+  config.width = 128;
+  config.mlp_width = 256;
+  config.head_dim = 32;
+  config.layers = 6;
+  return config;
+}
+
+// A layer's query, key and value take about 13 ms on the fast link, its forward pass 42 ms.
+constexpr Rates kFastLink{.flops_per_second = 1e9, .link_bytes_per_second = 1e7};
+constexpr Rates kSlowLink{.flops_per_second = 1e9, .link_bytes_per_second = 1e5};
+
+double length(const std::vector<Event>& events) { return overlap(events).total; }
+
+// Of copies of what layers keep, the time in which no kernel ran.
+double exposed_seconds(const std::vector<Event>& events) {
+  std::vector<Event> relevant;
+  for (const Event& event : events)
+    if (event.lane == Lane::compute ||
+        (event.place.stage == "decoder" && event.place.phase != Phase::optimizer))
+      relevant.push_back(event);
+  Overlap times = overlap(relevant);
+  EXPECT_GT(times.copying, 0);
+  return times.copying - times.hidden;
+}
+
+std::vector<Event> step_of(double layers_ahead, const Rates& rates,
+                           const std::string& policy = "qkv_proj_offloaded",
+                           const Homes& homes = {}) {
+  trainer::StepPlans plans = step_plans(stack(), policy, homes, layers_ahead);
+  return virtual_run({&plans.plans[0]}, rates);
+}
+
+TEST(VirtualStep, HidesWhatIsSentAndFetchedOneLayerAhead) {
+  std::vector<Event> ahead = step_of(1, kFastLink), at_once = step_of(0, kFastLink);
+  double exposed = exposed_seconds(ahead), exposed_at_once = exposed_seconds(at_once);
+  std::printf("exposed: %.6f s of a step of %.6f s, without lookahead %.6f s of %.6f s\n", exposed,
+              length(ahead), exposed_at_once, length(at_once));
+  EXPECT_NEAR(exposed, 0, 1e-12);
+  EXPECT_GT(exposed_at_once, 1e-5);
+  EXPECT_GT(length(at_once), length(ahead));
+}
+
+TEST(VirtualStep, IsBoundByASlowLink) {
+  std::vector<Event> events = step_of(1, kSlowLink);
+  Overlap slow = overlap(events), fast = overlap(step_of(1, kFastLink));
+  std::printf("slow link: %.4f s, copying %.4f s, computing %.4f s\n", slow.total, slow.copying,
+              slow.computing);
+  EXPECT_NEAR(slow.computing, fast.computing, 1e-9);
+  EXPECT_GT(slow.copying, 0.9 * slow.total);
+  EXPECT_GT(slow.total, 3 * fast.total);
+}
+
+// Far ahead, fetches may stand in each other's way where the link is slow; never as much as
+// without.
+TEST(VirtualStep, IsNotSlowerWithLookaheadThanWithout) {
+  for (const Rates& rates : {kFastLink, kSlowLink})
+    for (const char* policy : {"qkv_proj_offloaded", "minimal_offloaded"})
+      for (const Homes& homes : {Homes{}, Homes{kHost, kHost, kHost}}) {
+        double without = length(step_of(0, rates, policy, homes));
+        for (double ahead : {0.5, 1.0, 2.0, 4.0}) {
+          double now = length(step_of(ahead, rates, policy, homes));
+          std::printf("%s, homes %s, link of %.0e B/s, %.1f layers ahead: %.6f s, without %.6f s\n",
+                      policy, name(homes.parameters), rates.link_bytes_per_second, ahead, now,
+                      without);
+          EXPECT_LT(now, without);
+        }
+      }
+}
+
+// --- what is recorded of real work
+
+TEST(Recording, HoldsEveryInstructionOfAStep) {
+  models::LlamaConfig config = tiny_llama();
+  models::Model model = models::llama(config);
+  ParameterLayout layout = lay_out(model, {.homes = {kHost, kHost, kHost}});
+  trainer::StepOptions options{
+      .policy = make_policy("minimal_offloaded", {}, layer_program(model)),
+      .micro_batches = 2,
+      .optimizer = trainer::OptimizerOptions{
+          .adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = Lane::host_compute, .chunk = 1024}};
+  trainer::StepPlans plans = plan_step(model, layout, options, Target::cpu);
+  auto backend = make_cpu_backend();
+  auto arena_bytes = [&](MemoryKind kind) {
+    return std::max(plans.plans[0].arena(kind), plans.plans[1].arena(kind));
+  };
+  Arena device(*backend, MemoryKind::device, arena_bytes(MemoryKind::device));
+  Arena host(*backend, kHost, arena_bytes(kHost));
+  Ledger ledger;
+  Arguments arguments(*backend, ledger);
+  trainer::initialize(layout, kWeightSeed, arguments);
+  trainer::TrainStep step(plans, options.optimizer->adamw, *backend, arguments, device, host);
+  data::BatchSource source = data::synthetic_batches(
+      {config.batch, config.length}, static_cast<int32_t>(config.vocabulary), kDataSeed);
+
+  std::map<Lane, size_t> expected;
+  std::map<Lane, int64_t> expected_bytes, bytes;
+  for (const Plan& plan : plans.plans)
+    for (const Instruction& instruction : plan.instructions) {
+      ++expected[instruction.lane];
+      if (!instruction.op) expected_bytes[instruction.lane] += instruction.out[0].type.bytes();
+    }
+  ASSERT_EQ(expected.size(), kLanes.size());
+
+  for (int64_t number : {1, 2}) {  // a second recording begins anew
+    std::vector<Event> events;
+    auto start = std::chrono::steady_clock::now();
+    step.record({source(0), source(1)}, {.learning_rate = 1e-3, .number = number}, ledger, events);
+    double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    std::map<Lane, size_t> counts;
+    std::map<Lane, double> ends;
+    bytes.clear();
+    for (const Event& event : events) {
+      ++counts[event.lane];
+      if (event.bytes > 0) bytes[event.lane] += event.bytes;
+      EXPECT_EQ(event.bytes > 0, event.op == "move");
+      EXPECT_GE(event.span.begin, ends[event.lane]) << event.name;
+      EXPECT_LE(event.span.begin, event.span.end) << event.name;
+      EXPECT_LE(event.span.end, seconds) << event.name;
+      ends[event.lane] = event.span.end;
+    }
+    EXPECT_EQ(counts, expected);
+    EXPECT_EQ(bytes, expected_bytes);
+    EXPECT_GT(overlap(events).computing, 0);
+  }
+}
+
+}  // namespace
+}  // namespace longshore::offload

@@ -1,0 +1,468 @@
+// Where the moves of windows stand, and that whatever is windowed, fetched early and sent late
+// leaves the bytes that plain execution leaves.
+#include "offload/windows.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "offload/cpu_backend.h"
+#include "offload/executor.h"
+#include "offload/plan_builder.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/offload/plan_checks.h"
+#include "tests/offload/shuffled_backend.h"
+
+namespace longshore::offload {
+namespace {
+
+using data::message_of;
+using models::Target;
+
+constexpr int64_t kFloats = 64;
+
+// --- plans by hand
+
+enum class Part { whole, half };
+
+// What one addition does with windows, by their names.
+struct Step {
+  const char* reads = "";
+  const char* writes = "";
+  Part part = Part::whole;  // of what it writes
+};
+
+constexpr int kLayerLength = 2;  // additions
+
+// Windows "w" and "v" lie apart; "o" shares half of its bytes with "w".
+Plan plan_of(std::vector<Step> steps, double layers_ahead) {
+  PlanBuilder builder("plan", Target::cpu);
+  auto argument = [&](const char* name, MemoryKind kind) {
+    return builder.argument(name, 2 * kFloats * 4, kind, Category::parameters);
+  };
+  int w_and_o = argument("a", MemoryKind::pinned_host), v = argument("b", MemoryKind::pinned_host);
+  int x = argument("x", MemoryKind::device), y = argument("y", MemoryKind::device);
+  models::Type whole{{kFloats}}, half{{kFloats / 2}};
+  std::map<std::string, Operand> windows;
+  windows["o"] = builder.window({w_and_o, whole.bytes() / 2, whole}, "o");
+  windows["v"] = builder.window({v, 0, whole}, "v");
+  windows["w"] = builder.window({w_and_o, 0, whole}, "w");
+  for (int i = 0; i < std::ssize(steps); ++i) {
+    const Step& step = steps[i];
+    const models::Type& type = step.part == Part::whole ? whole : half;
+    auto at = [&](const char* name, int otherwise) {
+      return Operand{*name ? windows.at(name).buffer : otherwise, 0, type};
+    };
+    PlanBuilder::Bindings bindings{at(step.reads, x), {x, 0, type}, at(step.writes, y)};
+    builder.run(models::addition(type), bindings, {"layer", i / kLayerLength});
+  }
+  return builder.finish({.layers_ahead = layers_ahead});
+}
+
+// Additions by number, "<w" where w is fetched, ">w" where it is stored.
+std::string order(const Plan& plan) {
+  std::string line;
+  int additions = 0;
+  for (const Instruction& instruction : plan.instructions) {
+    std::string word = instruction.lane == Lane::host_to_device   ? "<" + instruction.name
+                       : instruction.lane == Lane::device_to_host ? ">" + instruction.name
+                                                                  : std::to_string(additions++);
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line;
+}
+
+// Eight steps, and what the given ones do.
+std::string order(const std::map<int, Step>& uses, double layers_ahead) {
+  std::vector<Step> steps(8);
+  for (const auto& [i, step] : uses) steps[i] = step;
+  return order(plan_of(steps, layers_ahead));
+}
+
+const Step kReadsW{.reads = "w"}, kWritesW{.writes = "w"}, kReadsO{.reads = "o"},
+    kWritesO{.writes = "o"}, kReadsV{.reads = "v"}, kUpdatesW{.reads = "w", .writes = "w"},
+    kWritesHalfOfW{.writes = "w", .part = Part::half};
+
+TEST(Windows, AreFetchedAheadByTheirLayersLength) {
+  EXPECT_EQ(order({{6, kReadsW}}, 0), "0 1 2 3 4 5 <w 6 7");
+  EXPECT_EQ(order({{6, kReadsW}}, 0.5), "0 1 2 3 4 <w 5 6 7");
+  EXPECT_EQ(order({{6, kReadsW}}, 1), "0 1 2 3 <w 4 5 6 7");
+  EXPECT_EQ(order({{6, kReadsW}}, 3), "<w 0 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{7, kReadsW}}, 3), "0 <w 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{1, kReadsW}}, 3), "<w 0 1 2 3 4 5 6 7");
+}
+
+TEST(Windows, AreFetchedInTheOrderOfTheirUse) {
+  EXPECT_EQ(order({{1, kReadsW}, {2, kReadsV}}, 3), "<w <v 0 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{1, kReadsV}, {2, kReadsW}}, 3), "<v <w 0 1 2 3 4 5 6 7");
+}
+
+TEST(Windows, StayBetweenUsesThatAreNear) {
+  EXPECT_EQ(order({{0, kReadsW}, {2, kReadsW}}, 1), "<w 0 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kReadsW}, {3, kReadsW}}, 1), "<w 0 <w 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kReadsW}, {3, kReadsW}}, 3), "<w 0 1 2 3 4 5 6 7");
+  // From one addition to the next they always do.
+  EXPECT_EQ(order({{0, kReadsW}, {1, kReadsW}}, 0), "<w 0 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kReadsW}, {2, kReadsW}}, 0), "<w 0 1 <w 2 3 4 5 6 7");
+}
+
+TEST(Windows, AreStoredOnceBehindTheLastWriteThatIsNear) {
+  EXPECT_EQ(order({{0, kWritesW}, {2, kWritesW}}, 1), "0 1 2 >w 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kWritesW}, {3, kWritesW}}, 1), "0 >w 1 2 3 >w 4 5 6 7");
+  EXPECT_EQ(order({{0, kUpdatesW}, {2, kUpdatesW}}, 1), "<w 0 1 2 >w 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kWritesW}, {2, kReadsW}}, 1), "0 >w 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kReadsW}, {2, kWritesW}}, 1), "<w 0 1 2 >w 3 4 5 6 7");
+}
+
+TEST(Windows, WhatIsStoredIsThereWhenItIsFetchedAgain) {
+  EXPECT_EQ(order({{0, kWritesW}, {3, kReadsW}}, 1), "0 >w <w 1 2 3 4 5 6 7");
+  EXPECT_EQ(order({{0, kWritesW}, {6, kReadsW}}, 1), "0 >w 1 2 3 <w 4 5 6 7");
+  EXPECT_EQ(order({{3, kWritesO}, {5, kReadsW}}, 3), "0 1 2 3 >o <w 4 5 6 7");
+  EXPECT_EQ(order({{3, kWritesO}, {5, kReadsV}}, 3), "<v 0 1 2 3 >o 4 5 6 7");
+}
+
+TEST(Windows, WhatIsWrittenInPartIsFetchedFirst) {
+  EXPECT_EQ(order({{2, kWritesW}}, 0), "0 1 2 >w 3 4 5 6 7");
+  EXPECT_EQ(order({{2, kWritesHalfOfW}}, 0), "0 1 <w 2 >w 3 4 5 6 7");
+  EXPECT_EQ(order({{1, kWritesW}, {2, kWritesHalfOfW}}, 0), "0 1 2 >w 3 4 5 6 7");
+}
+
+TEST(Windows, WhatIsSentIsHeldByTheLayersAhead) {
+  // The store stands at 2, addition i behind it at i + 1.
+  for (auto [ahead, last] : {std::pair{0.0, 2}, {0.5, 3}, {1.0, 4}, {3.0, 8}, {9.0, 8}}) {
+    Plan plan = plan_of({{}, kWritesW, {}, {}, {}, {}, {}, {}}, ahead);
+    ASSERT_EQ(order(plan), "0 1 >w 2 3 4 5 6 7");
+    EXPECT_EQ(plan.buffers[plan.instructions[2].in[0].buffer].last, last) << ahead;
+  }
+}
+
+TEST(Windows, EachVisitHasMemoryOfItsOwn) {
+  Plan plan = plan_of({kReadsW, {}, {}, kReadsW, {}, {}, {}, {}}, 1);
+  ASSERT_EQ(order(plan), "<w 0 <w 1 2 3 4 5 6 7");
+  int first = plan.instructions[0].out[0].buffer, second = plan.instructions[2].out[0].buffer;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(plan.instructions[1].in[0].buffer, first);
+  EXPECT_EQ(plan.instructions[5].in[0].buffer, second);
+  for (int buffer : {first, second}) EXPECT_EQ(plan.buffers[buffer].category, Category::staging);
+}
+
+TEST(Windows, ReadNothingThatAnotherIsAboutToReplace) {
+  // With half a layer ahead the writer has let go between its two uses.
+  EXPECT_EQ(order({{1, kWritesW}, {2, kReadsO}, {3, kWritesW}}, 0.5), "0 1 >w <o 2 3 >w 4 5 6 7");
+  for (const std::map<int, Step>& uses :
+       {std::map<int, Step>{{1, kWritesW}, {2, kReadsO}, {3, kWritesW}},
+        {{1, kReadsO}, {2, kWritesW}, {3, kReadsO}},
+        {{1, kWritesO}, {2, kWritesW}, {3, kReadsO}}}) {
+    std::string message = message_of<InternalError>([&] { order(uses, 1); });
+    EXPECT_NE(message.find("reads o while newer bytes"), std::string::npos) << message;
+  }
+  // What is written whole does not care.
+  EXPECT_EQ(order({{1, kWritesO}, {2, kWritesW}, {3, kWritesO}}, 1), "0 1 2 >w 3 >o 4 5 6 7");
+}
+
+TEST(Windows, LieInHostMemory) {
+  PlanBuilder builder("plan", Target::cpu);
+  Operand device = builder.temporary("t", {{4}}, MemoryKind::device, Category::working_set);
+  std::string message = message_of<InternalError>([&] { builder.window(device, "view"); });
+  for (const char* word : {"view", "pinned_host"})
+    EXPECT_NE(message.find(word), std::string::npos) << message;
+}
+
+TEST(Windows, NodesWorkInOneKindOfMemory) {
+  models::Type type{{4}};
+  models::Program addition = models::addition(type);
+  for (Lane lane : {Lane::compute, Lane::host_compute})
+    for (int odd = 0; odd < 3; ++odd) {
+      PlanBuilder builder("plan", Target::cpu);
+      MemoryKind right = lane == Lane::compute ? MemoryKind::device : MemoryKind::pinned_host;
+      MemoryKind wrong = lane == Lane::compute ? MemoryKind::pinned_host : MemoryKind::device;
+      PlanBuilder::Bindings bindings;
+      for (int i = 0; i < 3; ++i)
+        bindings.push_back(builder.temporary(i == odd ? "stray" : "fitting", type,
+                                             i == odd ? wrong : right, Category::working_set));
+      std::string message =
+          message_of<InternalError>([&] { builder.run(addition, bindings, {}, lane); });
+      EXPECT_NE(message.find(std::string("works in ") + name(right)), std::string::npos) << message;
+      EXPECT_NE(message.find(std::string("stray lies in ") + name(wrong)), std::string::npos)
+          << message;
+    }
+}
+
+// --- random plans
+
+using Values = std::map<std::string, std::vector<float>>;
+
+// Host arguments before, and after plain execution of one instruction after the other.
+struct WindowedPlan {
+  Plan plan;
+  Values before, after;
+};
+
+// Whether ranges that are used through different windows, or directly on the host, overlap.
+enum class Ranges { apart, overlapping };
+
+class Generator {
+ public:
+  Generator(uint32_t seed, Ranges ranges)
+      : random_(seed), ranges_(ranges), builder_("random", Target::cpu) {}
+
+  WindowedPlan generate(const Transfers& transfers) {
+    for (int i = 0; i < kHosts; ++i) make_host();
+    make_windows();
+    result_.before = result_.after;
+    for (int i = 0; i < 4; ++i) fetch(i % 2 ? kLong : kShort);
+    while (instructions_ < kInstructions) {
+      if (below(5) == 0) ++place_.layer;
+      step();
+    }
+    result_.plan = builder_.finish(transfers);
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr int kHosts = 4, kInstructions = 80, kAlive = 4;
+  static constexpr int64_t kShort = 100, kLong = 300, kHostFloats = 1200;
+
+  // A range of host memory and where the plan sees it.
+  struct View {
+    std::string host;
+    int64_t begin = 0;
+    Operand operand;
+
+    int64_t count() const { return operand.type.shape.count(); }
+  };
+  struct Known {
+    Operand operand;
+    std::vector<float> value;
+  };
+
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  template <class T>
+  T& any(std::vector<T>& list) {
+    return list[static_cast<size_t>(below(static_cast<int>(list.size())))];
+  }
+
+  void make_host() {
+    std::string name = "host" + std::to_string(hosts_.size());
+    hosts_.push_back(
+        builder_.argument(name, kHostFloats * 4, MemoryKind::pinned_host, Category::parameters));
+    std::vector<float>& value = result_.after[name];
+    for (int64_t i = 0; i < kHostFloats; ++i) value.push_back(static_cast<float>(below(100)));
+  }
+
+  View view(int host, int64_t begin, int64_t count) {
+    return {"host" + std::to_string(host), begin, {hosts_[host], begin * 4, {{count}}}};
+  }
+
+  // Somewhere on a host argument that, where ranges lie apart, no window is on.
+  View direct(int64_t count) {
+    int host = ranges_ == Ranges::apart ? kHosts / 2 + below(kHosts / 2) : below(kHosts);
+    return view(host, 100 * below(static_cast<int>((kHostFloats - count) / 100) + 1), count);
+  }
+
+  void make_windows() {
+    auto add = [&](View on) {
+      on.operand = builder_.window(on.operand, "window" + std::to_string(windows_.size()));
+      windows_.push_back(on);
+    };
+    for (int host = 0; host < kHosts / 2; ++host)
+      for (int64_t begin = 0; begin < kHostFloats; begin += begin < 900 ? kLong : kShort)
+        add(view(host, begin, begin < 900 ? kLong : kShort));
+    if (ranges_ == Ranges::overlapping)
+      for (int i = 0; i < 4; ++i) add(direct(i % 2 ? kLong : kShort));
+  }
+
+  std::vector<float> value_of(const View& view) {
+    auto begin = result_.after.at(view.host).begin() + view.begin;
+    return {begin, begin + view.count()};
+  }
+  void set(const View& view, const std::vector<float>& value) {
+    std::copy(value.begin(), value.end(), result_.after.at(view.host).begin() + view.begin);
+  }
+
+  std::vector<Known>& alive(int64_t count) { return count == kShort ? short_ : long_; }
+
+  void remember(Known known) {
+    std::vector<Known>& list = alive(std::ssize(known.value));
+    if (list.size() < kAlive)
+      list.push_back(std::move(known));
+    else
+      any(list) = std::move(known);
+  }
+
+  static std::vector<float> sum(std::vector<float> a, const std::vector<float>& b) {
+    for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+    return a;
+  }
+
+  // a + b; into a new temporary without `out`.
+  Operand add(const Operand& a, const Operand& b, const Operand& out, Lane lane = Lane::compute) {
+    PlanBuilder::Bindings bindings{a, b, out};
+    builder_.run(models::addition(a.type), bindings, place_, lane);
+    ++instructions_;
+    return bindings.back();
+  }
+
+  void fetch(int64_t count) {
+    View from = direct(count);
+    Operand to =
+        builder_.temporary("t", from.operand.type, MemoryKind::device, Category::working_set);
+    builder_.move(Lane::host_to_device, from.operand, to, place_);
+    ++instructions_;
+    remember({to, value_of(from)});
+  }
+
+  void send(int64_t count) {
+    const Known& from = any(alive(count));
+    View to = direct(count);
+    builder_.move(Lane::device_to_host, from.operand, to.operand, place_);
+    ++instructions_;
+    set(to, from.value);
+  }
+
+  void update_on_host(int64_t count) {
+    View from = direct(count), to = direct(count);
+    // A kernel's operands are the same or apart.
+    if (from.host == to.host && from.begin != to.begin) return;
+    std::vector<float> value = sum(value_of(from), value_of(to));
+    add(from.operand, to.operand, to.operand, Lane::host_compute);
+    set(to, value);
+  }
+
+  void write_half(const View& window) {
+    View half = window;
+    half.operand.type = {{kShort}};
+    int64_t skipped = kShort * below(3);
+    half.begin += skipped;
+    half.operand.offset += skipped * 4;
+    const Known &a = any(short_), &b = any(short_);
+    add(a.operand, b.operand, half.operand);
+    set(half, sum(a.value, b.value));
+  }
+
+  void step() {
+    const View& window = any(windows_);
+    Known& a = any(alive(window.count()));
+    const Known& b = any(alive(window.count()));
+    switch (below(9)) {
+      case 0:
+      case 1:
+      case 2: {
+        std::vector<float> value = sum(value_of(window), a.value);
+        remember({add(window.operand, a.operand, {}), value});
+        break;
+      }
+      case 3:
+        add(a.operand, b.operand, window.operand);
+        set(window, sum(a.value, b.value));
+        break;
+      case 4:
+      case 5: {
+        std::vector<float> value = sum(value_of(window), a.value);
+        add(window.operand, a.operand, window.operand);
+        set(window, value);
+        break;
+      }
+      case 6:
+        if (window.count() == kLong) write_half(window);
+        break;
+      case 7:
+        below(2) ? fetch(window.count()) : send(window.count());
+        break;
+      case 8:
+        update_on_host(window.count());
+        break;
+    }
+  }
+
+  std::mt19937 random_;
+  Ranges ranges_;
+  PlanBuilder builder_;
+  WindowedPlan result_;
+  std::vector<int> hosts_;
+  std::vector<View> windows_;
+  std::vector<Known> short_, long_;  // on the device
+  Place place_{"layer"};
+  int instructions_ = 0;
+};
+
+Values run(const WindowedPlan& windowed, Backend& backend) {
+  Ledger ledger;
+  Arena device(backend, MemoryKind::device, windowed.plan.arena(MemoryKind::device));
+  Arena host(backend, MemoryKind::pinned_host, windowed.plan.arena(MemoryKind::pinned_host));
+  Arguments arguments(backend, ledger);
+  Executable executable(windowed.plan, backend, arguments, device, host);
+  Values values = windowed.before;
+  auto bytes = [](const std::vector<float>& value) { return std::ssize(value) * 4; };
+  for (const auto& [name, value] : values)
+    if (arguments.has(name)) arguments.write(name, value.data(), bytes(value));
+  executable.run(ledger);
+  backend.synchronize();
+  for (auto& [name, value] : values)
+    if (arguments.has(name)) arguments.read(name, value.data(), bytes(value));
+  return values;
+}
+
+std::string first_of(const std::vector<std::string>& faults) {
+  return faults.empty() ? "" : faults[0] + " (" + std::to_string(faults.size()) + " faults)";
+}
+
+void expect_as_plain(const WindowedPlan& windowed, uint32_t seed) {
+  EXPECT_EQ(first_of(placement_faults(windowed.plan)), "");
+  EXPECT_EQ(first_of(data_flow_faults(windowed.plan, Gradients::none_yet)), "");
+  EXPECT_EQ(first_of(order_faults(windowed.plan)), "");
+  auto cpu = make_cpu_backend();
+  EXPECT_EQ(run(windowed, *cpu), windowed.after);
+  auto shuffled = make_shuffled_backend(seed);
+  EXPECT_EQ(run(windowed, *shuffled), windowed.after);
+}
+
+constexpr double kLayersAhead[] = {0, 0.5, 1, 2, 5};
+
+// Without lookahead they take the least memory.
+TEST(WindowedPlans, ThatLieApartLeaveWhatPlainExecutionLeaves) {
+  int64_t moves = 0, fewest = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    int64_t least = 0;
+    for (double ahead : kLayersAhead) {
+      SCOPED_TRACE(std::to_string(seed) + ", layers ahead " + std::to_string(ahead));
+      WindowedPlan windowed = Generator(seed, Ranges::apart).generate({.layers_ahead = ahead});
+      EXPECT_NE(windowed.before, windowed.after);
+      expect_as_plain(windowed, seed);
+      int64_t now = analyze(windowed.plan, MemoryKind::device).live_bytes;
+      if (ahead == 0) least = now;
+      EXPECT_GE(now, least);
+      (ahead == 0 ? moves : fewest) +=
+          std::count_if(windowed.plan.instructions.begin(), windowed.plan.instructions.end(),
+                        [](const Instruction& instruction) { return !instruction.op; });
+    }
+  }
+  EXPECT_GT(moves, fewest / (std::ssize(kLayersAhead) - 1));
+}
+
+// What cannot be right is refused.
+TEST(WindowedPlans, ThatOverlapAreRefusedOrLeaveWhatPlainExecutionLeaves) {
+  int built = 0, refused = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed)
+    for (double ahead : kLayersAhead) {
+      SCOPED_TRACE(std::to_string(seed) + ", layers ahead " + std::to_string(ahead));
+      Generator generator(seed, Ranges::overlapping);
+      WindowedPlan windowed;
+      try {
+        windowed = generator.generate({.layers_ahead = ahead});
+      } catch (const InternalError& error) {
+        EXPECT_NE(std::string(error.what()).find("newer bytes"), std::string::npos) << error.what();
+        ++refused;
+        continue;
+      }
+      ++built;
+      expect_as_plain(windowed, seed);
+    }
+  EXPECT_GT(built, 10);
+  EXPECT_GT(refused, 10);
+}
+
+}  // namespace
+}  // namespace longshore::offload
