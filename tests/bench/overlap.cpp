@@ -127,17 +127,19 @@ std::string row(const Comparison& c, const Profile& p) {
 class Benchmark {
  public:
   explicit Benchmark(Config config) : config_(std::move(config)) {
+    if (config_.model_type != trainer::ModelType::llama)
+      throw ConfigError(location(config_, "model_type") + ": found a toy, expected llama");
     config_.dataset_type = trainer::DatasetType::synthetic;
     trainer::ChosenBackend chosen = choose_backend(config_);
     backend_ = std::move(chosen.backend);
     TrainingPlans plans = plan_training(config_, backend_->target());
     std::printf("backend: %s\n", chosen.description.c_str());
-    std::printf("config: %s, %.1f M parameters, %s, %lld x %lld tokens in each of %lld parts\n",
+    std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",
                 config_.config_file.c_str(), parameter_count(plans.model) / 1e6,
                 name(llama_config(config_, backend_->target()).dtype),
+                static_cast<long long>(config_.gradient_accumulation_steps),
                 static_cast<long long>(config_.per_device_batch_size),
-                static_cast<long long>(config_.max_target_length),
-                static_cast<long long>(config_.gradient_accumulation_steps));
+                static_cast<long long>(config_.max_target_length));
     std::printf(
         "medians of %d interleaved steps; ratio: 1 hides all transfers; +-: between its "
         "quartiles\n",
@@ -236,7 +238,11 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false)
       ->capture_default_str();
   app.add_option("key=value", overrides, "config keys, above what the file says");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     bench::Benchmark benchmark(
         trainer::load_config(config, overrides, trainer::default_configs_directory()));

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
