@@ -1,0 +1,45 @@
+#include "tests/bench/interleaved.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+namespace longshore::bench {
+namespace {
+
+double seconds_of(const std::function<void()>& work) {
+  auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Linear between neighbours.
+double quantile(std::vector<double> values, double fraction) {
+  std::sort(values.begin(), values.end());
+  double at = fraction * static_cast<double>(values.size() - 1);
+  size_t below = static_cast<size_t>(at), above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], at - static_cast<double>(below));
+}
+
+}  // namespace
+
+Comparison compare(const std::function<void()>& first, const std::function<void()>& second,
+                   int rounds) {
+  first();
+  second();
+  std::vector<double> first_seconds, second_seconds, ratios;
+  for (int round = 0; round < rounds; ++round) {
+    bool reversed = round % 2 == 1;
+    if (reversed) second_seconds.push_back(seconds_of(second));
+    first_seconds.push_back(seconds_of(first));
+    if (!reversed) second_seconds.push_back(seconds_of(second));
+    ratios.push_back(first_seconds.back() / second_seconds.back());
+  }
+  return {.first_seconds = quantile(first_seconds, 0.5),
+          .second_seconds = quantile(second_seconds, 0.5),
+          .ratio = quantile(ratios, 0.5),
+          .ratio_spread = quantile(ratios, 0.75) - quantile(ratios, 0.25)};
+}
+
+}  // namespace longshore::bench

@@ -1,0 +1,259 @@
+// bench_overlap [--config F] [--policies a,b] [key=value ...]
+//
+// How well a training step hides its transfers: its time over that of the same step without them,
+// the two in turns. For a remat policy the other step keeps on the device what this one offloads
+// and computes the same; for parameters, gradients and moments in host memory it has all three on
+// the device. Tokens are synthetic, whatever the config names.
+//
+// Beside it, of recorded steps: how long kernels, copies and the host's updates were busy, how much
+// of the copies ran behind kernels, and what they moved.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/batches.h"
+#include "tests/bench/interleaved.h"
+#include "trainer/backend_choice.h"
+#include "trainer/config.h"
+#include "trainer/initialize.h"
+#include "trainer/model_config.h"
+#include "trainer/plan_report.h"
+#include "trainer/room.h"
+#include "trainer/step.h"
+#include "trainer/training_plans.h"
+
+namespace longshore::bench {
+namespace {
+
+using offload::Backend;
+using offload::Lane;
+using offload::MemoryKind;
+using trainer::Config;
+using trainer::TrainingPlans;
+
+constexpr int kRounds = 15;
+constexpr int kRecords = 3;
+
+// What one recorded step did.
+struct Profile {
+  offload::Overlap overlap;
+  double host_seconds = 0;  // of kernels on Lane::host_compute
+  int64_t moved_bytes = 0;
+};
+
+Profile profile(const std::vector<offload::Event>& events) {
+  Profile p{.overlap = offload::overlap(events)};
+  for (const offload::Event& event : events) {
+    p.moved_bytes += event.bytes;
+    if (event.lane == Lane::host_compute) p.host_seconds += event.span.end - event.span.begin;
+  }
+  return p;
+}
+
+// Steps of several plans that take turns on the same parameters, moments and arenas.
+class Steps {
+ public:
+  // Throws PlanError where one of the plans does not fit.
+  Steps(const Config& config, std::vector<TrainingPlans> plans, Backend& backend)
+      : plans_(std::move(plans)), arguments_(backend, ledger_) {
+    std::vector<const offload::Plan*> all;
+    for (const TrainingPlans& p : plans_) {
+      require_room(config, p, backend);
+      for (const offload::Plan* plan : p.all()) all.push_back(plan);
+    }
+    trainer::MemoryByKind memory = trainer::analyze(all);
+    auto arena = [&](MemoryKind kind) {
+      return std::make_unique<offload::Arena>(backend, kind, trainer::of(memory, kind).temp_bytes);
+    };
+    device_ = arena(MemoryKind::device);
+    host_ = arena(MemoryKind::pinned_host);
+    trainer::initialize(plans_[0].layout, static_cast<uint64_t>(config.seed), arguments_);
+    for (const TrainingPlans& p : plans_)
+      steps_.push_back(std::make_unique<trainer::TrainStep>(p.step, p.options.optimizer->adamw,
+                                                            backend, arguments_, *device_, *host_));
+    data::BatchSource source = data::synthetic_batches(
+        {config.per_device_batch_size, config.max_target_length},
+        static_cast<int32_t>(config.vocab_size), static_cast<uint64_t>(config.seed));
+    for (int64_t m = 0; m < config.gradient_accumulation_steps; ++m) batches_.push_back(source(m));
+  }
+
+  void run(size_t plan) { steps_[plan]->run(batches_, next(), ledger_); }
+
+  // Of several recorded steps the one of median length.
+  Profile record(size_t plan) {
+    std::vector<Profile> profiles;
+    for (int i = 0; i < kRecords; ++i) {
+      std::vector<offload::Event> events;
+      steps_[plan]->record(batches_, next(), ledger_, events);
+      profiles.push_back(profile(events));
+    }
+    std::sort(profiles.begin(), profiles.end(),
+              [](const Profile& a, const Profile& b) { return a.overlap.total < b.overlap.total; });
+    return profiles[kRecords / 2];
+  }
+
+ private:
+  trainer::StepScalars next() { return {.learning_rate = 1e-4, .number = ++number_}; }
+
+  std::vector<TrainingPlans> plans_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+  std::unique_ptr<offload::Arena> device_, host_;
+  std::vector<std::unique_ptr<trainer::TrainStep>> steps_;
+  std::vector<data::Batch> batches_;
+  int64_t number_ = 0;
+};
+
+constexpr const char* kHeading =
+    "                            step s  without  ratio     +-  kernels   copies  hidden  on host"
+    "   moved MiB\n";
+
+std::string row(const Comparison& c, const Profile& p) {
+  std::string hidden = p.overlap.copying > 0
+                           ? fmt::format("{:.0f} %", 100 * p.overlap.hidden / p.overlap.copying)
+                           : "-";
+  return fmt::format("{:8.4f} {:8.4f} {:6.3f} {:6.3f} {:8.4f} {:8.4f} {:>7} {:8.4f} {:11.1f}\n",
+                     c.first_seconds, c.second_seconds, c.ratio, c.ratio_spread,
+                     p.overlap.computing, p.overlap.copying, hidden, p.host_seconds,
+                     p.moved_bytes / 1048576.0);
+}
+
+class Benchmark {
+ public:
+  explicit Benchmark(Config config) : config_(std::move(config)) {
+    if (config_.model_type != trainer::ModelType::llama)
+      throw ConfigError(location(config_, "model_type") + ": found a toy, expected llama");
+    config_.dataset_type = trainer::DatasetType::synthetic;
+    trainer::ChosenBackend chosen = choose_backend(config_);
+    backend_ = std::move(chosen.backend);
+    TrainingPlans plans = plan_training(config_, backend_->target());
+    std::printf("backend: %s\n", chosen.description.c_str());
+    std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",
+                config_.config_file.c_str(), parameter_count(plans.model) / 1e6,
+                name(llama_config(config_, backend_->target()).dtype),
+                static_cast<long long>(config_.gradient_accumulation_steps),
+                static_cast<long long>(config_.per_device_batch_size),
+                static_cast<long long>(config_.max_target_length));
+    std::printf(
+        "medians of %d interleaved steps; ratio: 1 hides all transfers; +-: between its "
+        "quartiles\n",
+        kRounds);
+  }
+
+  void policies(const std::vector<std::string>& names) {
+    std::printf("\nremat policies, without: what they offload stays on the device\n%s", kHeading);
+    for (const std::string& name : names) {
+      TrainingPlans offloading =
+          std::move(plan_policies(config_, {name}, backend_->target())[0].plans);
+      if (!offloading.options.policy.offloads())
+        throw ConfigError("--policies: '" + name + "' offloads nothing");
+      TrainingPlans kept = offloading;
+      kept.options.policy = kept.options.policy.kept_on_device();
+      kept.step = plan_step(kept.model, kept.layout, kept.options, backend_->target());
+      line(name, [&] {
+        Steps steps(config_, {std::move(offloading), std::move(kept)}, *backend_);
+        return measure(steps, 0, steps, 1);
+      });
+    }
+  }
+
+  void homes() {
+    std::printf("\nhost memory with remat_policy %s, without: all on the device\n%s",
+                config_.remat_policy.c_str(), kHeading);
+    constexpr auto kDevice = trainer::OptimizerCompute::device,
+                   kHost = trainer::OptimizerCompute::host;
+    std::unique_ptr<Steps> on_device;
+    for (const auto& [label, homes] : std::vector<std::pair<std::string, Homes>>{
+             {"parameters", {true, false, false, kDevice}},
+             {"gradients", {false, true, false, kDevice}},
+             {"optimizer", {false, false, true, kDevice}},
+             {"optimizer, updated there", {false, false, true, kHost}},
+             {"all three", {true, true, true, kDevice}},
+             {"all three, updated there", {true, true, true, kHost}}})
+      line(label, [&, &homes = homes] {
+        if (!on_device) on_device = ready({});
+        std::unique_ptr<Steps> on_host = ready(homes);
+        return measure(*on_host, 0, *on_device, 0);
+      });
+  }
+
+ private:
+  // What lives in host memory, and which lane updates it.
+  struct Homes {
+    bool parameters = false, gradients = false, optimizer = false;
+    trainer::OptimizerCompute update = trainer::OptimizerCompute::device;
+  };
+
+  std::unique_ptr<Steps> ready(const Homes& homes) {
+    Config config = config_;
+    config.parameter_memory_host_offload = homes.parameters;
+    config.gradient_memory_host_offload = homes.gradients;
+    config.optimizer_memory_host_offload = homes.optimizer;
+    config.optimizer_compute = homes.update;
+    validate(config);
+    std::vector<TrainingPlans> plans;
+    plans.push_back(plan_training(config, backend_->target()));
+    return std::make_unique<Steps>(config, std::move(plans), *backend_);
+  }
+
+  static std::string measure(Steps& with, size_t plan_with, Steps& without, size_t plan_without) {
+    Comparison comparison =
+        compare([&] { with.run(plan_with); }, [&] { without.run(plan_without); }, kRounds);
+    return row(comparison, with.record(plan_with));
+  }
+
+  template <class Row>
+  static void line(const std::string& label, Row row) {
+    std::printf("%-26s", label.c_str());
+    std::fflush(stdout);
+    try {
+      std::printf("%s", row().c_str());
+    } catch (const PlanError& error) {
+      std::printf("  left out: %s\n", error.what());
+    }
+  }
+
+  Config config_;
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace
+}  // namespace longshore::bench
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  CLI::App app("Measures how well training steps hide their transfers.", "bench_overlap");
+  std::string config = "quickstart.yml";
+  std::vector<std::string> policies{"qkv_proj_offloaded", "minimal_offloaded"}, overrides;
+  app.add_option("--config", config, "a path, or the name of a file in configs/")
+      ->capture_default_str();
+  app.add_option("--policies", policies, "remat policies that offload, with commas between")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app.add_option("key=value", overrides, "config keys, above what the file says");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    bench::Benchmark benchmark(
+        trainer::load_config(config, overrides, trainer::default_configs_directory()));
+    benchmark.policies(policies);
+    benchmark.homes();
+    return 0;
+  } catch (const ConfigError& error) {
+    std::fprintf(stderr, "bench_overlap: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_overlap: %s\n", error.what());
+    return 1;
+  }
+}
