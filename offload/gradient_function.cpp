@@ -1,10 +1,10 @@
 #include "offload/gradient_function.h"
 
-#include <cstring>
+#include <algorithm>
 
+#include "base/bfloat16.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "models/ops/simd.h"
 
 namespace longshore::offload {
 namespace {
@@ -65,8 +65,8 @@ void GradientFunction::write(const Range& range, std::span<const float> values) 
     arguments_.write_part(range.argument, range.offset_bytes, values.data(), range.type.bytes());
     return;
   }
-  std::vector<models::bfloat16> narrow(values.size());
-  for (size_t i = 0; i < values.size(); ++i) models::store(narrow[i], values[i]);
+  std::vector<bfloat16> narrow(values.size());
+  std::transform(values.begin(), values.end(), narrow.begin(), to_bfloat16);
   arguments_.write_part(range.argument, range.offset_bytes, narrow.data(), range.type.bytes());
 }
 

@@ -1,12 +1,13 @@
 #include "trainer/initialize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 #include <vector>
 
+#include "base/bfloat16.h"
 #include "base/philox.h"
-#include "models/ops/simd.h"
 
 namespace longshore::trainer {
 namespace {
@@ -50,8 +51,8 @@ std::vector<std::byte> contents(const Slab& slab, Copy copy, const std::vector<f
   if (dtype(slab, copy) == models::Dtype::float32) {
     std::memcpy(contents.data(), weights.data(), contents.size());
   } else {
-    auto* narrow = reinterpret_cast<models::bfloat16*>(contents.data());
-    for (int64_t i = 0; i < slab.count; ++i) models::store(narrow[i], weights[i]);
+    auto* narrow = reinterpret_cast<bfloat16*>(contents.data());
+    std::transform(weights.begin(), weights.end(), narrow, to_bfloat16);
   }
   return contents;
 }

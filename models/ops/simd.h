@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/bfloat16.h"
 #include "base/error.h"
 #include "models/types.h"
 
@@ -22,23 +23,13 @@
 
 namespace longshore::models {
 
-struct bfloat16 {
-  uint16_t bits;
-};
+using longshore::bfloat16;
 
 LONGSHORE_INLINE float load(float value) { return value; }
-LONGSHORE_INLINE float load(bfloat16 value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
-}
+LONGSHORE_INLINE float load(bfloat16 value) { return to_float(value); }
 
 LONGSHORE_INLINE void store(float& to, float value) { to = value; }
-
-// Round to nearest, ties to even; a NaN stays a NaN.
-LONGSHORE_INLINE void store(bfloat16& to, float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  to.bits = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
-}
+LONGSHORE_INLINE void store(bfloat16& to, float value) { to = to_bfloat16(value); }
 
 // exp by range reduction to [-ln2/2, ln2/2] and the Cephes polynomial; relative error below 2e-7.
 // Below -87.3 it is 0; above 88.7 infinity. A NaN stays a NaN.

@@ -11,6 +11,7 @@
 #include "offload/cpu_backend.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"
+#include "tests/offload/resident_set.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
 #include "trainer/initialize.h"
@@ -280,16 +281,6 @@ TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
 
 #ifndef __SANITIZE_ADDRESS__
 
-int64_t status_bytes(const std::string& wanted) {
-  std::ifstream file("/proc/self/status");
-  std::string key, rest;
-  while (file >> key) {
-    if (int64_t kilobytes; key == wanted + ":" && file >> kilobytes) return kilobytes * 1024;
-    std::getline(file, rest);
-  }
-  return -1;
-}
-
 // In a process of its own: exits with 0 when the resident set grew as predicted.
 [[noreturn]] void compare_resident_set(const char* policy, const Homes& homes = {}) {
   // About 1 GiB, a fifth of it activations; pages are only resident once they were touched.
@@ -304,11 +295,11 @@ int64_t status_bytes(const std::string& wanted) {
                              .mlp_width = 2048};
   Ready ready(config, policy, 1, {.homes = homes});
   // The baseline: everything planned, libraries loaded, nothing allocated.
-  int64_t baseline = status_bytes("VmRSS");
+  int64_t baseline = resident_bytes();
   ready.allocate();
   for (int64_t i = 0; i < 2; ++i)
     ready.step->run(ready.batches(i), {.learning_rate = 1e-3, .number = i + 1}, ready.ledger);
-  int64_t measured = status_bytes("VmHWM") - baseline, predicted = 0;
+  int64_t measured = peak_resident_bytes() - baseline, predicted = 0;
   for (MemoryKind kind : kMemoryKinds) predicted += analyze(ready.plans.plans[0], kind).peak_bytes;
   std::printf("%s: predicted %s, the resident set grew by %s (%+.2f %%)\n", policy,
               bytes_text(predicted).c_str(), bytes_text(measured).c_str(),

@@ -183,7 +183,7 @@ TEST(Windows, NodesWorkInOneKindOfMemory) {
         bindings.push_back(builder.temporary(i == odd ? "stray" : "fitting", type,
                                              i == odd ? wrong : right, Category::working_set));
       std::string message =
-          message_of<InternalError>([&] { builder.run(addition, bindings, {}, lane); });
+          message_of<PlanError>([&] { builder.run(addition, bindings, {}, lane); });
       EXPECT_NE(message.find(std::string("works in ") + name(right)), std::string::npos) << message;
       EXPECT_NE(message.find(std::string("stray lies in ") + name(wrong)), std::string::npos)
           << message;

@@ -72,8 +72,7 @@ TEST(TrainProgram, WritesTheRunDirectory) {
   EXPECT_EQ(bytes("peak_bytes"), bytes("argument_bytes") + bytes("output_bytes") -
                                      bytes("alias_bytes") + bytes("temp_bytes"));
   int64_t categories = 0;
-  for (const auto& [name, part] : device["by_category"].items())
-    categories += part.get<int64_t>();
+  for (const auto& [name, part] : device["by_category"].items()) categories += part.get<int64_t>();
   EXPECT_EQ(categories, device["live_bytes"].get<int64_t>());
 
   // The run directory's config gives the same run again, under another policy too.
@@ -159,8 +158,8 @@ TracedLanes expected_lanes(const Config& config) {
       {offload::Phase::optimizer, "optimizer"}};
   TrainingPlans plans = plan_training(config, models::Target::cpu);
   TracedLanes lanes;
-  for (int plan : plans.step.sequence)
-    for (const offload::Instruction& instruction : plans.step.plans[plan].instructions) {
+  for (const offload::Plan& plan : plans.step.plans)
+    for (const offload::Instruction& instruction : plan.instructions) {
       json event{{"name", instruction.name},
                  {"cat", kPhases.at(instruction.place.phase)},
                  {"op", instruction.op ? instruction.op->name : "move"},
