@@ -12,13 +12,12 @@ namespace {
 Plan plan_gradient(const models::Model& model, const ParameterLayout& layout,
                    const GradientOptions& options, models::Target target) {
   PlanBuilder builder(model.name + " and its gradient", target);
-  Scan scan(model, layout, builder);
+  PassOperands operands(layout, builder, GradientOwner::caller, options.transfers);
+  Scan scan(model, operands, builder);
   scan.train({.policy = options.policy,
               .offload_layers = options.offload_layers,
-              .gradients = GradientOwner::caller,
               .gradient_made = nullptr,
-              .gradients_made = nullptr,
-              .transfers = options.transfers});
+              .gradients_made = nullptr});
   return builder.finish(options.transfers);
 }
 

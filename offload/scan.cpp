@@ -16,97 +16,6 @@ using models::Type;
 using models::Value;
 using models::ValueId;
 
-std::string host_name(const std::string& name) { return name + ".host"; }
-
-Scan::Scan(const models::Model& model, const ParameterLayout& layout, PlanBuilder& builder)
-    : model_(model), layout_(layout), builder_(builder) {}
-
-// --- operands
-
-Operand Scan::home(int slab, Copy copy, int64_t offset, const Type& type) {
-  const Slab& s = layout_.slabs[slab];
-  std::string name = argument_name(s, copy);
-  MemoryKind kind = layout_.homes.of(copy);
-  int64_t offset_bytes = offset * models::size_bytes(dtype(s, copy));
-  if (copy == Copy::gradient && options_.gradients == GradientOwner::plan) {
-    auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
-    if (is_new) entry->second = builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
-    return {entry->second, offset_bytes, type};
-  }
-  return {builder_.argument(name, bytes(s, copy), kind, category(copy)), offset_bytes, type};
-}
-
-Operand Scan::range(int slab, Copy copy, int64_t offset, const Type& type) {
-  Operand at_home = home(slab, copy, offset, type);
-  if (layout_.homes.of(copy) == MemoryKind::device) return at_home;
-  Operand& window = windows_[{slab, copy, offset, type.shape.count()}];
-  if (!window)
-    window = builder_.window(
-        at_home, argument_name(layout_.slabs[slab], copy) + "[" + std::to_string(offset) + "]");
-  return {window.buffer, window.offset, type};
-}
-
-Operand Scan::host_range(int slab, Copy copy, int64_t offset, const Type& type) {
-  if (layout_.homes.of(copy) == MemoryKind::device)
-    throw InternalError(argument_name(layout_.slabs[slab], copy) + " does not live on the host");
-  return home(slab, copy, offset, type);
-}
-
-Operand Scan::gradient(const std::string& name) {
-  ParameterLayout::Location location = layout_.by_name.at(name);
-  const Parameter& parameter = layout_.parameter(location);
-  return range(location.slab, Copy::gradient, parameter.offset,
-               {parameter.type.shape, dtype(layout_.slab(location), Copy::gradient)});
-}
-
-// Where compute weights are fetched, small neighbours come in one move.
-Operand Scan::weight(const std::string& name) {
-  ParameterLayout::Location location = layout_.by_name.at(name);
-  const Slab& slab = layout_.slab(location);
-  const Parameter& parameter = layout_.parameter(location);
-  if (layout_.homes.parameters == MemoryKind::device)
-    return range(location.slab, Copy::compute, parameter.offset, parameter.type);
-
-  int first = location.parameter, last = location.parameter;
-  auto is_small = [&](int p) {
-    return slab.parameters[p].type.bytes() < options_.transfers.smallest_bytes;
-  };
-  if (is_small(first)) {
-    while (first > 0 && is_small(first - 1)) --first;
-    while (last + 1 < std::ssize(slab.parameters) && is_small(last + 1)) ++last;
-  }
-  int64_t begin = slab.parameters[first].offset;
-  int64_t end = slab.parameters[last].offset + slab.parameters[last].type.shape.count();
-  Operand window = range(location.slab, Copy::compute, begin, {{end - begin}, slab.dtype});
-  return {window.buffer, (parameter.offset - begin) * models::size_bytes(slab.dtype),
-          parameter.type};
-}
-
-Operand Scan::batch(const Value& value) {
-  Operand& operand = batch_[value.name];
-  if (operand && operand.type != value.type)
-    throw InternalError(model_.name + ": batch input " + value.name + " has two types");
-  if (!operand) {
-    Operand host{builder_.argument(host_name(value.name), value.type.bytes(),
-                                   MemoryKind::pinned_host, Category::batch),
-                 0, value.type};
-    operand = builder_.temporary(value.name, value.type, MemoryKind::device, Category::batch);
-    builder_.move(Lane::host_to_device, host, operand, {.stage = "batch"});
-  }
-  return operand;
-}
-
-Operand Scan::scalar(const std::string& name, models::Dtype dtype) {
-  return batch({.name = name, .type = {{}, dtype}, .source = Source::scalar});
-}
-
-Operand Scan::host_scalar(const std::string& name, models::Dtype dtype) {
-  Type type{{}, dtype};
-  return {
-      builder_.argument(host_name(name), type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
-      type};
-}
-
 // --- losses, which layers and micro-batches add up
 
 Operand Scan::loss_argument(OutputRole role) {
@@ -148,9 +57,9 @@ void Scan::bind_inputs(const Program& program, int stage, int layer,
   for (ValueId id : program.inputs) {
     const Value& value = program[id];
     if (value.source == Source::weight)
-      bindings[id.index] = weight(weight_name(s, layer, value));
+      bindings[id.index] = operands_.weight(weight_name(s, layer, value));
     else if (value.source == Source::batch || value.source == Source::scalar)
-      bindings[id.index] = batch(value);
+      bindings[id.index] = operands_.batch(value);
   }
 }
 
@@ -176,8 +85,8 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   }
 }
 
-void Scan::forward(const Transfers& transfers) {
-  options_ = {.policy = keep_all(), .transfers = transfers};
+void Scan::forward() {
+  options_ = {.policy = keep_all()};
   for (int stage = 0; stage < static_cast<int>(model_.stages.size()); ++stage) {
     const models::Stage& s = model_.stages[stage];
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
@@ -252,10 +161,10 @@ void Scan::run_backward(int stage, int layer) {
     Operand& cotangent = bindings[partition.cotangents[o].index];
     switch (forward.outputs[o].role) {
       case OutputRole::loss:
-        cotangent = scalar(kLossGradient);
+        cotangent = operands_.scalar(kLossGradient);
         break;
       case OutputRole::auxiliary_loss:
-        cotangent = scalar(kAuxiliaryLossGradient);
+        cotangent = operands_.scalar(kAuxiliaryLossGradient);
         break;
       case OutputRole::value:
         cotangent = output_gradients_[{stage, static_cast<int>(o)}];
@@ -266,10 +175,11 @@ void Scan::run_backward(int stage, int layer) {
     }
   }
   for (const models::GradientOf& a : partition.accumulators)
-    bindings[a.gradient.index] = gradient(weight_name(s, layer, forward[a.of]));
+    bindings[a.gradient.index] = operands_.gradient(weight_name(s, layer, forward[a.of]));
   for (const models::GradientOf& g : partition.gradients)
     if (forward[g.of].source == Source::weight)
-      bind_sums(backward, g.gradient, gradient(weight_name(s, layer, forward[g.of])), bindings);
+      bind_sums(backward, g.gradient, operands_.gradient(weight_name(s, layer, forward[g.of])),
+                bindings);
   auto role_of = [&](ValueId output) {
     return std::find_if(forward.outputs.begin(), forward.outputs.end(),
                         [&](const Output& o) { return o.value == output; })
@@ -338,7 +248,7 @@ void Scan::prepare(const PassOptions& options) {
   options_ = options;
   std::set<std::string> touched;
   if (options.micro_batch == MicroBatch::further)
-    for (const auto& [name, location] : layout_.by_name) touched.insert(name);
+    for (const auto& [name, location] : operands_.layout().by_name) touched.insert(name);
 
   layers_.resize(model_.stages.size());
   for (int stage = static_cast<int>(model_.stages.size()) - 1; stage >= 0; --stage) {
@@ -399,7 +309,7 @@ void Scan::find_final_gradients() {
         if (value.source != Source::weight) continue;
         std::string name = weight_name(model_.stages[stage], static_cast<int>(layer), value);
         if (!seen.insert(name).second) continue;
-        ParameterLayout::Location location = layout_.by_name.at(name);
+        ParameterLayout::Location location = operands_.layout().by_name.at(name);
         l.final_gradients[g.gradient] = location;
         ++gradients_missing_[location.slab];
       }
@@ -437,7 +347,7 @@ void Scan::train(const PassOptions& options) {
   for (const models::Stage& stage : model_.stages)
     for (const Program& program : stage.programs)
       for (Source source : {Source::batch, Source::scalar})
-        for (ValueId id : program.inputs_from(source)) batch(program[id]);
+        for (ValueId id : program.inputs_from(source)) operands_.batch(program[id]);
 
   int stages = static_cast<int>(model_.stages.size());
   for (int stage = 0; stage < stages; ++stage)

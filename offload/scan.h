@@ -7,24 +7,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "models/model.h"
-#include "offload/parameter_layout.h"
 #include "offload/partition.h"
-#include "offload/plan_builder.h"
+#include "offload/pass_operands.h"
 
 namespace longshore::offload {
 
 // Whether gradients and losses already hold those of earlier micro-batches.
 enum class MicroBatch { first, further };
-
-// Who owns gradients of parameters.
-enum class GradientOwner {
-  plan,    // they live from their first touch to the optimizer
-  caller,  // they are arguments, there from one micro-batch to the next
-};
 
 struct PassOptions {
   Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
@@ -32,21 +24,17 @@ struct PassOptions {
   // offloads. By default all but the last, whose values are wanted at once.
   std::optional<int> offload_layers;
   MicroBatch micro_batch = MicroBatch::first;
-  GradientOwner gradients = GradientOwner::plan;
   // Called behind the instruction that makes the gradient of a parameter final, and behind the
   // layer that makes all those of a slab final and reads its weights last.
   std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
   std::function<void(int slab)> gradients_made;
-  Transfers transfers;
 };
 
-// Batch inputs and scalars arrive in pinned host memory, under their names with ".host"; losses
-// end up in the device arguments "loss" and "auxiliary_loss".
+// Losses end up in the device arguments "loss" and "auxiliary_loss".
 inline constexpr const char* kLoss = "loss";
 inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
 inline constexpr const char* kLossGradient = "loss_gradient";
 inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
-std::string host_name(const std::string& name);
 
 // Layers that share their programs.
 struct LayerPlan {
@@ -58,21 +46,14 @@ struct LayerPlan {
 
 class Scan {
  public:
-  Scan(const models::Model& model, const ParameterLayout& layout, PlanBuilder& builder);
+  Scan(const models::Model& model, PassOperands& operands, PlanBuilder& builder)
+      : model_(model), operands_(operands), builder_(builder) {}
 
   // Forward and backward of one micro-batch.
   void train(const PassOptions& options);
   // Forward only. Outputs of the last stage that are values go to host arguments
   // "output.<index>.host", losses (of this micro-batch alone) to "loss".
-  void forward(const Transfers& transfers = {});
-
-  // Part of a copy of a slab, `offset` in elements of that copy: for the compute lane, so through a
-  // window where its home is on the host; or as it lies on the host, which then must be its home.
-  Operand range(int slab, Copy copy, int64_t offset, const models::Type& type);
-  Operand host_range(int slab, Copy copy, int64_t offset, const models::Type& type);
-  // A scalar that the host gives each step: on the device, or where the host put it.
-  Operand scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
-  Operand host_scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
+  void forward();
 
   // The distinct partitions of a training pass, in the order of stages and layers.
   const std::vector<LayerPlan>& layer_plans() const { return layer_plans_; }
@@ -101,22 +82,15 @@ class Scan {
                    const PlanBuilder::Bindings& bindings, const Place& place);
   void add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gradient,
                     const Place& place);
-  Operand batch(const models::Value& value);
-  Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
-  Operand gradient(const std::string& name);
-  Operand weight(const std::string& name);
   Operand loss_argument(models::OutputRole role);
 
   const models::Model& model_;
-  const ParameterLayout& layout_;
+  PassOperands& operands_;
   PlanBuilder& builder_;
   PassOptions options_;
   std::vector<std::vector<Layer>> layers_;  // by stage
   std::map<Key, Operand> outputs_, output_gradients_;
-  std::map<std::string, Operand> batch_;
-  std::map<int, int> gradient_buffers_;                                 // by slab
-  std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range
-  std::map<int, int> gradients_missing_;                                // by slab, of this pass
+  std::map<int, int> gradients_missing_;  // by slab, of this pass
   std::map<models::OutputRole, bool> loss_begun_;
   std::vector<LayerPlan> layer_plans_;
 };

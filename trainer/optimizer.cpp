@@ -83,9 +83,10 @@ models::Type type_of(const offload::Slab& slab, Copy copy, const offload::Run& r
 
 }  // namespace
 
-Update::Update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
-               offload::Scan& scan, PlanBuilder& builder)
-    : options_(options), layout_(layout), scan_(scan), builder_(builder) {
+Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
+               PlanBuilder& builder)
+    : options_(options), layout_(operands.layout()), operands_(operands), builder_(builder) {
+  const offload::ParameterLayout& layout = layout_;
   for (int slab = 0; slab < static_cast<int>(layout.slabs.size()); ++slab) {
     const offload::Slab& s = layout.slabs[slab];
     if (s.trainable == Trainable::no) continue;
@@ -105,7 +106,8 @@ void Update::gradient_made(const offload::ParameterLayout::Location& location,
   Operand sum{
       square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
   PlanBuilder::Bindings bindings{
-      scan_.range(location.slab, Copy::gradient, parameter.offset, {{count}, Dtype::float32}), sum};
+      operands_.range(location.slab, Copy::gradient, parameter.offset, {{count}, Dtype::float32}),
+      sum};
   builder_.run(square_sum_program(count), bindings, place);
 }
 
@@ -113,8 +115,8 @@ void Update::gradients_made(int slab) {
   if (options_.clipping_threshold > 0)
     ready_.push_back(slab);
   else
-    update_slabs({slab}, options_.lane == Lane::compute ? scan_.scalar(kNoClip)
-                                                        : scan_.host_scalar(kNoClip));
+    update_slabs({slab}, options_.lane == Lane::compute ? operands_.scalar(kNoClip)
+                                                        : operands_.host_scalar(kNoClip));
 }
 
 void Update::finish() {
@@ -159,8 +161,8 @@ Operand Update::reach(const Chunk& chunk, Copy copy) {
   if (!s.has(copy)) return {};
   models::Type type = type_of(s, copy, chunk.run);
   int64_t offset = offload::elements(copy, chunk.run.offset);
-  if (options_.lane == Lane::compute) return scan_.range(chunk.slab, copy, offset, type);
-  if (!is_away(copy)) return scan_.host_range(chunk.slab, copy, offset, type);
+  if (options_.lane == Lane::compute) return operands_.range(chunk.slab, copy, offset, type);
+  if (!is_away(copy)) return operands_.host_range(chunk.slab, copy, offset, type);
   return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
                             Category::staging);
 }
@@ -173,7 +175,8 @@ Update::Chunk Update::fetch(int slab, const offload::Run& run) {
   auto bring = [&](Copy copy, const Operand& here) {
     if (is_away(copy))
       builder_.move(Lane::device_to_host,
-                    scan_.range(slab, copy, run.offset, type_of(s, copy, run)), here, chunk.place);
+                    operands_.range(slab, copy, run.offset, type_of(s, copy, run)), here,
+                    chunk.place);
   };
   bring(Copy::gradient, chunk.gradient);
   if (!s.has(Copy::master)) bring(Copy::compute, chunk.compute);
@@ -184,8 +187,8 @@ void Update::update(const Chunk& chunk, const Operand& clip) {
   const offload::Slab& s = layout_.slabs[chunk.slab];
   const offload::Run& run = chunk.run;
   auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
-    return options_.lane == Lane::host_compute ? scan_.host_scalar(name, dtype)
-                                               : scan_.scalar(name, dtype);
+    return options_.lane == Lane::host_compute ? operands_.host_scalar(name, dtype)
+                                               : operands_.scalar(name, dtype);
   };
   bool has_master = s.has(Copy::master);
   Operands at{.gradient = chunk.gradient,
@@ -212,7 +215,7 @@ void Update::update(const Chunk& chunk, const Operand& clip) {
   if (is_away(Copy::compute))
     builder_.move(
         Lane::host_to_device, chunk.compute,
-        scan_.range(chunk.slab, Copy::compute, run.offset, type_of(s, Copy::compute, run)),
+        operands_.range(chunk.slab, Copy::compute, run.offset, type_of(s, Copy::compute, run)),
         chunk.place);
 }
 

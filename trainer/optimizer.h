@@ -8,7 +8,7 @@
 #include <map>
 
 #include "models/ops/adamw.h"
-#include "offload/scan.h"
+#include "offload/pass_operands.h"
 
 namespace longshore::trainer {
 
@@ -33,8 +33,8 @@ inline constexpr const char* kGradientNorm = "grad_norm";
 
 class Update {
  public:
-  Update(const OptimizerOptions& options, const offload::ParameterLayout& layout,
-         offload::Scan& scan, offload::PlanBuilder& builder);
+  Update(const OptimizerOptions& options, offload::PassOperands& operands,
+         offload::PlanBuilder& builder);
 
   // What PassOptions calls in the pass that ends a step.
   void gradient_made(const offload::ParameterLayout::Location& location,
@@ -61,7 +61,7 @@ class Update {
 
   const OptimizerOptions& options_;
   const offload::ParameterLayout& layout_;
-  offload::Scan& scan_;
+  offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
   std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum
   offload::Operand square_sums_;              // f64 [trainable parameters]

@@ -76,23 +76,24 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   bool accumulates = options.micro_batches > 1 || !options.optimizer;
   auto add_plan = [&](offload::MicroBatch micro_batch, bool updates, const char* name) {
     PlanBuilder builder(name, target);
-    offload::Scan scan(model, layout, builder);
+    offload::PassOperands operands(
+        layout, builder,
+        accumulates ? offload::GradientOwner::caller : offload::GradientOwner::plan,
+        options.transfers);
     std::optional<Update> update;
-    if (updates && options.optimizer) update.emplace(*options.optimizer, layout, scan, builder);
-    offload::PassOptions pass{
-        .policy = options.policy,
-        .offload_layers = options.offload_layers,
-        .micro_batch = micro_batch,
-        .gradients = accumulates ? offload::GradientOwner::caller : offload::GradientOwner::plan,
-        .gradient_made = nullptr,
-        .gradients_made = nullptr,
-        .transfers = options.transfers};
+    if (updates && options.optimizer) update.emplace(*options.optimizer, operands, builder);
+    offload::PassOptions pass{.policy = options.policy,
+                              .offload_layers = options.offload_layers,
+                              .micro_batch = micro_batch,
+                              .gradient_made = nullptr,
+                              .gradients_made = nullptr};
     if (update) {
       pass.gradient_made = [&](const auto& location, const auto& place) {
         update->gradient_made(location, place);
       };
       pass.gradients_made = [&](int slab) { update->gradients_made(slab); };
     }
+    offload::Scan scan(model, operands, builder);
     scan.train(pass);
     if (updates) {
       if (update) {
@@ -125,8 +126,9 @@ Plan plan_forward(const models::Model& model, const offload::ParameterLayout& la
                   const std::string& name, const offload::Transfers& transfers,
                   models::Target target) {
   PlanBuilder builder(name, target);
-  offload::Scan scan(model, layout, builder);
-  scan.forward(transfers);
+  offload::PassOperands operands(layout, builder, offload::GradientOwner::plan, transfers);
+  offload::Scan scan(model, operands, builder);
+  scan.forward();
   if (has_output(model, models::OutputRole::loss)) return_scalar(builder, offload::kLoss);
   return builder.finish(transfers);
 }

@@ -26,10 +26,10 @@ struct StepOptions {
   std::optional<OptimizerOptions> optimizer;
 };
 
-// The plans of a step, one for each micro-batch. They differ in where they find their batch, so that
-// all batches of a step are there before it begins and nothing waits for the host within it. With
-// one micro-batch a gradient lives from the layer that makes it to its update; with several, all of
-// them stay.
+// The plans of a step, one for each micro-batch. They differ in where they find their batch, so
+// that all batches of a step are there before it begins and nothing waits for the host within it.
+// With one micro-batch a gradient lives from the layer that makes it to its update; with several,
+// all of them stay.
 struct StepPlans {
   std::vector<offload::Plan> plans;
   std::vector<offload::LayerPlan> layers;  // of the first plan

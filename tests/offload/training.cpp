@@ -116,10 +116,9 @@ PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& mi
   std::vector<Plan> plans;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     PlanBuilder builder("pass", inputs.target);
-    Scan scan(inputs.model, layout, builder);
-    scan.train({.policy = policy,
-                .micro_batch = i == 0 ? MicroBatch::first : MicroBatch::further,
-                .gradients = GradientOwner::caller});
+    PassOperands operands(layout, builder, GradientOwner::caller);
+    Scan scan(inputs.model, operands, builder);
+    scan.train({.policy = policy, .micro_batch = i == 0 ? MicroBatch::first : MicroBatch::further});
     plans.push_back(builder.finish());
   }
 

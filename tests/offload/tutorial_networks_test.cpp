@@ -52,9 +52,9 @@ void expect_as_by_hand(const models::Model& model, const models::Shape& input,
   SCOPED_TRACE(model.name + ", " + policy);
   ParameterLayout layout = lay_out(model);
   PlanBuilder builder("pass", models::Target::cpu);
-  Scan scan(model, layout, builder);
-  scan.train({.policy = make_policy(policy, {}, model.stages[1].programs[0]),
-              .gradients = GradientOwner::caller});
+  PassOperands operands(layout, builder, GradientOwner::caller);
+  Scan scan(model, operands, builder);
+  scan.train({.policy = make_policy(policy, {}, model.stages[1].programs[0])});
   Plan plan = builder.finish();
 
   auto backend = make_cpu_backend();

@@ -1,0 +1,96 @@
+#include "offload/pass_operands.h"
+
+#include "base/error.h"
+
+namespace longshore::offload {
+
+using models::Source;
+using models::Type;
+using models::Value;
+
+std::string host_name(const std::string& name) { return name + ".host"; }
+
+Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type) {
+  const Slab& s = layout_.slabs[slab];
+  std::string name = argument_name(s, copy);
+  MemoryKind kind = layout_.homes.of(copy);
+  int64_t offset_bytes = offset * models::size_bytes(dtype(s, copy));
+  if (copy == Copy::gradient && gradients_ == GradientOwner::plan) {
+    auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
+    if (is_new) entry->second = builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
+    return {entry->second, offset_bytes, type};
+  }
+  return {builder_.argument(name, bytes(s, copy), kind, category(copy)), offset_bytes, type};
+}
+
+Operand PassOperands::range(int slab, Copy copy, int64_t offset, const Type& type) {
+  Operand at_home = home(slab, copy, offset, type);
+  if (layout_.homes.of(copy) == MemoryKind::device) return at_home;
+  Operand& window = windows_[{slab, copy, offset, type.shape.count()}];
+  if (!window)
+    window = builder_.window(
+        at_home, argument_name(layout_.slabs[slab], copy) + "[" + std::to_string(offset) + "]");
+  return {window.buffer, window.offset, type};
+}
+
+Operand PassOperands::host_range(int slab, Copy copy, int64_t offset, const Type& type) {
+  if (layout_.homes.of(copy) == MemoryKind::device)
+    throw InternalError(argument_name(layout_.slabs[slab], copy) + " does not live on the host");
+  return home(slab, copy, offset, type);
+}
+
+Operand PassOperands::gradient(const std::string& name) {
+  ParameterLayout::Location location = layout_.by_name.at(name);
+  const Parameter& parameter = layout_.parameter(location);
+  return range(location.slab, Copy::gradient, parameter.offset,
+               {parameter.type.shape, dtype(layout_.slab(location), Copy::gradient)});
+}
+
+Operand PassOperands::weight(const std::string& name) {
+  ParameterLayout::Location location = layout_.by_name.at(name);
+  const Slab& slab = layout_.slab(location);
+  const Parameter& parameter = layout_.parameter(location);
+  if (layout_.homes.parameters == MemoryKind::device)
+    return range(location.slab, Copy::compute, parameter.offset, parameter.type);
+
+  int first = location.parameter, last = location.parameter;
+  auto is_small = [&](int p) {
+    return slab.parameters[p].type.bytes() < transfers_.smallest_bytes;
+  };
+  if (is_small(first)) {
+    while (first > 0 && is_small(first - 1)) --first;
+    while (last + 1 < std::ssize(slab.parameters) && is_small(last + 1)) ++last;
+  }
+  int64_t begin = slab.parameters[first].offset;
+  int64_t end = slab.parameters[last].offset + slab.parameters[last].type.shape.count();
+  Operand window = range(location.slab, Copy::compute, begin, {{end - begin}, slab.dtype});
+  return {window.buffer, (parameter.offset - begin) * models::size_bytes(slab.dtype),
+          parameter.type};
+}
+
+Operand PassOperands::batch(const Value& value) {
+  Operand& operand = batch_[value.name];
+  if (operand && operand.type != value.type)
+    throw InternalError("batch input " + value.name + " has two types");
+  if (!operand) {
+    Operand host{builder_.argument(host_name(value.name), value.type.bytes(),
+                                   MemoryKind::pinned_host, Category::batch),
+                 0, value.type};
+    operand = builder_.temporary(value.name, value.type, MemoryKind::device, Category::batch);
+    builder_.move(Lane::host_to_device, host, operand, {.stage = "batch"});
+  }
+  return operand;
+}
+
+Operand PassOperands::scalar(const std::string& name, models::Dtype dtype) {
+  return batch({.name = name, .type = {{}, dtype}, .source = Source::scalar});
+}
+
+Operand PassOperands::host_scalar(const std::string& name, models::Dtype dtype) {
+  Type type{{}, dtype};
+  return {
+      builder_.argument(host_name(name), type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
+      type};
+}
+
+}  // namespace longshore::offload

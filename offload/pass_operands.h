@@ -1,0 +1,58 @@
+// Where a pass finds what comes from outside: parameters in their copies, batch inputs, scalars.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "offload/parameter_layout.h"
+#include "offload/plan_builder.h"
+
+namespace longshore::offload {
+
+// Who owns gradients of parameters.
+enum class GradientOwner {
+  plan,    // they live from their first touch to the optimizer
+  caller,  // they are arguments, there from one micro-batch to the next
+};
+
+// Batch inputs and scalars arrive in pinned host memory under this name.
+std::string host_name(const std::string& name);
+
+class PassOperands {
+ public:
+  PassOperands(const ParameterLayout& layout, PlanBuilder& builder,
+               GradientOwner gradients = GradientOwner::plan, const Transfers& transfers = {})
+      : layout_(layout), builder_(builder), gradients_(gradients), transfers_(transfers) {}
+  PassOperands(const PassOperands&) = delete;
+  PassOperands& operator=(const PassOperands&) = delete;
+
+  // Part of a copy of a slab, `offset` in elements of that copy: for the compute lane, so through a
+  // window where its home is on the host; or as it lies on the host, which then must be its home.
+  Operand range(int slab, Copy copy, int64_t offset, const models::Type& type);
+  Operand host_range(int slab, Copy copy, int64_t offset, const models::Type& type);
+  // Of one parameter. Where weights are fetched, small neighbours come in one move.
+  Operand weight(const std::string& parameter);
+  Operand gradient(const std::string& parameter);
+
+  // What the host gives each step, on the device: moved there where this is called first.
+  Operand batch(const models::Value& value);
+  Operand scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
+  // A scalar where the host put it.
+  Operand host_scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
+
+  const ParameterLayout& layout() const { return layout_; }
+
+ private:
+  Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
+
+  const ParameterLayout& layout_;
+  PlanBuilder& builder_;
+  GradientOwner gradients_;
+  Transfers transfers_;
+  std::map<std::string, Operand> batch_;
+  std::map<int, int> gradient_buffers_;                                 // by slab
+  std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range
+};
+
+}  // namespace longshore::offload
