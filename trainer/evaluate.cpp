@@ -59,7 +59,7 @@ double evaluate(offload::Executable& plan, const data::BatchSource& batches, int
 }
 
 std::string sample(offload::Executable& plan, const SampleOptions& options,
-                   const data::Tokenizer& tokenizer, const models::LlamaConfig& model,
+                   const data::Tokenizer& tokenizer, const models::DecoderConfig& model,
                    offload::Backend& backend, offload::Arguments& arguments,
                    offload::Ledger& ledger) {
   // As in training text, a document follows the end of another.

@@ -5,7 +5,7 @@
 
 #include "data/batches.h"
 #include "data/tokenizer.h"
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "offload/executor.h"
 
 namespace longshore::trainer {
@@ -24,7 +24,7 @@ struct SampleOptions {
 // The prompt and its continuation. The plan gives logits of one position; each token runs it over
 // the whole batch, of which only the first row is read.
 std::string sample(offload::Executable& plan, const SampleOptions& options,
-                   const data::Tokenizer& tokenizer, const models::LlamaConfig& model,
+                   const data::Tokenizer& tokenizer, const models::DecoderConfig& model,
                    offload::Backend& backend, offload::Arguments& arguments,
                    offload::Ledger& ledger);
 

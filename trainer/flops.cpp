@@ -4,7 +4,7 @@ namespace longshore::trainer {
 
 // MaxText, maxtext_utils.calculate_tflops_training_per_device. A product of [m,k] and [k,n] is
 // 2*m*k*n; the backward pass has two products for each of the forward pass.
-double training_flops(const models::LlamaConfig& model, int64_t micro_batches) {
+double training_flops(const models::DecoderConfig& model, int64_t micro_batches) {
   double tokens = static_cast<double>(model.batch) * model.length;
   double q_width = static_cast<double>(model.query_heads) * model.head_dim;
   double kv_width = static_cast<double>(model.kv_heads) * model.head_dim;

@@ -2,10 +2,10 @@
 // causal attention (which counts half); what a remat policy computes again does not count.
 #pragma once
 
-#include "models/llama.h"
+#include "models/decoder.h"
 
 namespace longshore::trainer {
 
-double training_flops(const models::LlamaConfig& model, int64_t micro_batches);
+double training_flops(const models::DecoderConfig& model, int64_t micro_batches);
 
 }  // namespace longshore::trainer

@@ -134,7 +134,7 @@ class Run {
   }
 
   void operator()() {
-    models::LlamaConfig model = llama_config(config_, backend_->target());
+    models::DecoderConfig model = llama_config(config_, backend_->target());
     console_.line(fmt::format("model: {}, {:.1f} M parameters, {}, remat_policy {}",
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
                               parameter_count(plans_.model) / 1e6, name(model.dtype),

@@ -31,7 +31,7 @@ models::Dtype compute_dtype(const Config& config, models::Target target) {
                                                                    : models::Dtype::float32;
 }
 
-models::LlamaConfig llama_config(const Config& config, models::Target target) {
+models::DecoderConfig llama_config(const Config& config, models::Target target) {
   return {.batch = config.per_device_batch_size,
           .length = config.max_target_length,
           .vocabulary = config.vocab_size,
@@ -51,7 +51,7 @@ models::Model make_model(const Config& config, models::Target target) {
   int layers = static_cast<int>(config.base_num_decoder_layers);
   switch (config.model_type) {
     case ModelType::llama:
-      return models::llama(llama_config(config, target));
+      return models::decoder(llama_config(config, target));
     case ModelType::toy_a:
       return models::toy_a({.rows = config.per_device_batch_size,
                             .width = config.base_emb_dim,

@@ -1,7 +1,7 @@
 // From the config's keys to a model of models/.
 #pragma once
 
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "trainer/config.h"
 
 namespace longshore::trainer {
@@ -10,7 +10,7 @@ namespace longshore::trainer {
 // have it.
 models::Dtype compute_dtype(const Config& config, models::Target target);
 
-models::LlamaConfig llama_config(const Config& config, models::Target target);
+models::DecoderConfig llama_config(const Config& config, models::Target target);
 
 // Of any model_type.
 models::Model make_model(const Config& config, models::Target target);

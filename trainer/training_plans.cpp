@@ -88,7 +88,7 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
     plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
   if (samples(config))
     plans.sample =
-        plan_forward(models::llama(llama_config(config, target), {.head = models::Head::logits}),
+        plan_forward(models::decoder(llama_config(config, target), {.head = models::Head::logits}),
                      plans.layout, "sample", transfers, target);
   return plans;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "trainer/config.h"
 #include "trainer/memory_report.h"
 #include "trainer/step.h"

@@ -7,7 +7,7 @@
 
 namespace longshore::models {
 
-AutogradLlama autograd_llama(const LlamaConfig& config, const Tensors& weights,
+AutogradLlama autograd_llama(const DecoderConfig& config, const Tensors& weights,
                              const at::Tensor& tokens, const at::Tensor& positions,
                              const at::Tensor& targets, double loss_gradient) {
   Tensors leaves = as_leaves(weights);

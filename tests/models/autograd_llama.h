@@ -2,7 +2,7 @@
 // our own machinery is compared with. It shares no code with models/ but the config.
 #pragma once
 
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {
@@ -14,7 +14,7 @@ struct AutogradLlama {
 
 // Computes in the weights' dtype, whatever config.dtype says: pass float64 copies of float32 or
 // bfloat16 weights to get exact answers. `tokens`, `positions` and `targets` are i32 [B,T].
-AutogradLlama autograd_llama(const LlamaConfig& config, const Tensors& weights,
+AutogradLlama autograd_llama(const DecoderConfig& config, const Tensors& weights,
                              const at::Tensor& tokens, const at::Tensor& positions,
                              const at::Tensor& targets, double loss_gradient);
 

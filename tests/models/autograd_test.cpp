@@ -69,7 +69,7 @@ TEST(Autograd, AgreesWithOpsInBfloat16) {
 struct Batch {
   at::Tensor tokens, positions, targets;
 
-  explicit Batch(const LlamaConfig& c)
+  explicit Batch(const DecoderConfig& c)
       : tokens(at::randint(0, c.vocabulary, {c.batch, c.length},
                            at::detail::createCPUGenerator(kInputs), at::kInt)),
         positions(at::arange(c.length, at::kInt).expand({c.batch, c.length}).contiguous()),
@@ -82,7 +82,7 @@ struct Batch {
   }
 };
 
-LlamaConfig grouped_heads(Dtype dtype) {
+DecoderConfig grouped_heads(Dtype dtype) {
   return {.batch = 2,
           .length = 24,
           .vocabulary = 61,
@@ -95,7 +95,7 @@ LlamaConfig grouped_heads(Dtype dtype) {
           .dtype = dtype};
 }
 
-LlamaConfig tied(Dtype dtype) {
+DecoderConfig tied(Dtype dtype) {
   return {.batch = 1,
           .length = 150,
           .vocabulary = 300,
@@ -116,9 +116,9 @@ struct Differences {
   double loss, worst;
 };
 
-Differences compare_llama(const LlamaConfig& config, Target target) {
+Differences compare_llama(const DecoderConfig& config, Target target) {
   constexpr double kLossGradient = 1. / 64;
-  Model model = llama(config);
+  Model model = decoder(config);
   Tensors weights = random_weights(model, kInputs);
   Batch batch(config);
   ModelRun run = run_model(
@@ -143,7 +143,7 @@ Differences compare_llama(const LlamaConfig& config, Target target) {
 }
 
 TEST(Autograd, AgreesWithALlamaOfReferenceKernels) {
-  for (const LlamaConfig& config : {grouped_heads(Dtype::float64), tied(Dtype::float64)}) {
+  for (const DecoderConfig& config : {grouped_heads(Dtype::float64), tied(Dtype::float64)}) {
     Differences found = compare_llama(config, Target::reference);
     EXPECT_LT(found.loss, 1e-13);
     EXPECT_LT(found.worst, 1e-12);
@@ -151,7 +151,7 @@ TEST(Autograd, AgreesWithALlamaOfReferenceKernels) {
 }
 
 TEST(Autograd, AgreesWithALlamaInFloat32) {
-  for (const LlamaConfig& config : {grouped_heads(Dtype::float32), tied(Dtype::float32)}) {
+  for (const DecoderConfig& config : {grouped_heads(Dtype::float32), tied(Dtype::float32)}) {
     Differences found = compare_llama(config, Target::cpu);
     EXPECT_LT(found.loss, 1e-6);
     EXPECT_LT(found.worst, 5e-6);
@@ -160,7 +160,7 @@ TEST(Autograd, AgreesWithALlamaInFloat32) {
 
 TEST(Autograd, AgreesWithALlamaInBfloat16) {
   if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
-  for (const LlamaConfig& config : {grouped_heads(Dtype::bfloat16), tied(Dtype::bfloat16)}) {
+  for (const DecoderConfig& config : {grouped_heads(Dtype::bfloat16), tied(Dtype::bfloat16)}) {
     Differences found = compare_llama(config, Target::cpu);
     EXPECT_LT(found.loss, 5e-3);
     EXPECT_LT(found.worst, 5e-2);

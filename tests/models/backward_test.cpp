@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "models/ops/add.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear.h"
@@ -175,7 +175,7 @@ TEST(Backward, TellsThatTheLossIsMadeAgain) {
 }
 
 TEST(Backward, OfALlamaLayer) {
-  Model model = llama({.batch = 2,
+  Model model = decoder({.batch = 2,
                        .length = 8,
                        .vocabulary = 50,
                        .width = 16,

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "models/labels.h"
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "models/ops/rms_norm.h"
@@ -151,7 +151,7 @@ TEST(Connect, RefusesAScanWithoutACarry) {
 }
 
 TEST(Llama, ScansASingleLayerToo) {
-  Model model = llama({.length = 16,
+  Model model = decoder({.length = 16,
                        .vocabulary = 32,
                        .width = 32,
                        .layers = 1,
@@ -174,11 +174,11 @@ TEST(WeightName, PutsTheLayerIntoThePrefix) {
 
 struct Shipped {
   const char* name;
-  LlamaConfig config;
+  DecoderConfig config;
   int64_t parameters;  // as published
 };
 
-LlamaConfig shape(int64_t vocabulary, int64_t width, int layers, int64_t query_heads,
+DecoderConfig shape(int64_t vocabulary, int64_t width, int layers, int64_t query_heads,
                   int64_t kv_heads, int64_t mlp_width) {
   return {.vocabulary = vocabulary,
           .width = width,
@@ -195,10 +195,10 @@ TEST(Llama, HasAsManyParametersAsThePublishedModels) {
         Shipped{"Llama 2 70B", shape(32000, 8192, 80, 64, 8, 28672), 68'976'648'192},
         Shipped{"Llama 3 8B", shape(128256, 4096, 32, 32, 8, 14336), 8'030'261'248},
         Shipped{"Llama 3 70B", shape(128256, 8192, 80, 64, 8, 28672), 70'553'706'496}})
-    EXPECT_EQ(parameter_count(llama(model.config)), model.parameters) << model.name;
+    EXPECT_EQ(parameter_count(decoder(model.config)), model.parameters) << model.name;
 }
 
-LlamaConfig small_llama() {
+DecoderConfig small_llama() {
   return {.batch = 2,
           .length = 8,
           .vocabulary = 50,
@@ -212,13 +212,13 @@ LlamaConfig small_llama() {
 }
 
 TEST(Llama, CountsTiedEmbeddingsOnce) {
-  LlamaConfig tied = small_llama();
+  DecoderConfig tied = small_llama();
   tied.tied_embeddings = true;
-  EXPECT_EQ(parameter_count(llama(small_llama())) - parameter_count(llama(tied)), 50 * 16);
+  EXPECT_EQ(parameter_count(decoder(small_llama())) - parameter_count(decoder(tied)), 50 * 16);
 }
 
 TEST(Llama, TracesADecoderLayer) {
-  EXPECT_EQ(text(llama(small_llama()).stages[1].programs[0]), R"(program decoder_layer
+  EXPECT_EQ(text(decoder(small_llama()).stages[1].programs[0]), R"(program decoder_layer
   input decoder_layer_input: bf16[2,8,16]
   input rope_cos: f32[2,8,2]
   input rope_sin: f32[2,8,2]
@@ -251,7 +251,7 @@ TEST(Llama, TracesADecoderLayer) {
 }
 
 TEST(Llama, EmitsEachLabelOnceAndOnlyKnownOnes) {
-  std::vector<std::string> emitted = llama(small_llama()).stages[1].programs[0].labels();
+  std::vector<std::string> emitted = decoder(small_llama()).stages[1].programs[0].labels();
   EXPECT_EQ(std::set<std::string>(emitted.begin(), emitted.end()),
             (std::set<std::string>{"decoder_layer_input", "query_proj", "key_proj", "value_proj",
                                    "context", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo"}));
@@ -262,12 +262,12 @@ TEST(Llama, EmitsEachLabelOnceAndOnlyKnownOnes) {
 }
 
 TEST(Llama, LogitsHeadReadsChosenRows) {
-  Model model = llama(small_llama(), {.head = Head::logits, .rows = 5});
+  Model model = decoder(small_llama(), {.head = Head::logits, .rows = 5});
   const Program& head = model.stages.back().programs[0];
   ASSERT_EQ(head.outputs.size(), 1u);
   EXPECT_EQ(head.outputs[0].role, OutputRole::value);
   EXPECT_EQ(head[head.outputs[0].value].type, (Type{{5, 50}, Dtype::bfloat16}));
-  const Program loss = llama(small_llama()).stages.back().programs[0];
+  const Program loss = decoder(small_llama()).stages.back().programs[0];
   EXPECT_EQ(loss.outputs[0].role, OutputRole::loss);
   EXPECT_EQ(loss[loss.outputs[0].value].type, (Type{{}, Dtype::float32}));
 }

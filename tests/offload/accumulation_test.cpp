@@ -23,11 +23,11 @@ struct Bounds {
   double loss, gradient;  // relative
 };
 
-void expect_equal_to_large_batch(models::LlamaConfig config, int64_t micro_batches,
+void expect_equal_to_large_batch(models::DecoderConfig config, int64_t micro_batches,
                                  const Bounds& bounds) {
-  models::LlamaConfig large = config;
+  models::DecoderConfig large = config;
   large.batch = config.batch * micro_batches;
-  auto batches = [&](const models::LlamaConfig& c) {
+  auto batches = [&](const models::DecoderConfig& c) {
     return data::synthetic_batches({c.batch, c.length}, static_cast<int32_t>(c.vocabulary),
                                    kDataSeed);
   };
@@ -45,9 +45,9 @@ void expect_equal_to_large_batch(models::LlamaConfig config, int64_t micro_batch
   double loss_gradient = 1.0 / static_cast<double>(whole.total_weights);
   for (const char* policy : {"none", "full"}) {
     PassResult accumulated = run_pass(
-        {.model = models::llama(config), .policy = policy, .loss_gradient = loss_gradient}, parts);
+        {.model = models::decoder(config), .policy = policy, .loss_gradient = loss_gradient}, parts);
     PassResult once = run_pass(
-        {.model = models::llama(large), .policy = policy, .loss_gradient = loss_gradient}, {whole});
+        {.model = models::decoder(large), .policy = policy, .loss_gradient = loss_gradient}, {whole});
     EXPECT_NEAR(accumulated.loss / once.loss, 1, bounds.loss);
     double worst = 0;
     ASSERT_EQ(accumulated.gradients.size(), once.gradients.size());
@@ -65,7 +65,7 @@ void expect_equal_to_large_batch(models::LlamaConfig config, int64_t micro_batch
 TEST(Accumulation, IsTheLargeBatchInFloat32) {
   for (int64_t micro_batches : {2, 3, 4})
     for (bool tied : {false, true}) {
-      models::LlamaConfig config = tiny_llama();
+      models::DecoderConfig config = tiny_llama();
       config.tied_embeddings = tied;
       expect_equal_to_large_batch(config, micro_batches, {.loss = 1e-6, .gradient = 2e-6});
     }
@@ -81,10 +81,10 @@ TEST(Accumulation, IsTheLargeBatchInBfloat16) {
 
 // A whole step too: the update divides by the targets of the whole step, not of a micro-batch.
 TEST(Accumulation, AStepIsTheLargeBatchsStep) {
-  models::LlamaConfig small = tiny_llama(), large = small;
+  models::DecoderConfig small = tiny_llama(), large = small;
   large.batch *= 3;
-  Training accumulated = train({.model = models::llama(small), .micro_batches = 3, .steps = 2});
-  Training once = train({.model = models::llama(large), .steps = 2});
+  Training accumulated = train({.model = models::decoder(small), .micro_batches = 3, .steps = 2});
+  Training once = train({.model = models::decoder(large), .steps = 2});
   for (size_t i = 0; i < once.results.size(); ++i) {
     EXPECT_EQ(accumulated.results[i].total_weights, once.results[i].total_weights);
     EXPECT_NEAR(accumulated.results[i].loss, once.results[i].loss, 1e-5);

@@ -68,9 +68,9 @@ TEST_P(LlamaEquality, EveryPolicyGivesTheBitsOfNone) {
   auto [dtype, tied, micro_batches] = GetParam();
   if (dtype == models::Dtype::bfloat16 && cpu_dtypes().back() != dtype)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
-  models::LlamaConfig config = tiny_llama(dtype);
+  models::DecoderConfig config = tiny_llama(dtype);
   config.tied_embeddings = tied;
-  expect_equal_under_all_policies({.model = models::llama(config), .micro_batches = micro_batches});
+  expect_equal_under_all_policies({.model = models::decoder(config), .micro_batches = micro_batches});
 }
 
 std::string case_name(const testing::TestParamInfo<Parameters>& info) {
@@ -92,7 +92,7 @@ TEST(Equality, TheToyToo) {
 
 // Longer than a tile of attention, wider than a chunk of the cross-entropy.
 TEST(Equality, SeveralTilesAndChunks) {
-  models::LlamaConfig config = tiny_llama();
+  models::DecoderConfig config = tiny_llama();
   config.batch = 3;
   config.length = 300;
   config.vocabulary = 2500;
@@ -100,7 +100,7 @@ TEST(Equality, SeveralTilesAndChunks) {
   for (models::Dtype dtype : cpu_dtypes()) {
     config.dtype = dtype;
     expect_equal_under_all_policies(
-        {.model = models::llama(config), .steps = 2, .clipping_threshold = 0.1});
+        {.model = models::decoder(config), .steps = 2, .clipping_threshold = 0.1});
   }
 }
 

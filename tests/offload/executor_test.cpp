@@ -110,7 +110,7 @@ TEST(Executor, ALedgerWithoutDataIsTheSame) {
 TEST(Executor, TheLedgerHoldsWhatTheAnalysisSays) {
   for (const char* policy : {"none", "full", "save_qkv_proj"})
     for (models::Dtype dtype : cpu_dtypes()) {
-      Training run = train({.model = models::llama(tiny_llama(dtype)), .policy = policy});
+      Training run = train({.model = models::decoder(tiny_llama(dtype)), .policy = policy});
       for (MemoryKind kind : kMemoryKinds) {
         MemoryAnalysis analysis = analyze(run.plans.plans[0], kind);
         EXPECT_EQ(run.ledger.peak_bytes(kind), analysis.live_bytes) << policy << name(kind);

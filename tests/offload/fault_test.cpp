@@ -264,8 +264,8 @@ class Faults {
     return state;
   }
 
-  static models::LlamaConfig smallest() {
-    models::LlamaConfig config = tiny_llama();
+  static models::DecoderConfig smallest() {
+    models::DecoderConfig config = tiny_llama();
     config.batch = 1;
     config.length = 8;
     config.layers = 2;
@@ -274,8 +274,8 @@ class Faults {
     return config;
   }
 
-  models::LlamaConfig config_ = smallest();
-  models::Model model_ = models::llama(config_);
+  models::DecoderConfig config_ = smallest();
+  models::Model model_ = models::decoder(config_);
   ParameterLayout layout_ = lay_out(model_, {.homes = {kHost, kHost, kHost}});
   trainer::StepOptions options_;
   trainer::StepPlans plans_;

@@ -34,8 +34,8 @@ std::vector<Format> formats() {
   return formats;
 }
 
-models::LlamaConfig several_tiles(models::Dtype dtype) {
-  models::LlamaConfig config = tiny_llama(dtype);
+models::DecoderConfig several_tiles(models::Dtype dtype) {
+  models::DecoderConfig config = tiny_llama(dtype);
   config.length = 300;
   config.vocabulary = 2500;
   config.layers = 2;
@@ -47,9 +47,9 @@ models::LlamaConfig several_tiles(models::Dtype dtype) {
 TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWritten) {
   std::map<std::string, WatchingBackend::Workspace> largest;
   for (models::Dtype dtype : cpu_dtypes())
-    for (const models::LlamaConfig& config : {tiny_llama(dtype), several_tiles(dtype)})
+    for (const models::DecoderConfig& config : {tiny_llama(dtype), several_tiles(dtype)})
       for (const char* policy : {"none", "full"}) {
-        TrainingOptions options{.model = models::llama(config), .policy = policy, .steps = 2};
+        TrainingOptions options{.model = models::decoder(config), .policy = policy, .steps = 2};
         Training plain = train(options);
         WatchingBackend watching;
         options.backend = &watching;
@@ -76,7 +76,7 @@ TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWrittenOnTheHost) {
     for (Lane lane : {Lane::compute, Lane::host_compute}) {
       SCOPED_TRACE(std::string(models::name(format.weight)) + " weights, " +
                    models::name(format.moment) + " moments, " + name(lane));
-      TrainingOptions options{.model = models::llama(tiny_llama(cpu_dtypes().back())),
+      TrainingOptions options{.model = models::decoder(tiny_llama(cpu_dtypes().back())),
                               .policy = "minimal_offloaded",
                               .steps = 1,
                               .layout = {format.weight, format.moment, kAllOnHost},
@@ -118,9 +118,9 @@ TEST(KernelMemory, TheWatchNotices) {
 // --- allocations during a step
 
 struct Ready {
-  explicit Ready(const models::LlamaConfig& config, const char* policy, int64_t micro_batches = 1,
+  explicit Ready(const models::DecoderConfig& config, const char* policy, int64_t micro_batches = 1,
                  const LayoutOptions& layout_options = {}, Lane update_lane = Lane::compute)
-      : model(models::llama(config)),
+      : model(models::decoder(config)),
         layout(lay_out(model, layout_options)),
         options{.policy = make_policy(policy, {}, layer_program(model)),
                 .micro_batches = micro_batches,
@@ -258,7 +258,7 @@ class AskedBackend : public ForwardingBackend {
 
 // A model that does not fit on the device is made without it.
 TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
-  models::Model model = models::llama(tiny_llama());
+  models::Model model = models::decoder(tiny_llama());
   for (MemoryKind home : {MemoryKind::device, kHost}) {
     ParameterLayout layout = lay_out(model, {.homes = {home, home, home}});
     int64_t expected = 0;
@@ -284,7 +284,7 @@ TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
 // In a process of its own: exits with 0 when the resident set grew as predicted.
 [[noreturn]] void compare_resident_set(const char* policy, const Homes& homes = {}) {
   // About 1 GiB, a fifth of it activations; pages are only resident once they were touched.
-  models::LlamaConfig config{.batch = 1,
+  models::DecoderConfig config{.batch = 1,
                              .length = 512,
                              .vocabulary = 12000,
                              .width = 768,

@@ -65,7 +65,7 @@ TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
   if (dtype == models::Dtype::bfloat16 && cpu_dtypes().back() != dtype)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   for (double threshold : {0.5, 0.0}) {
-    TrainingOptions options{.model = models::llama(tiny_llama(dtype)),
+    TrainingOptions options{.model = models::decoder(tiny_llama(dtype)),
                             .micro_batches = micro_batches,
                             .clipping_threshold = threshold};
     Training none = train(options);
@@ -107,7 +107,7 @@ TEST(Offload, UpdatesOnTheHostGiveTheBitsOfNone) {
   for (models::Dtype dtype : cpu_dtypes())
     for (double threshold : {0.5, 0.0})
       for (int64_t micro_batches : {1, 2}) {
-        TrainingOptions options{.model = models::llama(tiny_llama(dtype)),
+        TrainingOptions options{.model = models::decoder(tiny_llama(dtype)),
                                 .micro_batches = micro_batches,
                                 .clipping_threshold = threshold};
         Training none = train(options);
@@ -138,7 +138,7 @@ TEST(Offload, EveryFormatGivesTheBitsOfNone) {
   for (models::Dtype weight : {float32, bfloat16})
     for (models::Dtype moment : {float32, bfloat16, uint8}) {
       SCOPED_TRACE(std::string(models::name(weight)) + " " + models::name(moment));
-      TrainingOptions options{.model = models::llama(tiny_llama(bfloat16))};
+      TrainingOptions options{.model = models::decoder(tiny_llama(bfloat16))};
       options.layout = {.weight_dtype = weight, .moment_dtype = moment};
       Training none = train(options);
       EXPECT_LT(none.results.back().loss, none.results.front().loss);

@@ -47,7 +47,7 @@ Partition partition_of(const Program& layer, const std::string& name, const Cust
   return partition_of(layer, make_policy(name, custom, layer));
 }
 
-Program llama_layer() { return layer_program(models::llama(tiny_llama())); }
+Program llama_layer() { return layer_program(models::decoder(tiny_llama())); }
 
 std::vector<ValueId> values(const std::vector<Residual>& residuals) {
   std::vector<ValueId> ids;
@@ -326,7 +326,7 @@ TEST(Partition, CheapOpsWithKeptInputsAreReplayed) {
 }
 
 TEST(Partition, BackToBackTheLossIsMadeOnce) {
-  models::Model model = models::llama(tiny_llama());
+  models::Model model = models::decoder(tiny_llama());
   const Program& head = model.stages[stage_index(model, "head")].programs[0];
   models::BackwardProgram backward = models::backward(head);
   auto losses = [](const Program& program) {

@@ -62,9 +62,9 @@ TEST(StepPlan, LlamaUnderEveryPolicyIsSound) {
         for (int64_t micro_batches : {1, 3}) {
           SCOPED_TRACE(policy.name + " " + models::name(dtype) + (tied ? " tied " : " untied ") +
                        std::to_string(micro_batches));
-          models::LlamaConfig config = tiny_llama(dtype);
+          models::DecoderConfig config = tiny_llama(dtype);
           config.tied_embeddings = tied;
-          expect_sound(plans_of(models::llama(config), policy.name, micro_batches));
+          expect_sound(plans_of(models::decoder(config), policy.name, micro_batches));
         }
 }
 
@@ -77,7 +77,7 @@ TEST(StepPlan, TheToyUnderEveryPolicyIsSound) {
 }
 
 TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
-  models::Model model = models::llama(tiny_llama());
+  models::Model model = models::decoder(tiny_llama());
   Plan forward = trainer::plan_forward(model, lay_out(model), "evaluate", {}, Target::cpu);
   expect_sound({.plans = {forward}});
   for (const Buffer& buffer : forward.buffers) EXPECT_NE(buffer.category, Category::kept);
@@ -88,7 +88,7 @@ TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
 // What lives on from the forward to the backward pass is what the ledger calls kept.
 TEST(StepPlan, KeptIsWhatLivesOnIntoTheBackwardPass) {
   for (const PolicyInfo& policy : policies())
-    for (const models::Model& model : {models::llama(tiny_llama()), toy()}) {
+    for (const models::Model& model : {models::decoder(tiny_llama()), toy()}) {
       Plan plan = plans_of(model, policy.name).plans[0];
       std::vector<char> read_backward(plan.buffers.size());
       for (const Instruction& instruction : plan.instructions)
@@ -131,7 +131,7 @@ TEST(StepPlan, AFrozenTowerIsNotKeptAndHasNoBackwardPass) {
 
 // Full recomputation trades memory for work; the kept part must show it.
 TEST(StepPlan, KeptBytesFollowThePolicy) {
-  models::Model model = models::llama(tiny_llama());
+  models::Model model = models::decoder(tiny_llama());
   auto kept_bytes = [&](const char* policy) {
     int64_t bytes = 0;
     trainer::StepPlans plans = plans_of(model, policy);
@@ -139,7 +139,7 @@ TEST(StepPlan, KeptBytesFollowThePolicy) {
       if (buffer.category == Category::kept) bytes += buffer.bytes;
     return bytes;
   };
-  const models::LlamaConfig config = tiny_llama();
+  const models::DecoderConfig config = tiny_llama();
   int64_t tokens = config.batch * config.length, float_bytes = 4;
   int64_t qkv = tokens * (config.query_heads + 2 * config.kv_heads) * config.head_dim * float_bytes;
   EXPECT_EQ(kept_bytes("save_qkv_proj") - kept_bytes("full"), config.layers * qkv);
@@ -150,7 +150,7 @@ TEST(StepPlan, KeptBytesFollowThePolicy) {
 
 // With moves: the batch comes from the host, results go there.
 TEST(PlanChecks, FindMissingWaits) {
-  Plan plan = plans_of(models::llama(tiny_llama()), "full").plans[0];
+  Plan plan = plans_of(models::decoder(tiny_llama()), "full").plans[0];
   int waits = 0;
   for (Instruction& instruction : plan.instructions) {
     waits += static_cast<int>(instruction.waits.size());
@@ -161,7 +161,7 @@ TEST(PlanChecks, FindMissingWaits) {
 }
 
 TEST(PlanChecks, FindSharedMemory) {
-  Plan plan = plans_of(models::llama(tiny_llama()), "none").plans[0];
+  Plan plan = plans_of(models::decoder(tiny_llama()), "none").plans[0];
   // The longest-lived temporary, put where others are.
   auto longest = std::max_element(
       plan.buffers.begin(), plan.buffers.end(), [](const Buffer& a, const Buffer& b) {
@@ -174,7 +174,7 @@ TEST(PlanChecks, FindSharedMemory) {
 }
 
 TEST(PlanChecks, FindAMissingWrite) {
-  Plan plan = plans_of(models::llama(tiny_llama()), "none").plans[0];
+  Plan plan = plans_of(models::decoder(tiny_llama()), "none").plans[0];
   plan.instructions.erase(plan.instructions.begin() +
                           static_cast<int>(plan.instructions.size() / 3));
   EXPECT_NE(first_of(data_flow_faults(plan, Gradients::none_yet)), "");
@@ -292,10 +292,10 @@ TEST(PlanText, EveryInstructionIsALine) {
 TEST(StepPlan, ArenasStayNearTheBound) {
   struct Shape {
     const char* name;
-    models::LlamaConfig config;
+    models::DecoderConfig config;
     Target target;
   };
-  models::LlamaConfig small{.batch = 4,
+  models::DecoderConfig small{.batch = 4,
                             .length = 512,
                             .vocabulary = 8192,
                             .width = 512,
@@ -309,7 +309,7 @@ TEST(StepPlan, ArenasStayNearTheBound) {
                              Shape{"Llama 2 13B", llama2_13b(), Target::cuda}})
     for (const PolicyInfo& policy : policies())
       for (int64_t micro_batches : {1, 2}) {
-        models::Model model = models::llama(shape.config);
+        models::Model model = models::decoder(shape.config);
         for (const Plan& plan : plans_of(model, policy.name, micro_batches, shape.target).plans) {
           MemoryAnalysis device = analyze(plan, MemoryKind::device);
           double over = 100.0 * static_cast<double>(device.peak_bytes - device.live_bytes) /

@@ -15,7 +15,7 @@ namespace {
 
 using Labels = std::vector<std::string>;
 
-Labels llama_labels() { return layer_program(models::llama(tiny_llama())).labels(); }
+Labels llama_labels() { return layer_program(models::decoder(tiny_llama())).labels(); }
 
 // A layer whose carry has the first of the labels, and a value each of the others.
 models::Program layer_emitting(const Labels& labels) {

@@ -152,9 +152,9 @@ TEST(Overlap, CountsEachMomentOnce) {
 
 // --- a stack of layers
 
-trainer::StepPlans step_plans(const models::LlamaConfig& config, const std::string& policy,
+trainer::StepPlans step_plans(const models::DecoderConfig& config, const std::string& policy,
                               const Homes& homes, double layers_ahead) {
-  models::Model model = models::llama(config);
+  models::Model model = models::decoder(config);
   trainer::StepOptions options{.policy = make_policy(policy, {}, layer_program(model)),
                                .transfers = {.layers_ahead = layers_ahead},
                                .optimizer = trainer::OptimizerOptions{
@@ -162,8 +162,8 @@ trainer::StepPlans step_plans(const models::LlamaConfig& config, const std::stri
   return plan_step(model, lay_out(model, {.homes = homes}), options, Target::cpu);
 }
 
-models::LlamaConfig stack() {
-  models::LlamaConfig config = tiny_llama();
+models::DecoderConfig stack() {
+  models::DecoderConfig config = tiny_llama();
   config.length = 64;
   config.width = 128;
   config.mlp_width = 256;
@@ -237,8 +237,8 @@ TEST(VirtualStep, IsNotSlowerWithLookaheadThanWithout) {
 // --- what is recorded of real work
 
 TEST(Recording, HoldsEveryInstructionOfAStep) {
-  models::LlamaConfig config = tiny_llama();
-  models::Model model = models::llama(config);
+  models::DecoderConfig config = tiny_llama();
+  models::Model model = models::decoder(config);
   ParameterLayout layout = lay_out(model, {.homes = {kHost, kHost, kHost}});
   trainer::StepOptions options{
       .policy = make_policy("minimal_offloaded", {}, layer_program(model)),

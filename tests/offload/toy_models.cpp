@@ -38,7 +38,7 @@ std::vector<Dtype> cpu_dtypes() {
   }
 }
 
-models::LlamaConfig tiny_llama(Dtype dtype) {
+models::DecoderConfig tiny_llama(Dtype dtype) {
   return {.batch = 2,
           .length = 24,
           .vocabulary = 61,
@@ -55,7 +55,7 @@ const Program& layer_program(const models::Model& model) {
   return model.stages[stage_index(model, "decoder")].programs[0];
 }
 
-models::LlamaConfig llama2_13b() {
+models::DecoderConfig llama2_13b() {
   return {.batch = 1,
           .length = 4096,
           .vocabulary = 32000,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "models/model.h"
 #include "models/program.h"
 
@@ -15,11 +15,11 @@ namespace longshore::offload {
 std::vector<models::Dtype> cpu_dtypes();
 
 // Two query heads share a key/value head, and hardly a size is a power of two.
-models::LlamaConfig tiny_llama(models::Dtype dtype = models::Dtype::float32);
+models::DecoderConfig tiny_llama(models::Dtype dtype = models::Dtype::float32);
 const models::Program& layer_program(const models::Model& model);  // of the Llama's scan
 
 // The Llama of that name's published shape, one row of 4096 tokens.
-models::LlamaConfig llama2_13b();
+models::DecoderConfig llama2_13b();
 
 // The same program with these weights frozen.
 models::Program with_frozen(models::Program program, std::initializer_list<std::string_view> names);

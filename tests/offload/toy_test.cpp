@@ -165,8 +165,8 @@ TEST(Toy, FrozenWeightsStayAndTheOthersMove) {
 // The first layer of a scan whose carry needs no gradient is a kind of its own, with the same
 // gradients of its weights.
 TEST(Toy, FrozenEmbeddingsChangeNoOtherGradient) {
-  models::LlamaConfig config = tiny_llama();
-  models::Model all = models::llama(config), frozen = all;
+  models::DecoderConfig config = tiny_llama();
+  models::Model all = models::decoder(config), frozen = all;
   models::Program& embed = frozen.stages[stage_index(frozen, "embed")].programs[0];
   embed = with_frozen(embed, {"model.embed_tokens.weight"});
   models::connect(frozen);

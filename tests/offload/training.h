@@ -15,7 +15,7 @@
 namespace longshore::offload {
 
 struct TrainingOptions {
-  models::Model model = models::llama(tiny_llama());
+  models::Model model = models::decoder(tiny_llama());
   std::string policy = "none";
   std::map<std::string, Fate> custom;
   int64_t micro_batches = 1;

@@ -55,14 +55,14 @@ std::vector<float> floats(const Bytes& contents) {
   return values;
 }
 
-ParameterLayout layout_of(const models::LlamaConfig& config) {
-  return offload::lay_out(models::llama(config));
+ParameterLayout layout_of(const models::DecoderConfig& config) {
+  return offload::lay_out(models::decoder(config));
 }
 
 const char* kQuery = "model.layers.1.self_attn.q_proj.weight.compute";
 
 TEST(Initialize, DependsOnSeedAndNameOnly) {
-  models::LlamaConfig config = offload::tiny_llama();
+  models::DecoderConfig config = offload::tiny_llama();
   State once = initialized(layout_of(config));
   EXPECT_EQ(once.slabs, initialized(layout_of(config)).slabs);
   EXPECT_NE(once.parameters.at(kQuery), initialized(layout_of(config), 2).parameters.at(kQuery));
@@ -119,7 +119,7 @@ TEST(Initialize, NarrowWeightsAreRoundedFromTheSameMasters) {
 }
 
 TEST(Initialize, MatricesAreNormalAndNormsAreOne) {
-  models::LlamaConfig config = offload::tiny_llama();
+  models::DecoderConfig config = offload::tiny_llama();
   config.width = 256;
   config.mlp_width = 1024;
   ParameterLayout layout = layout_of(config);

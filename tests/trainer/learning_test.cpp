@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "models/llama.h"
+#include "models/decoder.h"
 #include "offload/cpu_backend.h"
 #include "trainer/evaluate.h"
 #include "trainer/initialize.h"
@@ -51,7 +51,7 @@ data::Batch last_target(data::Batch batch, bool shuffled) {
 }
 
 TEST(Learning, UsesTheContext) {
-  models::LlamaConfig config{.batch = kRows,
+  models::DecoderConfig config{.batch = kRows,
                              .length = kLength,
                              .vocabulary = kVocabulary,
                              .width = 64,
@@ -60,7 +60,7 @@ TEST(Learning, UsesTheContext) {
                              .kv_heads = 2,
                              .head_dim = 16,
                              .mlp_width = 128};
-  models::Model model = models::llama(config);
+  models::Model model = models::decoder(config);
   offload::ParameterLayout layout = offload::lay_out(model);
   StepOptions options{
       .policy = offload::keep_all(),

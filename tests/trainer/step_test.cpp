@@ -48,7 +48,7 @@ struct Plain {
   std::vector<double> losses, norms;
 };
 
-Plain train_plainly(const models::LlamaConfig& config, const TrainingOptions& options) {
+Plain train_plainly(const models::DecoderConfig& config, const TrainingOptions& options) {
   Plain plain{.weights = wide_weights(offload::lay_out(options.model))};
   for (const auto& [name, weight] : plain.weights)
     plain.m[name] = plain.v[name] = at::zeros_like(weight);
@@ -104,8 +104,8 @@ at::Tensor ours(const Training& training, const ParameterLayout& layout, const s
       .to(at::kDouble);
 }
 
-void expect_plain(models::LlamaConfig config, TrainingOptions options) {
-  options.model = models::llama(config);
+void expect_plain(models::DecoderConfig config, TrainingOptions options) {
+  options.model = models::decoder(config);
   ParameterLayout layout = offload::lay_out(options.model);
   Training found = offload::train(options);
   Plain expected = train_plainly(config, options);
@@ -140,7 +140,7 @@ TEST(TrainStep, IsAutogradAndAdamW) {
   for (bool tied : {false, true})
     for (int64_t micro_batches : {1, 2})
       for (double threshold : {0.0, 0.5}) {
-        models::LlamaConfig config = offload::tiny_llama();
+        models::DecoderConfig config = offload::tiny_llama();
         config.tied_embeddings = tied;
         expect_plain(config, {.policy = "full",
                               .micro_batches = micro_batches,
@@ -155,7 +155,7 @@ TEST(TrainStep, IsAutogradAndAdamW) {
 TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
   if (offload::cpu_dtypes().back() != models::Dtype::bfloat16)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
-  TrainingOptions options{.model = models::llama(offload::tiny_llama(models::Dtype::bfloat16)),
+  TrainingOptions options{.model = models::decoder(offload::tiny_llama(models::Dtype::bfloat16)),
                           .steps = 4,
                           .learning_rate = 1e-5,
                           .weight_decay = 0};
@@ -184,8 +184,8 @@ TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
 
 TEST(TrainStep, LearnsABatchByHeart) {
   for (models::Dtype dtype : offload::cpu_dtypes()) {
-    models::LlamaConfig config = offload::tiny_llama(dtype);
-    models::Model model = models::llama(config);
+    models::DecoderConfig config = offload::tiny_llama(dtype);
+    models::Model model = models::decoder(config);
     ParameterLayout layout = offload::lay_out(model);
     StepOptions options{
         .policy = offload::keep_all(),
@@ -242,10 +242,10 @@ std::vector<float> run_forward(const models::Model& model, const ParameterLayout
 // Evaluation sees the loss that training sees, and the logits variant of the head the same model.
 TEST(PlanForward, LossAndLogitsAreThoseOfTraining) {
   for (bool tied : {false, true}) {
-    models::LlamaConfig config = offload::tiny_llama();
+    models::DecoderConfig config = offload::tiny_llama();
     config.tied_embeddings = tied;
     int64_t tokens = config.batch * config.length;
-    models::Model model = models::llama(config);
+    models::Model model = models::decoder(config);
     ParameterLayout layout = offload::lay_out(model);
     Training trained = offload::train({.model = model, .steps = 1});
     data::Batch batch =
@@ -257,7 +257,7 @@ TEST(PlanForward, LossAndLogitsAreThoseOfTraining) {
     std::vector<int32_t> rows(static_cast<size_t>(tokens));
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(rows.size() - 1 - i);
     models::Model logits_model =
-        models::llama(config, {.head = models::Head::logits, .rows = tokens});
+        models::decoder(config, {.head = models::Head::logits, .rows = tokens});
     std::vector<float> logits = run_forward(logits_model, layout, batch, rows, "output.0",
                                             static_cast<size_t>(tokens * config.vocabulary));
     double sum = 0;
@@ -272,7 +272,7 @@ TEST(PlanForward, LossAndLogitsAreThoseOfTraining) {
 }
 
 struct Small {
-  models::Model model = models::llama(offload::tiny_llama());
+  models::Model model = models::decoder(offload::tiny_llama());
   ParameterLayout layout = offload::lay_out(model);
   StepOptions options{.policy = offload::keep_all(),
                       .micro_batches = 2,
@@ -324,7 +324,7 @@ TEST(TrainStep, RefusesTheWrongBatches) {
 
 // Targets that are not trained take no part, in the loss, its divisor or the gradients.
 TEST(TrainStep, IgnoredTargetsTakeNoPart) {
-  models::LlamaConfig config = offload::tiny_llama();
+  models::DecoderConfig config = offload::tiny_llama();
   data::Batch batch =
       data::synthetic_batches({config.batch, config.length}, 61, offload::kDataSeed)(0);
   // The second row does not count: the same as if its tokens were others.
@@ -335,7 +335,7 @@ TEST(TrainStep, IgnoredTargetsTakeNoPart) {
   }
   for (int64_t i = config.length; i < 2 * config.length; ++i)
     other.tokens[i] = (other.tokens[i] + 1) % 61;
-  offload::PassInputs inputs{.model = models::llama(config), .loss_gradient = 1. / config.length};
+  offload::PassInputs inputs{.model = models::decoder(config), .loss_gradient = 1. / config.length};
   offload::PassResult a = offload::run_pass(inputs, {batch}),
                       b = offload::run_pass(inputs, {other});
   EXPECT_EQ(a.loss, b.loss);

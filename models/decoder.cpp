@@ -1,0 +1,199 @@
+// B batch, T length, C width, H query heads, G key/value heads, D head_dim, F mlp_width,
+// V vocabulary.
+#include "models/decoder.h"
+
+#include <cmath>
+#include <string>
+
+#include "models/ops/add.h"
+#include "models/ops/add_bias.h"
+#include "models/ops/attention.h"
+#include "models/ops/embedding.h"
+#include "models/ops/linear.h"
+#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/rms_norm.h"
+#include "models/ops/scale.h"
+#include "models/ops/soft_cap.h"
+#include "models/ops/swiglu.h"
+#include "models/trace.h"
+
+namespace longshore::models {
+namespace {
+
+constexpr double kInitDeviation = 0.02;
+
+const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
+const Weight kBias{.decay = Decay::no};
+
+bool is_gemma(const DecoderConfig& c) { return c.block != Block::llama; }
+
+Var norm(const DecoderConfig& c, Var x, const std::string& name, int64_t width) {
+  // Where the weight is added to 1, it starts at 0.
+  Weight weight{.decay = Decay::no, .init = {is_gemma(c) ? Init::Kind::zeros : Init::Kind::ones}};
+  return rms_norm(x, x.trace->weight(name, {{width}, c.dtype}, weight), c.norm_epsilon,
+                  {.weight_offset = is_gemma(c) ? 1.0 : 0.0});
+}
+
+Var projection(const DecoderConfig& c, Var x, const std::string& name, int64_t width,
+               bool has_bias) {
+  Trace& t = *x.trace;
+  Var y = linear(x, t.weight(name + ".weight", {{width, x.type().shape.back()}, c.dtype}, kMatrix));
+  return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c.dtype}, kBias)) : y;
+}
+
+Var embedding_weight(Trace& t, const DecoderConfig& c) {
+  return t.weight("model.embed_tokens.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);
+}
+
+Program embed(const DecoderConfig& c) {
+  Trace t("embed");
+  Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});        // [B,T]
+  Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});  // [B,T]
+  RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
+  Var x = embedding(tokens, embedding_weight(t, c));                              // [B,T,C]
+  t.output(is_gemma(c) ? scale(x, std::sqrt(static_cast<double>(c.width))) : x);  // [B,T,C]
+  t.output(table.cos);                                                            // [B,T,D/2]
+  t.output(table.sin);
+  if (c.window_rope_base > 0) {
+    RopeTable windowed = rope_table(positions, c.head_dim, c.window_rope_base);
+    t.output(windowed.cos);
+    t.output(windowed.sin);
+  }
+  return t.finish();
+}
+
+struct LayerInputs {
+  Var x;            // [B,T,C]
+  RopeTable table;  // of this kind of layer
+};
+
+LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, bool has_window) {
+  Type table_type{{c.batch, c.length, c.head_dim / 2}, Dtype::float32};
+  LayerInputs in;
+  in.x = t.label(t.input("decoder_layer_input", {{c.batch, c.length, c.width}, c.dtype}),
+                 "decoder_layer_input");
+  in.table = {t.input("rope_cos", table_type), t.input("rope_sin", table_type)};
+  if (c.window_rope_base > 0) {
+    RopeTable windowed{t.input("window_rope_cos", table_type),
+                       t.input("window_rope_sin", table_type)};
+    if (has_window) in.table = windowed;
+  }
+  return in;
+}
+
+// [B,T,C] -> [B,T,C]
+Var attention_block(const DecoderConfig& c, Var n, const RopeTable& table, bool has_window) {
+  Trace& t = *n.trace;
+  int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  Var q = projection(c, n, "self_attn.q_proj", q_width, c.qkv_bias);   // [B,T,H*D]
+  Var k = projection(c, n, "self_attn.k_proj", kv_width, c.qkv_bias);  // [B,T,G*D]
+  Var v = projection(c, n, "self_attn.v_proj", kv_width, c.qkv_bias);  // [B,T,G*D]
+  if (c.qk_norm) {
+    q = norm(c, q, "self_attn.q_norm.weight", c.head_dim);
+    k = norm(c, k, "self_attn.k_norm.weight", c.head_dim);
+  }
+  q = t.label(rope(q, table), "query_proj");
+  k = t.label(rope(k, table), "key_proj");
+  v = t.label(v, "value_proj");
+  AttentionMask mask;
+  if (c.segments) mask.segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
+  Var context = t.label(attention(q, k, v,
+                                  {.head_dim = c.head_dim,
+                                   .scale = c.query_scale,
+                                   .window = has_window ? c.window : 0,
+                                   .soft_cap = c.attention_cap},
+                                  mask),
+                        "context");  // [B,T,H*D]
+  return t.label(projection(c, context, "self_attn.o_proj", c.width, c.output_bias), "out_proj");
+}
+
+// [B,T,C] -> [B,T,C]
+Var mlp_block(const DecoderConfig& c, Var n) {
+  Trace& t = *n.trace;
+  Var gate = t.label(projection(c, n, "mlp.gate_proj", c.mlp_width, c.mlp_bias), "mlpwi_0");
+  Var up = t.label(projection(c, n, "mlp.up_proj", c.mlp_width, c.mlp_bias), "mlpwi_1");
+  Var act = is_gemma(c) ? geglu(gate, up) : swiglu(gate, up);  // [B,T,F]
+  return t.label(projection(c, act, "mlp.down_proj", c.width, c.mlp_bias), "mlpwo");
+}
+
+Program decoder_layer(const DecoderConfig& c, bool has_window) {
+  Trace t(has_window ? "window_layer" : "decoder_layer");
+  LayerInputs in = layer_inputs(t, c, has_window);
+  Var n = norm(c, in.x, "input_layernorm.weight", c.width);
+  Var out = attention_block(c, n, in.table, has_window);
+  if (c.block == Block::gemma2) out = norm(c, out, "post_attention_layernorm.weight", c.width);
+  Var residual = add(in.x, out);
+
+  bool is_gemma2 = c.block == Block::gemma2;
+  Var m = norm(c, residual,
+               is_gemma2 ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
+               c.width);
+  Var down = mlp_block(c, m);
+  if (is_gemma2) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
+  t.output(add(residual, down));
+  return t.finish();
+}
+
+Program head(const DecoderConfig& c, const HeadOptions& options) {
+  Trace t("head");
+  Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
+  auto weight = [&] {
+    return c.tied_embeddings
+               ? embedding_weight(t, c)
+               : t.weight("lm_head.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
+  };
+  if (options.head == Head::loss) {
+    Var targets = t.batch("targets", {{c.batch, c.length}, Dtype::int32});  // [B,T]
+    Var n = norm(c, x, "model.norm.weight", c.width);                       // [B,T,C]
+    t.output(linear_cross_entropy(n, weight(), targets, {.soft_cap = c.logits_cap}),
+             OutputRole::loss);
+  } else {
+    Var rows = t.batch("rows", {{options.rows}, Dtype::int32});         // [N]
+    Var n = norm(c, take_rows(x, rows), "model.norm.weight", c.width);  // [N,C]
+    Var logits = linear(n, weight());                                   // [N,V]
+    t.output(c.logits_cap > 0 ? soft_cap(logits, c.logits_cap) : logits);
+  }
+  return t.finish();
+}
+
+// The scan: a program for layers with a window and one for those without, as far as there are.
+Stage layers(const DecoderConfig& c) {
+  Stage stage{.name = "decoder",
+              .weight_prefix = "model.layers.{}.",
+              .programs = {},
+              .layers = {},
+              .inputs = {{0, 0}, {0, 1}, {0, 2}}};
+  if (c.window_rope_base > 0) stage.inputs.insert(stage.inputs.end(), {{0, 3}, {0, 4}});
+  int kind_of[] = {-1, -1};  // without a window, with one
+  for (int layer = 0; layer < c.layers; ++layer) {
+    bool has_window = c.window > 0 && (c.windowed.empty() || c.windowed[layer]);
+    int& kind = kind_of[has_window];
+    if (kind < 0) {
+      kind = static_cast<int>(stage.programs.size());
+      stage.programs.push_back(decoder_layer(c, has_window));
+    }
+    stage.layers.push_back(kind);
+  }
+  return stage;
+}
+
+}  // namespace
+
+Model decoder(const DecoderConfig& config, const HeadOptions& options) {
+  Model model{.name = "decoder", .stages = {}};
+  model.stages.push_back({.name = "embed",
+                          .weight_prefix = "",
+                          .programs = {embed(config)},
+                          .layers = {0},
+                          .inputs = {}});
+  model.stages.push_back(layers(config));
+  model.stages.push_back({.name = "head",
+                          .weight_prefix = "",
+                          .programs = {head(config, options)},
+                          .layers = {0},
+                          .inputs = {{1, 0}}});
+  connect(model);
+  return model;
+}
+
+}  // namespace longshore::models
