@@ -80,7 +80,7 @@ struct Op {
   // Emits the nodes that give the inputs' gradients; null for ops nobody differentiates.
   void (*vjp)(Backward& backward, const Node& node) = nullptr;
   Cost (*cost)(const std::any& attrs, std::span<const Type> in, std::span<const Type> out);
-  std::string (*print)(const std::any& attrs) = nullptr;  // "causal, heads=8"; null: no attributes
+  std::string (*print)(const std::any& attrs) = nullptr;  // "causal, heads=8"; null or "": nothing
   // In-place choices of one node, best first.
   std::vector<Reuse> (*reuse)(const std::any& attrs, int inputs) = nullptr;
   Price price = Price::dear;

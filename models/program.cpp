@@ -89,7 +89,8 @@ std::string text(const Program& program, const Node& node) {
   for (size_t i = 0; i < node.in.size(); ++i)
     line += (i ? ", " : "") + name_of(program, node.in[i]);
   line += ")";
-  if (node.op->print) line += " {" + node.op->print(node.attrs) + "}";
+  std::string attrs = node.op->print ? node.op->print(node.attrs) : "";
+  if (!attrs.empty()) line += " {" + attrs + "}";
   line += " : ";
   for (size_t i = 0; i < node.out.size(); ++i)
     line +=

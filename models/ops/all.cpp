@@ -1,6 +1,7 @@
 // The one list of ops.
 #include "models/ops/adamw.h"
 #include "models/ops/add.h"
+#include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
@@ -9,6 +10,8 @@
 #include "models/ops/losses.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
+#include "models/ops/scale.h"
+#include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
 
 namespace longshore::models {
@@ -17,11 +20,15 @@ std::span<const Op* const> all_ops() {
   static const Op* const ops[] = {
       &adamw_op,
       &add_op,
+      &add_bias_op,
+      &add_bias_grad_op,
       &attention_op,
       &attention_grad_op,
       &clip_op,
       &embedding_op,
       &embedding_grad_op,
+      &geglu_op,
+      &geglu_grad_op,
       &gelu_op,
       &gelu_grad_op,
       &l2_penalty_op,
@@ -37,6 +44,9 @@ std::span<const Op* const> all_ops() {
       &rms_norm_grad_op,
       &rope_op,
       &rope_table_op,
+      &scale_op,
+      &soft_cap_op,
+      &soft_cap_grad_op,
       &square_sum_op,
       &sum_op,
       &sum_grad_op,

@@ -3,10 +3,8 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 
-#include <cmath>
-#include <numbers>
-
 #include "models/backward.h"
+#include "models/ops/activations.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
 #include "models/ops/simd.h"
@@ -47,33 +45,17 @@ std::vector<Reuse> reuse_grad(const std::any&, int) {
 
 // --- CPU
 
-// With e = exp(-2u), (1 + tanh(u)) / 2 is 1 / (1 + e), which does not cancel where it is small.
-constexpr float kTwiceRoot =
-    static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);  // 2 sqrt(2/pi)
-constexpr float kCubic = 0.044715f;
-
-LONGSHORE_INLINE float exponential(float x) {
-  return exp_fast(-kTwiceRoot * (x + kCubic * x * x * x));
-}
-
 template <class T>
 LONGSHORE_INLINE void gelu_body(const T* x, T* y, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    float value = load(x[i]);
-    store(y[i], value / (1.f + exponential(value)));
-  }
+  for (int64_t i = 0; i < count; ++i) store(y[i], GeluTanh::value(load(x[i])));
 }
 
 template <class T>
 LONGSHORE_INLINE void gelu_grad_body(const T* dy, const T* x, T* dx, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    float value = load(x[i]), e = exponential(value), gate = 1.f / (1.f + e);
-    float rest = e > 1e30f ? 1.f : e * gate;  // 1 - gate, where gate is near 1 too
-    float slope = kTwiceRoot * (1.f + 3.f * kCubic * value * value);
-    store(dx[i], load(dy[i]) * (gate + value * gate * rest * slope));
-  }
+  for (int64_t i = 0; i < count; ++i)
+    store(dx[i], load(dy[i]) * GeluTanh::value_and_slope(load(x[i])).slope);
 }
 
 LONGSHORE_SIMD void gelu_range(const float* x, float* y, int64_t count) { gelu_body(x, y, count); }

@@ -8,6 +8,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "models/backward.h"
@@ -19,10 +21,17 @@
 namespace longshore::models {
 namespace {
 
+struct Attrs {
+  double soft_cap;
+};
+
 struct GradAttrs {
+  double soft_cap;
   bool weight_gradient;
   Dtype weight_gradient_dtype;
 };
+
+double soft_cap(const std::any& attrs) { return std::any_cast<const Attrs&>(attrs).soft_cap; }
 
 const GradAttrs& grad_attrs(const std::any& attrs) {
   return std::any_cast<const GradAttrs&>(attrs);
@@ -46,8 +55,10 @@ void expect_operands(std::span<const Type> in, const char* op) {
          "targets are not one i32 a token");
 }
 
-Types infer(const std::any&, std::span<const Type> in) {
+Types infer(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 3, 3, "linear_cross_entropy");
+  expect(soft_cap(attrs) >= 0 && std::isfinite(soft_cap(attrs)), "linear_cross_entropy",
+         "soft_cap is neither 0 nor positive and finite");
   expect_operands(in, "linear_cross_entropy");
   return {{{}, loss_dtype(in[0].dtype)}};
 }
@@ -65,7 +76,9 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
 
 void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], weight = node.in[1];
-  GradAttrs attrs{backward.wants_gradient(weight), backward.weight_gradient_dtype()};
+  GradAttrs attrs{.soft_cap = soft_cap(node.attrs),
+                  .weight_gradient = backward.wants_gradient(weight),
+                  .weight_gradient_dtype = backward.weight_gradient_dtype()};
   std::vector<ValueId> in{x, weight, node.in[2], backward.gradient(node.out[0])};
   if (attrs.weight_gradient)
     if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
@@ -93,8 +106,18 @@ std::vector<Reuse> reuse_grad(const std::any& any, int inputs) {
   return choices;
 }
 
+std::string print_cap(double cap, const char* before) {
+  if (cap == 0) return "";
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%ssoft_cap=%g", before, cap);
+  return buffer;
+}
+
+std::string print(const std::any& attrs) { return print_cap(soft_cap(attrs), ""); }
+
 std::string print_grad(const std::any& any) {
-  return grad_attrs(any).weight_gradient ? "input and weight" : "input";
+  const GradAttrs& attrs = grad_attrs(any);
+  return (attrs.weight_gradient ? "input and weight" : "input") + print_cap(attrs.soft_cap, ", ");
 }
 
 // --- CPU
@@ -154,45 +177,84 @@ WorkspaceParts workspace_parts(std::span<const Type> in, Pass pass, const GradAt
   return l;
 }
 
-// The losses of `rows` tokens; with dlogits also scale * (softmax - one-hot), which may overwrite
-// the logits.
+LONGSHORE_INLINE float largest_of(const float* logits, int64_t v) {
+  float largest = logits[0];
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < v; ++i) largest = logits[i] > largest ? logits[i] : largest;
+  return largest;
+}
+
+// One token's loss; with dlogits also scale * (softmax - one-hot), which may overwrite the logits.
 template <class T>
-LONGSHORE_INLINE void cross_entropy_body(float* logits, const int32_t* targets, float* losses,
-                                         T* dlogits, float scale, int64_t rows, int64_t v) {
+LONGSHORE_INLINE float token_loss(float* logits, int32_t target, T* dlogits, float scale,
+                                  int64_t v) {
+  float largest = largest_of(logits, v), at_target = logits[target], sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < v; ++i) {
+    float e = exp_fast(logits[i] - largest);
+    logits[i] = e;
+    sum += e;
+  }
+  float loss = largest + std::log(sum) - at_target;
+  if (!dlogits) return loss;
+  float at_target_exp = logits[target], factor = scale / sum;
+#pragma omp simd
+  for (int64_t i = 0; i < v; ++i) store(dlogits[i], logits[i] * factor);
+  store(dlogits[target], at_target_exp * factor - scale);
+  return loss;
+}
+
+LONGSHORE_INLINE float cap_slope(float capped, float cap) {
+  return 1.f - (capped / cap) * (capped / cap);
+}
+
+// The same of capped logits, whose slopes 1 - (capped / cap)² the gradient has as factors. The
+// capped logits stay for them, so the exponentials are made twice.
+template <class T>
+LONGSHORE_INLINE float capped_token_loss(float* logits, int32_t target, float cap, T* dlogits,
+                                         float scale, int64_t v) {
+#pragma omp simd
+  for (int64_t i = 0; i < v; ++i) logits[i] = cap * tanh_fast(logits[i] / cap);
+  float largest = largest_of(logits, v), at_target = logits[target], sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < v; ++i) sum += exp_fast(logits[i] - largest);
+  float loss = largest + std::log(sum) - at_target;
+  if (!dlogits) return loss;
+  float factor = scale / sum;
+#pragma omp simd
+  for (int64_t i = 0; i < v; ++i)
+    store(dlogits[i], exp_fast(logits[i] - largest) * factor * cap_slope(logits[i], cap));
+  store(dlogits[target],
+        (exp_fast(at_target - largest) * factor - scale) * cap_slope(at_target, cap));
+  return loss;
+}
+
+// The losses of `rows` tokens, and their gradients. No cap: 0.
+template <class T>
+LONGSHORE_INLINE void cross_entropy_body(float* logits, const int32_t* targets, float cap,
+                                         float* losses, T* dlogits, float scale, int64_t rows,
+                                         int64_t v) {
   for (int64_t row = 0; row < rows; ++row, logits += v, dlogits += dlogits ? v : 0) {
-    int32_t target = targets[row];
-    if (target == kIgnoredTarget) {
-      losses[row] = 0;
-      if (dlogits)
-        for (int64_t i = 0; i < v; ++i) store(dlogits[i], 0.f);
+    if (targets[row] != kIgnoredTarget) {
+      losses[row] = cap > 0 ? capped_token_loss(logits, targets[row], cap, dlogits, scale, v)
+                            : token_loss(logits, targets[row], dlogits, scale, v);
       continue;
     }
-    float largest = logits[0];
-#pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < v; ++i) largest = logits[i] > largest ? logits[i] : largest;
-    float at_target = logits[target], sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < v; ++i) {
-      float e = exp_fast(logits[i] - largest);
-      logits[i] = e;
-      sum += e;
-    }
-    losses[row] = largest + std::log(sum) - at_target;
-    if (!dlogits) continue;
-    float at_target_exp = logits[target], factor = scale / sum;
-#pragma omp simd
-    for (int64_t i = 0; i < v; ++i) store(dlogits[i], logits[i] * factor);
-    store(dlogits[target], at_target_exp * factor - scale);
+    losses[row] = 0;
+    if (dlogits)
+      for (int64_t i = 0; i < v; ++i) store(dlogits[i], 0.f);
   }
 }
 
-LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float* losses,
-                                       float* dlogits, float scale, int64_t rows, int64_t v) {
-  cross_entropy_body(logits, targets, losses, dlogits, scale, rows, v);
+LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float cap,
+                                       float* losses, float* dlogits, float scale, int64_t rows,
+                                       int64_t v) {
+  cross_entropy_body(logits, targets, cap, losses, dlogits, scale, rows, v);
 }
-LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float* losses,
-                                       bfloat16* dlogits, float scale, int64_t rows, int64_t v) {
-  cross_entropy_body(logits, targets, losses, dlogits, scale, rows, v);
+LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float cap,
+                                       float* losses, bfloat16* dlogits, float scale, int64_t rows,
+                                       int64_t v) {
+  cross_entropy_body(logits, targets, cap, losses, dlogits, scale, rows, v);
 }
 
 struct Gradients {
@@ -202,7 +264,7 @@ struct Gradients {
   float scale;
 };
 
-float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient,
+float run_chunks(const KernelCall& call, const WorkspaceParts& l, double soft_cap, Dtype gradient,
                  const Gradients* grads) {
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
@@ -212,6 +274,7 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient
   float* losses = reinterpret_cast<float*>(at(l.losses));
   std::span<std::byte> scratch = call.workspace.subspan(l.scratch);
   const int32_t* targets = call.in[2].as<int32_t>();
+  float cap = static_cast<float>(soft_cap);
 
   for (int64_t begin = 0; begin < tokens; begin += chunk) {
     int64_t size = std::min(chunk, tokens - begin);
@@ -223,7 +286,7 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, Dtype gradient
                        ? nullptr
                        : reinterpret_cast<T*>(l.losses > l.dlogits ? at(l.dlogits) : at(l.logits));
       parallel_ranges(size, [&](int64_t first, int64_t last) {
-        cross_entropy_rows(logits + first * v, targets + begin + first, losses + begin + first,
+        cross_entropy_rows(logits + first * v, targets + begin + first, cap, losses + begin + first,
                            dlogits ? dlogits + first * v : nullptr, grads ? grads->scale : 0.f,
                            last - first, v);
       });
@@ -251,7 +314,7 @@ int64_t workspace_grad_cpu(const std::any& attrs, std::span<const Type> in, std:
 
 void run_cpu(const KernelCall& call) {
   WorkspaceParts l = workspace_parts(types_of(call.in), Pass::loss, {}, false);
-  *call.out[0].as<float>() = run_chunks(call, l, Dtype::float32, nullptr);
+  *call.out[0].as<float>() = run_chunks(call, l, soft_cap(call.attrs), Dtype::float32, nullptr);
 }
 
 void run_grad_cpu(const KernelCall& call) {
@@ -264,7 +327,8 @@ void run_grad_cpu(const KernelCall& call) {
                   .dweight = attrs.weight_gradient ? call.out[2].data : nullptr,
                   .has_sum = has_sum,
                   .scale = *call.in[3].as<float>()};
-  *call.out[1].as<float>() = run_chunks(call, l, attrs.weight_gradient_dtype, &grads);
+  *call.out[1].as<float>() =
+      run_chunks(call, l, attrs.soft_cap, attrs.weight_gradient_dtype, &grads);
 }
 
 // --- composition
@@ -276,7 +340,7 @@ at::Tensor wide_product(const KernelCall& call, const at::Tensor& a, const at::T
   return at::mm(a.to(dtype), b.to(dtype));
 }
 
-void run_chunks_composed(const KernelCall& call, const GradAttrs* attrs) {
+void run_chunks_composed(const KernelCall& call, double cap, const GradAttrs* attrs) {
   auto wide = compute_type(call.in[0]);
   at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
   at::Tensor targets = tensor(call, call.in[2]).view({-1});
@@ -295,12 +359,21 @@ void run_chunks_composed(const KernelCall& call, const GradAttrs* attrs) {
     at::Tensor x_chunk = x.narrow(0, begin, size);
     at::Tensor target = targets.narrow(0, begin, size).to(at::kLong).unsqueeze(-1);
     at::Tensor trained = target.ne(kIgnoredTarget), index = target.clamp_min(0);
-    at::Tensor logp = at::log_softmax(wide_product(call, x_chunk, weight.t(), wide), -1);
+    at::Tensor logits = wide_product(call, x_chunk, weight.t(), wide);
+    at::Tensor slope;
+    if (cap > 0) {
+      logits.div_(cap).tanh_();
+      if (attrs) slope = 1 - logits.square();
+      logits.mul_(cap);
+    }
+    at::Tensor logp = at::log_softmax(logits, -1);
+    logits.reset();
     loss.sub_(logp.gather(-1, index).masked_fill(trained.logical_not(), 0).sum());
     if (!attrs) continue;
     at::Tensor dlogits = logp.exp_();
     dlogits.scatter_add_(-1, index, at::zeros_like(index, dlogits.options()).sub_(1));
     dlogits.mul_(trained).mul_(tensor(call, call.in[3]).to(wide));
+    if (slope.defined()) dlogits.mul_(slope);
     at::Tensor narrow = dlogits.to(x.scalar_type());
     if (dweight.defined())
       dweight.add_(wide_product(call, narrow.t(), x_chunk, dweight.scalar_type()));
@@ -309,9 +382,12 @@ void run_chunks_composed(const KernelCall& call, const GradAttrs* attrs) {
   tensor(call, call.out[attrs ? 1 : 0]).copy_(loss);
 }
 
-void run_composed(const KernelCall& call) { run_chunks_composed(call, nullptr); }
+void run_composed(const KernelCall& call) {
+  run_chunks_composed(call, soft_cap(call.attrs), nullptr);
+}
 void run_grad_composed(const KernelCall& call) {
-  run_chunks_composed(call, &grad_attrs(call.attrs));
+  const GradAttrs& attrs = grad_attrs(call.attrs);
+  run_chunks_composed(call, attrs.soft_cap, &attrs);
 }
 
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
@@ -321,8 +397,11 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 int64_t workspace_grad_composed(const std::any& any, std::span<const Type> in,
                                 std::span<const Type> out) {
-  int64_t dweight = grad_attrs(any).weight_gradient ? out[2].bytes() : 0;
-  return workspace_composed(any, in, out) + dweight + in[0].bytes();
+  const GradAttrs& attrs = grad_attrs(any);
+  int64_t v = in[1].shape[0], chunk = chunk_tokens(in[0].shape.rows(), v);
+  int64_t slopes = attrs.soft_cap > 0 ? 2 * chunk * v * size_bytes(Dtype::float32) : 0;
+  int64_t dweight = attrs.weight_gradient ? out[2].bytes() : 0;
+  return workspace_composed(any, in, out) + slopes + dweight + in[0].bytes();
 }
 
 }  // namespace
@@ -331,6 +410,7 @@ const Op linear_cross_entropy_op{.name = "linear_cross_entropy",
                                  .infer = infer,
                                  .vjp = vjp,
                                  .cost = cost,
+                                 .print = print,
                                  .cpu = {run_cpu, workspace_cpu},
                                  .cuda = {run_composed, workspace_composed},
                                  .reference = {run_composed}};
@@ -344,8 +424,8 @@ const Op linear_cross_entropy_grad_op{.name = "linear_cross_entropy_grad",
                                       .cuda = {run_grad_composed, workspace_grad_composed},
                                       .reference = {run_grad_composed}};
 
-Var linear_cross_entropy(Var x, Var weight, Var targets) {
-  return x.trace->emit(linear_cross_entropy_op, {}, {x, weight, targets})[0];
+Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options) {
+  return x.trace->emit(linear_cross_entropy_op, Attrs{options.soft_cap}, {x, weight, targets})[0];
 }
 
 }  // namespace longshore::models

@@ -1,6 +1,7 @@
 // The output projection and its cross-entropy in one op, a chunk of tokens at a time, so that the
 // full logits [B*T,V] never exist; with gradients, logits are made once and give loss and
-// gradients in the same pass (cf. Wijmans et al. 2024, arXiv 2411.09009).
+// gradients in the same pass (cf. Wijmans et al. 2024, arXiv 2411.09009). Logits may be capped
+// before the softmax: cap * tanh(logit / cap), as Gemma 2 has it (arXiv 2408.00118).
 #pragma once
 
 #include "models/trace.h"
@@ -15,6 +16,11 @@ extern const Op linear_cross_entropy_op;
 // (x, W, targets, dloss [, sum of dW]) -> dx, loss [, dW]
 extern const Op linear_cross_entropy_grad_op;
 
-Var linear_cross_entropy(Var x, Var weight, Var targets);
+struct LinearCrossEntropyOptions {
+  double soft_cap = 0;  // 0: none. Less, or not finite: InternalError.
+};
+
+Var linear_cross_entropy(Var x, Var weight, Var targets,
+                         const LinearCrossEntropyOptions& options = {});
 
 }  // namespace longshore::models

@@ -16,9 +16,11 @@ namespace {
 
 struct Attrs {
   double epsilon;
+  double weight_offset;
 };
 
 struct GradAttrs {
+  double weight_offset;
   bool weight_gradient;
   bool input_sum, weight_sum;
   Dtype weight_gradient_dtype;
@@ -31,19 +33,26 @@ const GradAttrs& grad_attrs(const std::any& attrs) {
   return std::any_cast<const GradAttrs&>(attrs);
 }
 
-// The statistics of a row are as wide as the computation.
+// The statistics of a run are as wide as the computation.
 Dtype statistics_dtype(Dtype dtype) {
   return dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+}
+
+std::string print_offset(double weight_offset) {
+  if (weight_offset == 0) return "";
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, ", weight_offset=%g", weight_offset);
+  return buffer;
 }
 
 // --- records
 
 Types infer(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 2, 2, "rms_norm");
-  expect(in[1].shape.rank() == 1 && in[1].shape[0] == in[0].shape.back(), "rms_norm",
-         "x [.., C] and w [C] do not fit");
+  expect(in[1].shape.rank() == 1 && in[0].shape.back() % in[1].shape[0] == 0, "rms_norm",
+         "x [.., H*D] and w [D] do not fit");
   expect(in[0].dtype == in[1].dtype, "rms_norm", "x and w differ in dtype");
-  return {in[0], {{in[0].shape.rows()}, statistics_dtype(in[0].dtype)}};
+  return {in[0], {{in[0].shape.count() / in[1].shape[0]}, statistics_dtype(in[0].dtype)}};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
@@ -58,7 +67,8 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
 
 void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], weight = node.in[1];
-  GradAttrs attrs{.weight_gradient = backward.wants_gradient(weight),
+  GradAttrs attrs{.weight_offset = std::any_cast<const Attrs&>(node.attrs).weight_offset,
+                  .weight_gradient = backward.wants_gradient(weight),
                   .input_sum = false,
                   .weight_sum = false,
                   .weight_gradient_dtype = backward.weight_gradient_dtype()};
@@ -97,24 +107,30 @@ std::vector<Reuse> reuse_grad(const std::any& any, int) {
   return choices;
 }
 
-std::string print(const std::any& attrs) {
+std::string print(const std::any& any) {
+  const Attrs& attrs = std::any_cast<const Attrs&>(any);
   char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "epsilon=%g", std::any_cast<const Attrs&>(attrs).epsilon);
-  return buffer;
+  std::snprintf(buffer, sizeof buffer, "epsilon=%g", attrs.epsilon);
+  return buffer + print_offset(attrs.weight_offset);
 }
 
 std::string print_grad(const std::any& any) {
   const GradAttrs& attrs = grad_attrs(any);
   return std::string(attrs.weight_gradient ? "input and weight" : "input") +
          (attrs.input_sum ? ", adds to input's" : "") +
-         (attrs.weight_sum ? ", adds to weight's" : "");
+         (attrs.weight_sum ? ", adds to weight's" : "") + print_offset(attrs.weight_offset);
 }
 
 // --- CPU
 
+// What is added to weights. Minus zero adds nothing to any of them; zero would change -0.
+float added_to_weights(double weight_offset) {
+  return weight_offset == 0 ? -0.f : static_cast<float>(weight_offset);
+}
+
 template <class T>
-LONGSHORE_INLINE void norm_body(const T* x, const T* weight, float epsilon, T* y, float* rstd,
-                                int64_t rows, int64_t width) {
+LONGSHORE_INLINE void norm_body(const T* x, const T* weight, float offset, float epsilon, T* y,
+                                float* rstd, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -122,19 +138,21 @@ LONGSHORE_INLINE void norm_body(const T* x, const T* weight, float epsilon, T* y
     float scale = 1.f / std::sqrt(sum / width + epsilon);
     rstd[row] = scale;
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * scale * load(weight[i]));
+    for (int64_t i = 0; i < width; ++i)
+      store(y[i], load(x[i]) * scale * (offset + load(weight[i])));
   }
 }
 
 // `dweight` is this thread's share of the weight's gradient, or null.
 template <class T>
-LONGSHORE_INLINE void norm_grad_body(const T* dy, const T* x, const T* weight, const float* rstd,
-                                     const T* input_sum, T* dx, float* dweight, int64_t rows,
-                                     int64_t width) {
+LONGSHORE_INLINE void norm_grad_body(const T* dy, const T* x, const T* weight, float offset,
+                                     const float* rstd, const T* input_sum, T* dx, float* dweight,
+                                     int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row) {
     float scale = rstd[row], dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < width; ++i) dot += load(dy[i]) * load(weight[i]) * load(x[i]);
+    for (int64_t i = 0; i < width; ++i)
+      dot += load(dy[i]) * (offset + load(weight[i])) * load(x[i]);
     float shift = dot * scale * scale / width;
     if (dweight) {
 #pragma omp simd
@@ -143,43 +161,45 @@ LONGSHORE_INLINE void norm_grad_body(const T* dy, const T* x, const T* weight, c
     if (input_sum) {
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i)
-        store(dx[i],
-              load(input_sum[i]) + scale * (load(dy[i]) * load(weight[i]) - load(x[i]) * shift));
+        store(dx[i], load(input_sum[i]) +
+                         scale * (load(dy[i]) * (offset + load(weight[i])) - load(x[i]) * shift));
       input_sum += width;
     } else {
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i)
-        store(dx[i], scale * (load(dy[i]) * load(weight[i]) - load(x[i]) * shift));
+        store(dx[i], scale * (load(dy[i]) * (offset + load(weight[i])) - load(x[i]) * shift));
     }
     dy += width, x += width, dx += width;
   }
 }
 
-LONGSHORE_SIMD void norm_rows(const float* x, const float* weight, float epsilon, float* y,
-                              float* rstd, int64_t rows, int64_t width) {
-  norm_body(x, weight, epsilon, y, rstd, rows, width);
+LONGSHORE_SIMD void norm_rows(const float* x, const float* weight, float offset, float epsilon,
+                              float* y, float* rstd, int64_t rows, int64_t width) {
+  norm_body(x, weight, offset, epsilon, y, rstd, rows, width);
 }
-LONGSHORE_SIMD void norm_rows(const bfloat16* x, const bfloat16* weight, float epsilon, bfloat16* y,
-                              float* rstd, int64_t rows, int64_t width) {
-  norm_body(x, weight, epsilon, y, rstd, rows, width);
+LONGSHORE_SIMD void norm_rows(const bfloat16* x, const bfloat16* weight, float offset,
+                              float epsilon, bfloat16* y, float* rstd, int64_t rows,
+                              int64_t width) {
+  norm_body(x, weight, offset, epsilon, y, rstd, rows, width);
 }
 LONGSHORE_SIMD void norm_grad_rows(const float* dy, const float* x, const float* weight,
-                                   const float* rstd, const float* input_sum, float* dx,
-                                   float* dweight, int64_t rows, int64_t width) {
-  norm_grad_body(dy, x, weight, rstd, input_sum, dx, dweight, rows, width);
+                                   float offset, const float* rstd, const float* input_sum,
+                                   float* dx, float* dweight, int64_t rows, int64_t width) {
+  norm_grad_body(dy, x, weight, offset, rstd, input_sum, dx, dweight, rows, width);
 }
 LONGSHORE_SIMD void norm_grad_rows(const bfloat16* dy, const bfloat16* x, const bfloat16* weight,
-                                   const float* rstd, const bfloat16* input_sum, bfloat16* dx,
-                                   float* dweight, int64_t rows, int64_t width) {
-  norm_grad_body(dy, x, weight, rstd, input_sum, dx, dweight, rows, width);
+                                   float offset, const float* rstd, const bfloat16* input_sum,
+                                   bfloat16* dx, float* dweight, int64_t rows, int64_t width) {
+  norm_grad_body(dy, x, weight, offset, rstd, input_sum, dx, dweight, rows, width);
 }
 
 void run_cpu(const KernelCall& call) {
-  float epsilon = static_cast<float>(std::any_cast<const Attrs&>(call.attrs).epsilon);
-  int64_t width = call.in[0].type.shape.back();
+  const Attrs& attrs = std::any_cast<const Attrs&>(call.attrs);
+  float epsilon = static_cast<float>(attrs.epsilon), offset = added_to_weights(attrs.weight_offset);
+  int64_t width = call.in[1].type.shape[0];
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
-    parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
-      norm_rows(call.in[0].as<T>() + begin * width, call.in[1].as<T>(), epsilon,
+    parallel_ranges(call.out[1].type.shape[0], [&](int64_t begin, int64_t end) {
+      norm_rows(call.in[0].as<T>() + begin * width, call.in[1].as<T>(), offset, epsilon,
                 call.out[0].as<T>() + begin * width, call.out[1].as<float>() + begin, end - begin,
                 width);
     });
@@ -194,7 +214,8 @@ int64_t workspace_grad_cpu(const std::any& any, std::span<const Type> in, std::s
 
 void run_grad_cpu(const KernelCall& call) {
   const GradAttrs& attrs = grad_attrs(call.attrs);
-  int64_t rows = call.in[0].type.shape.rows(), width = call.in[0].type.shape.back();
+  int64_t rows = call.in[3].type.shape[0], width = call.in[2].type.shape[0];
+  float offset = added_to_weights(attrs.weight_offset);
   float* partial = reinterpret_cast<float*>(call.workspace.data());
   int64_t partials = static_cast<int64_t>(call.workspace.size()) / (width * sizeof(float));
   std::fill(partial, partial + partials * width, 0.f);
@@ -202,7 +223,7 @@ void run_grad_cpu(const KernelCall& call) {
     parallel_shares(rows, [&](int64_t share, int64_t begin, int64_t end) {
       int64_t at = begin * width;
       float* mine = partials ? partial + share * width : nullptr;
-      norm_grad_rows(call.in[0].as<T>() + at, call.in[1].as<T>() + at, call.in[2].as<T>(),
+      norm_grad_rows(call.in[0].as<T>() + at, call.in[1].as<T>() + at, call.in[2].as<T>(), offset,
                      call.in[3].as<float>() + begin,
                      attrs.input_sum ? call.in[attrs.input_sum_index()].as<T>() + at : nullptr,
                      call.out[0].as<T>() + at, mine, end - begin, width);
@@ -220,30 +241,42 @@ void run_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
+// One run a row.
+at::Tensor runs(const KernelCall& call, const Ref& ref, int64_t width) {
+  return tensor(call, ref).view({-1, width});
+}
+
+at::Tensor wide_weight(const KernelCall& call, const Ref& ref, double offset) {
+  at::Tensor weight = tensor(call, ref).to(compute_type(ref));
+  return offset == 0 ? weight : weight + offset;
+}
+
 void run_composed(const KernelCall& call) {
-  double epsilon = std::any_cast<const Attrs&>(call.attrs).epsilon;
-  auto wide = compute_type(call.in[0]);
-  at::Tensor x = matrix(call, call.in[0]).to(wide);
-  at::Tensor rstd = at::rsqrt((x * x).mean(-1, true) + epsilon);
+  const Attrs& attrs = std::any_cast<const Attrs&>(call.attrs);
+  int64_t width = call.in[1].type.shape[0];
+  at::Tensor x = runs(call, call.in[0], width).to(compute_type(call.in[0]));
+  at::Tensor rstd = at::rsqrt((x * x).mean(-1, true) + attrs.epsilon);
   tensor(call, call.out[1]).copy_(rstd.squeeze(-1));
-  matrix(call, call.out[0]).copy_(x * rstd * tensor(call, call.in[1]).to(wide));
+  at::Tensor weight = wide_weight(call, call.in[1], attrs.weight_offset);
+  runs(call, call.out[0], width).copy_(x * rstd * weight);
 }
 
 void run_grad_composed(const KernelCall& call) {
   const GradAttrs& attrs = grad_attrs(call.attrs);
   auto wide = compute_type(call.in[0]);
-  at::Tensor dy = matrix(call, call.in[0]).to(wide), x = matrix(call, call.in[1]).to(wide);
-  at::Tensor weight = tensor(call, call.in[2]).to(wide);
+  auto matrix = [&](const Ref& ref) { return runs(call, ref, call.in[2].type.shape[0]); };
+  at::Tensor dy = matrix(call.in[0]).to(wide), x = matrix(call.in[1]).to(wide);
+  at::Tensor weight = wide_weight(call, call.in[2], attrs.weight_offset);
   at::Tensor rstd = tensor(call, call.in[3]).to(wide).unsqueeze(-1);
   at::Tensor normed = x * rstd, scaled = dy * weight;
   at::Tensor dx = (scaled - normed * (scaled * normed).mean(-1, true)) * rstd;
-  if (attrs.input_sum) dx = dx + matrix(call, call.in[attrs.input_sum_index()]);
+  if (attrs.input_sum) dx = dx + matrix(call.in[attrs.input_sum_index()]);
   if (attrs.weight_gradient) {
     at::Tensor dweight = (dy * normed).sum(0);
     if (attrs.weight_sum) dweight = dweight + tensor(call, call.in[attrs.weight_sum_index()]);
     tensor(call, call.out[1]).copy_(dweight);
   }
-  matrix(call, call.out[0]).copy_(dx);
+  matrix(call.out[0]).copy_(dx);
 }
 
 template <int kTemporaries>
@@ -274,8 +307,8 @@ const Op rms_norm_grad_op{.name = "rms_norm_grad",
                           .cuda = {run_grad_composed, workspace_composed<9>},
                           .reference = {run_grad_composed}};
 
-Var rms_norm(Var x, Var weight, double epsilon) {
-  return x.trace->emit(rms_norm_op, Attrs{epsilon}, {x, weight})[0];
+Var rms_norm(Var x, Var weight, double epsilon, const RmsNormOptions& options) {
+  return x.trace->emit(rms_norm_op, Attrs{epsilon, options.weight_offset}, {x, weight})[0];
 }
 
 }  // namespace longshore::models

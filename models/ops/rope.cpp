@@ -6,7 +6,9 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/sin.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "models/backward.h"
 #include "models/ops/aten.h"
@@ -19,6 +21,7 @@ namespace {
 struct TableAttrs {
   int64_t head_dim;
   double base;
+  RopeScaling scaling;
 };
 
 enum class Direction { forward, backward };  // backward rotates by the opposite angle
@@ -29,12 +32,26 @@ struct RopeAttrs {
 
 // --- records
 
-Types infer_table(const std::any& attrs, std::span<const Type> in) {
+void expect_sound(std::monostate) {}
+void expect_sound(const LinearRopeScaling& s) {
+  expect(s.factor > 0, "rope_table", "linear scaling: factor is not positive");
+}
+void expect_sound(const Llama3RopeScaling& s) {
+  expect(s.factor > 0, "rope_table", "llama3 scaling: factor is not positive");
+  expect(0 < s.low_freq_factor && s.low_freq_factor < s.high_freq_factor, "rope_table",
+         "llama3 scaling: not 0 < low_freq_factor < high_freq_factor");
+  expect(s.original_max_position_embeddings > 0, "rope_table",
+         "llama3 scaling: original_max_position_embeddings is not positive");
+}
+
+Types infer_table(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 1, 1, "rope_table");
   expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "rope_table",
          "positions are not i32 [B,T]");
-  int64_t head_dim = std::any_cast<const TableAttrs&>(attrs).head_dim, half = head_dim / 2;
-  expect(head_dim > 0 && head_dim % 2 == 0, "rope_table", "head_dim is not even");
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
+  int64_t half = attrs.head_dim / 2;
+  expect(attrs.head_dim > 0 && attrs.head_dim % 2 == 0, "rope_table", "head_dim is not even");
+  std::visit([](const auto& scaling) { expect_sound(scaling); }, attrs.scaling);
   Type table{{in[0].shape[0], in[0].shape[1], half}, Dtype::float32};
   return {table, table};
 }
@@ -66,11 +83,28 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 
 std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
 
-std::string print_table(const std::any& attrs) {
-  auto [head_dim, base] = std::any_cast<const TableAttrs&>(attrs);
+std::string print(std::monostate) { return ""; }
+std::string print(const LinearRopeScaling& s) {
   char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "head_dim=%ld, base=%g", static_cast<long>(head_dim), base);
+  std::snprintf(buffer, sizeof buffer, ", linear factor=%g", s.factor);
   return buffer;
+}
+std::string print(const Llama3RopeScaling& s) {
+  char buffer[160];
+  std::snprintf(buffer, sizeof buffer,
+                ", llama3 factor=%g, low_freq_factor=%g, high_freq_factor=%g, "
+                "original_max_position_embeddings=%g",
+                s.factor, s.low_freq_factor, s.high_freq_factor,
+                s.original_max_position_embeddings);
+  return buffer;
+}
+
+std::string print_table(const std::any& any) {
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "head_dim=%ld, base=%g", static_cast<long>(attrs.head_dim),
+                attrs.base);
+  return buffer + std::visit([](const auto& scaling) { return print(scaling); }, attrs.scaling);
 }
 
 std::string print(const std::any& attrs) {
@@ -79,6 +113,15 @@ std::string print(const std::any& attrs) {
 
 // --- CPU
 
+double scaled(double frequency, std::monostate) { return frequency; }
+double scaled(double frequency, const LinearRopeScaling& s) { return frequency / s.factor; }
+double scaled(double frequency, const Llama3RopeScaling& s) {
+  double turns = s.original_max_position_embeddings * frequency / (2 * std::numbers::pi);
+  double kept = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  kept = std::clamp(kept, 0., 1.);
+  return (1 - kept) * frequency / s.factor + kept * frequency;
+}
+
 void run_table_cpu(const KernelCall& call) {
   const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
   int64_t half = attrs.head_dim / 2;
@@ -86,7 +129,11 @@ void run_table_cpu(const KernelCall& call) {
   float *cos = call.out[0].as<float>(), *sin = call.out[1].as<float>();
   parallel_ranges(call.in[0].type.shape.count(), [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < half; ++i) {
-      double frequency = std::pow(attrs.base, -static_cast<double>(i) / half);
+      double frequency = std::visit(
+          [&](const auto& scaling) {
+            return scaled(std::pow(attrs.base, -static_cast<double>(i) / half), scaling);
+          },
+          attrs.scaling);
       for (int64_t row = begin; row < end; ++row) {
         cos[row * half + i] = static_cast<float>(std::cos(positions[row] * frequency));
         sin[row * half + i] = static_cast<float>(std::sin(positions[row] * frequency));
@@ -133,12 +180,25 @@ void run_cpu(const KernelCall& call) {
 
 // --- composition
 
+at::Tensor scaled(const at::Tensor& frequencies, std::monostate) { return frequencies; }
+at::Tensor scaled(const at::Tensor& frequencies, const LinearRopeScaling& s) {
+  return frequencies / s.factor;
+}
+at::Tensor scaled(const at::Tensor& frequencies, const Llama3RopeScaling& s) {
+  at::Tensor turns = frequencies * (s.original_max_position_embeddings / (2 * std::numbers::pi));
+  at::Tensor kept =
+      ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp_(0, 1);
+  return (1 - kept) * frequencies / s.factor + kept * frequencies;
+}
+
 void run_table_composed(const KernelCall& call) {
   const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
   at::Tensor positions = tensor(call, call.in[0]);
   at::Tensor frequencies = at::pow(
       at::Scalar(attrs.base),
       at::arange(0, attrs.head_dim, 2, positions.options().dtype(at::kDouble)) / -attrs.head_dim);
+  frequencies =
+      std::visit([&](const auto& scaling) { return scaled(frequencies, scaling); }, attrs.scaling);
   at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * frequencies;
   tensor(call, call.out[0]).copy_(at::cos(angles));
   tensor(call, call.out[1]).copy_(at::sin(angles));
@@ -158,9 +218,11 @@ void run_composed(const KernelCall& call) {
   tensor(call, call.out[0]).copy_(rotated.view({shape[0], shape[1], shape[2]}));
 }
 
+// Angles and their functions, and eight rows of frequencies for scaling them.
 int64_t workspace_table_composed(const std::any&, std::span<const Type>,
                                  std::span<const Type> out) {
-  return 3 * out[0].shape.count() * size_bytes(Dtype::float64) + 4096;
+  const Shape& table = out[0].shape;
+  return (3 * table.count() + 8 * table.back()) * size_bytes(Dtype::float64) + 4096;
 }
 
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -189,8 +251,9 @@ const Op rope_op{.name = "rope",
                  .cuda = {run_composed, workspace_composed},
                  .reference = {run_composed}};
 
-RopeTable rope_table(Var positions, int64_t head_dim, double base) {
-  auto table = positions.trace->emit(rope_table_op, TableAttrs{head_dim, base}, {positions});
+RopeTable rope_table(Var positions, int64_t head_dim, double base, const RopeScaling& scaling) {
+  auto table =
+      positions.trace->emit(rope_table_op, TableAttrs{head_dim, base, scaling}, {positions});
   return {table[0], table[1]};
 }
 

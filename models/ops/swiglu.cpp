@@ -1,9 +1,12 @@
 #include "models/ops/swiglu.h"
 
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 
 #include "models/backward.h"
+#include "models/ops/activations.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
 #include "models/ops/simd.h"
@@ -11,21 +14,24 @@
 namespace longshore::models {
 namespace {
 
+template <const Op& op>
 Types infer(const std::any&, std::span<const Type> in) {
-  expect_inputs(in, 2, 2, "swiglu");
-  expect(in[0] == in[1], "swiglu", "gate and up differ in type");
+  expect_inputs(in, 2, 2, op.name);
+  expect(in[0] == in[1], op.name, "gate and up differ in type");
   return {in[0]};
 }
 
+template <const Op& op>
 Types infer_grad(const std::any&, std::span<const Type> in) {
-  expect_inputs(in, 3, 3, "swiglu_grad");
-  expect(in[0] == in[1] && in[1] == in[2], "swiglu_grad", "dy, gate and up differ in type");
+  expect_inputs(in, 3, 3, op.name);
+  expect(in[0] == in[1] && in[1] == in[2], op.name, "dy, gate and up differ in type");
   return {in[0], in[0]};
 }
 
+template <const Op& grad_op>
 void vjp(Backward& backward, const Node& node) {
   ValueId gate = node.in[0], up = node.in[1];
-  auto grads = backward.emit(swiglu_grad_op, {}, {backward.gradient(node.out[0]), gate, up}, gate);
+  auto grads = backward.emit(grad_op, {}, {backward.gradient(node.out[0]), gate, up}, gate);
   if (backward.wants_gradient(gate)) backward.contribute(gate, grads[0]);
   if (backward.wants_gradient(up)) backward.contribute(up, grads[1]);
 }
@@ -44,78 +50,113 @@ std::vector<Reuse> reuse_grad(const std::any&, int) {
 
 // --- CPU
 
-template <class T>
-LONGSHORE_INLINE void swiglu_body(const T* gate, const T* up, T* out, int64_t count) {
+template <class Activation, class T>
+LONGSHORE_INLINE void gated_body(const T* gate, const T* up, T* out, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) store(out[i], Activation::value(load(gate[i])) * load(up[i]));
+}
+
+template <class Activation, class T>
+LONGSHORE_INLINE void gated_grad_body(const T* dy, const T* gate, const T* up, T* dgate, T* dup,
+                                      int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    float g = load(gate[i]);
-    store(out[i], g / (1.f + exp_fast(-g)) * load(up[i]));
+    float d = load(dy[i]), u = load(up[i]);
+    auto [value, slope] = Activation::value_and_slope(load(gate[i]));
+    store(dgate[i], d * u * slope);
+    store(dup[i], d * value);
   }
 }
 
-template <class T>
-LONGSHORE_INLINE void swiglu_grad_body(const T* dy, const T* gate, const T* up, T* dgate, T* dup,
-                                       int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    float d = load(dy[i]), g = load(gate[i]), u = load(up[i]);
-    float sigmoid = 1.f / (1.f + exp_fast(-g));
-    float silu = g * sigmoid;
-    store(dgate[i], d * u * (sigmoid + silu * (1.f - sigmoid)));
-    store(dup[i], d * silu);
-  }
+// The first argument tells the activation.
+LONGSHORE_SIMD void gated_range(Silu, const float* gate, const float* up, float* out,
+                                int64_t count) {
+  gated_body<Silu>(gate, up, out, count);
+}
+LONGSHORE_SIMD void gated_range(Silu, const bfloat16* gate, const bfloat16* up, bfloat16* out,
+                                int64_t count) {
+  gated_body<Silu>(gate, up, out, count);
+}
+LONGSHORE_SIMD void gated_range(GeluTanh, const float* gate, const float* up, float* out,
+                                int64_t count) {
+  gated_body<GeluTanh>(gate, up, out, count);
+}
+LONGSHORE_SIMD void gated_range(GeluTanh, const bfloat16* gate, const bfloat16* up, bfloat16* out,
+                                int64_t count) {
+  gated_body<GeluTanh>(gate, up, out, count);
+}
+LONGSHORE_SIMD void gated_grad_range(Silu, const float* dy, const float* gate, const float* up,
+                                     float* dgate, float* dup, int64_t count) {
+  gated_grad_body<Silu>(dy, gate, up, dgate, dup, count);
+}
+LONGSHORE_SIMD void gated_grad_range(Silu, const bfloat16* dy, const bfloat16* gate,
+                                     const bfloat16* up, bfloat16* dgate, bfloat16* dup,
+                                     int64_t count) {
+  gated_grad_body<Silu>(dy, gate, up, dgate, dup, count);
+}
+LONGSHORE_SIMD void gated_grad_range(GeluTanh, const float* dy, const float* gate, const float* up,
+                                     float* dgate, float* dup, int64_t count) {
+  gated_grad_body<GeluTanh>(dy, gate, up, dgate, dup, count);
+}
+LONGSHORE_SIMD void gated_grad_range(GeluTanh, const bfloat16* dy, const bfloat16* gate,
+                                     const bfloat16* up, bfloat16* dgate, bfloat16* dup,
+                                     int64_t count) {
+  gated_grad_body<GeluTanh>(dy, gate, up, dgate, dup, count);
 }
 
-LONGSHORE_SIMD void swiglu_range(const float* gate, const float* up, float* out, int64_t count) {
-  swiglu_body(gate, up, out, count);
-}
-LONGSHORE_SIMD void swiglu_range(const bfloat16* gate, const bfloat16* up, bfloat16* out,
-                                 int64_t count) {
-  swiglu_body(gate, up, out, count);
-}
-LONGSHORE_SIMD void swiglu_grad_range(const float* dy, const float* gate, const float* up,
-                                      float* dgate, float* dup, int64_t count) {
-  swiglu_grad_body(dy, gate, up, dgate, dup, count);
-}
-LONGSHORE_SIMD void swiglu_grad_range(const bfloat16* dy, const bfloat16* gate, const bfloat16* up,
-                                      bfloat16* dgate, bfloat16* dup, int64_t count) {
-  swiglu_grad_body(dy, gate, up, dgate, dup, count);
-}
-
+template <class Activation>
 void run_cpu(const KernelCall& call) {
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
-      swiglu_range(call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
-                   call.out[0].as<T>() + begin, end - begin);
+      gated_range(Activation{}, call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
+                  call.out[0].as<T>() + begin, end - begin);
     });
   });
 }
 
+template <class Activation>
 void run_grad_cpu(const KernelCall& call) {
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
-      swiglu_grad_range(call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
-                        call.in[2].as<T>() + begin, call.out[0].as<T>() + begin,
-                        call.out[1].as<T>() + begin, end - begin);
+      gated_grad_range(Activation{}, call.in[0].as<T>() + begin, call.in[1].as<T>() + begin,
+                       call.in[2].as<T>() + begin, call.out[0].as<T>() + begin,
+                       call.out[1].as<T>() + begin, end - begin);
     });
   });
 }
 
 // --- composition
 
+at::Tensor value(Silu, const at::Tensor& gate) { return at::silu(gate); }
+at::Tensor value(GeluTanh, const at::Tensor& gate) { return at::gelu(gate, "tanh"); }
+
+struct GatedGradients {
+  at::Tensor gate, up;
+};
+
+GatedGradients gradients(Silu, const at::Tensor& dy, const at::Tensor& gate, const at::Tensor& up) {
+  at::Tensor sigmoid = at::sigmoid(gate), silu = gate * sigmoid;
+  return {dy * up * (sigmoid + silu * (1 - sigmoid)), dy * silu};
+}
+
+GatedGradients gradients(GeluTanh, const at::Tensor& dy, const at::Tensor& gate,
+                         const at::Tensor& up) {
+  return {at::gelu_backward(dy * up, gate, "tanh"), at::gelu(gate, "tanh").mul_(dy)};
+}
+
+template <class Activation>
 void run_composed(const KernelCall& call) {
   at::Tensor gate = tensor(call, call.in[0]).to(compute_type(call.in[0]));
   at::Tensor up = tensor(call, call.in[1]).to(compute_type(call.in[1]));
-  tensor(call, call.out[0]).copy_(at::silu(gate).mul_(up));
+  tensor(call, call.out[0]).copy_(value(Activation{}, gate).mul_(up));
 }
 
+template <class Activation>
 void run_grad_composed(const KernelCall& call) {
   auto wide = [&](int i) { return tensor(call, call.in[i]).to(compute_type(call.in[i])); };
-  at::Tensor dy = wide(0), gate = wide(1), up = wide(2);
-  at::Tensor sigmoid = at::sigmoid(gate), silu = gate * sigmoid;
-  at::Tensor dgate = dy * up * (sigmoid + silu * (1 - sigmoid)), dup = dy * silu;
-  tensor(call, call.out[0]).copy_(dgate);
-  tensor(call, call.out[1]).copy_(dup);
+  GatedGradients found = gradients(Activation{}, wide(0), wide(1), wide(2));
+  tensor(call, call.out[0]).copy_(found.gate);
+  tensor(call, call.out[1]).copy_(found.up);
 }
 
 // Temporaries of the composition, in its compute type.
@@ -127,24 +168,44 @@ int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<con
 }  // namespace
 
 const Op swiglu_op{.name = "swiglu",
-                   .infer = infer,
-                   .vjp = vjp,
+                   .infer = infer<swiglu_op>,
+                   .vjp = vjp<swiglu_grad_op>,
                    .cost = cost,
                    .reuse = reuse,
                    .price = Price::cheap,
-                   .cpu = {run_cpu},
-                   .cuda = {run_composed, workspace_composed<3>},
-                   .reference = {run_composed}};
+                   .cpu = {run_cpu<Silu>},
+                   .cuda = {run_composed<Silu>, workspace_composed<3>},
+                   .reference = {run_composed<Silu>}};
 
 const Op swiglu_grad_op{.name = "swiglu_grad",
-                        .infer = infer_grad,
+                        .infer = infer_grad<swiglu_grad_op>,
                         .cost = cost,
                         .reuse = reuse_grad,
                         .price = Price::cheap,
-                        .cpu = {run_grad_cpu},
-                        .cuda = {run_grad_composed, workspace_composed<10>},
-                        .reference = {run_grad_composed}};
+                        .cpu = {run_grad_cpu<Silu>},
+                        .cuda = {run_grad_composed<Silu>, workspace_composed<10>},
+                        .reference = {run_grad_composed<Silu>}};
+
+const Op geglu_op{.name = "geglu",
+                  .infer = infer<geglu_op>,
+                  .vjp = vjp<geglu_grad_op>,
+                  .cost = cost,
+                  .reuse = reuse,
+                  .price = Price::cheap,
+                  .cpu = {run_cpu<GeluTanh>},
+                  .cuda = {run_composed<GeluTanh>, workspace_composed<3>},
+                  .reference = {run_composed<GeluTanh>}};
+
+const Op geglu_grad_op{.name = "geglu_grad",
+                       .infer = infer_grad<geglu_grad_op>,
+                       .cost = cost,
+                       .reuse = reuse_grad,
+                       .price = Price::cheap,
+                       .cpu = {run_grad_cpu<GeluTanh>},
+                       .cuda = {run_grad_composed<GeluTanh>, workspace_composed<10>},
+                       .reference = {run_grad_composed<GeluTanh>}};
 
 Var swiglu(Var gate, Var up) { return gate.trace->emit(swiglu_op, {}, {gate, up})[0]; }
+Var geglu(Var gate, Var up) { return gate.trace->emit(geglu_op, {}, {gate, up})[0]; }
 
 }  // namespace longshore::models

@@ -35,11 +35,15 @@ constexpr double kRounding = 1. / 256;
 const std::map<std::string, Tolerance> kTolerances{
     {"adamw", {5e-7, 5e-7}},
     {"add", {2e-7, kRounding}},
+    {"add_bias", {2e-7, kRounding}},
+    {"add_bias_grad", {1e-6, 1e-6}},
     {"attention", {3e-5, 1.5e-2}},
     {"attention_grad", {5e-5, 4e-2}},
     {"clip", {1e-7, 1e-7}},
     {"embedding", {0, 0}},
     {"embedding_grad", {1e-6, 1e-6}},
+    {"geglu", {5e-7, kRounding}},
+    {"geglu_grad", {2e-6, kRounding}},
     {"gelu", {5e-7, kRounding}},
     {"gelu_grad", {1e-6, kRounding}},
     {"l2_penalty", {1e-7, 1e-7}},
@@ -55,6 +59,9 @@ const std::map<std::string, Tolerance> kTolerances{
     {"rms_norm_grad", {2e-6, kRounding}},
     {"rope", {3e-7, kRounding}},
     {"rope_table", {1e-7, 1e-7}},
+    {"scale", {2e-7, kRounding}},
+    {"soft_cap", {5e-7, kRounding}},
+    {"soft_cap_grad", {1e-6, kRounding}},
     {"square_sum", {1e-12, 1e-12}},
     {"sum", {1e-7, 1e-7}},
     {"sum_grad", {0, kRounding}},
@@ -85,8 +92,8 @@ struct Survey {
 void expect_used(const Survey::Workspace& workspace) {
   const auto& [op, declared_bytes, touched_bytes] = workspace;
   static const std::set<std::string> kOwn{
-      "l2_penalty",    "mean_square_error", "mean_square_error_grad",
-      "rms_norm_grad", "square_sum",        "sum"};
+      "add_bias_grad", "l2_penalty", "mean_square_error", "mean_square_error_grad", "rms_norm_grad",
+      "square_sum",    "sum"};
   bool own = kOwn.contains(op);
   bool mostly_own = (op.starts_with("attention") || op.starts_with("linear_cross_entropy")) &&
                     declared_bytes > (1 << 20);
@@ -177,7 +184,9 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
       "linear 1 3 33 17",          "linear 1 700 256 300",
       "rms_norm 2 257 320",        "attention 1 129 3 1 40",
       "embedding 2 300 40 33",     "square_sum 300001",
-      "rms_norm, shared 3 41 100", "linear_cross_entropy 3 300 48 5000"};
+      "rms_norm, shared 3 41 100", "linear_cross_entropy 3 300 48 5000",
+      "rms_norm, heads 2 67 6 40", "linear_cross_entropy, capped 3 300 48 5000",
+      "add_bias 1 63 33"};
   int threads = omp_get_max_threads(), found = 0;
   Survey survey;
   for (int count : {1, 3, 2}) {

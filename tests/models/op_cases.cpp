@@ -13,6 +13,7 @@
 
 #include "models/ops/adamw.h"
 #include "models/ops/add.h"
+#include "models/ops/add_bias.h"
 #include "models/ops/aten.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
@@ -22,6 +23,8 @@
 #include "models/ops/losses.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
+#include "models/ops/scale.h"
+#include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
 #include "models/trace.h"
 #include "tests/models/plain.h"
@@ -143,26 +146,65 @@ OpCase shared_rms_norm_case(int64_t b, int64_t t, int64_t c) {
           .adjust = {}};
 }
 
-// --- rope
-
-OpCase rope_case(int64_t b, int64_t t, int64_t h, int64_t d) {
-  return {.name = named("rope", b, t, h, d),
+// The heads of x are normalised by one weight and its whole rows by another, which is added to 1;
+// the heads' weight is used both ways.
+OpCase heads_rms_norm_case(int64_t b, int64_t t, int64_t h, int64_t d) {
+  return {.name = named("rms_norm, heads", b, t, h, d),
           .trace =
               [=](Dtype dtype) {
-                Trace trace("rope");
-                RopeTable table = rope_table(trace.batch("positions", ints({b, t})), d, kRopeBase);
+                Trace trace("heads_rms_norm");
                 Var x = trace.input("x", {{b, t, h * d}, dtype});
-                trace.output(rope(x, table));
+                Var heads = trace.weight("heads", {{d}, dtype}, kTrained);
+                Var whole = trace.weight("whole", {{h * d}, dtype}, kTrained);
+                Var sum = add(x, rms_norm(x, heads, kEpsilon));
+                Var y = rms_norm(sum, whole, kEpsilon, {.weight_offset = 1});
+                trace.output(add(sum, y));
+                trace.output(rms_norm(y, heads, kEpsilon, {.weight_offset = 0.5}));
                 return trace.finish();
               },
-          .integers = {{"positions", positions(b, t)}},
+          .integers = {},
           .plain =
-              [=](const Tensors& in) {
-                at::Tensor x = in.at("x");
-                return std::vector{plain::rope(
-                    x, plain::rope_table(in.at("positions"), d, kRopeBase, x.scalar_type()))};
+              [](const Tensors& in) {
+                at::Tensor x = in.at("x"), heads = in.at("heads");
+                at::Tensor sum = x + plain::rms_norm(x, heads, kEpsilon);
+                at::Tensor y = plain::rms_norm(sum, in.at("whole"), kEpsilon, 1);
+                return std::vector{sum + y, plain::rms_norm(y, heads, kEpsilon, 0.5)};
               },
           .adjust = {}};
+}
+
+// --- rope
+
+struct NamedScaling {
+  const char* name;
+  RopeScaling scaling;
+};
+const NamedScaling kPlainRope{"rope", {}};
+const NamedScaling kLinearRope{"rope, linear", LinearRopeScaling{3}};
+// Frequencies of all three kinds from head_dim 6 on.
+const NamedScaling kLlama3Rope{"rope, llama3", Llama3RopeScaling{8, 1, 4, 64}};
+
+OpCase rope_case(int64_t b, int64_t t, int64_t h, int64_t d,
+                 const NamedScaling& scaling = kPlainRope) {
+  return {
+      .name = named(scaling.name, b, t, h, d),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("rope");
+            RopeTable table =
+                rope_table(trace.batch("positions", ints({b, t})), d, kRopeBase, scaling.scaling);
+            Var x = trace.input("x", {{b, t, h * d}, dtype});
+            trace.output(rope(x, table));
+            return trace.finish();
+          },
+      .integers = {{"positions", positions(b, t)}},
+      .plain =
+          [=](const Tensors& in) {
+            at::Tensor x = in.at("x");
+            return std::vector{plain::rope(x, plain::rope_table(in.at("positions"), d, kRopeBase,
+                                                                x.scalar_type(), scaling.scaling))};
+          },
+      .adjust = {}};
 }
 
 // --- attention
@@ -206,36 +248,44 @@ OpCase shared_attention_case(int64_t b, int64_t t, int64_t h, int64_t d) {
           .adjust = {}};
 }
 
-// --- swiglu and add
+// --- gated layers and add
 
-OpCase swiglu_case(int64_t b, int64_t t, int64_t c) {
+struct Gated {
+  const char* name;
+  Var (*op)(Var gate, Var up);
+  at::Tensor (*plain)(const at::Tensor& gate, const at::Tensor& up);
+};
+const Gated kSwiglu{"swiglu", swiglu, plain::swiglu};
+const Gated kGeglu{"geglu", geglu, plain::geglu};
+
+OpCase gated_case(const Gated& gated, int64_t b, int64_t t, int64_t c) {
   return {
-      .name = named("swiglu", b, t, c),
+      .name = named(gated.name, b, t, c),
       .trace =
           [=](Dtype dtype) {
-            Trace trace("swiglu");
+            Trace trace(gated.name);
             Var gate = trace.input("gate", {{b, t, c}, dtype});
-            trace.output(swiglu(gate, trace.input("up", {{b, t, c}, dtype})));
+            trace.output(gated.op(gate, trace.input("up", {{b, t, c}, dtype})));
             return trace.finish();
           },
       .integers = {},
       .plain =
-          [](const Tensors& in) { return std::vector{plain::swiglu(in.at("gate"), in.at("up"))}; },
+          [=](const Tensors& in) { return std::vector{gated.plain(in.at("gate"), in.at("up"))}; },
       .adjust = [](Tensors& in) { in.at("gate").mul_(4); }};
 }
 
-OpCase shared_swiglu_case(int64_t b, int64_t t, int64_t c) {
+OpCase shared_gated_case(const Gated& gated, int64_t b, int64_t t, int64_t c) {
   return {
-      .name = named("swiglu, shared", b, t, c),
+      .name = named((std::string(gated.name) + ", shared").c_str(), b, t, c),
       .trace =
           [=](Dtype dtype) {
-            Trace trace("shared_swiglu");
+            Trace trace(std::string("shared_") + gated.name);
             Var x = trace.input("x", {{b, t, c}, dtype});
-            trace.output(swiglu(x, x));
+            trace.output(gated.op(x, x));
             return trace.finish();
           },
       .integers = {},
-      .plain = [](const Tensors& in) { return std::vector{plain::swiglu(in.at("x"), in.at("x"))}; },
+      .plain = [=](const Tensors& in) { return std::vector{gated.plain(in.at("x"), in.at("x"))}; },
       .adjust = {}};
 }
 
@@ -297,24 +347,28 @@ OpCase take_rows_case(int64_t b, int64_t t, int64_t c, int64_t rows) {
 
 // --- linear_cross_entropy
 
-OpCase cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary) {
-  return {.name = named("linear_cross_entropy", b, t, c, vocabulary),
-          .trace =
-              [=](Dtype dtype) {
-                Trace trace("linear_cross_entropy");
-                Var x = trace.input("x", {{b, t, c}, dtype});
-                Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
-                Var loss = linear_cross_entropy(x, w, trace.batch("targets", ints({b, t})));
-                trace.output(loss, OutputRole::loss);
-                return trace.finish();
-              },
-          .integers = {{"targets", targets(b, t, vocabulary)}},
-          .plain =
-              [](const Tensors& in) {
-                return std::vector{plain::cross_entropy(in.at("x"), in.at("w"), in.at("targets"))};
-              },
-          // Confident logits, so that losses of all sizes occur.
-          .adjust = [](Tensors& in) { in.at("x").mul_(3); }};
+// With a cap of 0, there is none.
+OpCase cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary, double cap = 0) {
+  return {
+      .name = named(cap > 0 ? "linear_cross_entropy, capped" : "linear_cross_entropy", b, t, c,
+                    vocabulary),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("linear_cross_entropy");
+            Var x = trace.input("x", {{b, t, c}, dtype});
+            Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+            Var loss =
+                linear_cross_entropy(x, w, trace.batch("targets", ints({b, t})), {.soft_cap = cap});
+            trace.output(loss, OutputRole::loss);
+            return trace.finish();
+          },
+      .integers = {{"targets", targets(b, t, vocabulary)}},
+      .plain =
+          [=](const Tensors& in) {
+            return std::vector{plain::cross_entropy(in.at("x"), in.at("w"), in.at("targets"), cap)};
+          },
+      // Confident logits, so that losses of all sizes occur.
+      .adjust = [](Tensors& in) { in.at("x").mul_(3); }};
 }
 
 // Tied embeddings: the weight is read at both ends, and x by another output as well.
@@ -356,6 +410,57 @@ OpCase gelu_case(int64_t b, int64_t t, int64_t c, double scale) {
           .integers = {},
           .plain = [](const Tensors& in) { return std::vector{plain::gelu(in.at("x"))}; },
           .adjust = [=](Tensors& in) { in.at("x").mul_(scale); }};
+}
+
+// --- add_bias, scale, soft_cap
+
+// The bias is used twice, and what comes between is an output too.
+OpCase add_bias_case(int64_t b, int64_t t, int64_t c) {
+  return {.name = named("add_bias", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("add_bias");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                Var bias = trace.weight("bias", {{c}, dtype}, kTrained);
+                Var y = add_bias(x, bias);
+                trace.output(y);
+                trace.output(gelu(add_bias(y, bias)));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor y = in.at("x") + in.at("bias");
+                return std::vector{y, plain::gelu(y + in.at("bias"))};
+              },
+          .adjust = {}};
+}
+
+OpCase scale_case(int64_t b, int64_t t, int64_t c) {
+  double factor = std::sqrt(static_cast<double>(c));
+  return {.name = named("scale", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("scale");
+                trace.output(scale(trace.input("x", {{b, t, c}, dtype}), factor));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = [=](const Tensors& in) { return std::vector{in.at("x") * factor}; },
+          .adjust = {}};
+}
+
+OpCase soft_cap_case(int64_t b, int64_t t, int64_t c, double cap) {
+  return {.name = named("soft_cap", b, t, c, cap),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("soft_cap");
+                trace.output(soft_cap(trace.input("x", {{b, t, c}, dtype}), cap));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = [=](const Tensors& in) { return std::vector{plain::soft_cap(in.at("x"), cap)}; },
+          .adjust = {}};
 }
 
 // --- losses of whole values
@@ -531,17 +636,28 @@ std::vector<OpCase> small_cases() {
       rms_norm_case(1, 1, 1),
       rms_norm_case(2, 3, 5),
       shared_rms_norm_case(2, 2, 7),
+      heads_rms_norm_case(2, 2, 3, 5),
       rope_case(1, 1, 1, 2),
       rope_case(2, 3, 2, 6),
+      rope_case(2, 3, 2, 6, kLinearRope),
+      rope_case(2, 3, 2, 6, kLlama3Rope),
       attention_case(1, 1, 1, 1, 2),
       attention_case(2, 1, 4, 2, 2),
       attention_case(2, 5, 4, 2, 3),
       attention_case(1, 7, 3, 1, 4),
       shared_attention_case(1, 6, 2, 3),
-      swiglu_case(1, 1, 1),
-      swiglu_case(2, 3, 5),
-      shared_swiglu_case(1, 3, 5),
+      gated_case(kSwiglu, 1, 1, 1),
+      gated_case(kSwiglu, 2, 3, 5),
+      shared_gated_case(kSwiglu, 1, 3, 5),
+      gated_case(kGeglu, 1, 1, 1),
+      gated_case(kGeglu, 2, 3, 5),
+      shared_gated_case(kGeglu, 1, 3, 5),
       add_case(2, 3, 5),
+      add_bias_case(1, 1, 1),
+      add_bias_case(2, 3, 5),
+      scale_case(2, 3, 5),
+      soft_cap_case(2, 3, 5, 0.7),
+      soft_cap_case(1, 1, 7, 30),
       gelu_case(1, 1, 1, 1),
       gelu_case(2, 3, 5, 2),
       sum_case({1}),
@@ -559,6 +675,8 @@ std::vector<OpCase> small_cases() {
       cross_entropy_case(1, 1, 3, 5),
       cross_entropy_case(2, 6, 5, 11),
       cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
+      cross_entropy_case(2, 6, 5, 11, 1.5),
+      cross_entropy_case(2, 270, 3, 9001, 4),
       tied_cross_entropy_case(2, 4, 3, 7),
       tied_cross_entropy_case(1, 300, 3, 8200),
       adamw_case(5),
@@ -578,10 +696,15 @@ std::vector<OpCase> large_cases() {
       rms_norm_case(2, 257, 320),
       rms_norm_case(1, 1, 4097),
       shared_rms_norm_case(3, 41, 100),
+      heads_rms_norm_case(1, 1, 3, 7),
+      heads_rms_norm_case(2, 67, 6, 40),
+      heads_rms_norm_case(1, 33, 4, 128),
       rope_case(1, 1, 1, 2),
       rope_case(1, 37, 3, 64),
       rope_case(2, 300, 2, 80),
       rope_case(1, 5, 2, 10),
+      rope_case(2, 300, 1, 64, kLinearRope),
+      rope_case(2, 300, 1, 64, kLlama3Rope),
       attention_case(1, 1, 2, 1, 64),
       attention_case(1, 17, 1, 1, 16),
       attention_case(2, 128, 2, 2, 32),
@@ -591,12 +714,24 @@ std::vector<OpCase> large_cases() {
       attention_case(1, 700, 2, 1, 80),
       attention_case(1, 700, 6, 2, 128),
       shared_attention_case(1, 650, 2, 24),
-      swiglu_case(1, 1, 1),
-      swiglu_case(1, 7, 1),
-      swiglu_case(3, 111, 121),
-      shared_swiglu_case(1, 33, 31),
+      gated_case(kSwiglu, 1, 1, 1),
+      gated_case(kSwiglu, 1, 7, 1),
+      gated_case(kSwiglu, 3, 111, 121),
+      shared_gated_case(kSwiglu, 1, 33, 31),
+      gated_case(kGeglu, 1, 7, 1),
+      gated_case(kGeglu, 3, 111, 121),
+      shared_gated_case(kGeglu, 1, 33, 31),
       add_case(1, 1, 1),
       add_case(3, 111, 121),
+      add_bias_case(1, 1, 7),
+      add_bias_case(1, 63, 33),
+      add_bias_case(3, 111, 121),
+      add_bias_case(2, 700, 320),
+      scale_case(1, 7, 1),
+      scale_case(3, 111, 121),
+      soft_cap_case(1, 7, 1, 2),
+      soft_cap_case(3, 111, 121, 0.5),
+      soft_cap_case(3, 111, 121, 30),
       gelu_case(1, 1, 7, 1),
       gelu_case(3, 111, 121, 4),
       gelu_case(1, 33, 31, 40),
@@ -618,6 +753,9 @@ std::vector<OpCase> large_cases() {
       cross_entropy_case(1, 5, 33, 33),
       cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
       cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
+      cross_entropy_case(1, 5, 33, 33, 2),
+      cross_entropy_case(3, 300, 48, 5000, 5),
+      cross_entropy_case(2, 150, 48, 5000, 30),
       tied_cross_entropy_case(3, 300, 48, 5000),
       adamw_case(1),
       adamw_case(17),

@@ -11,6 +11,7 @@
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/where.h>
 
 #include <cmath>
 #include <numbers>
@@ -23,14 +24,36 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) {
   return at::matmul(x, weight.t());
 }
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  return x * at::rsqrt(x.square().mean(-1, true) + epsilon) * weight;
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
+                    double weight_offset) {
+  at::Tensor runs = x.reshape({-1, weight.size(0)});
+  at::Tensor normed = runs * at::rsqrt(runs.square().mean(-1, true) + epsilon);
+  return (normed * (weight_offset + weight)).view(x.sizes());
 }
 
+namespace {
+
+// The published rules, case by case.
+at::Tensor scaled(const at::Tensor& frequencies, const RopeScaling& scaling) {
+  if (auto* linear = std::get_if<LinearRopeScaling>(&scaling)) return frequencies / linear->factor;
+  auto* llama3 = std::get_if<Llama3RopeScaling>(&scaling);
+  if (!llama3) return frequencies;
+  auto [factor, low, high, length] = *llama3;
+  at::Tensor wavelength = 2 * std::numbers::pi / frequencies;
+  at::Tensor smooth = (length / wavelength - low) / (high - low);
+  at::Tensor between = (1 - smooth) * frequencies / factor + smooth * frequencies;
+  at::Tensor scaled = at::where(wavelength > length / low, frequencies / factor, frequencies);
+  return at::where((wavelength >= length / high).logical_and(wavelength <= length / low), between,
+                   scaled);
+}
+
+}  // namespace
+
 RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double base,
-                     at::ScalarType dtype) {
+                     at::ScalarType dtype, const RopeScaling& scaling) {
   at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
-  at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * (exponents * -std::log(base)).exp();
+  at::Tensor frequencies = scaled((exponents * -std::log(base)).exp(), scaling);
+  at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * frequencies;
   return {angles.cos().to(at::kFloat).to(dtype), angles.sin().to(at::kFloat).to(dtype)};
 }
 
@@ -66,13 +89,19 @@ at::Tensor gelu(const at::Tensor& x) {
   return 0.5 * x * (1 + (std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x.pow(3))).tanh());
 }
 
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up) { return plain::gelu(gate) * up; }
+
+at::Tensor soft_cap(const at::Tensor& x, double cap) { return cap * (x / cap).tanh(); }
+
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight) {
   return at::index_select(weight, 0, ids.flatten()).view({ids.size(0), ids.size(1), -1});
 }
 
-at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {
-  return at::cross_entropy_loss(plain::linear(x, weight).flatten(0, -2),
-                                targets.flatten().to(at::kLong), {}, at::Reduction::Sum,
+at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                         double cap) {
+  at::Tensor logits = plain::linear(x, weight).flatten(0, -2);
+  if (cap > 0) logits = plain::soft_cap(logits, cap);
+  return at::cross_entropy_loss(logits, targets.flatten().to(at::kLong), {}, at::Reduction::Sum,
                                 kIgnoredTarget);
 }
 

@@ -6,27 +6,34 @@
 
 #include <cstdint>
 
+#include "models/ops/rope.h"
+
 namespace longshore::models::plain {
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+// Over runs of as many elements as the weight has.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
+                    double weight_offset = 0);
 
 struct RopeTable {
   at::Tensor cos, sin;  // [B,T,D/2], rounded to float32, then in `dtype`
 };
 RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double base,
-                     at::ScalarType dtype);
+                     at::ScalarType dtype, const RopeScaling& scaling = {});
 at::Tensor rope(const at::Tensor& x, const RopeTable& table);
 
 // Causal; x [B,T,heads*D]; key/value heads are repeated for the query heads that share them.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim);
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor gelu(const at::Tensor& x);  // the tanh form
+at::Tensor soft_cap(const at::Tensor& x, double cap);
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight);
 
-// Sum of token losses; targets of -1 count nothing.
-at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets);
+// Sum of token losses; targets of -1 count nothing. With a cap, of capped logits.
+at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                         double cap = 0);
 
 at::Tensor mean_square_error(const at::Tensor& x, const at::Tensor& target);
 at::Tensor l2_penalty(const at::Tensor& weight, double factor);

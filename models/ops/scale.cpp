@@ -1,0 +1,101 @@
+#include "models/ops/scale.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "models/backward.h"
+#include "models/ops/aten.h"
+#include "models/ops/infer.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+namespace {
+
+struct Attrs {
+  double factor;
+};
+
+double factor_in(const std::any& attrs, Dtype dtype) {
+  double factor = std::any_cast<Attrs>(attrs).factor;
+  if (dtype == Dtype::float64) return factor;
+  double rounded = 0;
+  with_float_type(dtype, [&]<class T>(T value) {
+    store(value, static_cast<float>(factor));
+    rounded = load(value);
+  });
+  return rounded;
+}
+
+Types infer(const std::any& attrs, std::span<const Type> in) {
+  expect_inputs(in, 1, 1, "scale");
+  expect(std::isfinite(std::any_cast<Attrs>(attrs).factor), "scale", "the factor is not finite");
+  return {in[0]};
+}
+
+void vjp(Backward& backward, const Node& node) {
+  ValueId x = node.in[0];
+  backward.contribute(x,
+                      backward.emit(scale_op, node.attrs, {backward.gradient(node.out[0])}, x)[0]);
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = static_cast<double>(out[0].shape.count()), .bytes = operand_bytes(in, out)};
+}
+
+std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
+
+std::string print(const std::any& attrs) {
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "factor=%g", std::any_cast<Attrs>(attrs).factor);
+  return buffer;
+}
+
+// --- CPU
+
+template <class T>
+LONGSHORE_INLINE void scale_body(const T* x, float factor, T* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) store(y[i], load(x[i]) * factor);
+}
+
+LONGSHORE_SIMD void scale_range(const float* x, float factor, float* y, int64_t count) {
+  scale_body(x, factor, y, count);
+}
+LONGSHORE_SIMD void scale_range(const bfloat16* x, float factor, bfloat16* y, int64_t count) {
+  scale_body(x, factor, y, count);
+}
+
+void run_cpu(const KernelCall& call) {
+  const Type& type = call.out[0].type;
+  float factor = static_cast<float>(factor_in(call.attrs, type.dtype));
+  with_float_type(type.dtype, [&]<class T>(T) {
+    parallel_ranges(type.shape.count(), [&](int64_t begin, int64_t end) {
+      scale_range(call.in[0].as<T>() + begin, factor, call.out[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+// --- composition
+
+void run_composed(const KernelCall& call) {
+  at::Tensor x = tensor(call, call.in[0]), out = tensor(call, call.out[0]);
+  if (x.data_ptr() != out.data_ptr()) out.copy_(x);
+  out.mul_(factor_in(call.attrs, call.out[0].type.dtype));
+}
+
+}  // namespace
+
+const Op scale_op{.name = "scale",
+                  .infer = infer,
+                  .vjp = vjp,
+                  .cost = cost,
+                  .print = print,
+                  .reuse = reuse,
+                  .price = Price::cheap,
+                  .cpu = {run_cpu},
+                  .cuda = {run_composed},
+                  .reference = {run_composed}};
+
+Var scale(Var x, double factor) { return x.trace->emit(scale_op, Attrs{factor}, {x})[0]; }
+
+}  // namespace longshore::models

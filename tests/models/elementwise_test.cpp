@@ -1,0 +1,175 @@
+// What the op cases do not show of the element-wise ops: roundings, bounds and numbers of threads.
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "models/ops/add_bias.h"
+#include "models/ops/aten.h"
+#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/scale.h"
+#include "models/ops/soft_cap.h"
+#include "models/ops/swiglu.h"
+#include "models/trace.h"
+#include "tests/models/harness.h"
+#include "tests/models/op_cases.h"
+
+namespace longshore::models {
+namespace {
+
+Program all_ops_of(Dtype dtype, Shape shape) {
+  Trace t("elementwise");
+  Var x = t.input("x", {shape, dtype});
+  Var biased = add_bias(x, t.weight("bias", {{shape.back()}, dtype}, {}));
+  t.output(geglu(soft_cap(biased, 2), scale(biased, 1.7)));
+  return t.finish();
+}
+
+TEST(Elementwise, IsTheSameToTheBitForAnyNumberOfThreads) {
+  const Shape shape{2, 333, 67};
+  int threads = omp_get_max_threads();
+  for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+    Program program = all_ops_of(dtype, shape);
+    BackwardProgram backward = differentiate(program, program.inputs_from(Source::weight));
+    Tensors inputs{{"x", random_normal({shape, dtype}, 1)},
+                   {"bias", random_normal({{shape.back()}, dtype}, 2)}};
+    Tensors sums{{"bias", random_normal({{shape.back()}}, 3)}};
+    Tensors cotangents = random_cotangents(program, 4);
+    auto run = [&](int count) {
+      omp_set_num_threads(count);
+      return run_step(program, backward, inputs, cotangents, sums, Target::cpu);
+    };
+    Step alone = run(1);
+    for (int count : {2, 3, 7}) {
+      Step found = run(count);
+      for (const auto& [name, value] : alone.values)
+        EXPECT_TRUE(equal_bits(found.values.at(name), value))
+            << name << ", " << count << " threads";
+      for (const auto& [name, gradient] : alone.gradients)
+        EXPECT_TRUE(equal_bits(found.gradients.at(name), gradient))
+            << name << ", " << count << " threads";
+    }
+  }
+  omp_set_num_threads(threads);
+}
+
+// 20 000 equal rows: added one after the other in float32, they would be 1e-4 off.
+TEST(AddBias, GradientDoesNotLoseSmallTermsOfLongSums) {
+  const int64_t rows = 20'000;
+  Trace t("add_bias");
+  t.output(add_bias(t.input("x", {{rows, 3}}), t.weight("bias", {{3}}, {})));
+  Program program = t.finish();
+  at::Tensor x = at::full({rows, 3}, 1.f), bias = at::full({3}, 0.f);
+  Step step = run_step(program, differentiate(program), {{"x", x}, {"bias", bias}},
+                       {{"add_bias", at::full({rows, 3}, 0.1f)}}, {}, Target::cpu);
+  double expected = rows * static_cast<double>(0.1f);
+  EXPECT_NEAR(step.gradients.at("bias")[1].item<double>() / expected, 1, 1e-5);
+}
+
+// A bias costs its input's gradient nothing.
+TEST(AddBias, PassesItsCotangentOn) {
+  Trace t("add_bias");
+  t.output(add_bias(t.input("x", {{2, 3}}), t.weight("bias", {{3}}, {})));
+  BackwardProgram backward = differentiate(t.finish());
+  ASSERT_EQ(backward.program.nodes.size(), 1u);
+  EXPECT_EQ(backward.program.nodes[0].op, &add_bias_grad_op);
+}
+
+TEST(AddBias, RefusesWhatDoesNotFit) {
+  Trace t("add_bias");
+  Var x = t.input("x", {{2, 3}});
+  EXPECT_THROW(add_bias(x, t.weight("short", {{2}}, {})), InternalError);
+  EXPECT_THROW(add_bias(x, t.weight("matrix", {{1, 3}}, {})), InternalError);
+  EXPECT_THROW(add_bias(x, t.weight("narrow", {{3}, Dtype::bfloat16}, {})), InternalError);
+}
+
+// As a product with a bfloat16 tensor that holds the factor.
+TEST(Scale, RoundsItsFactorFirst) {
+  const double factor = std::sqrt(2304.) + 0.11;  // not a bfloat16
+  Trace t("scale");
+  Type type{{5, 333}, Dtype::bfloat16};
+  t.output(scale(t.input("x", type), factor));
+  Program program = t.finish();
+  at::Tensor x = random_normal(type, 1);
+  at::Tensor expected = x * at::full({}, factor, at::kBFloat16);
+  ASSERT_FALSE(equal_bits(expected, (x.to(at::kFloat) * factor).to(at::kBFloat16)));
+  for (Target target : {Target::cpu, Target::reference})
+    EXPECT_TRUE(equal_bits(run_program(program, {{"x", x}}, target).at("scale"), expected));
+}
+
+TEST(Scale, RefusesFactorsThatAreNotFinite) {
+  Trace t("scale");
+  Var x = t.input("x", {{2, 3}});
+  EXPECT_THROW(scale(x, INFINITY), InternalError);
+  EXPECT_THROW(scale(x, NAN), InternalError);
+}
+
+TEST(SoftCap, StaysWithinItsCapAndKeepsSmallNumbers) {
+  Trace t("soft_cap");
+  t.output(soft_cap(t.input("x", {{6}}), 30));
+  Program program = t.finish();
+  at::Tensor x = at::full({6}, 0.f);
+  const float numbers[]{1e30f, -1e30f, 31.f, 1e-6f, -1e-6f, 0.f};
+  for (int i = 0; i < 6; ++i) x[i] = numbers[i];
+  at::Tensor y = run_program(program, {{"x", x}}, Target::cpu).at("soft_cap");
+  EXPECT_EQ(y[0].item<float>(), 30.f);
+  EXPECT_EQ(y[1].item<float>(), -30.f);
+  EXPECT_NEAR(y[2].item<float>(), 30 * std::tanh(31. / 30), 1e-5);
+  EXPECT_FLOAT_EQ(y[3].item<float>(), 1e-6f);
+  EXPECT_FLOAT_EQ(y[4].item<float>(), -1e-6f);
+  EXPECT_EQ(y[5].item<float>(), 0.f);
+}
+
+TEST(SoftCap, RefusesCapsThatAreNotPositive) {
+  Trace t("soft_cap");
+  Var x = t.input("x", {{2, 3}});
+  for (double cap : {0., -1., double{INFINITY}, double{NAN}})
+    EXPECT_THROW(soft_cap(x, cap), InternalError) << cap;
+}
+
+Program loss_program(double cap) {
+  Trace t("loss");
+  Var x = t.input("x", {{1, 40, 16}});
+  Var w = t.weight("w", {{300, 16}}, {});
+  t.output(
+      linear_cross_entropy(x, w, t.batch("targets", {{1, 40}, Dtype::int32}), {.soft_cap = cap}),
+      OutputRole::loss);
+  return t.finish();
+}
+
+// Logits far below the cap are as good as they were; the memory is the same either way.
+TEST(LinearCrossEntropy, WithAWideCapIsAsWithoutOne) {
+  Program capped = loss_program(1e5), plain = loss_program(0);
+  Tensors inputs{{"x", random_normal({{1, 40, 16}}, 1)},
+                 {"w", random_normal({{300, 16}}, 2)},
+                 {"targets", at::full({1, 40}, 7, at::kInt)}};
+  auto run = [&](const Program& program) {
+    return run_step(program, differentiate(program), inputs, random_cotangents(program, 3), {},
+                    Target::cpu);
+  };
+  Step found = run(capped), expected = run(plain);
+  EXPECT_LT(difference(found.values.at("linear_cross_entropy"),
+                       expected.values.at("linear_cross_entropy")),
+            1e-6);
+  for (const auto& [name, gradient] : expected.gradients)
+    EXPECT_LT(difference(found.gradients.at(name), gradient), 1e-5) << name;
+  auto workspace = [](const Program& program) {
+    const Node& node = program.nodes[0];
+    return node.op->cpu.workspace_bytes(node.attrs, program.types(node.in),
+                                        program.types(node.out));
+  };
+  EXPECT_EQ(workspace(capped), workspace(plain));
+}
+
+TEST(LinearCrossEntropy, SaysItsCapAndRefusesOnesThatCannotBe) {
+  Program capped = loss_program(30), plain = loss_program(0);
+  EXPECT_NE(text(capped, capped.nodes[0]).find("{soft_cap=30}"), std::string::npos);
+  EXPECT_EQ(text(plain, plain.nodes[0]).find('{'), std::string::npos);
+  EXPECT_THROW(loss_program(-1), InternalError);
+  EXPECT_THROW(loss_program(INFINITY), InternalError);
+}
+
+}  // namespace
+}  // namespace longshore::models

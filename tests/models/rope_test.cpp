@@ -1,0 +1,107 @@
+// The scalings of rotary frequencies, read off the tables at position 1, whose angles they are.
+#include "models/ops/rope.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/atan2.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "models/trace.h"
+#include "tests/models/harness.h"
+
+namespace longshore::models {
+namespace {
+
+constexpr int64_t kHeadDim = 128;
+constexpr double kBase = 500'000;
+constexpr Llama3RopeScaling kLlama31{8, 1, 4, 8192};
+
+struct Table {
+  at::Tensor cos, sin;  // [positions, D/2]
+};
+
+Table table(const at::Tensor& positions, const RopeScaling& scaling, Target target) {
+  Trace t("rope_table");
+  RopeTable made = rope_table(t.batch("positions", {{1, positions.size(0)}, Dtype::int32}),
+                              kHeadDim, kBase, scaling);
+  t.output(made.cos);
+  t.output(made.sin);
+  Tensors values = run_program(t.finish(), {{"positions", positions.unsqueeze(0)}}, target);
+  return {values.at("rope_table").squeeze(0), values.at("rope_table.1").squeeze(0)};
+}
+
+std::vector<double> frequencies(const RopeScaling& scaling, Target target) {
+  Table at_one = table(at::arange(1, 2, at::kInt), scaling, target);
+  at::Tensor angles = at::atan2(at_one.sin, at_one.cos).to(at::kDouble).flatten();
+  std::vector<double> result;
+  for (int64_t i = 0; i < kHeadDim / 2; ++i) result.push_back(angles[i].item<double>());
+  return result;
+}
+
+constexpr Target kTargets[]{Target::cpu, Target::reference};
+
+TEST(RopeScaling, LinearIsAnotherUnitOfPosition) {
+  for (Target target : kTargets) {
+    Table scaled = table(at::arange(0, 400, 4, at::kInt), LinearRopeScaling{4}, target);
+    Table plain = table(at::arange(0, 100, at::kInt), {}, target);
+    EXPECT_TRUE(equal_bits(scaled.cos, plain.cos));
+    EXPECT_TRUE(equal_bits(scaled.sin, plain.sin));
+  }
+}
+
+TEST(RopeScaling, Llama3KeepsShortWavesAndStretchesLongOnes) {
+  for (Target target : kTargets) {
+    std::vector<double> plain = frequencies({}, target), scaled = frequencies(kLlama31, target);
+    int kept = 0, stretched = 0, between = 0;
+    for (int i = 0; i < kHeadDim / 2; ++i) {
+      double wavelength = 2 * std::numbers::pi / plain[i], ratio = scaled[i] / plain[i];
+      if (wavelength < 8192 / 4.) {
+        ++kept;
+        EXPECT_EQ(ratio, 1) << i;
+      } else if (wavelength > 8192 / 1.) {
+        ++stretched;
+        EXPECT_NEAR(ratio, 1. / 8, 1e-7) << i;
+      } else {
+        ++between;
+        double smooth = (8192 / wavelength - 1) / (4 - 1);
+        EXPECT_NEAR(ratio, (1 - smooth) / 8 + smooth, 1e-6) << i;
+      }
+      EXPECT_LT(scaled[i], i > 0 ? scaled[i - 1] : 2) << i;
+    }
+    EXPECT_EQ(kept, 29);
+    EXPECT_EQ(between, 6);
+    EXPECT_EQ(stretched, 29);
+  }
+}
+
+TEST(RopeScaling, RefusesWhatIsNotPositiveOrInOrder) {
+  Trace t("rope_table");
+  Var positions = t.batch("positions", {{1, 2}, Dtype::int32});
+  auto make = [&](const RopeScaling& scaling) { rope_table(positions, 8, 100, scaling); };
+  EXPECT_THROW(make(LinearRopeScaling{0}), InternalError);
+  EXPECT_THROW(make(LinearRopeScaling{NAN}), InternalError);
+  EXPECT_THROW(make(Llama3RopeScaling{-8, 1, 4, 8192}), InternalError);
+  EXPECT_THROW(make(Llama3RopeScaling{8, 0, 4, 8192}), InternalError);
+  EXPECT_THROW(make(Llama3RopeScaling{8, 4, 4, 8192}), InternalError);
+  EXPECT_THROW(make(Llama3RopeScaling{8, 1, 4, 0}), InternalError);
+}
+
+TEST(RopeScaling, IsShown) {
+  Trace t("rope_table");
+  Var positions = t.batch("positions", {{1, 2}, Dtype::int32});
+  rope_table(positions, 8, 100);
+  rope_table(positions, 8, 100, LinearRopeScaling{4});
+  rope_table(positions, 8, 100, kLlama31);
+  std::string shown = text(t.program());
+  EXPECT_NE(shown.find("{head_dim=8, base=100}"), std::string::npos);
+  EXPECT_NE(shown.find("{head_dim=8, base=100, linear factor=4}"), std::string::npos);
+  EXPECT_NE(shown.find("base=100, llama3 factor=8, low_freq_factor=1, high_freq_factor=4, "
+                       "original_max_position_embeddings=8192}"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace longshore::models
