@@ -57,7 +57,7 @@ Program decoder_layer(const LlamaConfig& c) {
   q = t.label(rope(q, table), "query_proj");                                       // [B,T,H*D]
   k = t.label(rope(k, table), "key_proj");                                         // [B,T,G*D]
   v = t.label(v, "value_proj");                                                    // [B,T,G*D]
-  Var context = t.label(attention(q, k, v, c.head_dim), "context");                // [B,T,H*D]
+  Var context = t.label(attention(q, k, v, {.head_dim = c.head_dim}), "context");  // [B,T,H*D]
   Var out = linear(context, matrix("self_attn.o_proj.weight", c.width, q_width));  // [B,T,C]
   Var residual = add(x, t.label(out, "out_proj"));                                 // [B,T,C]
 
