@@ -95,9 +95,11 @@ int64_t held(int64_t count, int64_t size) { return (count * size + 511) / 512 * 
 constexpr int64_t kSlack = 1 << 20;
 
 int64_t mask_bytes(const Block& block) {
-  return 2 * held(block.rows * block.keys, size_bytes(Dtype::uint8)) + 2 * held(block.rows, 8) +
-         held(block.keys, 8);
+  return held(block.rows * block.keys, size_bytes(Dtype::uint8));
 }
+
+// Of the mask's positions, int64: rows, keys, and rows less the window.
+int64_t position_bytes(const Block& block) { return 2 * held(block.rows, 8) + held(block.keys, 8); }
 
 // Of one head's operands in the compute type.
 struct HeadBytes {
@@ -193,9 +195,8 @@ void attention_composed(const KernelCall& call) {
         auto keys = [&](const at::Tensor& t) {
           return t[b].narrow(0, block.key, block.keys).select(1, g).to(wide);
         };
-        at::Tensor scores =
-            make_scores(rows(q).select(1, h).to(wide), keys(k), hidden, options, Slopes::none)
-                .values;
+        at::Tensor q_h = rows(q).select(1, h).to(wide), k_g = keys(k);
+        at::Tensor scores = make_scores(q_h, k_g, hidden, options, Slopes::none).values;
         at::Tensor lse = at::logsumexp(scores, {-1});
         scores.sub_(lse.unsqueeze(-1)).exp_();
         rows(context).select(1, h).copy_(at::mm(scores, keys(v)));
@@ -220,12 +221,13 @@ void attention_grad_composed(const KernelCall& call) {
         auto keys = [&](const at::Tensor& t) {
           return t[b].narrow(0, block.key, block.keys).select(1, g);
         };
-        at::Tensor dout_h = rows(dout).to(wide), q_h = rows(q).to(wide), k_g = keys(k).to(wide);
+        at::Tensor dout_h = rows(dout).to(wide), q_h = rows(q).to(wide);
+        at::Tensor k_g = keys(k).to(wide), v_g = keys(v).to(wide);
         auto [p, slopes] = make_scores(q_h, k_g, hidden, options, Slopes::of_cap);
         p.sub_(log_sum_exp[b][h].narrow(0, block.row, block.rows).to(wide).unsqueeze(-1)).exp_();
         at::Tensor delta = (dout_h * rows(out).to(wide)).sum(-1, true);
         keys(dv).add_(at::mm(p.t(), dout_h));
-        at::Tensor ds = at::mm(dout_h, keys(v).to(wide).t());
+        at::Tensor ds = at::mm(dout_h, v_g.t());
         ds.sub_(delta).mul_(p).mul_(scale_of(options));
         if (slopes.defined()) ds.mul_(slopes);
         rows(dq).copy_(at::mm(ds, k_g));
@@ -237,25 +239,26 @@ void attention_grad_composed(const KernelCall& call) {
 
 namespace {
 
-// Most of what each_block_of_heads' blocks hold at once; f(block, head) is what one head holds
-// beside the mask.
+// The most that a block holds at once; f(head) is what one head holds beside the mask. A value that
+// is freed before those made after it counts as if it stayed: workspaces are stacks.
 template <class F>
 int64_t most_bytes(Target target, const std::any& any, const Type& q, F f) {
   const AttentionAttrs& attrs = attrs_of(any);
   int64_t most = 0;
   each_block(path_of({target, q.dtype, attrs}), attrs, q.shape[1], [&](const Block& block) {
     HeadBytes head(block, q.dtype, attrs.options.head_dim);
-    most = std::max(most, mask_bytes(block) + f(head));
+    int64_t mask = mask_bytes(block);
+    most = std::max(most, position_bytes(block) + mask + std::max(mask, f(head)));
   });
   return most + kSlack;
 }
 
 int64_t composed_bytes(Target target, const std::any& any, std::span<const Type> in) {
   return most_bytes(target, any, in[0], [&](const HeadBytes& head) {
-    int64_t operands = head.converted ? head.rows + head.keys : 0;
-    int64_t values = head.converted ? head.keys : 0;
-    int64_t exponentials = head.scores + 4 * head.row_sums;  // of at::logsumexp
-    return operands + head.scores + head.row_sums + std::max(exponentials, values + head.rows);
+    int64_t converted = head.converted ? head.rows + head.keys : 0;  // q, k
+    int64_t exponentials = head.scores + 4 * head.row_sums;          // of at::logsumexp
+    int64_t product = (head.converted ? head.keys : 0) + head.rows;  // with v
+    return converted + head.scores + head.row_sums + std::max(exponentials, product);
   });
 }
 
@@ -264,11 +267,10 @@ int64_t grad_composed_bytes(Target target, const std::any& any, std::span<const 
   bool capped = attrs_of(any).options.soft_cap != 0;
   return 2 * held(in[2].shape.count(), size) +  // dk, dv
          most_bytes(target, any, in[1], [&](const HeadBytes& head) {
-           int64_t operands = head.converted ? 2 * head.rows + head.keys : 0;
-           int64_t values = head.converted ? head.keys : 0;
-           int64_t kept = operands + (capped ? 2 : 1) * head.scores + 2 * head.row_sums;
+           int64_t converted = head.converted ? 2 * (head.rows + head.keys) : 0;  // dout, q, k, v
+           int64_t kept = converted + (capped ? 2 : 1) * head.scores + head.row_sums;
            int64_t delta = (head.converted ? 2 : 1) * head.rows;
-           int64_t products = values + head.scores + std::max(head.rows, head.keys);
+           int64_t products = head.scores + std::max(head.rows, head.keys);  // ds, dq or dk
            return kept + std::max({delta, head.keys, products});
          });
 }

@@ -167,24 +167,16 @@ OpCase rope_case(int64_t b, int64_t t, int64_t h, int64_t d) {
 
 // --- attention
 
-OpCase attention_case(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d) {
-  return {.name = named("attention", b, t, h, g, d),
-          .trace =
-              [=](Dtype dtype) {
-                Trace trace("attention");
-                Var q = trace.input("q", {{b, t, h * d}, dtype});
-                Var k = trace.input("k", {{b, t, g * d}, dtype});
-                Var v = trace.input("v", {{b, t, g * d}, dtype});
-                trace.output(attention(q, k, v, d));
-                return trace.finish();
-              },
-          .integers = {},
-          .plain =
-              [=](const Tensors& in) {
-                return std::vector{plain::attention(in.at("q"), in.at("k"), in.at("v"), d)};
-              },
-          // Scores that differ much, so that the largest so far changes from tile to tile.
-          .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+std::string name_of(const AttentionShape& shape) {
+  const AttentionOptions& o = shape.options;
+  std::ostringstream name;
+  name << named("attention", shape.b, shape.t, shape.h, shape.g, o.head_dim);
+  if (o.scale != 0) name << ", scale " << o.scale;
+  if (o.window != 0) name << ", window " << o.window;
+  if (o.soft_cap != 0) name << ", soft_cap " << o.soft_cap;
+  if (shape.segments.defined()) name << ", segments";
+  if (shape.prefix.defined()) name << ", prefix";
+  return name.str();
 }
 
 // Queries, keys and values are one value.
@@ -194,7 +186,7 @@ OpCase shared_attention_case(int64_t b, int64_t t, int64_t h, int64_t d) {
               [=](Dtype dtype) {
                 Trace trace("shared_attention");
                 Var x = trace.input("x", {{b, t, h * d}, dtype});
-                trace.output(attention(x, x, x, d));
+                trace.output(attention(x, x, x, {.head_dim = d}));
                 return trace.finish();
               },
           .integers = {},
@@ -521,111 +513,201 @@ OpCase square_sum_case(int64_t n) {
           .adjust = [](Tensors& in) { in.at("square_sums").square_(); }};
 }
 
-}  // namespace
+// Window, segments, prefix and soft cap, each there or not, but for none of them.
+std::vector<OpCase> attention_combinations() {
+  std::vector<OpCase> cases;
+  for (int choice = 1; choice < 16; ++choice) {
+    AttentionShape shape{2, 7, 2, 1, {.head_dim = 6}};
+    if (choice & 1) shape.options.window = 3;
+    if (choice & 2) shape.options.soft_cap = 1.5;
+    if (choice & 4) shape.segments = segments_of(2, 7, {1, 4});
+    if (choice & 8) shape.prefix = prefix_of({5, 2});
+    cases.push_back(attention_case(shape));
+  }
+  return cases;
+}
 
-std::vector<OpCase> small_cases() {
+// Tiles are 128 queries by 512 (backward 256) keys, the reference's blocks 512 queries.
+std::vector<OpCase> attention_over_tiles() {
   return {
-      linear_case(1, 1, 1, 1),
-      linear_case(2, 3, 5, 4),
-      shared_linear_case(2, 3, 4, 3),
-      rms_norm_case(1, 1, 1),
-      rms_norm_case(2, 3, 5),
-      shared_rms_norm_case(2, 2, 7),
-      rope_case(1, 1, 1, 2),
-      rope_case(2, 3, 2, 6),
-      attention_case(1, 1, 1, 1, 2),
-      attention_case(2, 1, 4, 2, 2),
-      attention_case(2, 5, 4, 2, 3),
-      attention_case(1, 7, 3, 1, 4),
-      shared_attention_case(1, 6, 2, 3),
-      swiglu_case(1, 1, 1),
-      swiglu_case(2, 3, 5),
-      shared_swiglu_case(1, 3, 5),
-      add_case(2, 3, 5),
-      gelu_case(1, 1, 1, 1),
-      gelu_case(2, 3, 5, 2),
-      sum_case({1}),
-      sum_case({2, 3, 5}),
-      shared_sum_case(1, 3, 5),
-      mean_square_error_case({1, 1}),
-      mean_square_error_case({2, 1, 3, 5}),
-      shared_mean_square_error_case(3, 5),
-      l2_penalty_case(1, 1),
-      l2_penalty_case(3, 5),
-      shared_l2_penalty_case(3, 5),
-      embedding_case(1, 1, 1, 1),
-      embedding_case(2, 5, 4, 3),
-      take_rows_case(2, 3, 4, 5),
-      cross_entropy_case(1, 1, 3, 5),
-      cross_entropy_case(2, 6, 5, 11),
-      cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
-      tied_cross_entropy_case(2, 4, 3, 7),
-      tied_cross_entropy_case(1, 300, 3, 8200),
-      adamw_case(5),
-      square_sum_case(7),
+      attention_case({1, 700, 4, 2, {.head_dim = 64, .window = 50}}),
+      attention_case({1, 900, 3, 1, {.head_dim = 20, .window = 300}}),
+      attention_case({1, 1400, 2, 1, {.head_dim = 16, .window = 601}}),
+      attention_case({1, 513, 2, 2, {.head_dim = 32, .soft_cap = 2}}),
+      attention_case({2, 700, 2, 1, {.head_dim = 40}, segments_of(2, 700, {1, 126, 200, 260})}),
+      attention_case({2, 700, 2, 1, {.head_dim = 40, .window = 40}, {}, prefix_of({333, 1000})}),
+      attention_case({3,
+                      650,
+                      3,
+                      1,
+                      {.head_dim = 24, .scale = 0.3, .window = 150, .soft_cap = 5},
+                      segments_of(3, 650, {100, 180, 129}),
+                      prefix_of({333, 0, 650})}),
+      attention_case({1, 120, 1, 1, {.head_dim = 256}, {}, prefix_of({60})}),
+      attention_case({1, 60, 1, 1, {.head_dim = 8}, segments_of(1, 60, {7}), prefix_of({30})}),
   };
 }
 
+template <class... Lists>
+std::vector<OpCase> joined(Lists... lists) {
+  std::vector<OpCase> all;
+  (all.insert(all.end(), lists.begin(), lists.end()), ...);
+  return all;
+}
+
+}  // namespace
+
+OpCase attention_case(const AttentionShape& shape) {
+  const auto& [b, t, h, g, options, segments, prefix] = shape;
+  OpCase op_case{.name = name_of(shape),
+                 .trace =
+                     [=](Dtype dtype) {
+                       int64_t d = options.head_dim;
+                       Trace trace("attention");
+                       Var q = trace.input("q", {{b, t, h * d}, dtype});
+                       Var k = trace.input("k", {{b, t, g * d}, dtype});
+                       Var v = trace.input("v", {{b, t, g * d}, dtype});
+                       AttentionMask mask;
+                       if (segments.defined())
+                         mask.segments = trace.batch("segments", ints({b, t}));
+                       if (prefix.defined()) mask.prefix = trace.batch("prefix", ints({b}));
+                       trace.output(attention(q, k, v, options, mask));
+                       return trace.finish();
+                     },
+                 .integers = {},
+                 .plain =
+                     [=](const Tensors& in) {
+                       return std::vector{plain::attention(
+                           in.at("q"), in.at("k"), in.at("v"), options,
+                           plain::visible_keys(t, options.window, segments, prefix))};
+                     },
+                 // Scores that differ much, so that the largest so far changes from tile to tile.
+                 .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+  if (segments.defined()) op_case.integers["segments"] = segments;
+  if (prefix.defined()) op_case.integers["prefix"] = prefix;
+  return op_case;
+}
+
+at::Tensor segments_of(int64_t b, int64_t t, const std::vector<int64_t>& lengths) {
+  at::Tensor ids = at::full({b, t}, 5, at::kInt);
+  int64_t begin = 0, id = 1000000;
+  for (int64_t length : lengths) {
+    ids.narrow(1, begin, length).fill_(id);
+    begin += length;
+    id = id == 1000000 ? 0 : id + 7;
+  }
+  return ids;
+}
+
+at::Tensor prefix_of(const std::vector<int32_t>& lengths) {
+  return at::tensor(at::ArrayRef<int32_t>(lengths), at::kInt);
+}
+
+std::vector<OpCase> small_cases() {
+  return joined(attention_combinations(),
+                std::vector<OpCase>{
+                    linear_case(1, 1, 1, 1),
+                    linear_case(2, 3, 5, 4),
+                    shared_linear_case(2, 3, 4, 3),
+                    rms_norm_case(1, 1, 1),
+                    rms_norm_case(2, 3, 5),
+                    shared_rms_norm_case(2, 2, 7),
+                    rope_case(1, 1, 1, 2),
+                    rope_case(2, 3, 2, 6),
+                    attention_case({1, 1, 1, 1, {.head_dim = 2}}),
+                    attention_case({2, 1, 4, 2, {.head_dim = 2}}),
+                    attention_case({2, 5, 4, 2, {.head_dim = 3}}),
+                    attention_case({1, 7, 3, 1, {.head_dim = 4}}),
+                    shared_attention_case(1, 6, 2, 3),
+                    swiglu_case(1, 1, 1),
+                    swiglu_case(2, 3, 5),
+                    shared_swiglu_case(1, 3, 5),
+                    add_case(2, 3, 5),
+                    gelu_case(1, 1, 1, 1),
+                    gelu_case(2, 3, 5, 2),
+                    sum_case({1}),
+                    sum_case({2, 3, 5}),
+                    shared_sum_case(1, 3, 5),
+                    mean_square_error_case({1, 1}),
+                    mean_square_error_case({2, 1, 3, 5}),
+                    shared_mean_square_error_case(3, 5),
+                    l2_penalty_case(1, 1),
+                    l2_penalty_case(3, 5),
+                    shared_l2_penalty_case(3, 5),
+                    embedding_case(1, 1, 1, 1),
+                    embedding_case(2, 5, 4, 3),
+                    take_rows_case(2, 3, 4, 5),
+                    cross_entropy_case(1, 1, 3, 5),
+                    cross_entropy_case(2, 6, 5, 11),
+                    cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
+                    tied_cross_entropy_case(2, 4, 3, 7),
+                    tied_cross_entropy_case(1, 300, 3, 8200),
+                    adamw_case(5),
+                    square_sum_case(7),
+                });
+}
+
 std::vector<OpCase> large_cases() {
-  return {
-      linear_case(1, 1, 7, 5),
-      linear_case(1, 3, 33, 17),
-      linear_case(2, 150, 96, 130),
-      linear_case(1, 700, 256, 300),
-      shared_linear_case(3, 67, 72, 24),
-      rms_norm_case(1, 1, 5),
-      rms_norm_case(1, 3, 33),
-      rms_norm_case(2, 257, 320),
-      rms_norm_case(1, 1, 4097),
-      shared_rms_norm_case(3, 41, 100),
-      rope_case(1, 1, 1, 2),
-      rope_case(1, 37, 3, 64),
-      rope_case(2, 300, 2, 80),
-      rope_case(1, 5, 2, 10),
-      attention_case(1, 1, 2, 1, 64),
-      attention_case(1, 17, 1, 1, 16),
-      attention_case(2, 128, 2, 2, 32),
-      attention_case(1, 129, 3, 1, 40),
-      attention_case(1, 513, 2, 1, 20),
-      attention_case(2, 700, 4, 2, 64),
-      attention_case(1, 700, 2, 1, 80),
-      attention_case(1, 700, 6, 2, 128),
-      shared_attention_case(1, 650, 2, 24),
-      swiglu_case(1, 1, 1),
-      swiglu_case(1, 7, 1),
-      swiglu_case(3, 111, 121),
-      shared_swiglu_case(1, 33, 31),
-      add_case(1, 1, 1),
-      add_case(3, 111, 121),
-      gelu_case(1, 1, 7, 1),
-      gelu_case(3, 111, 121, 4),
-      gelu_case(1, 33, 31, 40),
-      sum_case({1, 7}),
-      sum_case({3, 111, 999}),
-      shared_sum_case(1, 33, 31),
-      mean_square_error_case({7}),
-      mean_square_error_case({3, 111, 999}),
-      shared_mean_square_error_case(33, 31),
-      l2_penalty_case(256, 256),
-      l2_penalty_case(333, 999),
-      shared_l2_penalty_case(67, 72),
-      embedding_case(1, 1, 11, 1),
-      embedding_case(2, 300, 40, 33),
-      embedding_case(4, 256, 1000, 320),
-      take_rows_case(3, 100, 33, 17),
-      take_rows_case(1, 9, 320, 1),
-      cross_entropy_case(1, 1, 16, 7),
-      cross_entropy_case(1, 5, 33, 33),
-      cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
-      cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
-      tied_cross_entropy_case(3, 300, 48, 5000),
-      adamw_case(1),
-      adamw_case(17),
-      adamw_case(70001),
-      square_sum_case(1),
-      square_sum_case(65536),
-      square_sum_case(300001),
-  };
+  return joined(attention_over_tiles(),
+                std::vector<OpCase>{
+                    linear_case(1, 1, 7, 5),
+                    linear_case(1, 3, 33, 17),
+                    linear_case(2, 150, 96, 130),
+                    linear_case(1, 700, 256, 300),
+                    shared_linear_case(3, 67, 72, 24),
+                    rms_norm_case(1, 1, 5),
+                    rms_norm_case(1, 3, 33),
+                    rms_norm_case(2, 257, 320),
+                    rms_norm_case(1, 1, 4097),
+                    shared_rms_norm_case(3, 41, 100),
+                    rope_case(1, 1, 1, 2),
+                    rope_case(1, 37, 3, 64),
+                    rope_case(2, 300, 2, 80),
+                    rope_case(1, 5, 2, 10),
+                    attention_case({1, 1, 2, 1, {.head_dim = 64}}),
+                    attention_case({1, 17, 1, 1, {.head_dim = 16}}),
+                    attention_case({2, 128, 2, 2, {.head_dim = 32}}),
+                    attention_case({1, 129, 3, 1, {.head_dim = 40}}),
+                    attention_case({1, 513, 2, 1, {.head_dim = 20}}),
+                    attention_case({2, 700, 4, 2, {.head_dim = 64}}),
+                    attention_case({1, 700, 2, 1, {.head_dim = 80}}),
+                    attention_case({1, 700, 6, 2, {.head_dim = 128}}),
+                    shared_attention_case(1, 650, 2, 24),
+                    swiglu_case(1, 1, 1),
+                    swiglu_case(1, 7, 1),
+                    swiglu_case(3, 111, 121),
+                    shared_swiglu_case(1, 33, 31),
+                    add_case(1, 1, 1),
+                    add_case(3, 111, 121),
+                    gelu_case(1, 1, 7, 1),
+                    gelu_case(3, 111, 121, 4),
+                    gelu_case(1, 33, 31, 40),
+                    sum_case({1, 7}),
+                    sum_case({3, 111, 999}),
+                    shared_sum_case(1, 33, 31),
+                    mean_square_error_case({7}),
+                    mean_square_error_case({3, 111, 999}),
+                    shared_mean_square_error_case(33, 31),
+                    l2_penalty_case(256, 256),
+                    l2_penalty_case(333, 999),
+                    shared_l2_penalty_case(67, 72),
+                    embedding_case(1, 1, 11, 1),
+                    embedding_case(2, 300, 40, 33),
+                    embedding_case(4, 256, 1000, 320),
+                    take_rows_case(3, 100, 33, 17),
+                    take_rows_case(1, 9, 320, 1),
+                    cross_entropy_case(1, 1, 16, 7),
+                    cross_entropy_case(1, 5, 33, 33),
+                    cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
+                    cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
+                    tied_cross_entropy_case(3, 300, 48, 5000),
+                    adamw_case(1),
+                    adamw_case(17),
+                    adamw_case(70001),
+                    square_sum_case(1),
+                    square_sum_case(65536),
+                    square_sum_case(300001),
+                });
 }
 
 at::Tensor random_normal(const Type& type, uint64_t seed) {
