@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "models/ops/aten.h"
 #include "models/ops/attention_kernels.h"
@@ -33,10 +32,10 @@ double scale_of(const AttentionOptions& options) {
 enum class Path {
   flash,  // at::_flash_attention_forward
   whole,  // composition with all scores of a head at once
-  tiled,  // ... with those of kTileRows queries at once
+  tiled,  // ... with those of kBlockRows queries at once
 };
 
-constexpr int64_t kTileRows = 512;
+constexpr int64_t kBlockRows = 512;
 
 struct Case {
   Target target;
@@ -80,7 +79,7 @@ struct Block {
 // A prefix's length is data on the device, so that any query may see any key after its own.
 template <class F>
 void each_block(Path path, const AttentionAttrs& attrs, int64_t t, F f) {
-  int64_t step = path == Path::whole ? t : kTileRows, window = attrs.options.window;
+  int64_t step = path == Path::whole ? t : kBlockRows, window = attrs.options.window;
   for (int64_t row = 0; row < t; row += step) {
     int64_t rows = std::min(step, t - row), end = attrs.prefix ? t : row + rows;
     int64_t key = window == 0 || attrs.prefix ? 0 : std::max<int64_t>(row - window + 1, 0);

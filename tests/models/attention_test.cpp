@@ -9,8 +9,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "models/ops/attention_kernels.h"

@@ -9,6 +9,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <cmath>
+#include <iterator>
 #include <sstream>
 
 #include "models/ops/adamw.h"
@@ -517,11 +518,12 @@ OpCase square_sum_case(int64_t n) {
 std::vector<OpCase> attention_combinations() {
   std::vector<OpCase> cases;
   for (int choice = 1; choice < 16; ++choice) {
-    AttentionShape shape{2, 7, 2, 1, {.head_dim = 6}};
+    int64_t b = choice == 15 ? 2 : 1;
+    AttentionShape shape{b, 7, 2, 1, {.head_dim = 6}};
     if (choice & 1) shape.options.window = 3;
     if (choice & 2) shape.options.soft_cap = 1.5;
-    if (choice & 4) shape.segments = segments_of(2, 7, {1, 4});
-    if (choice & 8) shape.prefix = prefix_of({5, 2});
+    if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
+    if (choice & 8) shape.prefix = b == 2 ? prefix_of({5, 2}) : prefix_of({5});
     cases.push_back(attention_case(shape));
   }
   return cases;
@@ -548,11 +550,8 @@ std::vector<OpCase> attention_over_tiles() {
   };
 }
 
-template <class... Lists>
-std::vector<OpCase> joined(Lists... lists) {
-  std::vector<OpCase> all;
-  (all.insert(all.end(), lists.begin(), lists.end()), ...);
-  return all;
+void append(std::vector<OpCase>& cases, std::vector<OpCase> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(cases));
 }
 
 }  // namespace
@@ -604,110 +603,112 @@ at::Tensor prefix_of(const std::vector<int32_t>& lengths) {
 }
 
 std::vector<OpCase> small_cases() {
-  return joined(attention_combinations(),
-                std::vector<OpCase>{
-                    linear_case(1, 1, 1, 1),
-                    linear_case(2, 3, 5, 4),
-                    shared_linear_case(2, 3, 4, 3),
-                    rms_norm_case(1, 1, 1),
-                    rms_norm_case(2, 3, 5),
-                    shared_rms_norm_case(2, 2, 7),
-                    rope_case(1, 1, 1, 2),
-                    rope_case(2, 3, 2, 6),
-                    attention_case({1, 1, 1, 1, {.head_dim = 2}}),
-                    attention_case({2, 1, 4, 2, {.head_dim = 2}}),
-                    attention_case({2, 5, 4, 2, {.head_dim = 3}}),
-                    attention_case({1, 7, 3, 1, {.head_dim = 4}}),
-                    shared_attention_case(1, 6, 2, 3),
-                    swiglu_case(1, 1, 1),
-                    swiglu_case(2, 3, 5),
-                    shared_swiglu_case(1, 3, 5),
-                    add_case(2, 3, 5),
-                    gelu_case(1, 1, 1, 1),
-                    gelu_case(2, 3, 5, 2),
-                    sum_case({1}),
-                    sum_case({2, 3, 5}),
-                    shared_sum_case(1, 3, 5),
-                    mean_square_error_case({1, 1}),
-                    mean_square_error_case({2, 1, 3, 5}),
-                    shared_mean_square_error_case(3, 5),
-                    l2_penalty_case(1, 1),
-                    l2_penalty_case(3, 5),
-                    shared_l2_penalty_case(3, 5),
-                    embedding_case(1, 1, 1, 1),
-                    embedding_case(2, 5, 4, 3),
-                    take_rows_case(2, 3, 4, 5),
-                    cross_entropy_case(1, 1, 3, 5),
-                    cross_entropy_case(2, 6, 5, 11),
-                    cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
-                    tied_cross_entropy_case(2, 4, 3, 7),
-                    tied_cross_entropy_case(1, 300, 3, 8200),
-                    adamw_case(5),
-                    square_sum_case(7),
-                });
+  std::vector<OpCase> cases{
+      linear_case(1, 1, 1, 1),
+      linear_case(2, 3, 5, 4),
+      shared_linear_case(2, 3, 4, 3),
+      rms_norm_case(1, 1, 1),
+      rms_norm_case(2, 3, 5),
+      shared_rms_norm_case(2, 2, 7),
+      rope_case(1, 1, 1, 2),
+      rope_case(2, 3, 2, 6),
+      attention_case({1, 1, 1, 1, {.head_dim = 2}}),
+      attention_case({2, 1, 4, 2, {.head_dim = 2}}),
+      attention_case({2, 5, 4, 2, {.head_dim = 3}}),
+      attention_case({1, 7, 3, 1, {.head_dim = 4}}),
+      shared_attention_case(1, 6, 2, 3),
+      swiglu_case(1, 1, 1),
+      swiglu_case(2, 3, 5),
+      shared_swiglu_case(1, 3, 5),
+      add_case(2, 3, 5),
+      gelu_case(1, 1, 1, 1),
+      gelu_case(2, 3, 5, 2),
+      sum_case({1}),
+      sum_case({2, 3, 5}),
+      shared_sum_case(1, 3, 5),
+      mean_square_error_case({1, 1}),
+      mean_square_error_case({2, 1, 3, 5}),
+      shared_mean_square_error_case(3, 5),
+      l2_penalty_case(1, 1),
+      l2_penalty_case(3, 5),
+      shared_l2_penalty_case(3, 5),
+      embedding_case(1, 1, 1, 1),
+      embedding_case(2, 5, 4, 3),
+      take_rows_case(2, 3, 4, 5),
+      cross_entropy_case(1, 1, 3, 5),
+      cross_entropy_case(2, 6, 5, 11),
+      cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
+      tied_cross_entropy_case(2, 4, 3, 7),
+      tied_cross_entropy_case(1, 300, 3, 8200),
+      adamw_case(5),
+      square_sum_case(7),
+  };
+  append(cases, attention_combinations());
+  return cases;
 }
 
 std::vector<OpCase> large_cases() {
-  return joined(attention_over_tiles(),
-                std::vector<OpCase>{
-                    linear_case(1, 1, 7, 5),
-                    linear_case(1, 3, 33, 17),
-                    linear_case(2, 150, 96, 130),
-                    linear_case(1, 700, 256, 300),
-                    shared_linear_case(3, 67, 72, 24),
-                    rms_norm_case(1, 1, 5),
-                    rms_norm_case(1, 3, 33),
-                    rms_norm_case(2, 257, 320),
-                    rms_norm_case(1, 1, 4097),
-                    shared_rms_norm_case(3, 41, 100),
-                    rope_case(1, 1, 1, 2),
-                    rope_case(1, 37, 3, 64),
-                    rope_case(2, 300, 2, 80),
-                    rope_case(1, 5, 2, 10),
-                    attention_case({1, 1, 2, 1, {.head_dim = 64}}),
-                    attention_case({1, 17, 1, 1, {.head_dim = 16}}),
-                    attention_case({2, 128, 2, 2, {.head_dim = 32}}),
-                    attention_case({1, 129, 3, 1, {.head_dim = 40}}),
-                    attention_case({1, 513, 2, 1, {.head_dim = 20}}),
-                    attention_case({2, 700, 4, 2, {.head_dim = 64}}),
-                    attention_case({1, 700, 2, 1, {.head_dim = 80}}),
-                    attention_case({1, 700, 6, 2, {.head_dim = 128}}),
-                    shared_attention_case(1, 650, 2, 24),
-                    swiglu_case(1, 1, 1),
-                    swiglu_case(1, 7, 1),
-                    swiglu_case(3, 111, 121),
-                    shared_swiglu_case(1, 33, 31),
-                    add_case(1, 1, 1),
-                    add_case(3, 111, 121),
-                    gelu_case(1, 1, 7, 1),
-                    gelu_case(3, 111, 121, 4),
-                    gelu_case(1, 33, 31, 40),
-                    sum_case({1, 7}),
-                    sum_case({3, 111, 999}),
-                    shared_sum_case(1, 33, 31),
-                    mean_square_error_case({7}),
-                    mean_square_error_case({3, 111, 999}),
-                    shared_mean_square_error_case(33, 31),
-                    l2_penalty_case(256, 256),
-                    l2_penalty_case(333, 999),
-                    shared_l2_penalty_case(67, 72),
-                    embedding_case(1, 1, 11, 1),
-                    embedding_case(2, 300, 40, 33),
-                    embedding_case(4, 256, 1000, 320),
-                    take_rows_case(3, 100, 33, 17),
-                    take_rows_case(1, 9, 320, 1),
-                    cross_entropy_case(1, 1, 16, 7),
-                    cross_entropy_case(1, 5, 33, 33),
-                    cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
-                    cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
-                    tied_cross_entropy_case(3, 300, 48, 5000),
-                    adamw_case(1),
-                    adamw_case(17),
-                    adamw_case(70001),
-                    square_sum_case(1),
-                    square_sum_case(65536),
-                    square_sum_case(300001),
-                });
+  std::vector<OpCase> cases{
+      linear_case(1, 1, 7, 5),
+      linear_case(1, 3, 33, 17),
+      linear_case(2, 150, 96, 130),
+      linear_case(1, 700, 256, 300),
+      shared_linear_case(3, 67, 72, 24),
+      rms_norm_case(1, 1, 5),
+      rms_norm_case(1, 3, 33),
+      rms_norm_case(2, 257, 320),
+      rms_norm_case(1, 1, 4097),
+      shared_rms_norm_case(3, 41, 100),
+      rope_case(1, 1, 1, 2),
+      rope_case(1, 37, 3, 64),
+      rope_case(2, 300, 2, 80),
+      rope_case(1, 5, 2, 10),
+      attention_case({1, 1, 2, 1, {.head_dim = 64}}),
+      attention_case({1, 17, 1, 1, {.head_dim = 16}}),
+      attention_case({2, 128, 2, 2, {.head_dim = 32}}),
+      attention_case({1, 129, 3, 1, {.head_dim = 40}}),
+      attention_case({1, 513, 2, 1, {.head_dim = 20}}),
+      attention_case({2, 700, 4, 2, {.head_dim = 64}}),
+      attention_case({1, 700, 2, 1, {.head_dim = 80}}),
+      attention_case({1, 700, 6, 2, {.head_dim = 128}}),
+      shared_attention_case(1, 650, 2, 24),
+      swiglu_case(1, 1, 1),
+      swiglu_case(1, 7, 1),
+      swiglu_case(3, 111, 121),
+      shared_swiglu_case(1, 33, 31),
+      add_case(1, 1, 1),
+      add_case(3, 111, 121),
+      gelu_case(1, 1, 7, 1),
+      gelu_case(3, 111, 121, 4),
+      gelu_case(1, 33, 31, 40),
+      sum_case({1, 7}),
+      sum_case({3, 111, 999}),
+      shared_sum_case(1, 33, 31),
+      mean_square_error_case({7}),
+      mean_square_error_case({3, 111, 999}),
+      shared_mean_square_error_case(33, 31),
+      l2_penalty_case(256, 256),
+      l2_penalty_case(333, 999),
+      shared_l2_penalty_case(67, 72),
+      embedding_case(1, 1, 11, 1),
+      embedding_case(2, 300, 40, 33),
+      embedding_case(4, 256, 1000, 320),
+      take_rows_case(3, 100, 33, 17),
+      take_rows_case(1, 9, 320, 1),
+      cross_entropy_case(1, 1, 16, 7),
+      cross_entropy_case(1, 5, 33, 33),
+      cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
+      cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
+      tied_cross_entropy_case(3, 300, 48, 5000),
+      adamw_case(1),
+      adamw_case(17),
+      adamw_case(70001),
+      square_sum_case(1),
+      square_sum_case(65536),
+      square_sum_case(300001),
+  };
+  append(cases, attention_over_tiles());
+  return cases;
 }
 
 at::Tensor random_normal(const Type& type, uint64_t seed) {
