@@ -1,5 +1,8 @@
 #include "models/ops/attention.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "models/backward.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/infer.h"
@@ -11,51 +14,94 @@ const AttentionAttrs& attrs_of(const std::any& attrs) {
   return std::any_cast<const AttentionAttrs&>(attrs);
 }
 
+void expect_options(const AttentionOptions& o) {
+  expect(o.head_dim > 0, "attention",
+         ("head_dim is " + std::to_string(o.head_dim) + ", not positive").c_str());
+  expect(o.scale >= 0, "attention", ("scale is " + std::to_string(o.scale) + ", below 0").c_str());
+  expect(o.window >= 0, "attention",
+         ("window is " + std::to_string(o.window) + ", below 0").c_str());
+  expect(o.soft_cap >= 0, "attention",
+         ("soft_cap is " + std::to_string(o.soft_cap) + ", below 0").c_str());
+}
+
+// The mask's inputs, which follow the first `first`.
+void expect_mask(const AttentionAttrs& attrs, std::span<const Type> in, size_t first,
+                 const Shape& q, const char* op) {
+  size_t count = first + attrs.segments + attrs.prefix;
+  expect_inputs(in, count, count, op);
+  const Type segments{{q[0], q[1]}, Dtype::int32}, prefix{{q[0]}, Dtype::int32};
+  auto expect_type = [&](const char* what, const Type& found, const Type& expected) {
+    expect(found == expected, op,
+           (std::string(what) + " is " + text(found) + ", not " + text(expected)).c_str());
+  };
+  if (attrs.segments) expect_type("segments", in[first], segments);
+  if (attrs.prefix) expect_type("prefix", in[first + attrs.segments], prefix);
+}
+
 Types infer(const std::any& any, std::span<const Type> in) {
-  expect_inputs(in, 3, 3, "attention");
-  int64_t head_dim = attrs_of(any).head_dim;
+  const AttentionAttrs& attrs = attrs_of(any);
+  expect_inputs(in, 3, 5, "attention");
+  expect_options(attrs.options);
+  int64_t head_dim = attrs.options.head_dim;
   const Shape &q = in[0].shape, &k = in[1].shape;
   expect(q.rank() == 3 && k.rank() == 3 && in[1] == in[2] && q[0] == k[0] && q[1] == k[1] &&
              in[0].dtype == in[1].dtype,
          "attention", "q [B,T,H*D] and k, v [B,T,G*D] do not fit");
   expect(q[2] % head_dim == 0 && k[2] % head_dim == 0 && q[2] % k[2] == 0, "attention",
          "query heads are not a multiple of key/value heads");
+  expect_mask(attrs, in, 3, q, "attention");
   Dtype wide = in[0].dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
   return {in[0], {{q[0], q[2] / head_dim, q[1]}, wide}};
 }
 
-Types infer_grad(const std::any&, std::span<const Type> in) {
-  expect_inputs(in, 6, 6, "attention_grad");
+Types infer_grad(const std::any& any, std::span<const Type> in) {
+  expect_inputs(in, 6, 8, "attention_grad");
   expect(in[0] == in[1] && in[4] == in[1] && in[2] == in[3], "attention_grad",
          "gradients and values differ in type");
+  expect_mask(attrs_of(any), in, 6, in[1].shape, "attention_grad");
   return {in[1], in[2], in[3]};
 }
 
 void vjp(Backward& backward, const Node& node) {
-  auto grads = backward.emit(attention_grad_op, node.attrs,
-                             {backward.gradient(node.out[0]), node.in[0], node.in[1], node.in[2],
-                              node.out[0], node.out[1]},
-                             node.in[0]);
+  std::vector<ValueId> in{
+      backward.gradient(node.out[0]), node.in[0], node.in[1], node.in[2], node.out[0], node.out[1]};
+  in.insert(in.end(), node.in.begin() + 3, node.in.end());
+  auto grads = backward.emit(attention_grad_op, node.attrs, std::move(in), node.in[0]);
   for (int i = 0; i < 3; ++i)
     if (backward.wants_gradient(node.in[i])) backward.contribute(node.in[i], grads[i]);
 }
 
-// Two products of T×T/2 scores a head forward, five backward: causal attention counts half.
+// Two products of the visible scores forward, five backward. Causal attention counts half of T×T,
+// and a window of W takes from that the half of (T-W)×(T-W). What segments hide and a prefix shows
+// is the batch's, and not counted.
 double scores(std::span<const Type> in, const std::any& any) {
+  const AttentionOptions& options = attrs_of(any).options;
   const Shape& q = in[0].shape;
-  return 0.5 * q[0] * q[1] * q[1] * (q[2] / attrs_of(any).head_dim);
+  double length = static_cast<double>(q[1]);
+  double hidden = options.window == 0 ? 0 : std::max(length - options.window, 0.);
+  return 0.5 * q[0] * (length * length - hidden * hidden) * (q[2] / options.head_dim);
 }
 
 Cost cost(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
-  return {.flops = 4 * scores(in, any) * attrs_of(any).head_dim, .bytes = operand_bytes(in, out)};
+  return {.flops = 4 * scores(in, any) * attrs_of(any).options.head_dim,
+          .bytes = operand_bytes(in, out)};
 }
 
 Cost cost_grad(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
-  return {.flops = 10 * scores(in, any) * attrs_of(any).head_dim, .bytes = operand_bytes(in, out)};
+  return {.flops = 10 * scores(in, any) * attrs_of(any).options.head_dim,
+          .bytes = operand_bytes(in, out)};
 }
 
 std::string print(const std::any& any) {
-  return "causal, head_dim=" + std::to_string(attrs_of(any).head_dim);
+  const auto& [options, segments, prefix] = attrs_of(any);
+  std::ostringstream text;
+  text << "causal, head_dim=" << options.head_dim;
+  if (options.scale != 0) text << ", scale=" << options.scale;
+  if (options.window != 0) text << ", window=" << options.window;
+  if (options.soft_cap != 0) text << ", soft_cap=" << options.soft_cap;
+  if (segments) text << ", segments";
+  if (prefix) text << ", prefix";
+  return text.str();
 }
 
 }  // namespace
@@ -67,18 +113,27 @@ const Op attention_op{.name = "attention",
                       .print = print,
                       .cpu = {attention_cpu, attention_cpu_workspace},
                       .cuda = {attention_cuda, attention_cuda_workspace},
-                      .reference = {attention_composed}};
+                      .reference = {attention_composed, attention_composed_workspace}};
 
-const Op attention_grad_op{.name = "attention_grad",
-                           .infer = infer_grad,
-                           .cost = cost_grad,
-                           .print = print,
-                           .cpu = {attention_grad_cpu, attention_grad_cpu_workspace},
-                           .cuda = {attention_grad_cuda, attention_grad_cuda_workspace},
-                           .reference = {attention_grad_composed}};
+const Op attention_grad_op{
+    .name = "attention_grad",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .print = print,
+    .cpu = {attention_grad_cpu, attention_grad_cpu_workspace},
+    .cuda = {attention_grad_cuda, attention_grad_cuda_workspace},
+    .reference = {attention_grad_composed, attention_grad_composed_workspace}};
 
-Var attention(Var q, Var k, Var v, int64_t head_dim) {
-  return q.trace->emit(attention_op, AttentionAttrs{head_dim}, {q, k, v})[0];
+Var attention(Var q, Var k, Var v, const AttentionOptions& options, const AttentionMask& mask) {
+  AttentionAttrs attrs{options, static_cast<bool>(mask.segments.id),
+                       static_cast<bool>(mask.prefix.id)};
+  auto emit = [&](auto... masks) {
+    return q.trace->emit(attention_op, attrs, {q, k, v, masks...})[0];
+  };
+  if (attrs.segments && attrs.prefix) return emit(mask.segments, mask.prefix);
+  if (attrs.segments) return emit(mask.segments);
+  if (attrs.prefix) return emit(mask.prefix);
+  return emit();
 }
 
 }  // namespace longshore::models

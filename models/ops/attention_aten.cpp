@@ -1,13 +1,16 @@
-// Attention through ATen: flash attention on CUDA in bfloat16, and a composition that makes the
-// scores of one head at a time, for everything else.
+// Attention through ATen: flash attention on CUDA, and a composition that makes the scores of one
+// head at a time, for everything else.
+//
+// R rows (queries) and S keys of one block of scores.
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/ops/aten.h"
@@ -16,93 +19,300 @@
 namespace longshore::models {
 namespace {
 
-int64_t head_dim_of(const std::any& attrs) {
-  return std::any_cast<const AttentionAttrs&>(attrs).head_dim;
+const AttentionAttrs& attrs_of(const std::any& attrs) {
+  return std::any_cast<const AttentionAttrs&>(attrs);
 }
+
+double scale_of(const AttentionOptions& options) {
+  return options.scale == 0 ? 1 / std::sqrt(static_cast<double>(options.head_dim)) : options.scale;
+}
+
+// --- which path serves which case
+
+enum class Path {
+  flash,  // at::_flash_attention_forward
+  whole,  // composition with all scores of a head at once
+  tiled,  // ... with those of kBlockRows queries at once
+};
+
+constexpr int64_t kBlockRows = 512;
+
+struct Case {
+  Target target;
+  Dtype dtype;
+  const AttentionAttrs& attrs;
+
+  bool floating() const {
+    return dtype == Dtype::float64 || dtype == Dtype::float32 || dtype == Dtype::bfloat16;
+  }
+  bool cuda_bfloat16() const { return target == Target::cuda && dtype == Dtype::bfloat16; }
+};
+
+// The first that serves.
+constexpr struct {
+  Path path;
+  bool (*serves)(const Case& c);
+} kPaths[]{
+    {Path::flash,
+     [](const Case& c) {
+       int64_t head_dim = c.attrs.options.head_dim;
+       return c.cuda_bfloat16() && c.attrs.only_causal() && head_dim % 8 == 0 && head_dim <= 256;
+     }},
+    {Path::whole,
+     [](const Case& c) { return c.floating() && !c.cuda_bfloat16() && c.attrs.only_causal(); }},
+    {Path::tiled, [](const Case& c) { return c.floating(); }},
+};
+
+Path path_of(const Case& c) {
+  for (const auto& row : kPaths)
+    if (row.serves(c)) return row.path;
+  throw InternalError(std::string("attention: nothing serves ") + name(c.dtype) + " with " +
+                      attention_op.print(c.attrs));
+}
+
+// --- blocks of scores
+
+struct Block {
+  int64_t row, rows, key, keys;
+};
+
+// A prefix's length is data on the device, so that any query may see any key after its own.
+template <class F>
+void each_block(Path path, const AttentionAttrs& attrs, int64_t t, F f) {
+  int64_t step = path == Path::whole ? t : kBlockRows, window = attrs.options.window;
+  for (int64_t row = 0; row < t; row += step) {
+    int64_t rows = std::min(step, t - row), end = attrs.prefix ? t : row + rows;
+    int64_t key = window == 0 || attrs.prefix ? 0 : std::max<int64_t>(row - window + 1, 0);
+    f(Block{row, rows, key, end - key});
+  }
+}
+
+// Bytes of `count` numbers as the workspace holds them.
+int64_t held(int64_t count, int64_t size) { return (count * size + 511) / 512 * 512; }
+
+// What reductions and libraries take for themselves.
+constexpr int64_t kSlack = 1 << 20;
+
+int64_t mask_bytes(const Block& block) {
+  return held(block.rows * block.keys, size_bytes(Dtype::uint8));
+}
+
+// Of the mask's positions, int64: rows, keys, and rows less the window.
+int64_t position_bytes(const Block& block) { return 2 * held(block.rows, 8) + held(block.keys, 8); }
+
+// Of one head's operands in the compute type.
+struct HeadBytes {
+  int64_t scores, rows, keys;  // [R,S], [R,D], [S,D]
+  int64_t row_sums;            // [R]
+  bool converted;              // from a narrower type
+
+  HeadBytes(const Block& block, Dtype dtype, int64_t d) {
+    int64_t size = std::max(size_bytes(dtype), size_bytes(Dtype::float32));
+    scores = held(block.rows * block.keys, size);
+    rows = held(block.rows * d, size);
+    keys = held(block.keys * d, size);
+    row_sums = held(block.rows, size);
+    converted = dtype == Dtype::bfloat16;
+  }
+};
+
+// --- composition
 
 // [B,T,H*D] as [B,T,H,D].
 at::Tensor heads(const KernelCall& call, const Ref& ref) {
   const Shape& shape = ref.type.shape;
-  int64_t d = head_dim_of(call.attrs);
+  int64_t d = attrs_of(call.attrs).options.head_dim;
   return tensor(call, ref).view({shape[0], shape[1], shape[2] / d, d});
 }
 
-// Probabilities of one head, [T,T].
-at::Tensor masked_scores(const at::Tensor& q, const at::Tensor& k, double scale) {
-  at::Tensor hidden = at::ones({q.size(0), q.size(0)}, q.options().dtype(at::kBool)).triu(1);
-  return at::mm(q, k.t()).mul_(scale).masked_fill_(hidden, -INFINITY);
+// Which keys the block's queries in row b of the batch do not see: bool [R,S].
+at::Tensor hidden_keys(const KernelCall& call, const MaskRefs& mask, const Block& block,
+                       int64_t b) {
+  const AttentionOptions& options = attrs_of(call.attrs).options;
+  auto indices = tensor(call, call.in[0]).options().dtype(at::kLong);
+  at::Tensor i = at::arange(block.row, block.row + block.rows, indices).unsqueeze(1);
+  at::Tensor j = at::arange(block.key, block.key + block.keys, indices).unsqueeze(0);
+  at::Tensor hidden = j > i;
+  if (options.window != 0) hidden.logical_or_(j <= i - options.window);
+  if (mask.prefix) {
+    at::Tensor prefix = tensor(call, *mask.prefix)[b];
+    hidden.logical_and_((i >= prefix).logical_or(j >= prefix));
+  }
+  if (mask.segments) {
+    at::Tensor row = tensor(call, *mask.segments)[b];
+    hidden.logical_or_(row.narrow(0, block.row, block.rows).unsqueeze(1) !=
+                       row.narrow(0, block.key, block.keys).unsqueeze(0));
+  }
+  return hidden;
 }
 
+// Scores of one head, [R,S], hidden ones -infinite; and, where they are capped, their derivatives
+// by what they were before.
+struct Scores {
+  at::Tensor values, slopes;
+};
+
+enum class Slopes { none, of_cap };
+
+Scores make_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& hidden,
+                   const AttentionOptions& options, Slopes slopes) {
+  Scores scores{at::mm(q, k.t()).mul_(scale_of(options)), {}};
+  if (options.soft_cap != 0) {
+    scores.values.div_(options.soft_cap).tanh_();
+    if (slopes == Slopes::of_cap) scores.slopes = scores.values.square().neg_().add_(1);
+    scores.values.mul_(options.soft_cap);
+  }
+  scores.values.masked_fill_(hidden, -INFINITY);
+  return scores;
+}
+
+// f(block, b, h, g, hidden) for every block of scores of every head.
 template <class F>
-void each_head(const KernelCall& call, const Ref& q, const Ref& k, F f) {
-  int64_t d = head_dim_of(call.attrs), h = q.type.shape[2] / d, g = k.type.shape[2] / d;
+void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, const MaskRefs& mask,
+                         F f) {
+  const AttentionAttrs& attrs = attrs_of(call.attrs);
+  int64_t d = attrs.options.head_dim, h = q.type.shape[2] / d, g = k.type.shape[2] / d;
+  Path path = path_of({call.target, q.type.dtype, attrs});
   for (int64_t batch = 0; batch < q.type.shape[0]; ++batch)
-    for (int64_t head = 0; head < h; ++head) f(batch, head, head / (h / g));
+    each_block(path, attrs, q.type.shape[1], [&](const Block& block) {
+      at::Tensor hidden = hidden_keys(call, mask, block, batch);
+      for (int64_t head = 0; head < h; ++head) f(block, batch, head, head / (h / g), hidden);
+    });
 }
 
 }  // namespace
 
 void attention_composed(const KernelCall& call) {
   auto wide = compute_type(call.in[0]);
-  double scale = 1 / std::sqrt(static_cast<double>(head_dim_of(call.attrs)));
+  const AttentionOptions& options = attrs_of(call.attrs).options;
   at::Tensor q = heads(call, call.in[0]), k = heads(call, call.in[1]), v = heads(call, call.in[2]);
   at::Tensor context = heads(call, call.out[0]), log_sum_exp = tensor(call, call.out[1]);
-  each_head(call, call.in[0], call.in[1], [&](int64_t b, int64_t h, int64_t g) {
-    auto head = [&](const at::Tensor& t, int64_t i) { return t[b].select(1, i).to(wide); };
-    at::Tensor scores = masked_scores(head(q, h), head(k, g), scale);
-    at::Tensor lse = at::logsumexp(scores, {-1});
-    scores.sub_(lse.unsqueeze(-1)).exp_();
-    context[b].select(1, h).copy_(at::mm(scores, head(v, g)));
-    log_sum_exp[b][h].copy_(lse);
-  });
+  each_block_of_heads(
+      call, call.in[0], call.in[1], MaskRefs(call, 3),
+      [&](const Block& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
+        auto rows = [&](const at::Tensor& t) { return t[b].narrow(0, block.row, block.rows); };
+        auto keys = [&](const at::Tensor& t) {
+          return t[b].narrow(0, block.key, block.keys).select(1, g).to(wide);
+        };
+        at::Tensor q_h = rows(q).select(1, h).to(wide), k_g = keys(k);
+        at::Tensor scores = make_scores(q_h, k_g, hidden, options, Slopes::none).values;
+        at::Tensor lse = at::logsumexp(scores, {-1});
+        scores.sub_(lse.unsqueeze(-1)).exp_();
+        rows(context).select(1, h).copy_(at::mm(scores, keys(v)));
+        log_sum_exp[b][h].narrow(0, block.row, block.rows).copy_(lse);
+      });
 }
 
 void attention_grad_composed(const KernelCall& call) {
   auto wide = compute_type(call.in[1]);
-  double scale = 1 / std::sqrt(static_cast<double>(head_dim_of(call.attrs)));
+  const AttentionOptions& options = attrs_of(call.attrs).options;
   at::Tensor dout = heads(call, call.in[0]), q = heads(call, call.in[1]);
   at::Tensor k = heads(call, call.in[2]), v = heads(call, call.in[3]);
   at::Tensor out = heads(call, call.in[4]), log_sum_exp = tensor(call, call.in[5]);
   at::Tensor dq = heads(call, call.out[0]);
   at::Tensor dk = at::zeros_like(k, k.options().dtype(wide)), dv = at::zeros_like(dk);
-  each_head(call, call.in[1], call.in[2], [&](int64_t b, int64_t h, int64_t g) {
-    auto head = [&](const at::Tensor& t, int64_t i) { return t[b].select(1, i).to(wide); };
-    at::Tensor dout_h = head(dout, h), q_h = head(q, h), k_g = head(k, g);
-    at::Tensor p = masked_scores(q_h, k_g, scale);
-    p.sub_(log_sum_exp[b][h].to(wide).unsqueeze(-1)).exp_();
-    at::Tensor delta = (dout_h * head(out, h)).sum(-1, true);
-    dv[b].select(1, g).add_(at::mm(p.t(), dout_h));
-    at::Tensor ds = at::mm(dout_h, head(v, g).t()).sub_(delta).mul_(p).mul_(scale);
-    dq[b].select(1, h).copy_(at::mm(ds, k_g));
-    dk[b].select(1, g).add_(at::mm(ds.t(), q_h));
-  });
+  each_block_of_heads(
+      call, call.in[1], call.in[2], MaskRefs(call, 6),
+      [&](const Block& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
+        auto rows = [&](const at::Tensor& t) {
+          return t[b].narrow(0, block.row, block.rows).select(1, h);
+        };
+        auto keys = [&](const at::Tensor& t) {
+          return t[b].narrow(0, block.key, block.keys).select(1, g);
+        };
+        at::Tensor dout_h = rows(dout).to(wide), q_h = rows(q).to(wide);
+        at::Tensor k_g = keys(k).to(wide), v_g = keys(v).to(wide);
+        auto [p, slopes] = make_scores(q_h, k_g, hidden, options, Slopes::of_cap);
+        p.sub_(log_sum_exp[b][h].narrow(0, block.row, block.rows).to(wide).unsqueeze(-1)).exp_();
+        at::Tensor delta = (dout_h * rows(out).to(wide)).sum(-1, true);
+        keys(dv).add_(at::mm(p.t(), dout_h));
+        at::Tensor ds = at::mm(dout_h, v_g.t());
+        ds.sub_(delta).mul_(p).mul_(scale_of(options));
+        if (slopes.defined()) ds.mul_(slopes);
+        rows(dq).copy_(at::mm(ds, k_g));
+        keys(dk).add_(at::mm(ds.t(), q_h));
+      });
   heads(call, call.out[1]).copy_(dk);
   heads(call, call.out[2]).copy_(dv);
+}
+
+namespace {
+
+// The most that a block holds at once; f(head) is what one head holds beside the mask. A value that
+// is freed before those made after it counts as if it stayed: workspaces are stacks.
+template <class F>
+int64_t most_bytes(Target target, const std::any& any, const Type& q, F f) {
+  const AttentionAttrs& attrs = attrs_of(any);
+  int64_t most = 0;
+  each_block(path_of({target, q.dtype, attrs}), attrs, q.shape[1], [&](const Block& block) {
+    HeadBytes head(block, q.dtype, attrs.options.head_dim);
+    int64_t mask = mask_bytes(block);
+    most = std::max(most, position_bytes(block) + mask + std::max(mask, f(head)));
+  });
+  return most + kSlack;
+}
+
+int64_t composed_bytes(Target target, const std::any& any, std::span<const Type> in) {
+  return most_bytes(target, any, in[0], [&](const HeadBytes& head) {
+    int64_t converted = head.converted ? head.rows + head.keys : 0;  // q, k
+    int64_t exponentials = head.scores + 4 * head.row_sums;          // of at::logsumexp
+    int64_t product = (head.converted ? head.keys : 0) + head.rows;  // with v
+    return converted + head.scores + head.row_sums + std::max(exponentials, product);
+  });
+}
+
+int64_t grad_composed_bytes(Target target, const std::any& any, std::span<const Type> in) {
+  int64_t size = std::max(size_bytes(in[1].dtype), size_bytes(Dtype::float32));
+  bool capped = attrs_of(any).options.soft_cap != 0;
+  return 2 * held(in[2].shape.count(), size) +  // dk, dv
+         most_bytes(target, any, in[1], [&](const HeadBytes& head) {
+           int64_t converted = head.converted ? 2 * (head.rows + head.keys) : 0;  // dout, q, k, v
+           int64_t kept = converted + (capped ? 2 : 1) * head.scores + head.row_sums;
+           int64_t delta = (head.converted ? 2 : 1) * head.rows;
+           int64_t products = head.scores + std::max(head.rows, head.keys);  // ds, dq or dk
+           return kept + std::max({delta, head.keys, products});
+         });
+}
+
+}  // namespace
+
+int64_t attention_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                     std::span<const Type>) {
+  return composed_bytes(Target::reference, attrs, in);
+}
+
+int64_t attention_grad_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                          std::span<const Type>) {
+  return grad_composed_bytes(Target::reference, attrs, in);
 }
 
 #ifdef LONGSHORE_CUDA
 
 void attention_cuda(const KernelCall& call) {
-  if (call.in[0].type.dtype != Dtype::bfloat16) return attention_composed(call);
+  const AttentionAttrs& attrs = attrs_of(call.attrs);
+  if (path_of({call.target, call.in[0].type.dtype, attrs}) != Path::flash)
+    return attention_composed(call);
   const Shape& shape = call.in[0].type.shape;
-  auto result = at::_flash_attention_forward(
-      heads(call, call.in[0]), heads(call, call.in[1]), heads(call, call.in[2]), {}, {}, shape[1],
-      shape[1], 0.0, true, false, 1 / std::sqrt(static_cast<double>(head_dim_of(call.attrs))));
+  auto result = at::_flash_attention_forward(heads(call, call.in[0]), heads(call, call.in[1]),
+                                             heads(call, call.in[2]), {}, {}, shape[1], shape[1],
+                                             0.0, true, false, scale_of(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   tensor(call, call.out[1]).copy_(std::get<1>(result));
 }
 
 void attention_grad_cuda(const KernelCall& call) {
-  if (call.in[1].type.dtype != Dtype::bfloat16) return attention_grad_composed(call);
+  const AttentionAttrs& attrs = attrs_of(call.attrs);
+  if (path_of({call.target, call.in[1].type.dtype, attrs}) != Path::flash)
+    return attention_grad_composed(call);
   const Shape& shape = call.in[1].type.shape;
   at::Tensor q = heads(call, call.in[1]);
   // Without dropout the generator's state is not read.
   at::Tensor state = at::empty({2}, q.options().dtype(at::kUInt64));
   at::Tensor unused = at::empty({}, q.options().dtype(at::kUInt64));
-  auto result = at::_flash_attention_backward(
-      heads(call, call.in[0]), q, heads(call, call.in[2]), heads(call, call.in[3]),
-      heads(call, call.in[4]), tensor(call, call.in[5]), {}, {}, shape[1], shape[1], 0.0, true,
-      state, unused, 1 / std::sqrt(static_cast<double>(head_dim_of(call.attrs))));
+  auto result = at::_flash_attention_backward(heads(call, call.in[0]), q, heads(call, call.in[2]),
+                                              heads(call, call.in[3]), heads(call, call.in[4]),
+                                              tensor(call, call.in[5]), {}, {}, shape[1], shape[1],
+                                              0.0, true, state, unused, scale_of(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   heads(call, call.out[1]).copy_(std::get<1>(result));
   heads(call, call.out[2]).copy_(std::get<2>(result));
@@ -115,23 +325,21 @@ void attention_grad_cuda(const KernelCall&) { throw InternalError("built without
 
 #endif
 
-// Flash attention allocates its results and the split-softmax partials; the composition a few
-// T×T matrices.
-int64_t attention_cuda_workspace(const std::any&, std::span<const Type> in,
+// Flash attention allocates its results and the split-softmax partials.
+int64_t attention_cuda_workspace(const std::any& any, std::span<const Type> in,
                                  std::span<const Type> out) {
-  int64_t t = in[0].shape[1];
-  if (in[0].dtype == Dtype::bfloat16) return 2 * (out[0].bytes() + out[1].bytes()) + (1 << 20);
-  return 4 * t * t * size_bytes(Dtype::float32) + 4 * out[0].bytes() + (1 << 20);
+  if (path_of({Target::cuda, in[0].dtype, attrs_of(any)}) != Path::flash)
+    return composed_bytes(Target::cuda, any, in);
+  return 2 * (out[0].bytes() + out[1].bytes()) + (1 << 20);
 }
 
 // dq is summed in float32, and dk, dv exist once for each query head before they are added up.
-int64_t attention_grad_cuda_workspace(const std::any&, std::span<const Type> in,
+int64_t attention_grad_cuda_workspace(const std::any& any, std::span<const Type> in,
                                       std::span<const Type> out) {
-  int64_t t = in[1].shape[1];
-  if (in[1].dtype == Dtype::bfloat16)
-    return 3 * out[0].bytes() + 2 * out[0].bytes() + 4 * out[0].bytes() + 4 * in[5].bytes() +
-           (4 << 20);
-  return 6 * t * t * size_bytes(Dtype::float32) + 8 * out[0].bytes() + (1 << 20);
+  if (path_of({Target::cuda, in[1].dtype, attrs_of(any)}) != Path::flash)
+    return grad_composed_bytes(Target::cuda, any, in);
+  return 3 * out[0].bytes() + 2 * out[0].bytes() + 4 * out[0].bytes() + 4 * in[5].bytes() +
+         (4 << 20);
 }
 
 }  // namespace longshore::models

@@ -2,11 +2,31 @@
 #pragma once
 
 #include "models/op.h"
+#include "models/ops/attention.h"
 
 namespace longshore::models {
 
 struct AttentionAttrs {
-  int64_t head_dim;
+  AttentionOptions options;
+  // Which inputs follow the ones that are always there, in this order.
+  bool segments = false, prefix = false;
+
+  // No more is hidden than what comes later, and scores are not capped.
+  bool only_causal() const {
+    return options.window == 0 && options.soft_cap == 0 && !segments && !prefix;
+  }
+};
+
+// What a kernel finds of AttentionMask after its first `first` inputs; null where not given.
+struct MaskRefs {
+  const Ref* segments = nullptr;
+  const Ref* prefix = nullptr;
+
+  MaskRefs(const KernelCall& call, size_t first) {
+    const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
+    if (attrs.segments) segments = &call.in[first++];
+    if (attrs.prefix) prefix = &call.in[first];
+  }
 };
 
 void attention_cpu(const KernelCall& call);
@@ -23,8 +43,12 @@ int64_t attention_cuda_workspace(const std::any& attrs, std::span<const Type> in
 int64_t attention_grad_cuda_workspace(const std::any& attrs, std::span<const Type> in,
                                       std::span<const Type> out);
 
-// Scores of one head at a time, as a full matrix.
+// ATen compositions, on either device.
 void attention_composed(const KernelCall& call);
 void attention_grad_composed(const KernelCall& call);
+int64_t attention_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                     std::span<const Type> out);
+int64_t attention_grad_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                          std::span<const Type> out);
 
 }  // namespace longshore::models

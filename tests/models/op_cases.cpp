@@ -9,6 +9,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <cmath>
+#include <iterator>
 #include <sstream>
 
 #include "models/ops/adamw.h"
@@ -209,24 +210,16 @@ OpCase rope_case(int64_t b, int64_t t, int64_t h, int64_t d,
 
 // --- attention
 
-OpCase attention_case(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d) {
-  return {.name = named("attention", b, t, h, g, d),
-          .trace =
-              [=](Dtype dtype) {
-                Trace trace("attention");
-                Var q = trace.input("q", {{b, t, h * d}, dtype});
-                Var k = trace.input("k", {{b, t, g * d}, dtype});
-                Var v = trace.input("v", {{b, t, g * d}, dtype});
-                trace.output(attention(q, k, v, d));
-                return trace.finish();
-              },
-          .integers = {},
-          .plain =
-              [=](const Tensors& in) {
-                return std::vector{plain::attention(in.at("q"), in.at("k"), in.at("v"), d)};
-              },
-          // Scores that differ much, so that the largest so far changes from tile to tile.
-          .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+std::string name_of(const AttentionShape& shape) {
+  const AttentionOptions& o = shape.options;
+  std::ostringstream name;
+  name << named("attention", shape.b, shape.t, shape.h, shape.g, o.head_dim);
+  if (o.scale != 0) name << ", scale " << o.scale;
+  if (o.window != 0) name << ", window " << o.window;
+  if (o.soft_cap != 0) name << ", soft_cap " << o.soft_cap;
+  if (shape.segments.defined()) name << ", segments";
+  if (shape.prefix.defined()) name << ", prefix";
+  return name.str();
 }
 
 // Queries, keys and values are one value.
@@ -236,7 +229,7 @@ OpCase shared_attention_case(int64_t b, int64_t t, int64_t h, int64_t d) {
               [=](Dtype dtype) {
                 Trace trace("shared_attention");
                 Var x = trace.input("x", {{b, t, h * d}, dtype});
-                trace.output(attention(x, x, x, d));
+                trace.output(attention(x, x, x, {.head_dim = d}));
                 return trace.finish();
               },
           .integers = {},
@@ -626,10 +619,96 @@ OpCase square_sum_case(int64_t n) {
           .adjust = [](Tensors& in) { in.at("square_sums").square_(); }};
 }
 
+// Window, segments, prefix and soft cap, each there or not, but for none of them.
+std::vector<OpCase> attention_combinations() {
+  std::vector<OpCase> cases;
+  for (int choice = 1; choice < 16; ++choice) {
+    int64_t b = choice == 15 ? 2 : 1;
+    AttentionShape shape{b, 7, 2, 1, {.head_dim = 6}};
+    if (choice & 1) shape.options.window = 3;
+    if (choice & 2) shape.options.soft_cap = 1.5;
+    if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
+    if (choice & 8) shape.prefix = b == 2 ? prefix_of({5, 2}) : prefix_of({5});
+    cases.push_back(attention_case(shape));
+  }
+  return cases;
+}
+
+// Tiles are 128 queries by 512 (backward 256) keys, the reference's blocks 512 queries.
+std::vector<OpCase> attention_over_tiles() {
+  return {
+      attention_case({1, 700, 4, 2, {.head_dim = 64, .window = 50}}),
+      attention_case({1, 900, 3, 1, {.head_dim = 20, .window = 300}}),
+      attention_case({1, 1400, 2, 1, {.head_dim = 16, .window = 601}}),
+      attention_case({1, 513, 2, 2, {.head_dim = 32, .soft_cap = 2}}),
+      attention_case({2, 700, 2, 1, {.head_dim = 40}, segments_of(2, 700, {1, 126, 200, 260})}),
+      attention_case({2, 700, 2, 1, {.head_dim = 40, .window = 40}, {}, prefix_of({333, 1000})}),
+      attention_case({3,
+                      650,
+                      3,
+                      1,
+                      {.head_dim = 24, .scale = 0.3, .window = 150, .soft_cap = 5},
+                      segments_of(3, 650, {100, 180, 129}),
+                      prefix_of({333, 0, 650})}),
+      attention_case({1, 120, 1, 1, {.head_dim = 256}, {}, prefix_of({60})}),
+      attention_case({1, 60, 1, 1, {.head_dim = 8}, segments_of(1, 60, {7}), prefix_of({30})}),
+  };
+}
+
+void append(std::vector<OpCase>& cases, std::vector<OpCase> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(cases));
+}
+
 }  // namespace
 
+OpCase attention_case(const AttentionShape& shape) {
+  const auto& [b, t, h, g, options, segments, prefix] = shape;
+  OpCase op_case{.name = name_of(shape),
+                 .trace =
+                     [=](Dtype dtype) {
+                       int64_t d = options.head_dim;
+                       Trace trace("attention");
+                       Var q = trace.input("q", {{b, t, h * d}, dtype});
+                       Var k = trace.input("k", {{b, t, g * d}, dtype});
+                       Var v = trace.input("v", {{b, t, g * d}, dtype});
+                       AttentionMask mask;
+                       if (segments.defined())
+                         mask.segments = trace.batch("segments", ints({b, t}));
+                       if (prefix.defined()) mask.prefix = trace.batch("prefix", ints({b}));
+                       trace.output(attention(q, k, v, options, mask));
+                       return trace.finish();
+                     },
+                 .integers = {},
+                 .plain =
+                     [=](const Tensors& in) {
+                       return std::vector{plain::attention(
+                           in.at("q"), in.at("k"), in.at("v"), options,
+                           plain::visible_keys(t, options.window, segments, prefix))};
+                     },
+                 // Scores that differ much, so that the largest so far changes from tile to tile.
+                 .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+  if (segments.defined()) op_case.integers["segments"] = segments;
+  if (prefix.defined()) op_case.integers["prefix"] = prefix;
+  return op_case;
+}
+
+at::Tensor segments_of(int64_t b, int64_t t, const std::vector<int64_t>& lengths) {
+  at::Tensor ids = at::full({b, t}, 5, at::kInt);
+  int64_t begin = 0, id = 1000000;
+  for (int64_t length : lengths) {
+    ids.narrow(1, begin, length).fill_(id);
+    begin += length;
+    id = id == 1000000 ? 0 : id + 7;
+  }
+  return ids;
+}
+
+at::Tensor prefix_of(const std::vector<int32_t>& lengths) {
+  return at::tensor(at::ArrayRef<int32_t>(lengths), at::kInt);
+}
+
 std::vector<OpCase> small_cases() {
-  return {
+  std::vector<OpCase> cases{
       linear_case(1, 1, 1, 1),
       linear_case(2, 3, 5, 4),
       shared_linear_case(2, 3, 4, 3),
@@ -641,10 +720,10 @@ std::vector<OpCase> small_cases() {
       rope_case(2, 3, 2, 6),
       rope_case(2, 3, 2, 6, kLinearRope),
       rope_case(2, 3, 2, 6, kLlama3Rope),
-      attention_case(1, 1, 1, 1, 2),
-      attention_case(2, 1, 4, 2, 2),
-      attention_case(2, 5, 4, 2, 3),
-      attention_case(1, 7, 3, 1, 4),
+      attention_case({1, 1, 1, 1, {.head_dim = 2}}),
+      attention_case({2, 1, 4, 2, {.head_dim = 2}}),
+      attention_case({2, 5, 4, 2, {.head_dim = 3}}),
+      attention_case({1, 7, 3, 1, {.head_dim = 4}}),
       shared_attention_case(1, 6, 2, 3),
       gated_case(kSwiglu, 1, 1, 1),
       gated_case(kSwiglu, 2, 3, 5),
@@ -682,10 +761,12 @@ std::vector<OpCase> small_cases() {
       adamw_case(5),
       square_sum_case(7),
   };
+  append(cases, attention_combinations());
+  return cases;
 }
 
 std::vector<OpCase> large_cases() {
-  return {
+  std::vector<OpCase> cases{
       linear_case(1, 1, 7, 5),
       linear_case(1, 3, 33, 17),
       linear_case(2, 150, 96, 130),
@@ -705,14 +786,14 @@ std::vector<OpCase> large_cases() {
       rope_case(1, 5, 2, 10),
       rope_case(2, 300, 1, 64, kLinearRope),
       rope_case(2, 300, 1, 64, kLlama3Rope),
-      attention_case(1, 1, 2, 1, 64),
-      attention_case(1, 17, 1, 1, 16),
-      attention_case(2, 128, 2, 2, 32),
-      attention_case(1, 129, 3, 1, 40),
-      attention_case(1, 513, 2, 1, 20),
-      attention_case(2, 700, 4, 2, 64),
-      attention_case(1, 700, 2, 1, 80),
-      attention_case(1, 700, 6, 2, 128),
+      attention_case({1, 1, 2, 1, {.head_dim = 64}}),
+      attention_case({1, 17, 1, 1, {.head_dim = 16}}),
+      attention_case({2, 128, 2, 2, {.head_dim = 32}}),
+      attention_case({1, 129, 3, 1, {.head_dim = 40}}),
+      attention_case({1, 513, 2, 1, {.head_dim = 20}}),
+      attention_case({2, 700, 4, 2, {.head_dim = 64}}),
+      attention_case({1, 700, 2, 1, {.head_dim = 80}}),
+      attention_case({1, 700, 6, 2, {.head_dim = 128}}),
       shared_attention_case(1, 650, 2, 24),
       gated_case(kSwiglu, 1, 1, 1),
       gated_case(kSwiglu, 1, 7, 1),
@@ -764,6 +845,8 @@ std::vector<OpCase> large_cases() {
       square_sum_case(65536),
       square_sum_case(300001),
   };
+  append(cases, attention_over_tiles());
+  return cases;
 }
 
 at::Tensor random_normal(const Type& type, uint64_t seed) {

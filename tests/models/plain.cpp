@@ -6,7 +6,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
@@ -69,16 +68,34 @@ at::Tensor rope(const at::Tensor& x, const RopeTable& table) {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim) {
-  int64_t b = q.size(0), t = q.size(1), group = q.size(2) / k.size(2);
+  return attention(q, k, v, {.head_dim = head_dim}, visible_keys(q.size(1), 0, {}, {}));
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const at::Tensor& visible) {
+  int64_t b = q.size(0), t = q.size(1), d = options.head_dim, group = q.size(2) / k.size(2);
   auto heads = [&](const at::Tensor& x) {
-    return x.view({b, t, -1, head_dim}).transpose(1, 2);  // [B,heads,T,D]
+    return x.view({b, t, -1, d}).transpose(1, 2);  // [B,heads,T,D]
   };
   auto repeated = [&](const at::Tensor& x) { return heads(x).repeat_interleave(group, 1); };
-  at::Tensor scores =
-      at::matmul(heads(q), repeated(k).transpose(2, 3)) / std::sqrt(static_cast<double>(head_dim));
-  at::Tensor later = at::ones({t, t}, at::kBool).triu(1);
-  at::Tensor probabilities = at::softmax(scores.masked_fill(later, -INFINITY), -1);
-  return at::matmul(probabilities, repeated(v)).transpose(1, 2).reshape(q.sizes());
+  double divisor = options.scale == 0 ? std::sqrt(static_cast<double>(d)) : 1 / options.scale;
+  at::Tensor scores = at::matmul(heads(q), repeated(k).transpose(2, 3)) / divisor;
+  if (options.soft_cap != 0) scores = options.soft_cap * (scores / options.soft_cap).tanh();
+  scores = scores.masked_fill(visible.logical_not().unsqueeze(1), -INFINITY);
+  return at::matmul(at::softmax(scores, -1), repeated(v)).transpose(1, 2).reshape(q.sizes());
+}
+
+at::Tensor visible_keys(int64_t t, int64_t window, const at::Tensor& segments,
+                        const at::Tensor& prefix) {
+  at::Tensor i = at::arange(t).view({1, t, 1}), j = at::arange(t).view({1, 1, t});
+  at::Tensor visible = j <= i;
+  if (window > 0) visible = visible & (i - j < window);
+  if (prefix.defined()) {
+    at::Tensor p = prefix.view({-1, 1, 1});
+    visible = visible | ((i < p) & (j < p));
+  }
+  if (segments.defined()) visible = visible & (segments.unsqueeze(2) == segments.unsqueeze(1));
+  return visible;
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "models/ops/attention.h"
 #include "models/ops/rope.h"
 
 namespace longshore::models::plain {
@@ -25,6 +26,13 @@ at::Tensor rope(const at::Tensor& x, const RopeTable& table);
 // Causal; x [B,T,heads*D]; key/value heads are repeated for the query heads that share them.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim);
+// ... with all options, for the keys that `visible` (bool [B,T,T] or [1,T,T]) shows to the queries.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const at::Tensor& visible);
+// Whether query i sees key j: bool [B,T,T]. A window of 0 is none; `segments` [B,T] and `prefix`
+// [B] may be undefined.
+at::Tensor visible_keys(int64_t t, int64_t window, const at::Tensor& segments,
+                        const at::Tensor& prefix);
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor gelu(const at::Tensor& x);  // the tanh form

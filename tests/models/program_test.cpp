@@ -53,7 +53,7 @@ TEST(Program, HasATextForm) {
   Var n = rms_norm(x, t.weight("norm", {{8}, Dtype::bfloat16}, kFrozen), 1e-5);
   Var q = t.label(linear(n, t.weight("q", {{8, 8}, Dtype::bfloat16}, kTrained)), "query_proj");
   Var k = linear(n, t.weight("k", {{4, 8}, Dtype::bfloat16}, kTrained));
-  t.output(t.label(attention(q, k, k, 4), "context"));
+  t.output(t.label(attention(q, k, k, {.head_dim = 4}), "context"));
   EXPECT_EQ(text(t.finish()),
             R"(program mixed
   input decoder_layer_input: bf16[2,3,8]

@@ -147,7 +147,7 @@ Program decoder_layer(const ToySizes& s, Kind kind) {
   Var k = models::rope(models::linear(read, matrix(t, "k", head_width, s.width)), table);
   Var v = models::linear(read, matrix(t, "v", head_width, s.width));
   Var context = models::attention(t.label(q, "query_proj"), t.label(k, "key_proj"),
-                                  t.label(v, "value_proj"), s.head_dim);
+                                  t.label(v, "value_proj"), {.head_dim = s.head_dim});
   Var out = models::linear(t.label(context, "context"), matrix(t, "o", s.width, head_width));
   Var residual = models::add(x, t.label(out, "out_proj"));
   Var hint_loss =

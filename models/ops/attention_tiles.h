@@ -1,0 +1,135 @@
+// Which keys a query sees, and the tiles of scores that have to be computed for it.
+//
+// B batch, T length, H query heads, G key/value heads, D head_dim; a tile is R rows (queries) by
+// S columns (keys).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "models/ops/attention_kernels.h"
+#include "models/ops/simd.h"
+
+namespace longshore::models {
+
+struct AttentionSizes {
+  int64_t b, t, h, g, d;
+  Dtype dtype;
+  float scale;
+  float soft_cap;  // 0: none
+  int64_t window;  // T where there is none
+  bool segments, prefix;
+
+  AttentionSizes(const std::any& any, const Type& q, const Type& k) {
+    const auto& [options, has_segments, has_prefix] = std::any_cast<const AttentionAttrs&>(any);
+    b = q.shape[0];
+    t = q.shape[1];
+    d = options.head_dim;
+    h = q.shape[2] / d;
+    g = k.shape[2] / d;
+    dtype = q.dtype;
+    scale = options.scale == 0 ? 1.f / std::sqrt(static_cast<float>(d))
+                               : static_cast<float>(options.scale);
+    soft_cap = static_cast<float>(options.soft_cap);
+    window = options.window == 0 ? t : options.window;
+    segments = has_segments;
+    prefix = has_prefix;
+  }
+
+  int64_t q_stride() const { return h * d; }
+  int64_t k_stride() const { return g * d; }
+  // Whether the tiles are known before the batch is.
+  bool static_tiles() const { return !segments && !prefix; }
+};
+
+// Where each position's segment begins and ends, int32 [T] each.
+struct SegmentRuns {
+  int32_t* begin = nullptr;
+  int32_t* end = nullptr;
+
+  void find(const int32_t* segments, int64_t t) const {
+    for (int64_t i = 0; i < t; ++i)
+      begin[i] = i > 0 && segments[i] == segments[i - 1] ? begin[i - 1] : static_cast<int32_t>(i);
+    for (int64_t i = t - 1; i >= 0; --i)
+      end[i] =
+          i + 1 < t && segments[i] == segments[i + 1] ? end[i + 1] : static_cast<int32_t>(i + 1);
+  }
+};
+
+// The keys that a query of one row of the batch sees are [first(query), end(query)). Neither
+// decreases from a query to the next, and neighbouring queries' keys leave no gap.
+class VisibleKeys {
+ public:
+  VisibleKeys(const AttentionSizes& s, int64_t prefix, const SegmentRuns& runs)
+      : t_(s.t), window_(s.window), prefix_(std::min(prefix, s.t)), runs_(runs) {}
+
+  LONGSHORE_INLINE int64_t first(int64_t query) const {
+    int64_t begin = runs_.begin ? runs_.begin[query] : 0;
+    return query < prefix_ ? begin : std::max(begin, query - window_ + 1);
+  }
+  LONGSHORE_INLINE int64_t end(int64_t query) const {
+    if (query >= prefix_) return query + 1;
+    return std::min<int64_t>(prefix_, runs_.end ? runs_.end[query] : t_);
+  }
+
+ private:
+  int64_t t_, window_, prefix_;
+  SegmentRuns runs_;
+};
+
+struct Tile {
+  int64_t row, rows, column, columns;
+};
+
+constexpr int64_t kTileRows = 128;
+constexpr int64_t kForwardColumns = 512;
+constexpr int64_t kBackwardColumns = 256;
+
+// Columns that a block of rows sees, in whole steps: what is cut to the data would make tiles of
+// any shape, and each shape is a primitive of its own.
+inline std::pair<int64_t, int64_t> columns_of(const AttentionSizes& s, const VisibleKeys& visible,
+                                              int64_t row, int64_t rows) {
+  int64_t end = (visible.end(row + rows - 1) + kTileRows - 1) / kTileRows * kTileRows;
+  return {visible.first(row) / kTileRows * kTileRows, std::min(s.t, end)};
+}
+
+// Tiles in the order a head visits them: all columns of one block of rows; f(tile, first, last)
+// says whether it is the block's first and last.
+template <class F>
+void tiles_by_row(const AttentionSizes& s, const VisibleKeys& visible, F f) {
+  for (int64_t row = 0; row < s.t; row += kTileRows) {
+    int64_t rows = std::min(kTileRows, s.t - row);
+    auto [first, end] = columns_of(s, visible, row, rows);
+    for (int64_t column = first; column < end; column += kForwardColumns) {
+      int64_t columns = std::min(kForwardColumns, end - column);
+      f(Tile{row, rows, column, columns}, column == first, column + columns == end);
+    }
+  }
+}
+
+// ... or all rows that see a block of columns.
+template <class F>
+void tiles_by_column(const AttentionSizes& s, const VisibleKeys& visible, F f) {
+  for (int64_t column = 0; column < s.t; column += kBackwardColumns)
+    for (int64_t row = 0; row < s.t; row += kTileRows) {
+      int64_t rows = std::min(kTileRows, s.t - row);
+      auto [first, end] = columns_of(s, visible, row, rows);
+      first = std::max(first, column);
+      end = std::min(end, column + kBackwardColumns);
+      if (first < end) f(Tile{row, rows, first, end - first});
+    }
+}
+
+// Every shape that a tile of at most so many columns can have, whatever the data.
+template <class F>
+void tile_shapes(const AttentionSizes& s, int64_t most_columns, F f) {
+  int64_t rest = s.t % kTileRows;
+  for (int64_t rows : {std::min(kTileRows, s.t), rest})
+    for (int64_t whole = 0; whole <= std::min(most_columns, s.t); whole += kTileRows)
+      for (int64_t columns : {whole, whole + rest})
+        if (rows > 0 && columns > 0 && columns <= std::min(most_columns, s.t))
+          f(Tile{0, rows, 0, columns});
+}
+
+}  // namespace longshore::models
