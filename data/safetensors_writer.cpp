@@ -23,7 +23,7 @@ std::string fault(std::span<const SafetensorsInfo> tensors) {
   std::set<std::string_view> names;
   for (const SafetensorsInfo& tensor : tensors) {
     const std::string here = "tensor " + json_quoted(tensor.name);
-    if (tensor.name.empty() || tensor.name == "__metadata__") return here + ": no name for one";
+    if (tensor.name == "__metadata__") return here + ": no name for one";
     if (valid_utf8_prefix(tensor.name) < tensor.name.size()) return here + ": not UTF-8";
     if (!names.insert(tensor.name).second) return here + ": found twice, expected once";
     if (tensor.shape.size() > kMaxSafetensorsRank)

@@ -21,8 +21,8 @@ std::vector<SafetensorsInfo> sorted_as_safetensors(std::vector<SafetensorsInfo> 
 // follows in that order, in pieces of any size. The metadata is {"format": "pt"}, which
 // transformers asks for. The file appears under its name whole or not at all (see AtomicFile).
 //
-// Trouble with the file system is a DataError; names that are empty, not unique or not UTF-8, and
-// data that does not fit what was announced, are InternalErrors.
+// Trouble with the file system is a DataError; names that are not unique, not UTF-8 or
+// "__metadata__", and data that does not fit what was announced, are InternalErrors.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(std::filesystem::path path, std::vector<SafetensorsInfo> tensors);

@@ -410,7 +410,6 @@ TEST(SafetensorsWriter, RefusesTensorsThatCannotBeRead) {
   TemporaryFolder folder;
   const int64_t huge = int64_t{1} << 62;
   const std::vector<std::vector<SafetensorsInfo>> lists = {
-      {{"", Dtype::uint8, {}}},
       {{"__metadata__", Dtype::uint8, {}}},
       {{"\xff", Dtype::uint8, {}}},
       {{"a", Dtype::uint8, {}}, {"a", Dtype::int8, {}}},
