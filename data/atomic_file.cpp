@@ -1,0 +1,82 @@
+#include "data/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace longshore::data {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      temporary_path_(path_.string() + ".partial-" + std::to_string(getpid())) {
+  file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_ < 0) fail("cannot create");
+  buffer_.reserve(kBufferBytes);
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ < 0) return;
+  close(file_);
+  unlink(temporary_path_.c_str());
+}
+
+void AtomicFile::fail(std::string_view what) const {
+  const std::string reason = std::strerror(errno);
+  throw DataError(temporary_path_.string() + ": " + std::string(what) + ": " + reason);
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  if (buffer_.size() + bytes.size() > kBufferBytes) {
+    write_out(buffer_);
+    buffer_.clear();
+  }
+  if (bytes.size() >= kBufferBytes)
+    write_out(bytes);
+  else
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void AtomicFile::append(std::string_view text) {
+  append(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void AtomicFile::write_out(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file_, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("cannot write");
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void AtomicFile::finish() {
+  write_out(buffer_);
+  if (fsync(file_) != 0) fail("cannot sync");
+  if (rename(temporary_path_.c_str(), path_.c_str()) != 0)
+    fail("cannot rename to " + path_.string());
+  close(file_);
+  file_ = -1;
+
+  const std::filesystem::path folder = path_.parent_path();
+  const int directory =
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory >= 0) {
+    // Some file systems cannot sync a directory; the file itself is complete either way.
+    fsync(directory);
+    close(directory);
+  }
+}
+
+}  // namespace longshore::data

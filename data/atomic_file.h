@@ -1,0 +1,40 @@
+// Files that are there whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace longshore::data {
+
+// Written beside its name and renamed: any number of appends, then finish(). Without finish()
+// nothing is left behind, and what stood under the name stays. Trouble with the file system is a
+// DataError.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  void append(std::span<const std::byte> bytes);
+  void append(std::string_view text);
+
+  // Puts the file under its name, for good: contents and name are synced to the disk.
+  void finish();
+
+ private:
+  void write_out(std::span<const std::byte> bytes);
+  [[noreturn]] void fail(std::string_view what) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_path_;
+  int file_ = -1;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace longshore::data

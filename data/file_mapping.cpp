@@ -1,0 +1,53 @@
+#include "data/file_mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace longshore::data {
+
+FileMapping::FileMapping(const std::filesystem::path& path) {
+  // Without O_NONBLOCK a named pipe would hang here.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  auto fail = [&](const std::string& what) {
+    const std::string reason = std::strerror(errno);
+    if (file >= 0) close(file);
+    throw DataError(path.string() + ": " + what + ": " + reason);
+  };
+  if (file < 0) fail("cannot open");
+  struct stat status;
+  if (fstat(file, &status) != 0) fail("cannot look at it");
+  if (!S_ISREG(status.st_mode)) {
+    close(file);
+    throw DataError(path.string() + ": expected a regular file, found " +
+                    (S_ISDIR(status.st_mode) ? "a folder" : "something else"));
+  }
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size > 0) {
+    void* mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED) fail("cannot map");
+    madvise(mapped, size, MADV_SEQUENTIAL);
+    bytes_ = {static_cast<const std::byte*>(mapped), size};
+  }
+  close(file);
+}
+
+FileMapping::~FileMapping() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+FileMapping::FileMapping(FileMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+
+std::string_view FileMapping::text() const {
+  return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,287 @@
+#include "data/safetensors_checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "data/atomic_file.h"
+#include "data/file_mapping.h"
+#include "data/strict_json.h"
+
+namespace longshore::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr size_t kMaxIndexBytes = kMaxSafetensorsHeaderBytes;
+constexpr int kMaxIndexDepth = 32;
+
+class IndexReader : public StrictJson {
+ public:
+  std::map<std::string, std::string> take() {
+    if (!map_seen_) throw DataError("no weight_map");
+    return std::move(files_);
+  }
+
+  bool null() override { return ignore("null"); }
+  bool boolean(bool) override { return ignore("a boolean"); }
+  bool number_integer(number_integer_t value) override { return ignore(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return ignore(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t& text) override { return ignore(text); }
+
+  bool start_array(size_t) override {
+    ignore("a list");
+    return deeper();
+  }
+
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+
+  bool start_object(size_t) override {
+    if (in_map()) refuse("an object");
+    return deeper();
+  }
+
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+
+  bool key(string_t& key) override {
+    if (depth_ == 1) {
+      key_is_map_ = key == "weight_map";
+      if (key_is_map_ && std::exchange(map_seen_, true))
+        throw DataError("weight_map: found twice, expected once");
+    } else if (in_map()) {
+      if (files_.size() == kMaxSafetensorsTensors)
+        throw DataError("weight_map: expected at most " + std::to_string(kMaxSafetensorsTensors) +
+                        " entries, found more");
+      tensor_ = std::move(key);
+    }
+    return true;
+  }
+
+  bool string(string_t& value) override {
+    if (!in_map()) return ignore("a string");
+    if (value.empty() || value == "." || value == ".." || value.find('/') != std::string::npos ||
+        value.find('\0') != std::string::npos)
+      refuse(json_quoted(value));
+    const auto [at, is_new] = files_.emplace(std::move(tensor_), std::move(value));
+    if (!is_new)
+      throw DataError("weight_map: " + json_quoted(at->first) + ": found twice, expected once");
+    return true;
+  }
+
+ private:
+  bool in_map() const { return key_is_map_ && depth_ == 2; }
+
+  std::string expectation() const override {
+    if (in_map()) return "weight_map: " + json_quoted(tensor_) + ": expected the name of a file";
+    return key_is_map_ ? "weight_map: expected an object" : "expected an object with a weight_map";
+  }
+
+  // What stands beside weight_map is of no concern here.
+  bool ignore(const std::string& found) const {
+    if (depth_ == 0 || key_is_map_) refuse(found);
+    return true;
+  }
+
+  bool deeper() {
+    if (++depth_ > kMaxIndexDepth)
+      throw DataError("nested deeper than " + std::to_string(kMaxIndexDepth));
+    return true;
+  }
+
+  int depth_ = 0;
+  bool key_is_map_ = false;  // of the outermost object
+  bool map_seen_ = false;
+  std::string tensor_;
+  std::map<std::string, std::string> files_;
+};
+
+// Collects what is wrong; throws when that is anything.
+class Problems {
+ public:
+  void add(const std::string& problem) {
+    if (++count_ <= kMaxListed) list_ += "\n  " + problem;
+  }
+
+  void require_none(const fs::path& file) const {
+    if (count_ == 0) return;
+    const size_t rest = count_ - std::min(count_, kMaxListed);
+    throw DataError(file.string() + ": index and files do not agree:" + list_ +
+                    (rest > 0 ? "\n  and " + std::to_string(rest) + " more" : ""));
+  }
+
+ private:
+  static constexpr size_t kMaxListed = 50;
+  size_t count_ = 0;
+  std::string list_;
+};
+
+std::map<std::string, std::string> read_index(const fs::path& path) {
+  const FileMapping mapping(path);
+  try {
+    if (mapping.text().size() > kMaxIndexBytes)
+      throw DataError(std::to_string(mapping.text().size()) + " bytes, expected at most " +
+                      std::to_string(kMaxIndexBytes));
+    return parse_safetensors_index(mapping.text());
+  } catch (const DataError& error) {
+    throw DataError(path.string() + ": " + error.what());
+  }
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+// As huggingface_hub's split_state_dict_into_shards_factory deals them out.
+std::vector<std::vector<SafetensorsInfo>> split(std::span<const SafetensorsInfo> tensors,
+                                                int64_t max_shard_bytes) {
+  std::vector<std::vector<SafetensorsInfo>> shards;
+  std::vector<SafetensorsInfo> shard;
+  int64_t shard_bytes = 0;
+  for (const SafetensorsInfo& tensor : tensors) {
+    const int64_t bytes = tensor.bytes();
+    if (bytes > max_shard_bytes) {
+      shards.push_back({tensor});
+      continue;
+    }
+    if (shard_bytes > max_shard_bytes - bytes) {
+      shards.push_back(std::exchange(shard, {}));
+      shard_bytes = 0;
+    }
+    shard.push_back(tensor);
+    shard_bytes += bytes;
+  }
+  if (!shard.empty() || shards.empty()) shards.push_back(std::move(shard));
+  return shards;
+}
+
+std::string shard_name(size_t index, size_t count) {
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return text.data();
+}
+
+void write_shard(const fs::path& path, std::vector<SafetensorsInfo> tensors,
+                 const AppendData& append_data) {
+  tensors = sorted_as_safetensors(std::move(tensors));
+  SafetensorsWriter writer(path, tensors);
+  for (const SafetensorsInfo& tensor : tensors) append_data(tensor, writer);
+  writer.finish();
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const fs::path& directory) : directory_(directory) {
+  if (is_there(directory / kIndexFile)) {
+    open_index(directory / kIndexFile);
+    return;
+  }
+  if (!is_there(directory / kSingleFile))
+    throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
+  files_.emplace_back(directory / kSingleFile);
+  for (const SafetensorsTensor& tensor : files_.back().tensors())
+    tensors_.emplace(tensor.name, &tensor);
+}
+
+void Checkpoint::open_index(const fs::path& path) {
+  const std::map<std::string, std::string> index = read_index(path);
+  std::set<std::string_view> file_names;
+  for (const auto& [tensor, file] : index) file_names.insert(file);
+
+  Problems problems;
+  std::set<std::string_view> unreadable;
+  for (std::string_view file_name : file_names) {
+    try {
+      files_.emplace_back(directory_ / file_name);
+    } catch (const DataError& error) {
+      problems.add(error.what());
+      unreadable.insert(file_name);
+      continue;
+    }
+    for (const SafetensorsTensor& tensor : files_.back().tensors()) {
+      const auto entry = index.find(tensor.name);
+      if (entry == index.end())
+        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
+                     ", but not in the index");
+      else if (entry->second != file_name)
+        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
+                     ", the index says in " + json_quoted(entry->second));
+      else
+        tensors_.emplace(tensor.name, &tensor);
+    }
+  }
+  for (const auto& [tensor, file] : index)
+    if (!tensors_.contains(tensor) && !unreadable.contains(file))
+      problems.add(json_quoted(tensor) + " is not in " + json_quoted(file) + ", as the index says");
+  problems.require_none(path);
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors_) names.emplace_back(name);
+  return names;
+}
+
+const SafetensorsTensor& Checkpoint::at(std::string_view name) const {
+  if (const auto found = tensors_.find(name); found != tensors_.end()) return *found->second;
+  const std::string similar = nearest(name, names());
+  throw DataError(directory_.string() + ": no tensor " + json_quoted(name) +
+                  (similar.empty() ? "" : "; nearest: " + json_quoted(similar)));
+}
+
+std::map<std::string, std::string> parse_safetensors_index(std::string_view text) {
+  IndexReader reader;
+  reader.read(text);
+  return reader.take();
+}
+
+void write_checkpoint(const fs::path& directory, std::span<const SafetensorsInfo> tensors,
+                      int64_t max_shard_bytes, const AppendData& append_data) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) throw DataError(directory.string() + ": cannot make the folder: " + error.message());
+  for (const char* file : {kSingleFile, kIndexFile})
+    if (is_there(directory / file))
+      throw DataError((directory / file).string() +
+                      ": there is a checkpoint already; remove it, or write elsewhere");
+
+  const std::vector<std::vector<SafetensorsInfo>> shards = split(tensors, max_shard_bytes);
+  if (shards.size() == 1) {
+    write_shard(directory / kSingleFile, shards.front(), append_data);
+    return;
+  }
+  nlohmann::json weight_map = nlohmann::json::object();
+  int64_t total_parameters = 0, total_size = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string file = shard_name(i, shards.size());
+    for (const SafetensorsInfo& tensor : shards[i]) {
+      const bool is_new = weight_map.emplace(tensor.name, file).second;
+      if (!is_new) throw InternalError("tensor " + json_quoted(tensor.name) + ": found twice");
+      total_parameters += tensor.element_count();
+      total_size += tensor.bytes();
+    }
+  }
+  for (size_t i = 0; i < shards.size(); ++i)
+    write_shard(directory / shard_name(i, shards.size()), shards[i], append_data);
+  const nlohmann::json index = {
+      {"metadata", {{"total_parameters", total_parameters}, {"total_size", total_size}}},
+      {"weight_map", weight_map}};
+  AtomicFile file(directory / kIndexFile);
+  file.append(index.dump(2) + "\n");
+  file.finish();
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,21 @@
+// Weights as float32, whatever a file holds.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "data/safetensors.h"
+
+namespace longshore::data {
+
+struct NonFinite {
+  int64_t nan_count = 0;
+  int64_t infinity_count = 0;
+  bool operator==(const NonFinite&) const = default;
+};
+
+// Converts F32, BF16, F16 (exact) or F64 (to nearest) and counts what is not finite in the result.
+// `to` has element_count() elements. Other dtypes are a DataError that names the tensor.
+NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to);
+
+}  // namespace longshore::data

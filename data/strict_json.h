@@ -1,0 +1,43 @@
+// JSON from untrusted files: read event by event, so that nothing is built that was not expected,
+// and duplicate keys are seen.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace longshore::data {
+
+// A derived class overrides the events that it can take and keeps its own place in the document;
+// every other event is refused. Keys and strings are valid UTF-8.
+class StrictJson : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  // Throws a DataError, without a file's name, on what is no JSON or was refused.
+  void read(std::string_view text);
+
+  bool null() override { refuse("null"); }
+  bool boolean(bool) override { refuse("a boolean"); }
+  bool number_integer(number_integer_t value) override { refuse(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { refuse(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t&) override { refuse("a number with a point"); }
+  bool string(string_t&) override { refuse("a string"); }
+  bool binary(binary_t&) override { refuse("binary data"); }
+  bool start_object(size_t) override { refuse("an object"); }
+  bool key(string_t&) override { refuse("a key"); }
+  bool end_object() override { refuse("the end of an object"); }
+  bool start_array(size_t) override { refuse("an array"); }
+  bool end_array() override { refuse("the end of an array"); }
+  bool parse_error(size_t byte, const std::string& last_token,
+                   const nlohmann::json::exception& error) override;
+
+ protected:
+  // What is expected at the present place: "header: tensor \"a\": shape: expected a list of sizes".
+  virtual std::string expectation() const = 0;
+
+  [[noreturn]] void refuse(const std::string& found) const;
+};
+
+// `text` as a message quotes it: in double quotes, printable and not too long.
+std::string json_quoted(std::string_view text);
+
+}  // namespace longshore::data

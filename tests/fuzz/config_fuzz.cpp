@@ -1,0 +1,18 @@
+// Any text as a config: refused with a ConfigError, or valid, and then it stays valid.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "trainer/config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace longshore::trainer;
+  try {
+    const Config config = load_config_text({reinterpret_cast<const char*>(data), size},
+                                           "configs/fuzz.yml", {}, "configs");
+    validate(config);
+  } catch (const longshore::ConfigError&) {
+  }
+  return 0;
+}
