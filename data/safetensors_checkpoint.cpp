@@ -185,12 +185,12 @@ void write_shard(const fs::path& path, std::vector<SafetensorsInfo> tensors,
 }  // namespace
 
 Checkpoint::Checkpoint(const fs::path& directory) : directory_(directory) {
-  if (is_there(directory / kIndexFile)) {
+  if (!is_there(directory / kSingleFile)) {
+    if (!is_there(directory / kIndexFile))
+      throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
     open_index(directory / kIndexFile);
     return;
   }
-  if (!is_there(directory / kSingleFile))
-    throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
   files_.emplace_back(directory / kSingleFile);
   for (const SafetensorsTensor& tensor : files_.back().tensors())
     tensors_.emplace(tensor.name, &tensor);

@@ -21,9 +21,9 @@
 namespace longshore::data {
 
 // All tensors of a folder by name, mapped. Where there are both an index and a single file, the
-// index counts. A file that the index names lies in the folder itself (or is a link that does), and
-// index and files must agree on every tensor. Errors are DataErrors that name the file; where index
-// and files disagree, the error lists all that is wrong.
+// single file counts, as in transformers. A file that the index names lies in the folder itself (or
+// is a link that does), and index and files must agree on every tensor. Errors are DataErrors that
+// name the file; where index and files disagree, the error lists all that is wrong.
 class Checkpoint {
  public:
   explicit Checkpoint(const std::filesystem::path& directory);

@@ -23,6 +23,8 @@ template <class... Cases>
 struct Overload : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
 
 template <auto member>
 ChoiceKey choice(std::vector<std::string> names) {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/ops/attention_soft_cap.h"
+#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

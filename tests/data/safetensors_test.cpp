@@ -530,13 +530,13 @@ TEST(Checkpoint, IsThereOnlyWhenItIsComplete) {
   }
 }
 
-TEST(Checkpoint, TheIndexCountsWhereThereIsASingleFileToo) {
+TEST(Checkpoint, TheSingleFileCountsWhereThereIsAnIndexToo) {
   TemporaryFolder folder;
-  write_some(folder / "model.safetensors", {{"single", Dtype::uint8, {1}}});
-  EXPECT_EQ(Checkpoint(folder / "").names(), std::vector<std::string>{"single"});
   write_some(folder / "part", {{"sharded", Dtype::uint8, {1}}});
   folder.write("model.safetensors.index.json", R"({"weight_map":{"sharded":"part"}})");
   EXPECT_EQ(Checkpoint(folder / "").names(), std::vector<std::string>{"sharded"});
+  write_some(folder / "model.safetensors", {{"single", Dtype::uint8, {1}}});
+  EXPECT_EQ(Checkpoint(folder / "").names(), std::vector<std::string>{"single"});
 }
 
 // As in Hugging Face's cache, where files are links to where their contents lie.

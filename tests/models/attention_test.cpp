@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "models/ops/attention_kernels.h"
-#include "models/ops/attention_soft_cap.h"
+#include "models/ops/simd.h"
 #include "models/ops/attention_tiles.h"
 #include "tests/models/autograd.h"
 #include "tests/models/harness.h"
@@ -539,34 +539,6 @@ TEST(AttentionOp, RefusesWhatDoesNotFit) {
             "attention: window is -1, below 0");
   EXPECT_NE(error({.head_dim = 8, .soft_cap = -1}, segments, prefix), "");
   EXPECT_NE(error({.head_dim = 8, .scale = -1}, segments, prefix), "");
-}
-
-// --- soft-capping
-
-LONGSHORE_SIMD void tanh_all(const float* x, float* y, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = tanh_fast(x[i]);
-}
-
-TEST(TanhFast, IsAsGoodAsItSays) {
-  std::vector<float> x, y;
-  for (uint32_t bits = 0; bits < 0x43000000; bits += 1013) {
-    x.push_back(std::bit_cast<float>(bits));
-    x.push_back(-x.back());
-  }
-  y.resize(x.size());
-  tanh_all(x.data(), y.data(), std::ssize(x));
-  for (size_t i = 0; i < x.size(); ++i) {
-    double expected = std::tanh(static_cast<double>(x[i]));
-    if (std::abs(expected) < 1e-37) continue;  // near what float32 cannot hold
-    ASSERT_LT(std::abs(y[i] - expected), 2e-7 * std::abs(expected)) << x[i];
-  }
-  const float ends[]{std::numeric_limits<float>::infinity(), -1e30f, std::nanf("")};
-  float at_ends[3];
-  tanh_all(ends, at_ends, 3);
-  EXPECT_EQ(at_ends[0], 1);
-  EXPECT_EQ(at_ends[1], -1);
-  EXPECT_TRUE(std::isnan(at_ends[2]));
 }
 
 }  // namespace
