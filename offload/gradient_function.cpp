@@ -65,7 +65,8 @@ void GradientFunction::write(const Range& range, std::span<const float> values) 
     return;
   }
   std::vector<bfloat16> narrow(values.size());
-  std::transform(values.begin(), values.end(), narrow.begin(), to_bfloat16);
+  std::transform(values.begin(), values.end(), narrow.begin(),
+                 [](float value) { return to_bfloat16(value); });
   arguments_.write_part(range.argument, range.offset_bytes, narrow.data(), range.type.bytes());
 }
 

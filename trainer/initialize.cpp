@@ -52,7 +52,8 @@ std::vector<std::byte> contents(const Slab& slab, Copy copy, const std::vector<f
     std::memcpy(contents.data(), weights.data(), contents.size());
   } else {
     auto* narrow = reinterpret_cast<bfloat16*>(contents.data());
-    std::transform(weights.begin(), weights.end(), narrow, to_bfloat16);
+    std::transform(weights.begin(), weights.end(), narrow,
+                   [](float value) { return to_bfloat16(value); });
   }
   return contents;
 }
