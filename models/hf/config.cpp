@@ -1,0 +1,283 @@
+#include "models/hf/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace longshore::models {
+namespace {
+
+using nlohmann::json;
+
+// Keys that change nothing here: what tokenizers, generation and the library itself read.
+const std::set<std::string> kHarmless{"architectures",
+                                      "bos_token_id",
+                                      "eos_token_id",
+                                      "pad_token_id",
+                                      "initializer_range",
+                                      "use_cache",
+                                      "transformers_version",
+                                      "max_position_embeddings",
+                                      "torch_dtype",
+                                      "dtype",
+                                      "model_type",
+                                      "pretraining_tp",
+                                      "_name_or_path",
+                                      "unk_token_id",
+                                      "cache_implementation",
+                                      "id2label",
+                                      "label2id",
+                                      "attn_implementation"};
+
+// Reads keys and remembers which.
+class Reader {
+ public:
+  explicit Reader(const json& object, std::string prefix = "")
+      : object_(object), prefix_(std::move(prefix)) {}
+
+  bool has(const std::string& key) {
+    read_.insert(key);
+    return object_.contains(key) && !object_[key].is_null();
+  }
+  const json& at(const std::string& key) {
+    if (!has(key)) throw DataError(prefix_ + key + ": found nothing, expected a value");
+    return object_[key];
+  }
+
+  int64_t integer(const std::string& key, std::optional<int64_t> otherwise = std::nullopt) {
+    if (otherwise && !has(key)) return *otherwise;
+    const json& value = at(key);
+    constexpr int64_t kMost = int64_t{1} << 31;
+    if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMost)
+      throw DataError(prefix_ + key + ": found " + shown(value) +
+                      ", expected an integer from 0 to " + std::to_string(kMost));
+    return value.get<int64_t>();
+  }
+  double number(const std::string& key, std::optional<double> otherwise = std::nullopt) {
+    if (otherwise && !has(key)) return *otherwise;
+    const json& value = at(key);
+    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
+      throw DataError(prefix_ + key + ": found " + shown(value) +
+                      ", expected a number of at least 0");
+    return value.get<double>();
+  }
+  bool flag(const std::string& key, bool otherwise) {
+    if (!has(key)) return otherwise;
+    const json& value = at(key);
+    if (!value.is_boolean())
+      throw DataError(prefix_ + key + ": found " + shown(value) + ", expected true or false");
+    return value.get<bool>();
+  }
+  std::string word(const std::string& key, const std::vector<std::string>& choices,
+                   const std::string& otherwise = "") {
+    if (!otherwise.empty() && !has(key)) return otherwise;
+    const json& value = at(key);
+    if (!value.is_string() ||
+        std::find(choices.begin(), choices.end(), value.get<std::string>()) == choices.end())
+      throw DataError(prefix_ + key + ": found " + shown(value) + ", expected " + join(choices));
+    return value.get<std::string>();
+  }
+  // What would change results and is not there.
+  void expect_off(const std::string& key) {
+    if (!has(key)) return;
+    const json& value = object_[key];
+    if (value != json(false) && value != json(0) && value != json(0.0))
+      throw DataError(prefix_ + key + ": found " + shown(value) + ", which is not supported");
+  }
+
+  void refuse_unread() const {
+    for (const auto& [key, value] : object_.items())
+      if (!read_.contains(key) && !kHarmless.contains(key))
+        throw DataError(prefix_ + key + ": an unknown key, which may change results");
+  }
+
+ private:
+  static std::string shown(const json& value) {
+    std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+    return text.size() > 80 ? text.substr(0, 80) + "..." : text;
+  }
+
+  const json& object_;
+  std::string prefix_;
+  std::set<std::string> read_;
+};
+
+RopeScaling read_scaling(Reader& rope, const std::string& type_key) {
+  std::string type = rope.word(type_key, {"default", "linear", "llama3"}, "default");
+  if (type == "linear") return LinearRopeScaling{rope.number("factor")};
+  if (type == "llama3")
+    return Llama3RopeScaling{rope.number("factor"), rope.number("low_freq_factor"),
+                             rope.number("high_freq_factor"),
+                             rope.number("original_max_position_embeddings")};
+  return {};
+}
+
+void expect_object(const json& value, const std::string& key) {
+  if (!value.is_object()) throw DataError(key + ": expected an object");
+}
+
+// One set of rotations: its base and scaling, in the newer spelling.
+void read_rope_parameters(const json& value, const std::string& key, double& base,
+                          RopeScaling& scaling) {
+  expect_object(value, key);
+  Reader rope(value, key + ".");
+  base = rope.number("rope_theta", base);
+  scaling = read_scaling(rope, "rope_type");
+  rope.refuse_unread();
+}
+
+void read_rope(Reader& reader, DecoderConfig& config, bool has_local) {
+  if (has_local) config.window_rope_base = reader.number("rope_local_base_freq", 10000);
+  config.rope_base = reader.number("rope_theta", has_local ? 1e6 : 10000);
+  if (reader.has("rope_scaling")) {
+    const json& value = reader.at("rope_scaling");
+    expect_object(value, "rope_scaling");
+    Reader rope(value, "rope_scaling.");
+    config.rope_scaling = read_scaling(rope, rope.has("rope_type") ? "rope_type" : "type");
+    rope.refuse_unread();
+  }
+  if (!reader.has("rope_parameters")) return;
+  const json& value = reader.at("rope_parameters");
+  expect_object(value, "rope_parameters");
+  if (!has_local) {
+    read_rope_parameters(value, "rope_parameters", config.rope_base, config.rope_scaling);
+    return;
+  }
+  Reader kinds(value, "rope_parameters.");
+  read_rope_parameters(kinds.at("full_attention"), "rope_parameters.full_attention",
+                       config.rope_base, config.rope_scaling);
+  RopeScaling local;
+  read_rope_parameters(kinds.at("sliding_attention"), "rope_parameters.sliding_attention",
+                       config.window_rope_base, local);
+  if (local != RopeScaling{})
+    throw DataError("rope_parameters.sliding_attention: a scaling is not supported");
+  kinds.refuse_unread();
+}
+
+// Which layers have a window: as layer_types says, or each `period`th has none (0: all have one).
+void read_windows(Reader& reader, DecoderConfig& config, int64_t period) {
+  config.window = reader.integer("sliding_window", 0);
+  bool has_list = reader.has("layer_types");
+  if (config.window == 0) {
+    if (has_list)
+      for (const json& type : reader.at("layer_types"))
+        if (type != "full_attention")
+          throw DataError("layer_types: " + type.dump() + " without a sliding_window");
+    return;
+  }
+  if (!has_list) {
+    if (period == 0) return;
+    for (int layer = 0; layer < config.layers; ++layer)
+      config.windowed.push_back((layer + 1) % period != 0);
+    return;
+  }
+  const json& types = reader.at("layer_types");
+  if (!types.is_array() || std::ssize(types) != config.layers)
+    throw DataError("layer_types: expected a list of " + std::to_string(config.layers));
+  for (const json& type : types) {
+    if (type != "full_attention" && type != "sliding_attention")
+      throw DataError("layer_types: found " + type.dump() +
+                      ", expected full_attention or sliding_attention");
+    config.windowed.push_back(type == "sliding_attention");
+  }
+}
+
+void read_sizes(Reader& reader, DecoderConfig& config) {
+  auto size = [&](const std::string& key) {
+    int64_t value = reader.integer(key);
+    if (value == 0) throw DataError(key + ": found 0, expected at least 1");
+    return value;
+  };
+  config.vocabulary = size("vocab_size");
+  config.width = size("hidden_size");
+  config.layers = static_cast<int>(std::min<int64_t>(size("num_hidden_layers"), 1 << 16));
+  config.query_heads = size("num_attention_heads");
+  config.kv_heads = reader.integer("num_key_value_heads", config.query_heads);
+  config.head_dim = reader.integer("head_dim", config.width / config.query_heads);
+  config.mlp_width = size("intermediate_size");
+  config.norm_epsilon = reader.number("rms_norm_eps");
+  if (config.kv_heads == 0 || config.query_heads % config.kv_heads != 0)
+    throw DataError("num_key_value_heads: found " + std::to_string(config.kv_heads) +
+                    ", expected a divisor of num_attention_heads, " +
+                    std::to_string(config.query_heads));
+  if (config.head_dim == 0 || config.head_dim % 2 != 0)
+    throw DataError("head_dim: found " + std::to_string(config.head_dim) +
+                    ", expected an even number");
+}
+
+void read_dtype(const json& object, DecoderConfig& config) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    if (!object.contains(key) || object[key].is_null()) continue;
+    Reader reader(object);
+    bool is_bfloat16 = reader.word(key, {"float32", "bfloat16", "float16"}) == "bfloat16";
+    config.dtype = is_bfloat16 ? Dtype::bfloat16 : Dtype::float32;
+  }
+}
+
+void read_llama_like(Reader& reader, const std::string& type, DecoderConfig& config) {
+  reader.word("hidden_act", {"silu"}, "silu");
+  config.tied_embeddings = reader.flag("tie_word_embeddings", false);
+  if (type == "llama") {
+    config.qkv_bias = config.output_bias = reader.flag("attention_bias", false);
+    config.mlp_bias = reader.flag("mlp_bias", false);
+  } else if (type == "mistral") {
+    read_windows(reader, config, 0);
+  } else {
+    config.qkv_bias = type == "qwen2" || reader.flag("attention_bias", false);
+    config.output_bias = type == "qwen3" && config.qkv_bias;
+    config.qk_norm = type == "qwen3";
+    reader.expect_off("use_sliding_window");
+    reader.has("max_window_layers");
+    reader.has("sliding_window");  // read only with use_sliding_window
+    reader.has("layer_types");
+  }
+}
+
+void read_gemma_like(Reader& reader, const std::string& type, DecoderConfig& config) {
+  // Gemma 1 was published with hidden_act "gelu", which transformers takes for its tanh form.
+  reader.word("hidden_act", {"gelu_pytorch_tanh", "gelu"}, "gelu_pytorch_tanh");
+  reader.word("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
+  reader.expect_off("attention_bias");
+  reader.expect_off("use_bidirectional_attention");
+  config.tied_embeddings = reader.flag("tie_word_embeddings", true);
+  config.block = type == "gemma" ? Block::gemma : Block::gemma2;
+  if (type == "gemma") return;
+  config.query_scale = 1 / std::sqrt(reader.number("query_pre_attn_scalar", 256));
+  config.attention_cap = reader.number("attn_logit_softcapping", type == "gemma2" ? 50 : 0);
+  config.logits_cap = reader.number("final_logit_softcapping", type == "gemma2" ? 30 : 0);
+  config.qk_norm = type == "gemma3_text";
+  int64_t period = type == "gemma2" ? 2 : 6;
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
+    period = reader.integer(key, period);
+  read_windows(reader, config, period);
+}
+
+}  // namespace
+
+DecoderConfig parse_hf_config(std::string_view text) {
+  json object = json::parse(text, nullptr, false);
+  if (!object.is_object()) throw DataError("expected a JSON object");
+  Reader reader(object);
+  std::string type = reader.word(
+      "model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"});
+  DecoderConfig config;
+  read_sizes(reader, config);
+  read_dtype(object, config);
+  read_rope(reader, config, type == "gemma3_text");
+  reader.expect_off("attention_dropout");
+  if (type.starts_with("gemma"))
+    read_gemma_like(reader, type, config);
+  else
+    read_llama_like(reader, type, config);
+  reader.refuse_unread();
+  return config;
+}
+
+}  // namespace longshore::models
