@@ -27,7 +27,8 @@
 namespace longshore::trainer {
 
 enum class BackendChoice { automatic, cpu, cuda };
-enum class ModelType { llama, toy_a, toy_b };
+enum class ModelType { llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, toy_a, toy_b };
+enum class RopeType { unscaled, linear, llama3 };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class MomentDtype { float32, bfloat16, block8 };
@@ -39,6 +40,7 @@ struct Config {
   std::string model_name;  // file of configs/models that the sizes came from, or empty
   std::string run_name;
   std::filesystem::path base_output_directory = "runs";
+  std::filesystem::path load_parameters_path;
   int64_t steps = 100;
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;
@@ -55,6 +57,19 @@ struct Config {
   double normalization_layer_epsilon = 1e-5;
   double rope_max_timescale = 10000;
   bool logits_via_embedding = false;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  int64_t sliding_window_size = 0;
+  int64_t full_attention_period = 0;
+  double query_pre_attn_scalar = 0;
+  double attn_logits_soft_cap = 0;
+  double final_logits_soft_cap = 0;
+  double local_rope_max_timescale = 0;
+  RopeType rope_type = RopeType::unscaled;
+  double rope_factor = 1;
+  double rope_low_freq_factor = 1;
+  double rope_high_freq_factor = 4;
+  int64_t rope_original_max_position_embeddings = 8192;
 
   // batch
   int64_t max_target_length = 2048;
@@ -128,6 +143,9 @@ Config load_config_text(std::string_view text, const std::filesystem::path& file
 // Throws ConfigError when a value is out of its range or two values contradict each other. For
 // configs that were changed after loading.
 void validate(const Config& config);
+
+// A network of the offloading tutorial: for plan, without heads and tokens.
+bool is_toy(const Config& config);
 
 // "configs/x.yml:14", "command line" or "default".
 std::string origin(const Config& config, const std::string& key);

@@ -26,7 +26,7 @@ std::string described(const Config& config, const std::string& key) {
 bool is_read(const Key& key, const Config& config) {
   static const std::set<std::string> kOfToyA{"model_type", "base_emb_dim",
                                              "base_num_decoder_layers", "base_mlp_dim"};
-  if (config.model_type == ModelType::llama || key.section != Section::model) return true;
+  if (!is_toy(config) || key.section != Section::model) return true;
   bool is_toy_b_inner = config.model_type == ModelType::toy_b && key.name == "base_mlp_dim";
   return kOfToyA.contains(key.name) && !is_toy_b_inner;
 }
@@ -44,7 +44,14 @@ void check_ranges(const Config& config) {
 }
 
 void check_model(const Config& config) {
-  if (config.model_type != ModelType::llama) return;
+  if (is_toy(config)) return;
+  if (config.rope_low_freq_factor >= config.rope_high_freq_factor) {
+    refuse(config, "rope_low_freq_factor",
+           "less than " + described(config, "rope_high_freq_factor"));
+  }
+  if (config.full_attention_period > 0 && config.sliding_window_size == 0) {
+    refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
+  }
   if (config.base_num_query_heads % config.base_num_kv_heads != 0) {
     refuse(config, "base_num_query_heads",
            "a multiple of " + described(config, "base_num_kv_heads"));
@@ -106,6 +113,10 @@ void check_run(const Config& config) {
 }
 
 }  // namespace
+
+bool is_toy(const Config& config) {
+  return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
+}
 
 void validate(const Config& config) {
   check_ranges(config);

@@ -60,12 +60,13 @@ std::vector<std::byte> contents(const Slab& slab, Copy copy, const std::vector<f
 
 }  // namespace
 
-void initialize(const offload::ParameterLayout& layout, uint64_t seed,
-                offload::Arguments& arguments) {
+void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
+                      offload::Arguments& arguments) {
   for (const Slab& slab : layout.slabs) {
     std::vector<float> weights(slab.count, 0.f);
     for (const Parameter& parameter : slab.parameters)
-      fill(parameter, seed, weights.data() + parameter.offset);
+      fill(parameter,
+           {weights.data() + parameter.offset, static_cast<size_t>(parameter.type.shape.count())});
     for (Copy copy : offload::kCopies) {
       if (copy == Copy::gradient || !slab.has(copy)) continue;
       std::string name = argument_name(slab, copy);
@@ -73,6 +74,16 @@ void initialize(const offload::ParameterLayout& layout, uint64_t seed,
       arguments.write(name, contents(slab, copy, weights).data(), bytes(slab, copy));
     }
   }
+}
+
+void initialize(const offload::ParameterLayout& layout, uint64_t seed,
+                offload::Arguments& arguments) {
+  write_parameters(
+      layout,
+      [&](const Parameter& parameter, std::span<float> values) {
+        fill(parameter, seed, values.data());
+      },
+      arguments);
 }
 
 }  // namespace longshore::trainer

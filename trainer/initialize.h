@@ -3,14 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include "offload/executor.h"
 #include "offload/parameter_layout.h"
 
 namespace longshore::trainer {
 
-// Writes every copy of every slab where it lives; arguments are allocated where they are missing.
-// Beside them the host holds two copies of one slab at a time.
+// Gives a parameter its values.
+using FillParameter = std::function<void(const offload::Parameter&, std::span<float> values)>;
+
+// Writes every copy of every slab where it lives, moments zero; arguments are allocated where they
+// are missing. Beside them the host holds two copies of one slab at a time.
+void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
+                      offload::Arguments& arguments);
+
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments);
 

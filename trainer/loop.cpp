@@ -18,6 +18,7 @@
 #include "trainer/flops.h"
 #include "trainer/initialize.h"
 #include "trainer/learning_rate.h"
+#include "trainer/load_parameters.h"
 #include "trainer/metrics.h"
 #include "trainer/model_config.h"
 #include "trainer/peak.h"
@@ -134,7 +135,7 @@ class Run {
   }
 
   void operator()() {
-    models::DecoderConfig model = llama_config(config_, backend_->target());
+    models::DecoderConfig model = decoder_config(config_, backend_->target());
     console_.line(fmt::format("model: {}, {:.1f} M parameters, {}, remat_policy {}",
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
                               parameter_count(plans_.model) / 1e6, name(model.dtype),
@@ -147,7 +148,10 @@ class Run {
     auto arena_bytes = [&](MemoryKind kind) { return of(memory_, kind).temp_bytes; };
     offload::Arena device(*backend_, MemoryKind::device, arena_bytes(MemoryKind::device));
     offload::Arena host(*backend_, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
-    initialize(plans_.layout, static_cast<uint64_t>(config_.seed), arguments);
+    if (config_.load_parameters_path.empty())
+      initialize(plans_.layout, static_cast<uint64_t>(config_.seed), arguments);
+    else
+      console_.line(load_parameters(config_, model, plans_.layout, arguments));
     TrainStep step(plans_.step, plans_.options.optimizer->adamw, *backend_, arguments, device,
                    host);
     auto executable = [&](const std::optional<offload::Plan>& plan) {
@@ -264,9 +268,9 @@ class Run {
 }  // namespace
 
 void train(const Config& config) {
-  if (config.model_type != ModelType::llama)
+  if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
-                      ": found a toy, which is there for plan; expected llama");
+                      ": found a toy, which is there for plan; expected a decoder");
   Run run(config, choose_backend(config));
   run();
 }

@@ -10,7 +10,7 @@ namespace longshore::trainer {
 // have it.
 models::Dtype compute_dtype(const Config& config, models::Target target);
 
-models::DecoderConfig llama_config(const Config& config, models::Target target);
+models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
 // Of any model_type.
 models::Model make_model(const Config& config, models::Target target);

@@ -87,9 +87,9 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
   if (evaluates(config))
     plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
   if (samples(config))
-    plans.sample =
-        plan_forward(models::decoder(llama_config(config, target), {.head = models::Head::logits}),
-                     plans.layout, "sample", transfers, target);
+    plans.sample = plan_forward(
+        models::decoder(decoder_config(config, target), {.head = models::Head::logits}),
+        plans.layout, "sample", transfers, target);
   return plans;
 }
 

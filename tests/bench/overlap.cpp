@@ -136,7 +136,7 @@ class Benchmark {
     std::printf("backend: %s\n", chosen.description.c_str());
     std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",
                 config_.config_file.c_str(), parameter_count(plans.model) / 1e6,
-                name(llama_config(config_, backend_->target()).dtype),
+                name(decoder_config(config_, backend_->target()).dtype),
                 static_cast<long long>(config_.gradient_accumulation_steps),
                 static_cast<long long>(config_.per_device_batch_size),
                 static_cast<long long>(config_.max_target_length));

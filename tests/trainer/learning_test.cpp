@@ -52,14 +52,14 @@ data::Batch last_target(data::Batch batch, bool shuffled) {
 
 TEST(Learning, UsesTheContext) {
   models::DecoderConfig config{.batch = kRows,
-                             .length = kLength,
-                             .vocabulary = kVocabulary,
-                             .width = 64,
-                             .layers = 2,
-                             .query_heads = 4,
-                             .kv_heads = 2,
-                             .head_dim = 16,
-                             .mlp_width = 128};
+                               .length = kLength,
+                               .vocabulary = kVocabulary,
+                               .width = 64,
+                               .layers = 2,
+                               .query_heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 16,
+                               .mlp_width = 128};
   models::Model model = models::decoder(config);
   offload::ParameterLayout layout = offload::lay_out(model);
   StepOptions options{

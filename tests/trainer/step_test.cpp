@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 #include <cstdio>
+#include <set>
 
 #include "base/error.h"
 #include "offload/cpu_backend.h"

@@ -1,0 +1,151 @@
+#include "trainer/load_parameters.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_float.h"
+#include "models/hf/config.h"
+#include "trainer/initialize.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using models::DecoderConfig;
+using offload::Parameter;
+
+std::string read_text(const fs::path& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    throw DataError(path.string() + ": found no file that can be read");
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostBytes) throw DataError(path.string() + ": longer than 1 MiB");
+  return text;
+}
+
+DecoderConfig read_config(const fs::path& path) {
+  try {
+    return models::parse_hf_config(read_text(path));
+  } catch (const DataError& error) {
+    std::string what = error.what();
+    throw DataError(what.starts_with(path.string()) ? what : path.string() + ": " + what);
+  }
+}
+
+std::string shown(double value) { return fmt::format("{:g}", value); }
+
+// "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
+std::vector<std::string> differences(const DecoderConfig& here, const DecoderConfig& there) {
+  std::vector<std::string> lines;
+  auto compare = [&](const char* key, double a, double b) {
+    if (a != b)
+      lines.push_back(fmt::format("{}: {} here, {} in the checkpoint", key, shown(a), shown(b)));
+  };
+  auto cast = [](auto value) { return static_cast<double>(value); };
+  compare("base_emb_dim", cast(here.width), cast(there.width));
+  compare("base_num_decoder_layers", here.layers, there.layers);
+  compare("base_num_query_heads", cast(here.query_heads), cast(there.query_heads));
+  compare("base_num_kv_heads", cast(here.kv_heads), cast(there.kv_heads));
+  compare("head_dim", cast(here.head_dim), cast(there.head_dim));
+  compare("base_mlp_dim", cast(here.mlp_width), cast(there.mlp_width));
+  compare("vocab_size", cast(here.vocabulary), cast(there.vocabulary));
+  compare("normalization_layer_epsilon", here.norm_epsilon, there.norm_epsilon);
+  compare("rope_max_timescale", here.rope_base, there.rope_base);
+  compare("logits_via_embedding", here.tied_embeddings, there.tied_embeddings);
+  compare("attention_bias", here.qkv_bias, there.qkv_bias);
+  compare("mlp_bias", here.mlp_bias, there.mlp_bias);
+  compare("sliding_window_size", cast(here.window), cast(there.window));
+  double scale = 1 / std::sqrt(cast(here.head_dim));
+  auto query_scale = [&](const DecoderConfig& c) {
+    return c.query_scale > 0 ? c.query_scale : scale;
+  };
+  compare("query_pre_attn_scalar", std::round(1e6 / query_scale(here) / query_scale(here)) / 1e6,
+          std::round(1e6 / query_scale(there) / query_scale(there)) / 1e6);
+  compare("attn_logits_soft_cap", here.attention_cap, there.attention_cap);
+  compare("final_logits_soft_cap", here.logits_cap, there.logits_cap);
+  compare("local_rope_max_timescale", here.window_rope_base, there.window_rope_base);
+  if (here.block != there.block || here.qk_norm != there.qk_norm)
+    lines.push_back("model_type: another family in the checkpoint");
+  if (here.rope_scaling != there.rope_scaling)
+    lines.push_back("rope_type and its factors: not those of the checkpoint");
+  if (here.windowed != there.windowed && here.window > 0)
+    lines.push_back("full_attention_period: other layers have a window in the checkpoint");
+  return lines;
+}
+
+bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
+  const models::Shape& shape = parameter.type.shape;
+  if (std::ssize(tensor.shape) != shape.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (tensor.shape[i] != shape[i]) return false;
+  return true;
+}
+
+// Everything that keeps the checkpoint from being this model's, at once.
+void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
+                   const data::Checkpoint& checkpoint, bool is_tied) {
+  std::vector<std::string> problems, names = checkpoint.names();
+  for (const auto& [name, location] : layout.by_name) {
+    const Parameter& parameter = layout.parameter(location);
+    if (!checkpoint.contains(name)) {
+      std::string close = nearest(name, names);
+      problems.push_back("missing " + name + (close.empty() ? "" : "; nearest: " + close));
+    } else if (!fits(parameter, checkpoint.at(name))) {
+      std::string shape;
+      for (int64_t size : checkpoint.at(name).shape)
+        shape += (shape.empty() ? "" : ",") + std::to_string(size);
+      problems.push_back(
+          fmt::format("{} is [{}], expected {}", name, shape, models::text(parameter.type)));
+    }
+  }
+  for (const std::string& name : names)
+    if (!layout.by_name.contains(name) && !(is_tied && name == "lm_head.weight"))
+      problems.push_back("not expected: " + name);
+  if (problems.empty()) return;
+  constexpr size_t kMost = 50;
+  std::string list;
+  for (size_t i = 0; i < std::min(kMost, problems.size()); ++i) list += "\n  " + problems[i];
+  if (problems.size() > kMost) list += fmt::format("\n  and {} more", problems.size() - kMost);
+  throw DataError(folder.string() + ": is not this model's:" + list);
+}
+
+}  // namespace
+
+std::string load_parameters(const Config& config, const DecoderConfig& model,
+                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
+  const fs::path& folder = config.load_parameters_path;
+  std::vector<std::string> differing = differences(model, read_config(folder / "config.json"));
+  if (!differing.empty())
+    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
+                      " holds another model: " + join(differing));
+  data::Checkpoint checkpoint(folder);
+  check_tensors(folder, layout, checkpoint, model.tied_embeddings);
+  data::NonFinite odd;
+  int64_t elements = 0;
+  write_parameters(
+      layout,
+      [&](const Parameter& parameter, std::span<float> values) {
+        data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), values);
+        odd.nan_count += found.nan_count;
+        odd.infinity_count += found.infinity_count;
+        elements += std::ssize(values);
+      },
+      arguments);
+  std::string text =
+      fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
+  if (odd != data::NonFinite{})
+    text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
+  return text;
+}
+
+}  // namespace longshore::trainer
