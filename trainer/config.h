@@ -157,7 +157,7 @@ std::string location(const Config& config, const std::string& key);
 // appears whole or not at all; throws Error when it cannot be written.
 void write_resolved(const Config& config, const std::filesystem::path& file);
 
-// All keys by section, with default, meaning and range: the tail of a program's --help.
+// All keys by section, with default, meaning and range.
 std::string config_help();
 
 }  // namespace longshore::trainer

@@ -4,9 +4,9 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "offload/policy.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
+#include "trainer/help.h"
 #include "trainer/plan_report.h"
 
 namespace longshore::trainer {
@@ -60,10 +60,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", request.json, "a file to write the plans to");
   app.add_flag("--explain", request.explain, "what happens to each label, and what is replayed");
   app.add_option("key=value", request.overrides, "config keys, above what the file says");
-  std::string policies = "\nremat policies:\n";
-  for (const offload::PolicyInfo& policy : offload::policies())
-    policies += "  " + policy.name + ": " + policy.meaning + "\n";
-  app.footer(trainer::config_help() + policies);
+  app.footer(trainer::config_footer());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "offload/policy.h"
 #include "trainer/config.h"
+#include "trainer/help.h"
 #include "trainer/loop.h"
 
 int main(int argc, char** argv) {
@@ -14,10 +14,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> overrides;
   app.add_option("--config", config_name, "a path, or the name of a file in configs/")->required();
   app.add_option("key=value", overrides, "config keys, above what the file says");
-  std::string policies = "\nremat policies:\n";
-  for (const offload::PolicyInfo& policy : offload::policies())
-    policies += "  " + policy.name + ": " + policy.meaning + "\n";
-  app.footer(trainer::config_help() + policies);
+  app.footer(trainer::config_footer());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

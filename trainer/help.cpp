@@ -1,0 +1,15 @@
+#include "trainer/help.h"
+
+#include "offload/policy.h"
+#include "trainer/config.h"
+
+namespace longshore::trainer {
+
+std::string config_footer() {
+  std::string text = config_help() + "\nremat policies:\n";
+  for (const offload::PolicyInfo& policy : offload::policies())
+    text += "  " + policy.name + ": " + policy.meaning + "\n";
+  return text;
+}
+
+}  // namespace longshore::trainer
