@@ -36,10 +36,7 @@ void AtomicFile::fail(std::string_view what) const {
 }
 
 void AtomicFile::append(std::span<const std::byte> bytes) {
-  if (buffer_.size() + bytes.size() > kBufferBytes) {
-    write_out(buffer_);
-    buffer_.clear();
-  }
+  if (buffer_.size() + bytes.size() > kBufferBytes) flush();
   if (bytes.size() >= kBufferBytes)
     write_out(bytes);
   else
@@ -48,6 +45,17 @@ void AtomicFile::append(std::span<const std::byte> bytes) {
 
 void AtomicFile::append(std::string_view text) {
   append(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void AtomicFile::overwrite_start(std::span<const std::byte> bytes) {
+  flush();
+  if (pwrite(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    fail("cannot write");
+}
+
+void AtomicFile::flush() {
+  write_out(buffer_);
+  buffer_.clear();
 }
 
 void AtomicFile::write_out(std::span<const std::byte> bytes) {
@@ -62,7 +70,7 @@ void AtomicFile::write_out(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::finish() {
-  write_out(buffer_);
+  flush();
   if (fsync(file_) != 0) fail("cannot sync");
   if (rename(temporary_path_.c_str(), path_.c_str()) != 0)
     fail("cannot rename to " + path_.string());

@@ -24,10 +24,14 @@ class AtomicFile {
   void append(std::span<const std::byte> bytes);
   void append(std::string_view text);
 
+  // In the place of the first bytes, which must have been appended.
+  void overwrite_start(std::span<const std::byte> bytes);
+
   // Puts the file under its name, for good: contents and name are synced to the disk.
   void finish();
 
  private:
+  void flush();
   void write_out(std::span<const std::byte> bytes);
   [[noreturn]] void fail(std::string_view what) const;
 

@@ -14,7 +14,7 @@
 
 namespace longshore::data {
 
-FileMapping::FileMapping(const std::filesystem::path& path) {
+FileMapping::FileMapping(const std::filesystem::path& path, Access access) {
   // Without O_NONBLOCK a named pipe would hang here.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   auto fail = [&](const std::string& what) {
@@ -34,7 +34,7 @@ FileMapping::FileMapping(const std::filesystem::path& path) {
   if (size > 0) {
     void* mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) fail("cannot map");
-    madvise(mapped, size, MADV_SEQUENTIAL);
+    if (access == Access::from_front_to_back) madvise(mapped, size, MADV_SEQUENTIAL);
     bytes_ = {static_cast<const std::byte*>(mapped), size};
   }
   close(file);

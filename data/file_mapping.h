@@ -8,12 +8,15 @@
 
 namespace longshore::data {
 
-// A regular file, or a link to one, mapped for reading from front to back. While it is mapped it
-// may be replaced (by rename), but not be shortened. Movable; the bytes stay where they are.
+// In which order a file's bytes will be read.
+enum class Access { from_front_to_back, anywhere };
+
+// A regular file, or a link to one, mapped for reading. While it is mapped it may be replaced (by
+// rename), but not be shortened. Movable; the bytes stay where they are.
 class FileMapping {
  public:
   // Throws a DataError that names the path when it cannot be opened or is no regular file.
-  explicit FileMapping(const std::filesystem::path& path);
+  FileMapping(const std::filesystem::path& path, Access access);
   ~FileMapping();
   FileMapping(FileMapping&& other) noexcept;
   FileMapping& operator=(FileMapping&&) = delete;

@@ -361,7 +361,7 @@ std::vector<SafetensorsTensor> parse_safetensors(std::span<const std::byte> file
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path),
-      mapping_(path),
+      mapping_(path, Access::from_front_to_back),
       tensors_(parse_named(mapping_.bytes(), path)),
       by_name_(sorted_by_name(tensors_)) {}
 

@@ -129,7 +129,7 @@ class Problems {
 };
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const FileMapping mapping(path);
+  const FileMapping mapping(path, Access::from_front_to_back);
   try {
     if (mapping.text().size() > kMaxIndexBytes)
       throw DataError(std::to_string(mapping.text().size()) + " bytes, expected at most " +

@@ -1,12 +1,6 @@
 #include "data/token_shard.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <bit>
-#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -35,8 +29,6 @@ static_assert(sizeof(Header) == 48);
 
 // Far beyond any real vocabulary; a corrupt size must not become an allocation.
 constexpr uint32_t kMaxVocabSize = 1 << 24;
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
 
 std::string hexadecimal(uint64_t value) {
   char text[17];
@@ -98,41 +90,15 @@ void store_tokens(std::span<const int32_t> tokens, std::vector<std::byte>& buffe
 
 }  // namespace
 
-TokenShard::TokenShard(const std::filesystem::path& path) : path_(path) {
-  auto fail = [&](int file, const std::string& what) {
-    const std::string reason = std::strerror(errno);
-    if (file >= 0) close(file);
-    throw DataError(path.string() + ": " + what + ": " + reason);
-  };
-  // Without O_NONBLOCK a named pipe would hang here.
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) fail(file, "cannot open the token file");
-  struct stat status;
-  if (fstat(file, &status) != 0) fail(file, "cannot look at the token file");
-  if (!S_ISREG(status.st_mode)) {
-    close(file);
-    throw DataError(path.string() + ": expected a token file, found no regular file");
-  }
-  mapped_bytes_ = static_cast<size_t>(status.st_size);
-  if (mapped_bytes_ < sizeof(Header)) {
-    close(file);
-    throw DataError(path.string() +
-                    ": not a token file, or truncated: " + std::to_string(mapped_bytes_) +
+TokenShard::TokenShard(const std::filesystem::path& path)
+    : path_(path), mapping_(path, Access::anywhere) {
+  const size_t bytes = mapping_.bytes().size();
+  if (bytes < sizeof(Header))
+    throw DataError(path.string() + ": not a token file, or truncated: " + std::to_string(bytes) +
                     " bytes; the header alone has " + std::to_string(sizeof(Header)));
-  }
-  void* mapped = mmap(nullptr, mapped_bytes_, PROT_READ, MAP_SHARED, file, 0);
-  if (mapped == MAP_FAILED) fail(file, "cannot map the token file");
-  close(file);
-
   Header header;
-  std::memcpy(&header, mapped, sizeof header);
-  try {
-    check_header(header, mapped_bytes_, path.string());
-  } catch (...) {
-    munmap(mapped, mapped_bytes_);
-    throw;
-  }
-  mapped_ = static_cast<const std::byte*>(mapped);
+  std::memcpy(&header, mapping_.bytes().data(), sizeof header);
+  check_header(header, bytes, path.string());
   bytes_per_token_ = static_cast<int>(header.bytes_per_token);
   token_count_ = static_cast<int64_t>(header.token_count);
   document_count_ = static_cast<int64_t>(header.document_count);
@@ -140,14 +106,12 @@ TokenShard::TokenShard(const std::filesystem::path& path) : path_(path) {
   tokenizer_hash_ = header.tokenizer_hash;
 }
 
-TokenShard::~TokenShard() { munmap(const_cast<std::byte*>(mapped_), mapped_bytes_); }
-
 void TokenShard::read(int64_t first, std::span<int32_t> out) const {
   const int64_t count = static_cast<int64_t>(out.size());
   if (first < 0 || count > token_count_ || first > token_count_ - count)
     throw InternalError(path_.string() + ": " + std::to_string(count) + " tokens from " +
                         std::to_string(first) + " on, of " + std::to_string(token_count_));
-  const std::byte* from = mapped_ + sizeof(Header) + first * bytes_per_token_;
+  const std::byte* from = mapping_.bytes().data() + sizeof(Header) + first * bytes_per_token_;
   const uint32_t largest = bytes_per_token_ == 2
                                ? copy_tokens<uint16_t>(from, out.data(), out.size())
                                : copy_tokens<uint32_t>(from, out.data(), out.size());
@@ -169,56 +133,29 @@ void TokenShard::require_tokenizer(uint64_t tokenizer_hash, std::string_view own
 
 TokenShardWriter::TokenShardWriter(std::filesystem::path path, int32_t vocab_size,
                                    uint64_t tokenizer_hash)
-    : path_(std::move(path)),
-      temporary_path_(path_.string() + ".partial-" + std::to_string(getpid())),
+    : file_(std::move(path)),
       vocab_size_(vocab_size),
       tokenizer_hash_(tokenizer_hash),
       bytes_per_token_(bytes_for(vocab_size)) {
-  file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) fail("cannot create");
-  buffer_.reserve(kBufferBytes * 2);
-  buffer_.resize(sizeof(Header));  // finish() writes the header over these zeros
-}
-
-TokenShardWriter::~TokenShardWriter() {
-  if (file_ < 0) return;
-  close(file_);
-  unlink(temporary_path_.c_str());
-}
-
-void TokenShardWriter::fail(std::string_view what) const {
-  const std::string reason = std::strerror(errno);
-  throw DataError(temporary_path_.string() + ": " + std::string(what) + ": " + reason);
+  const Header to_come{};
+  file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
 
 void TokenShardWriter::append(std::span<const int32_t> tokens) {
   for (int32_t token : tokens)
     if (token < 0 || token >= vocab_size_)
-      throw InternalError(path_.string() + ": token " + std::to_string(token) +
+      throw InternalError(file_.path().string() + ": token " + std::to_string(token) +
                           " of a vocabulary of " + std::to_string(vocab_size_));
+  buffer_.clear();
   if (bytes_per_token_ == 2)
     store_tokens<uint16_t>(tokens, buffer_);
   else
     store_tokens<uint32_t>(tokens, buffer_);
+  file_.append(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
-  if (buffer_.size() >= kBufferBytes) flush();
-}
-
-void TokenShardWriter::flush() {
-  std::span<const std::byte> rest = buffer_;
-  while (!rest.empty()) {
-    const ssize_t written = write(file_, rest.data(), rest.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail("cannot write");
-    }
-    rest = rest.subspan(static_cast<size_t>(written));
-  }
-  buffer_.clear();
 }
 
 void TokenShardWriter::finish(int64_t document_count) {
-  flush();
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
@@ -227,22 +164,8 @@ void TokenShardWriter::finish(int64_t document_count) {
   header.document_count = static_cast<uint64_t>(document_count);
   header.tokenizer_hash = tokenizer_hash_;
   header.vocab_size = static_cast<uint32_t>(vocab_size_);
-  if (pwrite(file_, &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header))
-    fail("cannot write");
-  if (fsync(file_) != 0) fail("cannot sync");
-  if (rename(temporary_path_.c_str(), path_.c_str()) != 0)
-    fail("cannot rename to " + path_.string());
-  close(file_);
-  file_ = -1;
-
-  std::filesystem::path folder = path_.parent_path();
-  const int directory =
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    // Some file systems cannot sync a directory; the shard itself is complete either way.
-    fsync(directory);
-    close(directory);
-  }
+  file_.overwrite_start(std::as_bytes(std::span(&header, 1)));
+  file_.finish();
 }
 
 }  // namespace longshore::data

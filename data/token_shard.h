@@ -19,6 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "data/atomic_file.h"
+#include "data/file_mapping.h"
+
 namespace longshore::data {
 
 // A mapped shard. The header and the file's size are checked when it is opened, token ids when they
@@ -27,9 +30,6 @@ namespace longshore::data {
 class TokenShard {
  public:
   explicit TokenShard(const std::filesystem::path& path);
-  ~TokenShard();
-  TokenShard(const TokenShard&) = delete;
-  TokenShard& operator=(const TokenShard&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   int64_t token_count() const { return token_count_; }
@@ -46,8 +46,7 @@ class TokenShard {
 
  private:
   std::filesystem::path path_;
-  const std::byte* mapped_ = nullptr;
-  size_t mapped_bytes_ = 0;
+  FileMapping mapping_;
   int bytes_per_token_ = 0;
   int64_t token_count_ = 0;
   int64_t document_count_ = 0;
@@ -60,9 +59,6 @@ class TokenShard {
 class TokenShardWriter {
  public:
   TokenShardWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_hash);
-  ~TokenShardWriter();
-  TokenShardWriter(const TokenShardWriter&) = delete;
-  TokenShardWriter& operator=(const TokenShardWriter&) = delete;
 
   // Tokens outside the vocabulary are an InternalError: they come from the tokenizer.
   void append(std::span<const int32_t> tokens);
@@ -73,17 +69,12 @@ class TokenShardWriter {
   int64_t token_count() const { return token_count_; }
 
  private:
-  void flush();
-  [[noreturn]] void fail(std::string_view what) const;
-
-  std::filesystem::path path_;
-  std::filesystem::path temporary_path_;
-  int file_ = -1;
+  AtomicFile file_;
   int32_t vocab_size_;
   uint64_t tokenizer_hash_;
   int bytes_per_token_;
   int64_t token_count_ = 0;
-  std::vector<std::byte> buffer_;
+  std::vector<std::byte> buffer_;  // of one append
 };
 
 }  // namespace longshore::data
