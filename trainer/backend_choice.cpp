@@ -12,7 +12,7 @@ namespace longshore::trainer {
 namespace {
 
 ChosenBackend cpu(const std::string& why) {
-  return {offload::make_cpu_backend(),
+  return {models::Target::cpu,
           "cpu (" + std::to_string(omp_get_max_threads()) + " threads), " + why};
 }
 
@@ -24,7 +24,7 @@ ChosenBackend choose_backend(const Config& config) {
 #ifdef LONGSHORE_CUDA
   offload::CudaDevice device = offload::find_cuda_device();
   if (device.usable)
-    return {offload::make_cuda_backend(),
+    return {models::Target::cuda,
             "cuda (" + device.description + "), " +
                 (asked ? "as " + origin(config, "backend") + " asks" : "since a GPU is there")};
   std::string why = device.description;
@@ -35,6 +35,13 @@ ChosenBackend choose_backend(const Config& config) {
     throw ConfigError(location(config, "backend") + ": found cuda, but " + why +
                       ". Nearest: auto, cpu");
   return cpu("since " + why);
+}
+
+std::unique_ptr<offload::Backend> make_backend(models::Target target) {
+#ifdef LONGSHORE_CUDA
+  if (target == models::Target::cuda) return offload::make_cuda_backend();
+#endif
+  return offload::make_cpu_backend(target);
 }
 
 }  // namespace longshore::trainer

@@ -10,11 +10,15 @@
 namespace longshore::trainer {
 
 struct ChosenBackend {
-  std::unique_ptr<offload::Backend> backend;
+  models::Target target = models::Target::cpu;
   std::string description;  // "cpu (2 threads), since this build has no CUDA backend"
 };
 
 // Throws ConfigError when `backend: cuda` asks for what is not there.
+// Makes nothing: a GPU is looked for, not touched.
 ChosenBackend choose_backend(const Config& config);
+
+// Of a target that was chosen.
+std::unique_ptr<offload::Backend> make_backend(models::Target target);
 
 }  // namespace longshore::trainer

@@ -121,9 +121,9 @@ offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
 
 class Run {
  public:
-  Run(const Config& config, ChosenBackend chosen)
+  Run(const Config& config, const ChosenBackend& chosen)
       : config_(config),
-        backend_(std::move(chosen.backend)),
+        backend_(make_backend(chosen.target)),
         plans_(plan_training(config, backend_->target())),
         memory_(analyze(plans_.all())) {
     console_.line("backend: " + chosen.description);

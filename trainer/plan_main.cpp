@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "base/error.h"
+#include "base/exit_code.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
 #include "trainer/help.h"
@@ -16,7 +16,7 @@ namespace {
 models::Target target_of(const Config& config) {
   if (config.backend == BackendChoice::cuda) return models::Target::cuda;
   if (config.backend == BackendChoice::cpu) return models::Target::cpu;
-  return choose_backend(config).backend->target();
+  return choose_backend(config).target;
 }
 
 std::vector<std::string> split(const std::string& list) {
@@ -66,14 +66,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  try {
-    trainer::plan(request);
-    return 0;
-  } catch (const ConfigError& error) {
-    std::fprintf(stderr, "plan: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "plan: %s\n", error.what());
-    return 1;
-  }
+  return exit_code_of("plan", [&] { trainer::plan(request); });
 }

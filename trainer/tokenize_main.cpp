@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/exit_code.h"
 #include "data/tokenize_files.h"
 #include "data/tokenize_json.h"
 #include "data/tokenizer.h"
@@ -61,11 +61,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  try {
-    run(arguments);
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << "tokenize: " << error.what() << "\n";
-    return 1;
-  }
+  return longshore::exit_code_of("tokenize", [&] { run(arguments); });
 }

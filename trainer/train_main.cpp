@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "base/error.h"
+#include "base/exit_code.h"
 #include "trainer/config.h"
 #include "trainer/help.h"
 #include "trainer/loop.h"
@@ -20,18 +20,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  try {
+  return exit_code_of("train", [&] {
     trainer::train(
         trainer::load_config(config_name, overrides, trainer::default_configs_directory()));
-    return 0;
-  } catch (const ConfigError& error) {
-    std::fprintf(stderr, "train: %s\n", error.what());
-    return 2;
-  } catch (const PlanError& error) {
-    std::fprintf(stderr, "train: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train: %s\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -131,7 +131,7 @@ class Benchmark {
       throw ConfigError(location(config_, "model_type") + ": found a toy, expected llama");
     config_.dataset_type = trainer::DatasetType::synthetic;
     trainer::ChosenBackend chosen = choose_backend(config_);
-    backend_ = std::move(chosen.backend);
+    backend_ = trainer::make_backend(chosen.target);
     TrainingPlans plans = plan_training(config_, backend_->target());
     std::printf("backend: %s\n", chosen.description.c_str());
     std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",

@@ -1,0 +1,31 @@
+// How a program ends.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+
+namespace longshore {
+
+// Runs it and gives the exit code: 0, or as base/error.h says of what it throws, whose message goes
+// to stderr behind the program's name.
+template <class F>
+int exit_code_of(const char* program, F run) {
+  auto failed = [&](const std::exception& error, int code) {
+    std::fprintf(stderr, "%s: %s\n", program, error.what());
+    return code;
+  };
+  try {
+    run();
+    return 0;
+  } catch (const ConfigError& error) {
+    return failed(error, 2);
+  } catch (const PlanError& error) {
+    return failed(error, 2);
+  } catch (const std::exception& error) {
+    return failed(error, 1);
+  }
+}
+
+}  // namespace longshore
