@@ -318,6 +318,27 @@ void Scan::find_final_gradients() {
 
 // --- a pass
 
+namespace {
+
+class Progress {
+ public:
+  explicit Progress(const Program& program) : program_(program) {
+    for (const models::Node& node : program.nodes) total_ += flops(node);
+  }
+  // The share of the program's FLOPs that is done when this node is, being called for each in turn.
+  double behind(const models::Node& node) { return (done_ += flops(node)) / total_; }
+
+ private:
+  double flops(const models::Node& node) const {
+    return node.op->cost(node.attrs, program_.types(node.in), program_.types(node.out)).flops;
+  }
+
+  const Program& program_;
+  double done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
 void Scan::train_forward(int stage, int layer) {
   Layer& l = layers_[stage][layer];
   const Program& forward = l.partition->forward;
@@ -327,6 +348,11 @@ void Scan::train_forward(int stage, int layer) {
     if (residual.fate == Fate::offload)
       sent[residual.value] = builder_.offload(l.bindings[residual.value.index], place);
   };
+  Progress progress(forward);
+  auto reached = [&](double done) {
+    if (options_.forward_reached) options_.forward_reached(stage, layer, done);
+  };
+  reached(0);
   bind_inputs(forward, stage, layer, l.bindings);
   for (const Residual& residual : l.partition->residuals)
     if (forward[residual.value].source == Source::input) send(residual);
@@ -334,6 +360,7 @@ void Scan::train_forward(int stage, int layer) {
     for (const Residual& residual : l.partition->residuals)
       if (std::find(node.out.begin(), node.out.end(), residual.value) != node.out.end())
         send(residual);
+    reached(progress.behind(node));
   });
   for (const Residual& residual : l.partition->residuals)
     if (residual.fate == Fate::keep)

@@ -20,14 +20,34 @@ class Clock {
       now_.push_back(static_cast<int>(ticks_.size()));
       if (instruction.lane == Lane::compute) ticks_.push_back(static_cast<int>(now_.size()) - 1);
     }
-    for (size_t begin = 0; begin < list.size();) {
-      size_t end = begin;
-      while (end < list.size() && list[end].place == list[begin].place) ++end;
-      int length = (end < list.size() ? now_[end] : static_cast<int>(ticks_.size())) - now_[begin];
-      int reach = static_cast<int>(std::ceil(transfers.layers_ahead * length));
-      std::fill(reach_.begin() + begin, reach_.begin() + end, reach);
-      begin = end;
+    std::vector<int> layer, chunk;  // the instructions of the layer, and of the update, at hand
+    int chunk_before = 0;           // when it began
+    auto set_reach = [&](std::vector<int>& group, int length) {
+      for (int i : group) reach_[i] = static_cast<int>(std::ceil(transfers.layers_ahead * length));
+      group.clear();
+    };
+    auto close_layer = [&] {
+      if (layer.empty()) return;
+      size_t behind = static_cast<size_t>(layer.back()) + 1;
+      int end = behind < list.size() ? now_[behind] : static_cast<int>(ticks_.size());
+      set_reach(layer, end - now_[layer.front()]);
+    };
+    // Updates may stand among the instructions of a layer; each counts from the one before.
+    auto close_chunk = [&] {
+      if (chunk.empty()) return;
+      int begin = now_[chunk.front()];
+      set_reach(chunk, begin - chunk_before);
+      chunk_before = begin;
+    };
+    for (int i = 0; i < std::ssize(list); ++i) {
+      bool updates = list[i].place.phase == Phase::optimizer;
+      std::vector<int>& group = updates ? chunk : layer;
+      if (!group.empty() && list[group.back()].place != list[i].place)
+        updates ? close_chunk() : close_layer();
+      group.push_back(i);
     }
+    close_layer();
+    close_chunk();
   }
 
   // Whether two uses are so near to each other that a window stays open between them.

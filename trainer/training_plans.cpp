@@ -62,8 +62,7 @@ StepOptions step_options(const Config& config, const models::Model& model) {
 }  // namespace
 
 std::vector<const Plan*> TrainingPlans::all() const {
-  std::vector<const Plan*> plans;
-  for (const Plan& plan : step.plans) plans.push_back(&plan);
+  std::vector<const Plan*> plans = step.all();
   if (evaluate) plans.push_back(&*evaluate);
   if (sample) plans.push_back(&*sample);
   return plans;
