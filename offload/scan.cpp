@@ -148,6 +148,27 @@ void bind_sums(const Program& program, ValueId sum, const Operand& place,
 
 }  // namespace
 
+namespace {
+
+class Progress {
+ public:
+  explicit Progress(const Program& program) : program_(program) {
+    for (const models::Node& node : program.nodes) total_ += flops(node);
+  }
+  // The share of the program's FLOPs that is done when this node is, being called for each in turn.
+  double behind(const models::Node& node) { return (done_ += flops(node)) / total_; }
+
+ private:
+  double flops(const models::Node& node) const {
+    return node.op->cost(node.attrs, program_.types(node.in), program_.types(node.out)).flops;
+  }
+
+  const Program& program_;
+  double done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
 void Scan::run_backward(int stage, int layer) {
   const models::Stage& s = model_.stages[stage];
   const Partition& partition = *layers_[stage][layer].partition;
@@ -189,11 +210,13 @@ void Scan::run_backward(int stage, int layer) {
     bind_loss(backward, made.gradient, role_of(made.of), bindings);
 
   const auto& final_gradients = layers_[stage][layer].final_gradients;
+  Progress progress(backward);
   builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
     for (ValueId id : node.out)
       if (auto made = final_gradients.find(id);
           made != final_gradients.end() && options_.gradient_made)
         options_.gradient_made(made->second, place);
+    if (options_.backward_reached) options_.backward_reached(stage, layer, progress.behind(node));
   });
 
   for (const models::GradientOf& made : partition.outputs_made_late)
@@ -317,27 +340,6 @@ void Scan::find_final_gradients() {
 }
 
 // --- a pass
-
-namespace {
-
-class Progress {
- public:
-  explicit Progress(const Program& program) : program_(program) {
-    for (const models::Node& node : program.nodes) total_ += flops(node);
-  }
-  // The share of the program's FLOPs that is done when this node is, being called for each in turn.
-  double behind(const models::Node& node) { return (done_ += flops(node)) / total_; }
-
- private:
-  double flops(const models::Node& node) const {
-    return node.op->cost(node.attrs, program_.types(node.in), program_.types(node.out)).flops;
-  }
-
-  const Program& program_;
-  double done_ = 0, total_ = 0;
-};
-
-}  // namespace
 
 void Scan::train_forward(int stage, int layer) {
   Layer& l = layers_[stage][layer];

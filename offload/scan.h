@@ -28,9 +28,9 @@ struct PassOptions {
   // layer that makes all those of a slab final and reads its weights last.
   std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
   std::function<void(int slab)> gradients_made;
-  // Called in the forward pass before each layer and behind each of its nodes; `done` is the share
-  // of the layer's FLOPs that lies before.
-  std::function<void(int stage, int layer, double done)> forward_reached;
+  // Called before each layer's forward pass and behind each node of its forward and its backward
+  // pass; `done` is the share of this pass's FLOPs that lies before.
+  std::function<void(int stage, int layer, double done)> forward_reached, backward_reached;
 };
 
 // Losses end up in the device arguments "loss" and "auxiliary_loss".

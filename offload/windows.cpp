@@ -36,6 +36,10 @@ class Stretches {
   std::vector<int> begins_;  // ticks
 };
 
+// Updates that count as a layer. One ahead is not enough where several stand behind one long
+// kernel.
+constexpr double kUpdatesOfALayer = 4;
+
 class Clock {
  public:
   Clock(const Plan& plan, const Transfers& transfers)
@@ -64,7 +68,7 @@ class Clock {
   int behind(int instruction) const {
     const Moment& moment = moments_[instruction];
     bool computes = plan_.instructions[instruction].lane == Lane::compute;
-    int tick = moment.stretches->tick(time(moment) + layers_ahead_, end()) - (computes ? 0 : 1);
+    int tick = moment.stretches->tick(time(moment) + distance(moment), end()) - (computes ? 0 : 1);
     return std::max(instruction, at(std::max(0, tick)));
   }
 
@@ -78,9 +82,12 @@ class Clock {
   double time(const Moment& moment) const {
     return moment.stretches->time(moment.stretch, moment.tick, end());
   }
+  double distance(const Moment& moment) const {
+    return layers_ahead_ * (moment.stretches == &updates_ ? kUpdatesOfALayer : 1);
+  }
   int ahead_tick(int instruction) const {
     const Moment& moment = moments_[instruction];
-    return moment.stretches->tick(time(moment) - layers_ahead_, end());
+    return moment.stretches->tick(time(moment) - distance(moment), end());
   }
   int at(int tick) const {
     return tick < end() ? ticks_[tick] : static_cast<int>(moments_.size()) - 1;

@@ -89,7 +89,7 @@ struct Config {
   bool gradient_memory_host_offload = false;
   bool optimizer_memory_host_offload = false;
   OptimizerCompute optimizer_compute = OptimizerCompute::device;
-  double prefetch_layers = 1;
+  double prefetch_layers = -1;
 
   // optimizer
   double learning_rate = 3e-5;

@@ -64,6 +64,13 @@ models::Type type_of(const offload::Slab& slab, Copy copy, const offload::Run& r
   return {{offload::elements(copy, run.count)}, dtype(slab, copy)};
 }
 
+// Small enough to be spread over a layer, large enough to be worth a kernel and a copy.
+int64_t chunk_of(const offload::Slab& slab, int64_t most) {
+  constexpr int64_t kParts = 16, kLeast = int64_t{1} << 20;
+  int64_t part = (slab.count / kParts + offload::kScaleBlock) / offload::kScaleBlock;
+  return std::min(most, std::max(kLeast, part * offload::kScaleBlock));
+}
+
 }  // namespace
 
 MemoryKind OptimizerOptions::kind() const {
@@ -80,9 +87,10 @@ Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
 
 int Update::add(int slab) {
   size_t before = queue_.size();
+  int64_t chunk = chunk_of(layout_.slabs[slab], options_.chunk);
   for (const offload::Run& run : layout_.slabs[slab].runs())
-    for (int64_t begin = 0; begin < run.count; begin += options_.chunk) {
-      int64_t count = std::min(options_.chunk, run.count - begin);
+    for (int64_t begin = 0; begin < run.count; begin += chunk) {
+      int64_t count = std::min(chunk, run.count - begin);
       queue_.push_back({slab, {run.offset + begin, count, run.decay}});
     }
   return static_cast<int>(queue_.size() - before);

@@ -16,8 +16,8 @@ struct OptimizerOptions {
   uint64_t seed = 0;              // of stochastic rounding
   // Which lane updates: with host_compute, states stay where they are and weights come back.
   offload::Lane lane = offload::Lane::compute;
-  // Elements that are updated at a time: what is staged of states in host memory, and the scratch
-  // of kernels. A multiple of offload::kScaleBlock.
+  // The most elements that are updated at a time: they bound what is staged of states in host
+  // memory, and the scratch of kernels. A multiple of offload::kScaleBlock.
   int64_t chunk = int64_t{16} << 20;
 
   // The memory kind that `lane` works in.
@@ -38,8 +38,8 @@ class Update {
 
   // Queues a slab; says how many chunks it has.
   int add(int slab);
-  // Appends the update of the next so many chunks. What a chunk needs is on its way while the one
-  // before is updated.
+  // Appends the update of the next so many chunks. What the host brings for a chunk is on its way
+  // while the one before is updated.
   void run(int chunks);
   // Of all that are queued.
   void finish() { run(static_cast<int>(queue_.size()) + (fetched_ ? 1 : 0)); }

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "models/ops/linear_cross_entropy.h"
-#include "trainer/deferred_update.h"
 #include "trainer/gradient_norm.h"
+#include "trainer/paced_update.h"
 
 namespace longshore::trainer {
 namespace {
@@ -82,12 +82,13 @@ class StepPlanner {
               const StepOptions& options, models::Target target)
       : model_(model), layout_(layout), options_(options), target_(target) {}
 
+  // Whether an update moves something, so that it is worth while to hide it.
+  bool update_moves() const {
+    return options_.optimizer->lane == Lane::host_compute || layout_.homes.any_on_host();
+  }
+
   bool defers() const {
-    if (!options_.optimizer || options_.optimizer->clipping_threshold == 0) return false;
-    const offload::Homes& homes = layout_.homes;
-    return options_.optimizer->lane == Lane::host_compute ||
-           homes.parameters != MemoryKind::device || homes.gradients != MemoryKind::device ||
-           homes.optimizer != MemoryKind::device;
+    return options_.optimizer && options_.optimizer->clipping_threshold > 0 && update_moves();
   }
 
   Plan plan(const char* name, offload::MicroBatch micro_batch, bool is_last,
@@ -132,12 +133,13 @@ Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool i
                             .offload_layers = options_.offload_layers,
                             .micro_batch = micro_batch};
   std::optional<Update> update;
-  std::optional<DeferredUpdate> deferred;
+  std::optional<ForwardUpdate> in_forward;
+  std::optional<BackwardUpdate> in_backward;
   if (defers() && micro_batch == offload::MicroBatch::first) {
     update.emplace(*options_.optimizer, operands, builder, deferred_factor(builder));
-    deferred.emplace(model_, layout_, layers_ahead(), *update);
+    in_forward.emplace(model_, layout_, layers_ahead(), *update);
     pass.forward_reached = [&](int stage, int layer, double done) {
-      deferred->forward_reached(stage, layer, done);
+      in_forward->forward_reached(stage, layer, done);
     };
   }
   std::optional<GradientNorm> norm;
@@ -158,10 +160,16 @@ Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool i
         update->add(slab);
         update->finish();
       };
+      if (update_moves()) {
+        in_backward.emplace(*update);
+        pass.gradients_made = [&](int slab) { in_backward->gradients_made(slab); };
+        pass.backward_reached = [&](int, int, double done) { in_backward->backward_reached(done); };
+      }
     }
   }
   offload::Scan scan(model_, operands, builder);
   scan.train(pass);
+  if (in_backward) in_backward->finish();
   if (norm) {
     if (defers()) {
       norm->finish(options_.optimizer->clipping_threshold, deferred_factor(builder));

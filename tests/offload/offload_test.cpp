@@ -131,6 +131,45 @@ TEST(Offload, UpdatesOnTheHostGiveTheBitsOfNone) {
       }
 }
 
+// Whether the next pass makes a deferred update or a flush does.
+TEST(Offload, FlushedUpdatesGiveTheBitsOfNone) {
+  for (int64_t micro_batches : {1, 2})
+    for (models::Dtype moment : {models::Dtype::float32, models::Dtype::uint8})
+      for (Lane lane : {Lane::compute, Lane::host_compute})
+        for (const Homes& homes : {Homes{.optimizer = kHost}, Homes{kHost, kHost, kHost}}) {
+          TrainingOptions options{.micro_batches = micro_batches, .steps = 4};
+          options.layout.moment_dtype = moment;
+          Training none = train(options);
+          EXPECT_FALSE(none.plans.flush);
+          options.layout.homes = homes;
+          options.update_lane = lane;
+          Training deferred = train(options);
+          options.flushes = true;
+          Training flushed = train(options);
+          ASSERT_TRUE(flushed.plans.flush);
+          EXPECT_EQ(differences(none, deferred), "");
+          EXPECT_EQ(differences(none, flushed), "");
+        }
+}
+
+// A gradient waits for its update where the step left it; the memory that takes is that of a step
+// which updates at its end.
+TEST(Offload, DeferringTakesNoMemoryButStaging) {
+  for (const char* policy : {"none", "full", "minimal_offloaded"}) {
+    TrainingOptions options{.policy = policy, .steps = 1};
+    MemoryAnalysis at_once = analyze(train(options).plans.plans[0], MemoryKind::device);
+    options.layout.homes.optimizer = kHost;
+    options.transfers.layers_ahead = 0.25;
+    Training deferred = train(options);
+    MemoryAnalysis step = analyze(deferred.plans.plans[0], MemoryKind::device);
+    MemoryAnalysis flush = analyze(*deferred.plans.flush, MemoryKind::device);
+    // Two chunks of both moments come and go.
+    int64_t staging = 4 * 2 * options.update_chunk * int64_t{sizeof(float)};
+    EXPECT_LE(step.temp_bytes, at_once.temp_bytes + staging) << policy;
+    EXPECT_LE(flush.temp_bytes, step.temp_bytes + staging) << policy;
+  }
+}
+
 // bf16 weights without a master copy, and moments of each kind: what is rounded at random is
 // rounded the same, wherever it lies and in whatever parts it is updated.
 TEST(Offload, EveryFormatGivesTheBitsOfNone) {

@@ -97,8 +97,8 @@ Training train(const TrainingOptions& options) {
       batches.push_back(source(i * options.micro_batches + m));
     training.results.push_back(step.run(
         batches, {.learning_rate = options.learning_rate, .number = i + 1}, training.ledger));
+    if (options.flushes || i + 1 == options.steps) step.flush(training.ledger);
   }
-  step.flush(training.ledger);
 
   for (const Slab& slab : layout.slabs)
     for (Copy copy : kCopies) {

@@ -372,7 +372,7 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
       {.rows = width, .width = width, .init_deviation = 1 / std::sqrt(double(width))});
   ParameterLayout layout = lay_out(model, {.homes = homes});
   trainer::StepOptions options{.policy = policy,
-                               .transfers = {.layers_ahead = 1},
+                               .transfers = {.layers_ahead = 0.25},
                                .optimizer = trainer::OptimizerOptions{
                                    .adamw = {0.9, 0.999, 1e-8, 0}, .clipping_threshold = 1}};
   trainer::StepPlans plans = trainer::plan_step(model, layout, options, runtime.backend->target());

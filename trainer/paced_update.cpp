@@ -1,13 +1,18 @@
-#include "trainer/deferred_update.h"
+#include "trainer/paced_update.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 namespace longshore::trainer {
+namespace {
 
-DeferredUpdate::DeferredUpdate(const models::Model& model, const offload::ParameterLayout& layout,
-                               int ahead, Update& update)
+int share(double done, int chunks) { return static_cast<int>(std::lround(done * chunks)); }
+
+}  // namespace
+
+ForwardUpdate::ForwardUpdate(const models::Model& model, const offload::ParameterLayout& layout,
+                             int ahead, Update& update)
     : update_(update), ahead_(ahead) {
   std::set<int> seen;
   int chunks = 0;
@@ -26,11 +31,26 @@ DeferredUpdate::DeferredUpdate(const models::Model& model, const offload::Parame
   }
 }
 
-void DeferredUpdate::forward_reached(int stage, int layer, double done) {
+void ForwardUpdate::forward_reached(int stage, int layer, double done) {
   auto due = [&](int position) { return due_[std::min<size_t>(position, due_.size() - 1)]; };
   int position = position_.at({stage, layer}) + ahead_;
-  int now = due(position - 1), next = due(position);
-  int target = now + static_cast<int>(std::lround(done * (next - now)));
+  int now = due(position - 1);
+  int target = now + share(done, due(position) - now);
+  update_.run(std::max(0, target - updated_));
+  updated_ = std::max(updated_, target);
+}
+
+void BackwardUpdate::gradients_made(int slab) {
+  // Several slabs may become final behind the same layer.
+  if (updated_ > 0) {
+    update_.finish();
+    chunks_ = updated_ = 0;
+  }
+  chunks_ += update_.add(slab);
+}
+
+void BackwardUpdate::backward_reached(double done) {
+  int target = share(done, chunks_);
   update_.run(std::max(0, target - updated_));
   updated_ = std::max(updated_, target);
 }
