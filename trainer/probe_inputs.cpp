@@ -136,14 +136,14 @@ std::vector<int32_t> targets(const std::vector<int32_t>& labels, int64_t length)
 
 void check_padding(const Reader& reader, const std::vector<int32_t>& labels) {
   std::vector<int32_t> mask = reader.read("attention_mask", {.high = 1});
-  for (int64_t i = 0; i < reader.count(); ++i) {
-    if (mask[i] == 1 && i % reader.shape().length > 0 && mask[i - 1] == 0)
+  for (int64_t i = 1; i < reader.count(); ++i)
+    if (i % reader.shape().length > 0 && mask[i] > mask[i - 1])
       reader.fail_at("attention_mask", i, "1 after 0",
                      "padding on the right: ones, then zeros to the end of the row");
-    if (mask[i] == 0 && !labels.empty() && labels[i] != kNoLabel)
+  for (int64_t i = 0; i < std::ssize(labels); ++i)
+    if (mask[i] == 0 && labels[i] != kNoLabel)
       reader.fail_at("labels", i, fmt::format("{} where attention_mask is 0", labels[i]),
                      fmt::format("{}: padding is not trained", kNoLabel));
-  }
 }
 
 // The attention kernel knows a segment as one run of its id.
