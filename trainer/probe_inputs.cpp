@@ -39,7 +39,7 @@ std::string shape_text(const SafetensorsTensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.shape, ","));
 }
 
-// Of one row or several; `also` is one more value that is valid.
+// Valid values; `also` is one more.
 struct Range {
   int64_t low = 0, high = kMostInt32;
   std::optional<int64_t> also = std::nullopt;
