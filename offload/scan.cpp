@@ -16,6 +16,10 @@ using models::Type;
 using models::Value;
 using models::ValueId;
 
+std::string carry_name(const std::string& stage, int layer) {
+  return stage + ".carry." + std::to_string(layer);
+}
+
 // --- losses, which layers and micro-batches add up
 
 Operand Scan::loss_argument(OutputRole role) {
@@ -85,25 +89,35 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   }
 }
 
-void Scan::forward() {
+void Scan::give_to_host(const std::string& name, const Operand& value, const Place& place) {
+  Operand host{builder_.argument(host_name(name), value.type.bytes(), MemoryKind::pinned_host,
+                                 Category::batch),
+               0, value.type};
+  builder_.move(Lane::device_to_host, value, host, place);
+}
+
+void Scan::forward(Carries carries) {
   options_ = {.policy = keep_all()};
   for (int stage = 0; stage < static_cast<int>(model_.stages.size()); ++stage) {
     const models::Stage& s = model_.stages[stage];
+    bool returns = carries == Carries::returned && s.is_scan();
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
+      const Program& program = s.programs[s.layers[layer]];
+      Place place{.stage = s.name, .layer = layer};
       PlanBuilder::Bindings bindings;
-      bind_inputs(s.programs[s.layers[layer]], stage, layer, bindings);
-      run_forward(s.programs[s.layers[layer]], stage, layer, bindings);
+      bind_inputs(program, stage, layer, bindings);
+      if (returns && layer == 0)
+        give_to_host(carry_name(s.name, 0), bindings[program.inputs_from(Source::input)[0].index],
+                     place);
+      run_forward(program, stage, layer, bindings);
+      if (returns) give_to_host(carry_name(s.name, layer + 1), outputs_.at({stage, 0}), place);
     }
   }
   int last = static_cast<int>(model_.stages.size()) - 1;
-  for (const auto& [key, operand] : outputs_) {
-    if (key.first != last) continue;
-    std::string name = host_name("output." + std::to_string(key.second));
-    Operand host{
-        builder_.argument(name, operand.type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
-        operand.type};
-    builder_.move(Lane::device_to_host, operand, host, {.stage = model_.stages[last].name});
-  }
+  for (const auto& [key, operand] : outputs_)
+    if (key.first == last)
+      give_to_host("output." + std::to_string(key.second), operand,
+                   {.stage = model_.stages[last].name});
 }
 
 // --- backward

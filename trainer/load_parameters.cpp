@@ -33,15 +33,6 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-DecoderConfig read_config(const fs::path& path) {
-  try {
-    return models::parse_hf_config(read_text(path));
-  } catch (const DataError& error) {
-    std::string what = error.what();
-    throw DataError(what.starts_with(path.string()) ? what : path.string() + ": " + what);
-  }
-}
-
 std::string shown(double value) { return fmt::format("{:g}", value); }
 
 // "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
@@ -121,13 +112,18 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
 
 }  // namespace
 
-std::string load_parameters(const Config& config, const DecoderConfig& model,
-                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
-  const fs::path& folder = config.load_parameters_path;
-  std::vector<std::string> differing = differences(model, read_config(folder / "config.json"));
-  if (!differing.empty())
-    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
-                      " holds another model: " + join(differing));
+DecoderConfig read_hf_config(const fs::path& file) {
+  try {
+    return models::parse_hf_config(read_text(file));
+  } catch (const DataError& error) {
+    std::string what = error.what();
+    throw DataError(what.starts_with(file.string()) ? what : file.string() + ": " + what);
+  }
+}
+
+std::string load_weights(const fs::path& folder, const DecoderConfig& model,
+                         const offload::ParameterLayout& layout, offload::Arguments& arguments,
+                         std::span<const offload::Copy> copies) {
   data::Checkpoint checkpoint(folder);
   check_tensors(folder, layout, checkpoint, model.tied_embeddings);
   data::NonFinite odd;
@@ -140,12 +136,22 @@ std::string load_parameters(const Config& config, const DecoderConfig& model,
         odd.infinity_count += found.infinity_count;
         elements += std::ssize(values);
       },
-      arguments);
+      arguments, copies);
   std::string text =
       fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
   return text;
+}
+
+std::string load_parameters(const Config& config, const DecoderConfig& model,
+                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
+  const fs::path& folder = config.load_parameters_path;
+  std::vector<std::string> differing = differences(model, read_hf_config(folder / "config.json"));
+  if (!differing.empty())
+    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
+                      " holds another model: " + join(differing));
+  return load_weights(folder, model, layout, arguments);
 }
 
 }  // namespace longshore::trainer

@@ -1,6 +1,8 @@
 // Starting from a checkpoint that somebody published.
 #pragma once
 
+#include <filesystem>
+#include <span>
 #include <string>
 
 #include "models/decoder.h"
@@ -10,10 +12,19 @@
 
 namespace longshore::trainer {
 
-// Weights from the Hugging Face folder `load_parameters_path`, mapped and converted slab by slab,
-// straight to where they live; moments zero. Says what it read. Throws ConfigError when the
-// folder's config.json describes another model, listing each key with both values, and DataError
-// when tensors are missing, not expected or of another shape, all listed at once.
+// Of a config.json; DataErrors name the file.
+models::DecoderConfig read_hf_config(const std::filesystem::path& file);
+
+// The tensors of a Hugging Face folder, mapped and converted slab by slab, straight into these
+// copies where they live; moments zero. Says what it read. Throws DataError when tensors are
+// missing, not expected or of another shape, all listed at once. With tied embeddings the folder
+// may hold lm_head.weight as well.
+std::string load_weights(const std::filesystem::path& folder, const models::DecoderConfig& model,
+                         const offload::ParameterLayout& layout, offload::Arguments& arguments,
+                         std::span<const offload::Copy> copies = offload::kCopies);
+
+// The same for the folder `load_parameters_path`, into all copies. Throws also ConfigError when the
+// folder's config.json describes another model, listing each key with both values.
 std::string load_parameters(const Config& config, const models::DecoderConfig& model,
                             const offload::ParameterLayout& layout, offload::Arguments& arguments);
 

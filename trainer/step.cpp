@@ -232,11 +232,11 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 
 Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
                   const std::string& name, const offload::Transfers& transfers,
-                  models::Target target) {
+                  models::Target target, offload::Carries carries) {
   PlanBuilder builder(name, target);
   offload::PassOperands operands(layout, builder, offload::GradientOwner::plan, transfers);
   offload::Scan scan(model, operands, builder);
-  scan.forward();
+  scan.forward(carries);
   if (has_output(model, models::OutputRole::loss)) return_scalar(builder, offload::kLoss);
   return builder.finish(transfers);
 }

@@ -48,7 +48,8 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 // Forward only; no gradients.
 offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
                            const std::string& name, const offload::Transfers& transfers,
-                           models::Target target);
+                           models::Target target,
+                           offload::Carries carries = offload::Carries::internal);
 
 struct StepResult {
   double loss = 0;  // nats a trained token, auxiliary losses aside

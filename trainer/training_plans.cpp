@@ -28,6 +28,8 @@ const models::Program& layer(const models::Model& model) {
       ->programs[0];
 }
 
+}  // namespace
+
 offload::LayoutOptions layout_options(const Config& config) {
   auto home = [](bool is_offloaded) {
     return is_offloaded ? MemoryKind::pinned_host : MemoryKind::device;
@@ -59,8 +61,6 @@ StepOptions step_options(const Config& config, const models::Model& model) {
                                    : offload::Lane::compute};
   return options;
 }
-
-}  // namespace
 
 std::vector<const Plan*> TrainingPlans::all() const {
   std::vector<const Plan*> plans = step.all();
