@@ -161,7 +161,7 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
   EXPECT_GT(refused, 1000);
 }
 
-// tests/transformers_test.py loads these texts with transformers.
+// tests/transformers/same_model.py loads these texts with transformers.
 TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
   for (const std::string& name : kCases) {
     const std::string folder = "tests/goldens/models/" + name;

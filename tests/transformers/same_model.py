@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What convert writes, transformers loads as the same model.
 
-usage: transformers_test.py CONVERT GOLDENS [CASE...]
+usage: same_model.py CONVERT GOLDENS [CASE...]
 
 For each case of GOLDENS/models: convert keeps every bit, in many files; it rounds to bfloat16 as
 torch does, and back; and the config.json that Longshore writes for the case's decoder
