@@ -74,11 +74,13 @@ HfConfig read_hf_config(const fs::path& folder) {
 
 void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
                    const data::Checkpoint& checkpoint, bool is_tied) {
+  constexpr size_t kMostListed = 50;
   std::vector<std::string> problems, names = checkpoint.names();
   for (const auto& [name, location] : layout.by_name) {
     const Parameter& parameter = layout.parameter(location);
     if (!checkpoint.contains(name)) {
-      std::string close = nearest(name, names);
+      // Slow, and a hostile config.json can make all of its names be missing.
+      std::string close = problems.size() < kMostListed ? nearest(name, names) : "";
       problems.push_back("missing " + name + (close.empty() ? "" : "; nearest: " + close));
     } else if (!fits(parameter, checkpoint.at(name))) {
       std::string shape;
@@ -97,10 +99,10 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
           fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, data::name(dtype)));
   }
   if (problems.empty()) return;
-  constexpr size_t kMost = 50;
   std::string list;
-  for (size_t i = 0; i < std::min(kMost, problems.size()); ++i) list += "\n  " + problems[i];
-  if (problems.size() > kMost) list += fmt::format("\n  and {} more", problems.size() - kMost);
+  for (size_t i = 0; i < std::min(kMostListed, problems.size()); ++i) list += "\n  " + problems[i];
+  if (problems.size() > kMostListed)
+    list += fmt::format("\n  and {} more", problems.size() - kMostListed);
   throw DataError(folder.string() + ": is not this model's:" + list);
 }
 
