@@ -1,6 +1,7 @@
 // convert --from DIR --to DIR [--dtype D] [--max-shard-size N]
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 
