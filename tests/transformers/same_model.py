@@ -3,8 +3,8 @@
 
 usage: same_model.py CONVERT GOLDENS [CASE...]
 
-For each case of GOLDENS/models: convert keeps every bit, in many files; it rounds to bfloat16 as
-torch does, and back; and the config.json that Longshore writes for the case's decoder
+For each case of GOLDENS/models: convert keeps every bit, in many files; it rounds to bfloat16 and
+float16 as torch does, and back; and the config.json that Longshore writes for the case's decoder
 (GOLDENS/hf_config, held to what the code writes by a C++ test) stands for the case's own. Logits
 are compared bit by bit. Runs with transformers 4 as with 5; 4 reads the cases' older spelling.
 """
@@ -79,13 +79,14 @@ def test(case, convert, configs, work):
     expect_equal(same, original, "kept")
     expect_equal(logits(same, golden), expected, "kept: logits")
 
-    narrow = load(converted(sharded, "bfloat16", "--dtype", "bfloat16"))
-    rounded = load(source, torch.bfloat16)
-    expect_equal(narrow, rounded, "rounded")
-    expect_equal(logits(narrow, golden), logits(rounded, golden), "rounded: logits")
-
-    wide = load(converted(work / "bfloat16", "float32", "--dtype", "float32"))
-    expect_equal(wide, rounded.float(), "rounded and widened")
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        narrow = load(converted(sharded, name, "--dtype", name))
+        rounded = load(source, dtype)
+        expect_equal(narrow, rounded, name)
+        expect_equal(logits(narrow, golden), logits(rounded, golden), f"{name}: logits")
+        wide = load(converted(work / name, f"{name}-float32", "--dtype", "float32"))
+        expect_equal(wide, rounded.float(), f"{name} and back")
 
     (source / "config.json").write_text((configs / f"{case.name}.json").read_text())
     written = load(source)
