@@ -61,6 +61,8 @@ struct DecoderConfig {
   std::vector<bool> windowed;   // for each layer whether it has a window; empty: all, if window > 0
   double window_rope_base = 0;  // rotation base of layers with a window; 0: as the others
   bool segments = false;        // the batch has input `segments` i32 [B,T]: packed documents
+
+  bool operator==(const DecoderConfig&) const = default;
 };
 
 // What the head computes.
