@@ -61,6 +61,9 @@ struct Kernel {
   // Bytes of workspace; null means none.
   int64_t (*workspace_bytes)(const std::any& attrs, std::span<const Type> in,
                              std::span<const Type> out) = nullptr;
+  // Which of several ways serves this case, in words; null where there is one. Throws InternalError
+  // where none does.
+  const char* (*path)(const std::any& attrs, std::span<const Type> in) = nullptr;
 };
 
 // Output `out` may be written into the memory of input `in` when that input dies at this node.

@@ -140,6 +140,8 @@ class Run {
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
                               parameter_count(plans_.model) / 1e6, name(model.dtype),
                               config_.remat_policy));
+    for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
+      console_.line(path);
     Peak peak = find_peak(config_, model.dtype, *backend_);
     console_.line("MFU is against " + peak.description);
 

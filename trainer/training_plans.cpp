@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "offload/explain.h"
 #include "trainer/lookahead.h"
@@ -97,6 +98,17 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
         models::decoder(decoder_config(config, target), {.head = models::Head::logits}),
         plans.layout, "sample", transfers, target);
   return plans;
+}
+
+std::vector<std::string> kernel_paths(const models::Model& model, models::Target target) {
+  std::set<std::string> paths;
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (const models::Node& node : program.nodes)
+        if (auto path = node.op->kernel(target).path)
+          paths.insert(node.op->name + std::string(": ") +
+                       path(node.attrs, program.types(node.in)));
+  return {paths.begin(), paths.end()};
 }
 
 std::string text(const TrainingPlans& plans) {

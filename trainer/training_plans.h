@@ -33,6 +33,9 @@ TrainingPlans plan_training(const Config& config, models::Target target);
 bool evaluates(const Config& config);
 bool samples(const Config& config);
 
+// "attention: flash attention (ATen)", for each op that has several kernels.
+std::vector<std::string> kernel_paths(const models::Model& model, models::Target target);
+
 // The run directory's plan.txt.
 std::string text(const TrainingPlans& plans);
 

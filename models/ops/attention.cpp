@@ -111,8 +111,8 @@ const Op attention_op{.name = "attention",
                       .vjp = vjp,
                       .cost = cost,
                       .print = print,
-                      .cpu = {attention_cpu, attention_cpu_workspace},
-                      .cuda = {attention_cuda, attention_cuda_workspace},
+                      .cpu = {attention_cpu, attention_cpu_workspace, attention_cpu_path},
+                      .cuda = {attention_cuda, attention_cuda_workspace, attention_cuda_path},
                       .reference = {attention_composed, attention_composed_workspace}};
 
 const Op attention_grad_op{

@@ -59,7 +59,9 @@ constexpr struct {
        return c.cuda_bfloat16() && c.attrs.only_causal() && head_dim % 8 == 0 && head_dim <= 256;
      }},
     {Path::whole,
-     [](const Case& c) { return c.floating() && !c.cuda_bfloat16() && c.attrs.only_causal(); }},
+     [](const Case& c) {
+       return c.floating() && c.target != Target::cuda && c.attrs.only_causal();
+     }},
     {Path::tiled, [](const Case& c) { return c.floating(); }},
 };
 
@@ -324,6 +326,12 @@ void attention_cuda(const KernelCall&) { throw InternalError("built without CUDA
 void attention_grad_cuda(const KernelCall&) { throw InternalError("built without CUDA"); }
 
 #endif
+
+const char* attention_cuda_path(const std::any& any, std::span<const Type> in) {
+  return path_of({Target::cuda, in[0].dtype, attrs_of(any)}) == Path::flash
+             ? "flash attention (ATen)"
+             : "tiles of ATen's matrix products";
+}
 
 // Flash attention allocates its results and the split-softmax partials.
 int64_t attention_cuda_workspace(const std::any& any, std::span<const Type> in,

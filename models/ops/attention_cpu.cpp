@@ -217,6 +217,10 @@ void backward_head(const Sizes& s, const VisibleKeys& visible, const BackwardPar
 
 }  // namespace
 
+const char* attention_cpu_path(const std::any&, std::span<const Type>) {
+  return "tiles of oneDNN's matrix products";
+}
+
 int64_t attention_cpu_workspace(const std::any& attrs, std::span<const Type> in,
                                 std::span<const Type>) {
   Sizes s(attrs, in[0], in[1]);

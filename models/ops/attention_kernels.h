@@ -43,6 +43,10 @@ int64_t attention_cuda_workspace(const std::any& attrs, std::span<const Type> in
 int64_t attention_grad_cuda_workspace(const std::any& attrs, std::span<const Type> in,
                                       std::span<const Type> out);
 
+// Of the forward kernels; the backward ones take the same.
+const char* attention_cpu_path(const std::any& attrs, std::span<const Type> in);
+const char* attention_cuda_path(const std::any& attrs, std::span<const Type> in);
+
 // ATen compositions, on either device.
 void attention_composed(const KernelCall& call);
 void attention_grad_composed(const KernelCall& call);

@@ -10,6 +10,7 @@
 #include "models/hf/config.h"
 #include "offload/policy.h"
 #include "trainer/config.h"
+#include "trainer/training_plans.h"
 
 namespace longshore::trainer {
 namespace {
@@ -78,6 +79,20 @@ TEST(ModelConfigs, LayersHaveTheirWindows) {
               layer % 6 == 5 ? "decoder_layer" : "window_layer");
   EXPECT_EQ(kinds("mistral_7b").programs.size(), 1u);
   EXPECT_EQ(kinds("mistral_7b").programs[0].name, "window_layer");
+}
+
+// Soft-caps and windows are nothing that flash attention knows.
+TEST(ModelConfigs, ChooseAPathForAttention) {
+  auto paths = [](const std::string& model, Target target) {
+    return kernel_paths(make_model(with_model(model), target), target);
+  };
+  const std::vector<std::string> flash{"attention: flash attention (ATen)"},
+      tiles{"attention: tiles of ATen's matrix products"},
+      own{"attention: tiles of oneDNN's matrix products"};
+  EXPECT_EQ(paths("llama3_8b", Target::cuda), flash);
+  EXPECT_EQ(paths("gemma2_9b", Target::cuda), tiles);
+  EXPECT_EQ(paths("gemma3_12b", Target::cuda), (std::vector{flash[0], tiles[0]}));
+  EXPECT_EQ(paths("gemma2_9b", Target::cpu), own);
 }
 
 TEST(ModelConfigs, ContradictionsAreRefused) {
