@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
+#include "trainer/adapter.h"
 #include "trainer/initialize.h"
 
 namespace longshore::trainer {
@@ -96,6 +98,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
                    const data::Checkpoint& checkpoint, bool is_tied) {
   std::vector<std::string> problems, names = checkpoint.names();
   for (const auto& [name, location] : layout.by_name) {
+    if (models::is_lora_weight(name)) continue;
     const Parameter& parameter = layout.parameter(location);
     if (!checkpoint.contains(name)) {
       std::string close = nearest(name, names);
@@ -130,11 +133,20 @@ std::string load_parameters(const Config& config, const DecoderConfig& model,
                       " holds another model: " + join(differing));
   data::Checkpoint checkpoint(folder);
   check_tensors(folder, layout, checkpoint, model.tied_embeddings);
+  std::optional<Adapter> adapter;
+  if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
   data::NonFinite odd;
   int64_t elements = 0;
   write_parameters(
       layout,
       [&](const Parameter& parameter, std::span<float> values) {
+        if (models::is_lora_weight(parameter.name)) {
+          if (adapter)
+            adapter->read(parameter, values);
+          else
+            initial_values(parameter, static_cast<uint64_t>(config.seed), values);
+          return;
+        }
         data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), values);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;
@@ -145,6 +157,7 @@ std::string load_parameters(const Config& config, const DecoderConfig& model,
       fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
+  if (adapter) text += "; adapter: " + config.load_adapter_path.string();
   return text;
 }
 
