@@ -30,8 +30,8 @@ inline constexpr std::array<std::string_view, 7> kLoraTargets{
 // Whether the linear layer of that name, "self_attn.q_proj", has an adapter.
 bool is_adapted(const LoraConfig& config, std::string_view module);
 
-// Weights of adapters are "<module>.lora_A.weight" and "<module>.lora_B.weight": peft's names behind
-// "base_model.model.".
+// Weights of adapters are "<module>.lora_A.weight" and "<module>.lora_B.weight": peft's names
+// behind "base_model.model.".
 std::string lora_a_name(std::string_view module);
 std::string lora_b_name(std::string_view module);
 bool is_lora_weight(std::string_view name);

@@ -65,7 +65,8 @@ void mark_carries(Stage& stage, bool first_needs, const Needing& needing) {
     if (!is_needed || layers_without.empty()) continue;
     Program without = stage.programs[kind];
     set_input_gradients(without, needing(without, false));
-    for (size_t layer : layers_without) stage.layers[layer] = static_cast<int>(stage.programs.size());
+    for (size_t layer : layers_without)
+      stage.layers[layer] = static_cast<int>(stage.programs.size());
     stage.programs.push_back(std::move(without));
   }
 }
@@ -131,8 +132,7 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
         value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
         trained.push_back(value.needs_gradient);
       }
-      auto [known, is_new] =
-          kinds.try_emplace({kind, trained}, static_cast<int>(programs.size()));
+      auto [known, is_new] = kinds.try_emplace({kind, trained}, static_cast<int>(programs.size()));
       if (is_new) programs.push_back(std::move(program));
       kind = known->second;
     }

@@ -40,15 +40,9 @@ std::string file_name(const Parameter& parameter) {
 
 // Keys that change nothing: where the adapter comes from, and what only matters where a key beside
 // them is set.
-const std::set<std::string> kHarmless{"auto_mapping",
-                                      "base_model_name_or_path",
-                                      "inference_mode",
-                                      "megatron_core",
-                                      "parent_library",
-                                      "peft_version",
-                                      "qalora_group_size",
-                                      "revision",
-                                      "runtime_config"};
+const std::set<std::string> kHarmless{
+    "auto_mapping", "base_model_name_or_path", "inference_mode", "megatron_core", "parent_library",
+    "peft_version", "qalora_group_size",       "revision",       "runtime_config"};
 
 std::string shown(const json& value) {
   // Printing what is nested recurses.

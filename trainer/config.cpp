@@ -35,7 +35,8 @@ std::string nearest_help(const std::string& word, const std::vector<std::string>
 }
 
 std::string found_text(const Scalar& value) {
-  if (value.list) return value.list->empty() ? "an empty list" : "a list, " + excerpt(join(*value.list));
+  if (value.list)
+    return value.list->empty() ? "an empty list" : "a list, " + excerpt(join(*value.list));
   if (value.style == ScalarStyle::quoted) return yaml_quoted(excerpt(value.text));
   return value.text.empty() ? "nothing" : excerpt(value.text);
 }

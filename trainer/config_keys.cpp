@@ -322,31 +322,30 @@ std::vector<std::string> choices(const Key& key) {
 }
 
 std::string expected(const Key& key) {
-  return std::visit(Overload{
-                        [](const IntegerKey& kind) {
-                          std::string range = "an integer ";
-                          if (kind.high == std::numeric_limits<int64_t>::max()) {
-                            range += "of at least " + std::to_string(kind.low);
-                          } else {
-                            range += "from " + std::to_string(kind.low) + " to " +
-                                     std::to_string(kind.high);
-                          }
-                          return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
-                        },
-                        [](const NumberKey& kind) { return expected_number(kind); },
-                        [](const TextKey&) { return std::string("text"); },
-                        [](const PathKey&) { return std::string("a path"); },
-                        [](const ListKey& kind) {
-                          std::string text = "a list, [a, b], of at most " +
-                                             std::to_string(kMaxItems) + " " + kind.items;
-                          if (kind.choices.empty())
-                            return text + ", each of at most " + std::to_string(kMaxItemBytes) +
-                                   " bytes";
-                          return text + " out of " + join(kind.choices) + ", each once";
-                        },
-                        [&](const auto&) { return join_alternatives(choices(key)); },
-                    },
-                    key.kind);
+  return std::visit(
+      Overload{
+          [](const IntegerKey& kind) {
+            std::string range = "an integer ";
+            if (kind.high == std::numeric_limits<int64_t>::max()) {
+              range += "of at least " + std::to_string(kind.low);
+            } else {
+              range += "from " + std::to_string(kind.low) + " to " + std::to_string(kind.high);
+            }
+            return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
+          },
+          [](const NumberKey& kind) { return expected_number(kind); },
+          [](const TextKey&) { return std::string("text"); },
+          [](const PathKey&) { return std::string("a path"); },
+          [](const ListKey& kind) {
+            std::string text = "a list, [a, b], of ";
+            if (!kind.choices.empty())
+              return text + kind.items + " out of " + join(kind.choices) + ", each once";
+            return text + "at most " + std::to_string(kMaxItems) + " " + kind.items +
+                   ", each of at most " + std::to_string(kMaxItemBytes) + " bytes";
+          },
+          [&](const auto&) { return join_alternatives(choices(key)); },
+      },
+      key.kind);
 }
 
 bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,

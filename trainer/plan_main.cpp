@@ -35,8 +35,8 @@ struct Request {
 };
 
 void plan(const Request& request) {
-  Config config = with_adapter(
-      load_config(request.config, request.overrides, default_configs_directory()));
+  Config config =
+      with_adapter(load_config(request.config, request.overrides, default_configs_directory()));
   models::Target target = target_of(config);
   std::vector<PolicyPlan> plans = plan_policies(config, split(request.policies), target);
   if (!request.json.empty()) write_json(plans, request.json);

@@ -131,8 +131,8 @@ void apply_mask(const Config& config, models::Model& model) {
     if (is_found) continue;
     std::vector<std::string> examples(names.begin(),
                                       names.begin() + std::min<ptrdiff_t>(4, std::ssize(names)));
-    expression.refuse("expected what is found in the name of a parameter, as in " +
-                      join(examples) + nearest_help(text, names));
+    expression.refuse("expected what is found in the name of a parameter, as in " + join(examples) +
+                      nearest_help(text, names));
   }
   set_trainable(model, [&](const std::string& name) {
     return models::is_lora_weight(name) || found.contains(name);

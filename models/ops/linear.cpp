@@ -204,8 +204,6 @@ const Op linear_weight_grad_op{.name = "linear_weight_grad",
 
 Var linear(Var x, Var weight) { return x.trace->emit(linear_op, {}, {x, weight})[0]; }
 
-Var linear(Var x, Var weight, Var sum) {
-  return x.trace->emit(linear_op, {}, {x, weight, sum})[0];
-}
+Var linear(Var x, Var weight, Var sum) { return x.trace->emit(linear_op, {}, {x, weight, sum})[0]; }
 
 }  // namespace longshore::models

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "models/lora.h"
 #include "models/ops/adamw.h"
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
@@ -19,7 +20,6 @@
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
-#include "models/lora.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "models/ops/losses.h"
@@ -128,23 +128,24 @@ OpCase sum_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
 
 OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
   LoraConfig config{.rank = rank, .alpha = 8, .targets = {"q_proj"}};
-  return {.name = named("lora", b, t, k, n, rank),
-          .trace =
-              [=](Dtype dtype) {
-                Trace trace("lora");
-                Var x = trace.input("x", {{b, t, k}, dtype});
-                Var y = linear(x, trace.weight("q_proj.weight", {{n, k}, dtype}, kTrained));
-                trace.output(add_lora(config, x, y, "q_proj"));
-                return trace.finish();
-              },
-          .integers = {},
-          .plain =
-              [=](const Tensors& in) {
-                at::Tensor low = plain::linear(in.at("x"), in.at("q_proj.lora_A.weight"));
-                return std::vector{plain::linear(in.at("x"), in.at("q_proj.weight")) +
-                                   plain::linear(low, in.at("q_proj.lora_B.weight")) * (8.0 / rank)};
-              },
-          .adjust = {}};
+  return {
+      .name = named("lora", b, t, k, n, rank),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("lora");
+            Var x = trace.input("x", {{b, t, k}, dtype});
+            Var y = linear(x, trace.weight("q_proj.weight", {{n, k}, dtype}, kTrained));
+            trace.output(add_lora(config, x, y, "q_proj"));
+            return trace.finish();
+          },
+      .integers = {},
+      .plain =
+          [=](const Tensors& in) {
+            at::Tensor low = plain::linear(in.at("x"), in.at("q_proj.lora_A.weight"));
+            return std::vector{plain::linear(in.at("x"), in.at("q_proj.weight")) +
+                               plain::linear(low, in.at("q_proj.lora_B.weight")) * (8.0 / rank)};
+          },
+      .adjust = {}};
 }
 
 // --- rms_norm
