@@ -180,7 +180,7 @@ class Run {
 
     int64_t micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(data_.training, 0, config_.steps * micro_batches);
-    double flops = training_flops(model, micro_batches);
+    double flops = training_flops(plans_.model, micro_batches);
     double tokens = static_cast<double>(model.batch * model.length * micro_batches);
     int64_t schedule_steps = config_.learning_rate_schedule_steps < 0
                                  ? config_.steps

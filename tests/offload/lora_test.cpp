@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "base/error.h"
 #include "data/batches.h"
 #include "offload/partition.h"
 #include "tests/offload/plan_checks.h"
@@ -150,6 +151,26 @@ TEST(Lora, TrainingMovesAdaptersOnly) {
     EXPECT_EQ(frozen, layers + 2);  // and what stands before and behind them
     EXPECT_EQ(moved, layers);
   }
+}
+
+// A label that the first layers' backward passes do not read is offloaded by the others.
+TEST(PartlyTrained, OffloadsWhereSomethingIsRead) {
+  models::Model model = masked(tiny_llama(), "layers.1.");
+  TrainingOptions options{.model = model};
+  Training none = train(options);
+  options.policy = "custom";
+  options.custom = {{"context", Fate::offload}};
+  options.offload_layers = tiny_llama().layers;
+  Training offloaded = train(options);
+  EXPECT_EQ(differences(none, offloaded), "");
+  auto moves = [](const Training& training) {
+    return std::ranges::count(training.plans.plans[0].instructions, Lane::device_to_host,
+                              &Instruction::lane);
+  };
+  // Of layers 1 and 2 out of three, with its log-sum-exp.
+  EXPECT_EQ(moves(offloaded) - moves(none), 2 * 2);
+  options.model = masked(tiny_llama(), "lm_head");
+  EXPECT_THROW(train(options), ConfigError);
 }
 
 TEST(PartlyTrained, GradientsAreThoseOfFullTraining) {
