@@ -13,7 +13,6 @@
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
 #include "offload/gradient_function.h"
-#include "trainer/adapter.h"
 #include "trainer/step.h"
 
 namespace longshore::offload {
@@ -78,15 +77,6 @@ struct Golden {
   nlohmann::json description;
 };
 
-using Weights = std::map<std::string, std::vector<float>>;
-
-Weights weights_of(const Golden& golden) {
-  Weights weights;
-  for (const std::string& name : golden.weights.names())
-    weights[name] = Golden::floats(golden.weights.at(name));
-  return weights;
-}
-
 // What the decoder reads, by name. The target of a position is the next one's label.
 std::map<std::string, std::vector<int32_t>> batch_of(const Golden& golden,
                                                      const models::DecoderConfig& config) {
@@ -104,15 +94,14 @@ std::map<std::string, std::vector<int32_t>> batch_of(const Golden& golden,
   return batch;
 }
 
-// Of the weights that train; their names in golden.safetensors are behind `prefix`.
 void expect_gradients(const Golden& golden, const models::DecoderConfig& config,
-                      const std::string& policy, const Weights& weights,
-                      const std::string& prefix = "grad.") {
+                      const std::string& policy) {
   models::Model model = models::decoder(config);
   Runtime runtime{make_cpu_backend(), {}};
   GradientFunction f(runtime, model,
                      {.policy = make_policy(policy, {}, model.stages[1].programs[0])});
-  for (const auto& [name, values] : weights) f.set_parameter(name, values);
+  for (const std::string& name : golden.weights.names())
+    f.set_parameter(name, Golden::floats(golden.weights.at(name)));
   int64_t trained = 0;
   for (const auto& [name, values] : batch_of(golden, config)) {
     f.set_batch(name, values);
@@ -122,28 +111,11 @@ void expect_gradients(const Golden& golden, const models::DecoderConfig& config,
   const float loss = static_cast<float>(f());
   double mean = 1.0 / static_cast<double>(trained);
   golden.expect("loss", {&loss, 1}, mean);
-  for (const Slab& slab : lay_out(model).slabs)
-    if (slab.trainable == models::Trainable::yes)
-      for (const Parameter& parameter : slab.parameters)
-        golden.expect(prefix + parameter.name, f.gradient(parameter.name), mean);
+  for (const std::string& name : golden.weights.names())
+    golden.expect("grad." + name, f.gradient(name), mean);
 }
 
-// Loss of each position whose next one has a label.
-std::vector<float> token_losses(const std::vector<float>& logits,
-                                const std::vector<int32_t>& targets) {
-  std::vector<float> losses;
-  size_t vocabulary = logits.size() / targets.size();
-  for (size_t i = 0; i < targets.size(); ++i) {
-    const float* row = logits.data() + i * vocabulary;
-    double sum = 0;
-    for (size_t v = 0; v < vocabulary; ++v) sum += std::exp(double(row[v]));
-    losses.push_back(targets[i] < 0 ? 0 : static_cast<float>(std::log(sum) - row[targets[i]]));
-  }
-  return losses;
-}
-
-std::vector<float> logits_of(const Golden& golden, const models::DecoderConfig& config,
-                             const Weights& weights) {
+void expect_logits(const Golden& golden, const models::DecoderConfig& config) {
   int64_t rows = config.batch * config.length;
   models::Model model = models::decoder(config, {.head = models::Head::logits, .rows = rows});
   ParameterLayout layout = lay_out(model);
@@ -155,7 +127,7 @@ std::vector<float> logits_of(const Golden& golden, const models::DecoderConfig& 
   Arena host(*backend, MemoryKind::pinned_host, plan.arena(MemoryKind::pinned_host));
   Executable executable(plan, *backend, arguments, device, host);
   for (const auto& [name, location] : layout.by_name) {
-    const std::vector<float>& values = weights.at(name);
+    std::vector<float> values = Golden::floats(golden.weights.at(name));
     arguments.write_part(argument_name(layout.slab(location), Copy::compute),
                          layout.parameter(location).offset * static_cast<int64_t>(sizeof(float)),
                          values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
@@ -171,11 +143,6 @@ std::vector<float> logits_of(const Golden& golden, const models::DecoderConfig& 
   std::vector<float> logits(static_cast<size_t>(rows * config.vocabulary));
   arguments.read(host_name("output.0"), logits.data(),
                  static_cast<int64_t>(logits.size() * sizeof(float)));
-  return logits;
-}
-
-void expect_logits(const Golden& golden, const models::DecoderConfig& config) {
-  std::vector<float> logits = logits_of(golden, config, weights_of(golden));
   // Padded positions mean nothing.
   if (golden.tensors.contains("attention_mask")) {
     std::vector<int32_t> mask = golden.integers("attention_mask");
@@ -196,7 +163,7 @@ TEST_P(Goldens, AgreeWithTransformers) {
   }
   for (const char* policy : {"none", "full", "qkv_proj_offloaded"}) {
     SCOPED_TRACE(policy);
-    expect_gradients(golden, golden.config("config.json"), policy, weights_of(golden));
+    expect_gradients(golden, golden.config("config.json"), policy);
   }
 }
 
@@ -204,69 +171,6 @@ INSTANTIATE_TEST_SUITE_P(Models, Goldens,
                          testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
                                          "llama32_packed", "mistral_window", "qwen2_bias",
                                          "qwen3_qknorm", "gemma1_mqa", "gemma2", "gemma3_text"),
-                         [](const auto& info) { return std::string(info.param); });
-
-// --- adapters: peft's files beside the model's
-
-constexpr const char* kPeftPrefix = "base_model.model.";
-
-class LoraGoldens : public testing::TestWithParam<const char*> {
- protected:
-  LoraGoldens() : golden(GetParam()), base(weights_of(golden)), adapted(base) {
-    data::SafetensorsFile file(golden.folder / "adapter/adapter_model.safetensors");
-    for (const data::SafetensorsTensor& tensor : file.tensors())
-      adapted[tensor.name.substr(std::string(kPeftPrefix).size())] = Golden::floats(tensor);
-    config.lora =
-        trainer::parse_adapter_config(read_text(golden.folder / "adapter/adapter_config.json"));
-  }
-
-  Golden golden;
-  Weights base, adapted;
-  models::DecoderConfig config = golden.config("config.json"),
-                        base_config = golden.config("config.json");
-};
-
-TEST_P(LoraGoldens, AgreeWithPeft) {
-  ASSERT_GT(adapted.size(), base.size());
-  std::vector<float> logits = logits_of(golden, config, adapted);
-  golden.expect("logits", logits);
-  golden.expect("token_loss", token_losses(logits, batch_of(golden, config).at("targets")));
-  golden.expect("base_logits", logits_of(golden, base_config, base));
-  for (const char* policy : {"none", "full", "qkv_proj_offloaded"}) {
-    SCOPED_TRACE(policy);
-    expect_gradients(golden, config, policy, adapted, std::string("grad_adapter.") + kPeftPrefix);
-  }
-}
-
-TEST_P(LoraGoldens, OnlyAdaptersTrain) {
-  size_t trained = 0;
-  for (const Slab& slab : lay_out(models::decoder(config)).slabs)
-    for (const Parameter& parameter : slab.parameters) {
-      EXPECT_EQ(slab.has(Copy::gradient), !base.contains(parameter.name)) << parameter.name;
-      trained += slab.has(Copy::gradient);
-    }
-  EXPECT_EQ(trained, adapted.size() - base.size());
-}
-
-// The base model with merged weights computes what the adapted one does.
-TEST_P(LoraGoldens, MergedWeightsGiveTheSameLogits) {
-  Weights weights = base;
-  int merged_weights = 0;
-  for (auto& [name, values] : weights) {
-    std::string module = name.substr(0, name.rfind('.'));
-    auto a = adapted.find(models::lora_a_name(module));
-    if (a == adapted.end()) continue;
-    values = trainer::merged(values, {.a = a->second,
-                                      .b = adapted.at(models::lora_b_name(module)),
-                                      .rank = config.lora.rank,
-                                      .scale = config.lora.scale()});
-    ++merged_weights;
-  }
-  EXPECT_EQ(merged_weights, 2 * config.layers);
-  golden.expect("logits", logits_of(golden, base_config, weights));
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens, testing::Values("lora_llama", "lora_gemma2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
