@@ -143,17 +143,24 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
                ? embedding_weight(t, c)
                : t.weight("lm_head.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
   };
-  if (options.head == Head::loss) {
-    Var targets = t.batch("targets", {{c.batch, c.length}, Dtype::int32});  // [B,T]
-    Var n = norm(c, x, "model.norm.weight", c.width);                       // [B,T,C]
-    t.output(linear_cross_entropy(n, weight(), targets, {.soft_cap = c.logits_cap}),
-             OutputRole::loss);
-  } else {
+  auto logits = [&](Var n, Var w) {
+    Var y = linear(n, w);
+    return c.logits_cap > 0 ? soft_cap(y, c.logits_cap) : y;
+  };
+  if (options.head == Head::logits) {
     Var rows = t.batch("rows", {{options.rows}, Dtype::int32});         // [N]
     Var n = norm(c, take_rows(x, rows), "model.norm.weight", c.width);  // [N,C]
-    Var logits = linear(n, weight());                                   // [N,V]
-    t.output(c.logits_cap > 0 ? soft_cap(logits, c.logits_cap) : logits);
+    t.output(logits(n, weight()));                                      // [N,V]
+    return t.finish();
   }
+  Var targets = t.batch("targets", {{c.batch, c.length}, Dtype::int32});  // [B,T]
+  Var n = norm(c, x, "model.norm.weight", c.width);                       // [B,T,C]
+  Var w = weight();
+  if (options.head == Head::states) {
+    t.output(n);
+    t.output(logits(n, w));  // [B,T,V]
+  }
+  t.output(linear_cross_entropy(n, w, targets, {.soft_cap = c.logits_cap}), OutputRole::loss);
   return t.finish();
 }
 

@@ -69,6 +69,7 @@ struct DecoderConfig {
 enum class Head {
   loss,    // batch `targets` i32 [B,T] -> sum of token losses
   logits,  // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
+  states,  // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; the loss
 };
 
 struct HeadOptions {

@@ -1,6 +1,7 @@
 #include "offload/arena.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -9,31 +10,43 @@
 namespace longshore::offload {
 namespace {
 
+bool wraps(const Block& block) { return block.first > block.last; }
+
+bool meet(const Block& a, const Block& b) {
+  if (wraps(a) && wraps(b)) return true;
+  if (wraps(a) || wraps(b)) return a.last >= b.first || b.last >= a.first;
+  return a.last >= b.first && b.last >= a.first;
+}
+
+// The first time at which nothing needs a place any more.
+int end_of(std::span<const Block> blocks) {
+  int end = 0;
+  for (const Block& block : blocks) end = std::max({end, block.first + 1, block.last + 1});
+  return end;
+}
+
 // Blocks that have a place, found by time.
 class Placed {
  public:
   explicit Placed(std::span<const Block> blocks) : blocks_(blocks), seen_(blocks.size(), -1) {
-    int end = 0;
-    for (const Block& block : blocks) end = std::max(end, block.last + 1);
-    stretches_.resize(end / kStretch + 1);
+    stretches_.resize(end_of(blocks) / kStretch + 1);
   }
 
   void add(int index) {
-    for (int s = stretch(blocks_[index].first); s <= stretch(blocks_[index].last); ++s)
-      stretches_[s].push_back(index);
+    each_stretch(blocks_[index], [&](int s) { stretches_[s].push_back(index); });
   }
 
   // Those alive together with a block, by offset.
   const std::vector<int>& neighbours(int index) {
     found_.clear();
     const Block& block = blocks_[index];
-    for (int s = stretch(block.first); s <= stretch(block.last); ++s)
+    each_stretch(block, [&](int s) {
       for (int other : stretches_[s]) {
         if (seen_[other] == index) continue;
         seen_[other] = index;
-        if (blocks_[other].last >= block.first && block.last >= blocks_[other].first)
-          found_.push_back(other);
+        if (meet(block, blocks_[other])) found_.push_back(other);
       }
+    });
     std::sort(found_.begin(), found_.end(),
               [&](int a, int b) { return blocks_[a].offset < blocks_[b].offset; });
     return found_;
@@ -41,7 +54,14 @@ class Placed {
 
  private:
   static constexpr int kStretch = 32;  // instructions
-  static int stretch(int time) { return time / kStretch; }
+
+  template <class F>
+  void each_stretch(const Block& block, F f) const {
+    int last = wraps(block) ? static_cast<int>(stretches_.size()) - 1 : block.last / kStretch;
+    for (int s = block.first / kStretch; s <= last; ++s) f(s);
+    if (!wraps(block)) return;
+    for (int s = 0; s <= block.last / kStretch; ++s) f(s);
+  }
 
   std::span<const Block> blocks_;
   std::vector<std::vector<int>> stretches_;
@@ -53,7 +73,14 @@ int64_t place_in_order(std::span<Block> blocks, const std::vector<int>& order) {
   Placed placed(blocks);
   int64_t size = 0;
   for (int index : order) {
+    const Block& block = blocks[index];
+    if (!block.is_fixed) continue;
+    size = std::max(size, align_up(block.offset + block.bytes));
+    placed.add(index);
+  }
+  for (int index : order) {
     Block& block = blocks[index];
+    if (block.is_fixed) continue;
     int64_t offset = 0;
     for (int other : placed.neighbours(index)) {
       if (offset + block.bytes <= blocks[other].offset) break;
@@ -72,29 +99,33 @@ int64_t most_alive(std::span<const Block> blocks) {
   for (const Block& block : blocks) {
     change[block.first] += align_up(block.bytes);
     change[block.last + 1] -= align_up(block.bytes);
+    if (wraps(block)) change[0] += align_up(block.bytes);
   }
   int64_t alive = 0, most = 0;
   for (const auto& [time, bytes] : change) most = std::max(most, alive += bytes);
   return most;
 }
 
-double area(const Block& block) {
-  return static_cast<double>(block.bytes) * (block.last - block.first + 1);
+double area(const Block& block, int end) {
+  int life = block.last - block.first + 1 + (wraps(block) ? end : 0);
+  return static_cast<double>(block.bytes) * life;
 }
 
 }  // namespace
 
 int64_t place(std::span<Block> blocks) {
   if (blocks.empty()) return 0;
-  using Before = bool (*)(const Block&, const Block&);
-  constexpr Before kOrders[] = {
-      [](const Block& a, const Block& b) { return area(a) > area(b); },
+  using Before = std::function<bool(const Block&, const Block&)>;
+  const Before kOrders[] = {
+      [end = end_of(blocks)](const Block& a, const Block& b) {
+        return area(a, end) > area(b, end);
+      },
       [](const Block& a, const Block& b) { return a.first < b.first; },
       [](const Block& a, const Block& b) { return a.bytes > b.bytes; },
   };
   int64_t bound = most_alive(blocks), best = std::numeric_limits<int64_t>::max();
   std::vector<Block> attempt(blocks.begin(), blocks.end());
-  for (Before before : kOrders) {
+  for (const Before& before : kOrders) {
     std::vector<int> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),

@@ -14,8 +14,9 @@ constexpr int64_t align_up(int64_t bytes) {
 
 struct Block {
   int64_t bytes = 0;
-  int first = 0, last = 0;  // both included
+  int first = 0, last = 0;  // both included; first > last: to the end, and from the beginning
   int64_t offset = 0;       // the result, aligned
+  bool is_fixed = false;    // the offset is given, and stays
 };
 
 // Gives every block an offset such that blocks alive at the same time never overlap; returns the

@@ -96,7 +96,8 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
       base[i] = address(buffer);
     } else if (buffer.first >= 0) {
       base[i] = arena(buffer.kind).memory() + buffer.offset;
-      born_[buffer.first].push_back(static_cast<int>(i));
+      if (buffer.is_carried) carried_.push_back(static_cast<int>(i));
+      if (buffer.first < std::ssize(born_)) born_[buffer.first].push_back(static_cast<int>(i));
       dead_[buffer.last].push_back(static_cast<int>(i));
     }
   }
@@ -130,12 +131,19 @@ void Executable::run(Ledger& ledger) {
 }
 
 void Executable::enqueue(Ledger& ledger) {
+  auto take = [&](int b) {
+    const Buffer& buffer = plan_.buffers[b];
+    ledger.take(buffer.kind, buffer.category, align_up(buffer.bytes));
+  };
+  auto give = [&](int b) {
+    const Buffer& buffer = plan_.buffers[b];
+    ledger.give(buffer.kind, buffer.category, align_up(buffer.bytes));
+  };
+  for (int b : carried_) take(b);
   for (size_t i = 0; i < plan_.instructions.size(); ++i) {
     const Instruction& instruction = plan_.instructions[i];
     const Bound& bound = bound_[i];
-    for (int b : born_[i])
-      ledger.take(plan_.buffers[b].kind, plan_.buffers[b].category,
-                  align_up(plan_.buffers[b].bytes));
+    for (int b : born_[i]) take(b);
     for (int event : instruction.waits) backend_.wait(instruction.lane, event);
     if (instruction.op)
       backend_.run(
@@ -149,10 +157,11 @@ void Executable::enqueue(Ledger& ledger) {
     else
       backend_.copy(instruction.lane, bound.in[0], bound.out[0]);
     if (instruction.awaited) backend_.record(instruction.lane, static_cast<int>(i));
-    for (int b : dead_[i])
-      ledger.give(plan_.buffers[b].kind, plan_.buffers[b].category,
-                  align_up(plan_.buffers[b].bytes));
+    for (int b : dead_[i]) give(b);
   }
+  // Between runs the arena's memory counts, not what lies in it.
+  for (int b : carried_)
+    if (plan_.buffers[b].first < std::ssize(plan_.instructions)) give(b);
   // The next plan takes over the arena and the arguments: no lane may start on it early.
   int joined = static_cast<int>(plan_.instructions.size());
   for (Lane lane : kLanes) backend_.record(lane, joined + static_cast<int>(lane));

@@ -97,6 +97,7 @@ class Executable {
   Backend& backend_;
   std::vector<Bound> bound_;
   std::vector<std::vector<int>> born_, dead_;  // temporaries, by instruction
+  std::vector<int> carried_;
 };
 
 }  // namespace longshore::offload

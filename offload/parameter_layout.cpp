@@ -11,6 +11,11 @@ using models::Dtype;
 using models::Source;
 using models::Trainable;
 
+bool Homes::any_on_host() const {
+  return std::any_of(kCopies.begin(), kCopies.end(),
+                     [this](Copy copy) { return of(copy) != MemoryKind::device; });
+}
+
 MemoryKind Homes::of(Copy copy) const {
   switch (copy) {
     case Copy::compute:

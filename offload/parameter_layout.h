@@ -41,6 +41,7 @@ struct Homes {
   MemoryKind optimizer = MemoryKind::device;
 
   MemoryKind of(Copy copy) const;
+  bool any_on_host() const;
 };
 
 struct LayoutOptions {

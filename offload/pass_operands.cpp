@@ -15,9 +15,13 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   std::string name = argument_name(s, copy);
   MemoryKind kind = layout_.homes.of(copy);
   int64_t offset_bytes = offset * models::size_bytes(dtype(s, copy));
-  if (copy == Copy::gradient && gradients_ == GradientOwner::plan) {
+  if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
-    if (is_new) entry->second = builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
+    if (is_new)
+      entry->second =
+          gradients_ == GradientOwner::plan
+              ? builder_.temporary(name, bytes(s, copy), kind, Category::gradients)
+              : builder_.carried(name, bytes(s, copy), kind, Category::gradients, before_);
     return {entry->second, offset_bytes, type};
   }
   return {builder_.argument(name, bytes(s, copy), kind, category(copy)), offset_bytes, type};

@@ -12,8 +12,9 @@ namespace longshore::offload {
 
 // Who owns gradients of parameters.
 enum class GradientOwner {
-  plan,    // they live from their first touch to the optimizer
-  caller,  // they are arguments, there from one micro-batch to the next
+  plan,      // they live from their first touch to the optimizer
+  next_run,  // they live from their first touch to the optimizer in the plan's next run
+  caller,    // they are arguments, there from one micro-batch to the next
 };
 
 // Batch inputs and scalars arrive in pinned host memory under this name.
@@ -21,9 +22,15 @@ std::string host_name(const std::string& name);
 
 class PassOperands {
  public:
+  // With GradientOwner::next_run, `before` is the plan that left the gradients, if it is another.
   PassOperands(const ParameterLayout& layout, PlanBuilder& builder,
-               GradientOwner gradients = GradientOwner::plan, const Transfers& transfers = {})
-      : layout_(layout), builder_(builder), gradients_(gradients), transfers_(transfers) {}
+               GradientOwner gradients = GradientOwner::plan, const Transfers& transfers = {},
+               const Plan* before = nullptr)
+      : layout_(layout),
+        builder_(builder),
+        gradients_(gradients),
+        transfers_(transfers),
+        before_(before) {}
   PassOperands(const PassOperands&) = delete;
   PassOperands& operator=(const PassOperands&) = delete;
 
@@ -50,6 +57,7 @@ class PassOperands {
   PlanBuilder& builder_;
   GradientOwner gradients_;
   Transfers transfers_;
+  const Plan* before_;
   std::map<std::string, Operand> batch_;
   std::map<int, int> gradient_buffers_;                                 // by slab
   std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range

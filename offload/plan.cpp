@@ -50,7 +50,12 @@ MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
       else
         appearing[use.first_write].push_back(static_cast<int>(i));
     } else if (buffer.first >= 0) {
-      starting[buffer.first].push_back(static_cast<int>(i));
+      if (buffer.is_carried) {
+        ledger.take(kind, buffer.category, bytes);
+        late.take(kind, buffer.category, bytes);
+      }
+      if (buffer.first < std::ssize(starting))
+        starting[buffer.first].push_back(static_cast<int>(i));
       ending[buffer.last].push_back(static_cast<int>(i));
     }
   }

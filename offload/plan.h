@@ -4,7 +4,9 @@
 //
 // Invariants: a temporary's bytes are its own from instruction `first` to instruction `last`, both
 // included (where an output takes a dying input's place, the input's `last` is the instruction
-// before); an instruction on one lane that touches bytes another lane used before waits for it.
+// before); a carried temporary's are its own from `first` to the end, between runs, and from the
+// beginning to `last`; an instruction on one lane that touches bytes another lane used before waits
+// for it.
 #pragma once
 
 #include <any>
@@ -40,6 +42,9 @@ struct Buffer {
   Owner owner = Owner::plan;
   int first = -1, last = -1;  // instructions, for temporaries
   int64_t offset = 0;         // in the arena of its kind, for temporaries
+  // A temporary that one run of a plan leaves to the next: read first, later written anew, so
+  // `first` > `last`. The number of instructions is `first` of what is not written anew.
+  bool is_carried = false;
 };
 
 // A typed part of a buffer.

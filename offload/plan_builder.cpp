@@ -43,6 +43,20 @@ Operand PlanBuilder::temporary(const std::string& name, const Type& type, Memory
   return {temporary(name, type.bytes(), kind, category), 0, type};
 }
 
+int PlanBuilder::carried(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
+                         const Plan* from) {
+  int buffer = temporary(name, bytes, kind, category);
+  plan_.buffers[buffer].is_carried = true;
+  if (!from) return buffer;
+  auto left = std::find_if(from->buffers.begin(), from->buffers.end(), [&](const Buffer& b) {
+    return b.is_carried && b.name == name && b.bytes == bytes && b.kind == kind;
+  });
+  if (left == from->buffers.end())
+    throw InternalError(plan_.name + ": " + from->name + " leaves no " + name);
+  fixed_[buffer] = left->offset;
+  return buffer;
+}
+
 void PlanBuilder::set_category(const Operand& operand, Category category) {
   Buffer& buffer = plan_.buffers[operand.buffer];
   if (buffer.owner == Owner::plan && buffer.category == Category::working_set)
@@ -167,16 +181,28 @@ void each_operand(const Instruction& instruction, F f) {
 }  // namespace
 
 void PlanBuilder::find_lifetimes(const std::vector<Hold>& holds) {
-  for (size_t i = 0; i < plan_.instructions.size(); ++i)
-    each_operand(plan_.instructions[i], [&](const Operand& operand) {
+  int end = static_cast<int>(plan_.instructions.size());
+  for (Buffer& buffer : plan_.buffers)
+    if (buffer.is_carried) buffer.first = end;
+  for (int i = 0; i < end; ++i) {
+    const Instruction& instruction = plan_.instructions[i];
+    for (const Operand& operand : instruction.out)
+      if (Buffer& buffer = plan_.buffers[operand.buffer]; buffer.is_carried)
+        buffer.first = std::min(buffer.first, i);
+    each_operand(instruction, [&](const Operand& operand) {
       Buffer& buffer = plan_.buffers[operand.buffer];
-      if (buffer.first < 0) buffer.first = static_cast<int>(i);
-      buffer.last = static_cast<int>(i);
+      if (buffer.first < 0) buffer.first = i;
+      if (!buffer.is_carried || i < buffer.first) buffer.last = i;
     });
-  for (const Hold& hold : holds) {
-    int& last = plan_.buffers[hold.buffer].last;
-    last = std::max(last, hold.until);
   }
+  for (const Hold& hold : holds) {
+    Buffer& buffer = plan_.buffers[hold.buffer];
+    int until = buffer.is_carried ? std::min(hold.until, buffer.first - 1) : hold.until;
+    buffer.last = std::max(buffer.last, until);
+  }
+  for (const Buffer& buffer : plan_.buffers)
+    if (buffer.is_carried && buffer.last < 0)
+      throw InternalError(plan_.name + ": nothing reads " + buffer.name + " before it is written");
 }
 
 // An output may take the place of an input of the same size that dies at this instruction. Only
@@ -198,9 +224,10 @@ void PlanBuilder::reuse_dying_inputs() {
       int out = instruction.out[reuse.out].buffer, in = instruction.in[reuse.in].buffer;
       Buffer &made = plan_.buffers[out], &dying = plan_.buffers[in];
       int now = static_cast<int>(i);
-      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.kind != dying.kind ||
-          made.bytes != dying.bytes || made.first != now || dying.last != now ||
-          place_of_[out] != out || uses(out) != 1 || uses(in) != 1)
+      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.is_carried ||
+          dying.is_carried || made.kind != dying.kind || made.bytes != dying.bytes ||
+          made.first != now || dying.last != now || place_of_[out] != out || uses(out) != 1 ||
+          uses(in) != 1)
         continue;
       place_of_[out] = place_of_[in];
       dying.last = now - 1;  // its bytes are the output's from here on
@@ -219,7 +246,12 @@ void PlanBuilder::place_temporaries() {
       if (block < 0) {
         block = static_cast<int>(blocks.size());
         blocks.push_back({.bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
+        if (auto fixed = fixed_.find(static_cast<int>(i)); fixed != fixed_.end()) {
+          blocks[block].offset = fixed->second;
+          blocks[block].is_fixed = true;
+        }
       }
+      if (buffer.is_carried) continue;
       blocks[block].first = std::min(blocks[block].first, buffer.first);
       blocks[block].last = std::max(blocks[block].last, buffer.last);
     }

@@ -22,6 +22,10 @@ class PlanBuilder {
   int temporary(const std::string& name, int64_t bytes, MemoryKind kind, Category category);
   Operand temporary(const std::string& name, const models::Type& type, MemoryKind kind,
                     Category category);
+  // A temporary that is read before it is written and then left to the next run; or, `from` being
+  // the plan that leaves it, one that is read where that plan left it.
+  int carried(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
+              const Plan* from = nullptr);
 
   // A device operand that stands for a range of host memory. Windows that are written must not
   // overlap others that are in use at the same time.
@@ -42,6 +46,8 @@ class PlanBuilder {
   // On the lane that leads from one to the other.
   void move(const Operand& from, const Operand& to, const Place& place);
 
+  MemoryKind kind(const Operand& operand) const { return plan_.buffers[operand.buffer].kind; }
+
   // Of a temporary whose category is working_set, which all values start with.
   void set_category(const Operand& operand, Category category);
 
@@ -59,6 +65,7 @@ class PlanBuilder {
   std::vector<int> place_of_;  // by buffer: the buffer whose place it shares, itself for most
   std::map<std::string, int> arguments_;
   std::vector<Window> windows_;
+  std::map<int, int64_t> fixed_;  // offsets of buffers that another plan left
 };
 
 }  // namespace longshore::offload

@@ -16,6 +16,10 @@ using models::Type;
 using models::Value;
 using models::ValueId;
 
+std::string carry_name(const std::string& stage, int layer) {
+  return stage + ".carry." + std::to_string(layer);
+}
+
 // --- losses, which layers and micro-batches add up
 
 Operand Scan::loss_argument(OutputRole role) {
@@ -85,25 +89,35 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   }
 }
 
-void Scan::forward() {
+void Scan::give_to_host(const std::string& name, const Operand& value, const Place& place) {
+  Operand host{builder_.argument(host_name(name), value.type.bytes(), MemoryKind::pinned_host,
+                                 Category::batch),
+               0, value.type};
+  builder_.move(Lane::device_to_host, value, host, place);
+}
+
+void Scan::forward(Carries carries) {
   options_ = {.policy = keep_all()};
   for (int stage = 0; stage < static_cast<int>(model_.stages.size()); ++stage) {
     const models::Stage& s = model_.stages[stage];
+    bool returns = carries == Carries::returned && s.is_scan();
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
+      const Program& program = s.programs[s.layers[layer]];
+      Place place{.stage = s.name, .layer = layer};
       PlanBuilder::Bindings bindings;
-      bind_inputs(s.programs[s.layers[layer]], stage, layer, bindings);
-      run_forward(s.programs[s.layers[layer]], stage, layer, bindings);
+      bind_inputs(program, stage, layer, bindings);
+      if (returns && layer == 0)
+        give_to_host(carry_name(s.name, 0), bindings[program.inputs_from(Source::input)[0].index],
+                     place);
+      run_forward(program, stage, layer, bindings);
+      if (returns) give_to_host(carry_name(s.name, layer + 1), outputs_.at({stage, 0}), place);
     }
   }
   int last = static_cast<int>(model_.stages.size()) - 1;
-  for (const auto& [key, operand] : outputs_) {
-    if (key.first != last) continue;
-    std::string name = host_name("output." + std::to_string(key.second));
-    Operand host{
-        builder_.argument(name, operand.type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
-        operand.type};
-    builder_.move(Lane::device_to_host, operand, host, {.stage = model_.stages[last].name});
-  }
+  for (const auto& [key, operand] : outputs_)
+    if (key.first == last)
+      give_to_host("output." + std::to_string(key.second), operand,
+                   {.stage = model_.stages[last].name});
 }
 
 // --- backward
@@ -148,6 +162,27 @@ void bind_sums(const Program& program, ValueId sum, const Operand& place,
 
 }  // namespace
 
+namespace {
+
+class Progress {
+ public:
+  explicit Progress(const Program& program) : program_(program) {
+    for (const models::Node& node : program.nodes) total_ += flops(node);
+  }
+  // The share of the program's FLOPs that is done when this node is, being called for each in turn.
+  double behind(const models::Node& node) { return (done_ += flops(node)) / total_; }
+
+ private:
+  double flops(const models::Node& node) const {
+    return node.op->cost(node.attrs, program_.types(node.in), program_.types(node.out)).flops;
+  }
+
+  const Program& program_;
+  double done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
 void Scan::run_backward(int stage, int layer) {
   const models::Stage& s = model_.stages[stage];
   const Partition& partition = *layers_[stage][layer].partition;
@@ -189,11 +224,13 @@ void Scan::run_backward(int stage, int layer) {
     bind_loss(backward, made.gradient, role_of(made.of), bindings);
 
   const auto& final_gradients = layers_[stage][layer].final_gradients;
+  Progress progress(backward);
   builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
     for (ValueId id : node.out)
       if (auto made = final_gradients.find(id);
           made != final_gradients.end() && options_.gradient_made)
         options_.gradient_made(made->second, place);
+    if (options_.backward_reached) options_.backward_reached(stage, layer, progress.behind(node));
   });
 
   for (const models::GradientOf& made : partition.outputs_made_late)
@@ -340,6 +377,11 @@ void Scan::train_forward(int stage, int layer) {
     if (residual.fate == Fate::offload)
       sent[residual.value] = builder_.offload(l.bindings[residual.value.index], place);
   };
+  Progress progress(forward);
+  auto reached = [&](double done) {
+    if (options_.forward_reached) options_.forward_reached(stage, layer, done);
+  };
+  reached(0);
   bind_inputs(forward, stage, layer, l.bindings);
   for (const Residual& residual : l.partition->residuals)
     if (forward[residual.value].source == Source::input) send(residual);
@@ -347,6 +389,7 @@ void Scan::train_forward(int stage, int layer) {
     for (const Residual& residual : l.partition->residuals)
       if (std::find(node.out.begin(), node.out.end(), residual.value) != node.out.end())
         send(residual);
+    reached(progress.behind(node));
   });
   for (const Residual& residual : l.partition->residuals)
     if (residual.fate == Fate::keep)

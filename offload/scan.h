@@ -28,7 +28,16 @@ struct PassOptions {
   // layer that makes all those of a slab final and reads its weights last.
   std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
   std::function<void(int slab)> gradients_made;
+  // Called before each layer's forward pass and behind each node of its forward and its backward
+  // pass; `done` is the share of this pass's FLOPs that lies before.
+  std::function<void(int stage, int layer, double done)> forward_reached, backward_reached;
 };
+
+// Whether a forward pass also gives what goes from layer to layer.
+enum class Carries { internal, returned };
+
+// What enters that layer of a scan; with the number of layers, what leaves the last.
+std::string carry_name(const std::string& stage, int layer);
 
 // Losses end up in the device arguments "loss" and "auxiliary_loss".
 inline constexpr const char* kLoss = "loss";
@@ -52,8 +61,9 @@ class Scan {
   // Forward and backward of one micro-batch.
   void train(const PassOptions& options);
   // Forward only. Outputs of the last stage that are values go to host arguments
-  // "output.<index>.host", losses (of this micro-batch alone) to "loss".
-  void forward();
+  // "output.<index>.host", losses (of this micro-batch alone) to "loss". Carries that are returned
+  // go to the host arguments of their carry_name().
+  void forward(Carries carries = Carries::internal);
 
   // The distinct partitions of a training pass, in the order of stages and layers.
   const std::vector<LayerPlan>& layer_plans() const { return layer_plans_; }
@@ -76,6 +86,7 @@ class Scan {
   void bind_inputs(const models::Program& program, int stage, int layer,
                    PlanBuilder::Bindings& bindings);
   void run_backward(int stage, int layer);
+  void give_to_host(const std::string& name, const Operand& value, const Place& place);
   void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,
                  PlanBuilder::Bindings& bindings);
   void finish_loss(const models::Program& program, models::ValueId value, models::OutputRole role,

@@ -65,6 +65,22 @@ class VirtualBackend : public Backend {
 
 }  // namespace
 
+Rates nominal_rates(models::Target target) {
+  if (target == models::Target::cuda)
+    return {.flops_per_second = 5e14,
+            .device_bytes_per_second = 3e12,
+            .link_bytes_per_second = 5e10,
+            .host_flops_per_second = 1e12,
+            .host_bytes_per_second = 1e11,
+            .launch_seconds = 5e-6};
+  return {.flops_per_second = 4e11,
+          .device_bytes_per_second = 3e10,
+          .link_bytes_per_second = 1e10,
+          .host_flops_per_second = 4e11,
+          .host_bytes_per_second = 3e10,
+          .launch_seconds = 2e-6};
+}
+
 std::unique_ptr<Backend> make_virtual_backend(models::Target target, const Rates& rates) {
   return std::make_unique<VirtualBackend>(target, rates);
 }

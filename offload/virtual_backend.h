@@ -21,6 +21,10 @@ struct Rates {
   double launch_seconds = 0;
 };
 
+// Of a device of that kind, in round numbers: a data centre's GPU on PCIe 5, a desktop processor's
+// cores. For choices that only depend on proportions.
+Rates nominal_rates(models::Target target);
+
 std::unique_ptr<Backend> make_virtual_backend(models::Target target, const Rates& rates = {});
 
 }  // namespace longshore::offload

@@ -10,52 +10,95 @@
 namespace longshore::offload {
 namespace {
 
-// Time as the number of compute instructions that come before.
+// Compute instructions are ticks; stretches of them, layer after layer or update after update, are
+// units of time, however many ticks each has.
+class Stretches {
+ public:
+  void begin(int tick) { begins_.push_back(tick); }
+  int count() const { return static_cast<int>(begins_.size()); }
+
+  double time(int stretch, int tick, int end) const {
+    int length = std::max(1, this->end(stretch, end) - begins_[stretch]);
+    return stretch + static_cast<double>(tick - begins_[stretch]) / length;
+  }
+  // The first tick at or after that time; before the first stretch there is only the beginning.
+  int tick(double time, int end) const {
+    if (time <= 0) return 0;
+    if (time >= count()) return end;
+    int stretch = static_cast<int>(time);
+    int length = this->end(stretch, end) - begins_[stretch];
+    return begins_[stretch] + static_cast<int>(std::ceil((time - stretch) * length - 1e-9));
+  }
+
+ private:
+  int end(int stretch, int end) const { return stretch + 1 < count() ? begins_[stretch + 1] : end; }
+
+  std::vector<int> begins_;  // ticks
+};
+
+// Updates that count as a layer. One ahead is not enough where several stand behind one long
+// kernel.
+constexpr double kUpdatesOfALayer = 4;
+
 class Clock {
  public:
   Clock(const Plan& plan, const Transfers& transfers)
-      : plan_(plan), reach_(plan.instructions.size()) {
-    const std::vector<Instruction>& list = plan.instructions;
-    for (const Instruction& instruction : list) {
-      now_.push_back(static_cast<int>(ticks_.size()));
-      if (instruction.lane == Lane::compute) ticks_.push_back(static_cast<int>(now_.size()) - 1);
-    }
-    for (size_t begin = 0; begin < list.size();) {
-      size_t end = begin;
-      while (end < list.size() && list[end].place == list[begin].place) ++end;
-      int length = (end < list.size() ? now_[end] : static_cast<int>(ticks_.size())) - now_[begin];
-      int reach = static_cast<int>(std::ceil(transfers.layers_ahead * length));
-      std::fill(reach_.begin() + begin, reach_.begin() + end, reach);
-      begin = end;
+      : plan_(plan), layers_ahead_(transfers.layers_ahead) {
+    for (const Instruction& instruction : plan.instructions) {
+      bool is_update = instruction.place.phase == Phase::optimizer;
+      int tick = static_cast<int>(ticks_.size()), now = static_cast<int>(moments_.size());
+      // Updates may stand among the instructions of a layer, which goes on behind them.
+      const Place*& place = is_update ? update_ : layer_;
+      Stretches& stretches = is_update ? updates_ : layers_;
+      if (!place || *place != instruction.place) stretches.begin(tick);
+      place = &instruction.place;
+      moments_.push_back({&stretches, stretches.count() - 1, tick});
+      if (instruction.lane == Lane::compute) ticks_.push_back(now);
     }
   }
 
   // Whether two uses are so near to each other that a window stays open between them.
   bool near(int earlier, int later) const {
-    return now_[later] - now_[earlier] <= std::max(1, reach_[later]);
+    int apart = moments_[later].tick - moments_[earlier].tick;
+    return apart <= 1 || moments_[earlier].tick >= ahead_tick(later);
   }
   // The instruction before which a move that `instruction` waits for starts.
-  int ahead(int instruction) const {
-    int tick = now_[instruction] - reach_[instruction];
-    return tick < 0 ? 0 : std::min(instruction, at(tick));
-  }
+  int ahead(int instruction) const { return std::min(instruction, at(ahead_tick(instruction))); }
   // The instruction until which what is sent after, or by, `instruction` is held.
   int behind(int instruction) const {
+    const Moment& moment = moments_[instruction];
     bool computes = plan_.instructions[instruction].lane == Lane::compute;
-    int tick = computes ? now_[instruction] : now_[instruction] - 1;
-    return std::max(instruction, at(std::max(0, tick + reach_[instruction])));
+    int tick = moment.stretches->tick(time(moment) + distance(moment), end()) - (computes ? 0 : 1);
+    return std::max(instruction, at(std::max(0, tick)));
   }
 
  private:
+  struct Moment {
+    const Stretches* stretches;
+    int stretch, tick;
+  };
+
+  int end() const { return static_cast<int>(ticks_.size()); }
+  double time(const Moment& moment) const {
+    return moment.stretches->time(moment.stretch, moment.tick, end());
+  }
+  double distance(const Moment& moment) const {
+    return layers_ahead_ * (moment.stretches == &updates_ ? kUpdatesOfALayer : 1);
+  }
+  int ahead_tick(int instruction) const {
+    const Moment& moment = moments_[instruction];
+    return moment.stretches->tick(time(moment) - distance(moment), end());
+  }
   int at(int tick) const {
-    return tick < static_cast<int>(ticks_.size()) ? ticks_[tick]
-                                                  : static_cast<int>(now_.size()) - 1;
+    return tick < end() ? ticks_[tick] : static_cast<int>(moments_.size()) - 1;
   }
 
   const Plan& plan_;
-  std::vector<int> now_;    // by instruction
-  std::vector<int> ticks_;  // the compute instructions
-  std::vector<int> reach_;  // by instruction, in ticks
+  double layers_ahead_;
+  Stretches layers_, updates_;
+  const Place *layer_ = nullptr, *update_ = nullptr;  // at hand
+  std::vector<Moment> moments_;                       // of instructions
+  std::vector<int> ticks_;                            // the compute instructions
 };
 
 struct Use {

@@ -25,7 +25,8 @@ struct Hold {
 
 // How far moves may run ahead of what reads them, and behind what they send, in layers of compute
 // instructions. 0 fetches at the moment of use: the least memory, and nothing is hidden. Between
-// two uses that are nearer to each other than this, a window stays on the device.
+// two uses that are nearer to each other than this, a window stays on the device. For what an
+// update of parameters moves, a layer is four updates.
 struct Transfers {
   double layers_ahead = 1;
   // Neighbouring parameters that are smaller than this are fetched together.

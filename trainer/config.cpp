@@ -94,6 +94,14 @@ const Setting* find_setting(std::span<const Setting> settings, const std::string
   return setting == settings.end() ? nullptr : &*setting;
 }
 
+void set(const Setting& setting, const fs::path& relative_to, Config& config) {
+  const Key& key = *find_key(setting.key);
+  if (!read_value(key, setting.value, relative_to, config))
+    refuse(setting, found_text(setting.value), expected(key),
+           nearest_help(setting.value.text, choices(key)));
+  config.origins[key.name] = setting.origin;
+}
+
 // Applies sources of settings, the weakest first.
 class Resolver {
  public:
@@ -185,7 +193,7 @@ class Resolver {
   void apply_settings(std::span<const Setting> settings, const fs::path& relative_to) {
     if (const Setting* model = find_setting(settings, kModelName)) apply_model(*model);
     for (const Setting& setting : settings) {
-      if (setting.key != kBaseConfig) set(setting, relative_to);
+      if (setting.key != kBaseConfig) set(setting, relative_to, config_);
     }
   }
 
@@ -212,17 +220,8 @@ class Resolver {
         refuse(setting, "a key that is not a model's", "one of " + join(model_key_names()),
                nearest_help(setting.key, model_key_names()));
       }
-      set(setting, root_);
+      set(setting, root_, config_);
     }
-  }
-
-  void set(const Setting& setting, const fs::path& relative_to) {
-    const Key& key = *find_key(setting.key);
-    if (!read_value(key, setting.value, relative_to, config_)) {
-      refuse(setting, found_text(setting.value), expected(key),
-             nearest_help(setting.value.text, choices(key)));
-    }
-    config_.origins[key.name] = setting.origin;
   }
 
   fs::path configs_;
@@ -255,6 +254,14 @@ std::string section_title(Section section) {
   throw InternalError("section without a title");
 }
 
+std::string help_line(const Key& key, const Config& config) {
+  std::string name =
+      "  " + key.name + " = " + (is_valid(key, config) ? value_text(key, config) : "...");
+  constexpr size_t kColumn = 48;
+  name.resize(std::max(name.size() + 1, kColumn), ' ');
+  return name + key.doc + " [" + expected(key) + "]\n";
+}
+
 // Calls `at_section(title)` and `at_key(key)` in the table's order.
 template <class AtSection, class AtKey>
 void for_each_key(AtSection at_section, AtKey at_key) {
@@ -279,6 +286,18 @@ fs::path default_configs_directory() {
                       ": found no such folder, expected the program in build/bin beside configs/");
   }
   return directory;
+}
+
+Config override_config(Config config, std::span<const std::string> overrides,
+                       std::span<const std::string> keys) {
+  std::vector<std::string> known(keys.begin(), keys.end());
+  for (const Setting& setting : parse_command_line_settings(overrides)) {
+    if (std::ranges::find(known, setting.key) == known.end())
+      refuse(setting, find_key(setting.key) ? "a key of no use here" : "an unknown key",
+             "one of " + join(known), nearest_help(setting.key, known));
+    set(setting, absolute_path("."), config);
+  }
+  return config;
 }
 
 std::string origin(const Config& config, const std::string& key) {
@@ -325,13 +344,13 @@ std::string config_help() {
       "  base_config             (files only) the config this one starts from, beside it or in "
       "configs/\n";
   for_each_key([&](const std::string& title) { text += "\n" + title + "\n"; },
-               [&](const Key& key) {
-                 std::string name = "  " + key.name + " = " +
-                                    (is_valid(key, defaults) ? value_text(key, defaults) : "...");
-                 constexpr size_t kColumn = 48;
-                 name.resize(std::max(name.size() + 1, kColumn), ' ');
-                 text += name + key.doc + " [" + expected(key) + "]\n";
-               });
+               [&](const Key& key) { text += help_line(key, defaults); });
+  return text;
+}
+
+std::string config_help(const Config& config, std::span<const std::string> keys) {
+  std::string text;
+  for (const std::string& key : keys) text += help_line(*find_key(key), config);
   return text;
 }
 

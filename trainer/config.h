@@ -97,7 +97,7 @@ struct Config {
   bool gradient_memory_host_offload = false;
   bool optimizer_memory_host_offload = false;
   OptimizerCompute optimizer_compute = OptimizerCompute::device;
-  double prefetch_layers = 1;
+  double prefetch_layers = -1;
 
   // optimizer
   double learning_rate = 3e-5;
@@ -148,9 +148,20 @@ Config load_config_text(std::string_view text, const std::filesystem::path& file
                         std::span<const std::string> overrides,
                         const std::filesystem::path& configs_directory);
 
+// `config` with `overrides`, for programs that read a few keys only: others are refused, and these
+// listed. Checks each value, but not whether they contradict each other.
+Config override_config(Config config, std::span<const std::string> overrides,
+                       std::span<const std::string> keys);
+
 // Throws ConfigError when a value is out of its range or two values contradict each other. For
 // configs that were changed after loading.
 void validate(const Config& config);
+
+// The part of it that says with which remat policy there are fates of labels.
+void validate_remat(const Config& config);
+
+// Bounds what one micro-batch's activations can add up to.
+inline constexpr int64_t kMaxTokens = 1 << 24;
 
 // A network of the offloading tutorial: for plan, without heads and tokens.
 bool is_toy(const Config& config);
@@ -167,5 +178,8 @@ void write_resolved(const Config& config, const std::filesystem::path& file);
 
 // All keys by section, with default, meaning and range.
 std::string config_help();
+
+// These keys, a line for each, with the values that they have in `config`.
+std::string config_help(const Config& config, std::span<const std::string> keys);
 
 }  // namespace longshore::trainer

@@ -168,9 +168,10 @@ std::vector<Key> make_config_keys() {
       {"optimizer_compute", offload, choice<&Config::optimizer_compute>({"device", "host"}),
        "who updates weights whose moments live in host memory: they come to the device, or the "
        "host computes"},
-      {"prefetch_layers", offload, NumberKey{&Config::prefetch_layers, 0, End::included, 64},
+      {"prefetch_layers", offload,
+       NumberKey{&Config::prefetch_layers, 0, End::included, 64, End::included, -1},
        "how many layers ahead of its use, or behind its making, a transfer may run; 0: the least "
-       "memory, nothing is hidden"},
+       "memory, nothing is hidden; -1: as many as it takes"},
 
       {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
       {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),
@@ -241,7 +242,7 @@ bool accepts(const IntegerKey& key, int64_t value) {
 bool accepts(const NumberKey& key, double value) {
   bool above = key.low_end == End::included ? value >= key.low : value > key.low;
   bool below = key.high_end == End::included ? value <= key.high : value < key.high;
-  return std::isfinite(value) && above && below;
+  return std::isfinite(value) && ((above && below) || value == key.also);
 }
 
 // File names and C interfaces end at a NUL.
@@ -295,7 +296,9 @@ std::string expected_number(const NumberKey& key) {
     return key.low_end == End::included ? "a number of at least " + low : "a number above " + low;
   }
   std::string high = number_text(key.high);
-  return "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
+  std::string range =
+      "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
+  return key.also ? range + ", or " + number_text(*key.also) : range;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct NumberKey {
   End low_end = End::included;
   double high = std::numeric_limits<double>::infinity();
   End high_end = End::included;
+  std::optional<double> also = std::nullopt;
 };
 
 struct FlagKey {

@@ -8,9 +8,6 @@
 namespace longshore::trainer {
 namespace {
 
-// Bounds what one micro-batch's activations can add up to; see the header of config.h.
-constexpr int64_t kMaxTokens = 1 << 24;
-
 // "head_dim = 65 (configs/x.yml:3)"
 std::string described(const Config& config, const std::string& key) {
   return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
@@ -80,12 +77,6 @@ void check_batch(const Config& config) {
   }
 }
 
-void check_remat(const Config& config) {
-  if (config.remat_policy == "custom" || config.label_fates.empty()) return;
-  refuse(config, config.label_fates.begin()->first,
-         "this key only with remat_policy: custom, not with " + described(config, "remat_policy"));
-}
-
 void check_offload(const Config& config) {
   if (config.offload_layers > config.base_num_decoder_layers) {
     refuse(config, "offload_layers",
@@ -131,13 +122,19 @@ bool is_toy(const Config& config) {
   return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
 }
 
+void validate_remat(const Config& config) {
+  if (config.remat_policy == "custom" || config.label_fates.empty()) return;
+  refuse(config, config.label_fates.begin()->first,
+         "this key only with remat_policy: custom, not with " + described(config, "remat_policy"));
+}
+
 void validate(const Config& config) {
   check_ranges(config);
   check_run(config);
   check_model(config);
   check_training(config);
   check_batch(config);
-  check_remat(config);
+  validate_remat(config);
   check_offload(config);
   check_dtypes(config);
   check_data(config);

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/philox.h"
-#include "models/ops/simd.h"
 #include "offload/scan.h"
+#include "trainer/read_floats.h"
 #include "trainer/step.h"
 
 namespace longshore::trainer {
@@ -23,20 +23,6 @@ int32_t draw(const std::vector<float>& logits, double temperature, uint32_t rand
   double at = sum * (random / 4294967296.0);
   auto found = std::upper_bound(cumulative.begin(), cumulative.end(), at);
   return static_cast<int32_t>(std::min<size_t>(found - cumulative.begin(), logits.size() - 1));
-}
-
-std::vector<float> read_logits(const offload::Arguments& arguments, int64_t vocabulary,
-                               models::Dtype dtype) {
-  std::string name = offload::host_name("output.0");
-  std::vector<float> logits(vocabulary);
-  if (dtype == models::Dtype::float32) {
-    arguments.read(name, logits.data(), vocabulary * sizeof(float));
-  } else {
-    std::vector<models::bfloat16> narrow(vocabulary);
-    arguments.read(name, narrow.data(), vocabulary * sizeof(models::bfloat16));
-    for (int64_t i = 0; i < vocabulary; ++i) logits[i] = models::load(narrow[i]);
-  }
-  return logits;
 }
 
 }  // namespace
@@ -80,7 +66,8 @@ std::string sample(offload::Executable& plan, const SampleOptions& options,
     plan.run(ledger);
     backend.synchronize();
 
-    std::vector<float> logits = read_logits(arguments, model.vocabulary, model.dtype);
+    std::vector<float> logits =
+        read_floats(arguments, offload::host_name("output.0"), {{model.vocabulary}, model.dtype});
     uint32_t random = philox(options.seed, RandomUse::kSampling, 0, token)[0];
     int32_t next = draw(logits, options.temperature, random);
     if (next == tokenizer.eos_id() || next >= tokenizer.vocab_size()) break;

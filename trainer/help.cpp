@@ -5,8 +5,10 @@
 
 namespace longshore::trainer {
 
-std::string config_footer() {
-  std::string text = config_help() + "\nremat policies:\n";
+std::string config_footer() { return config_help() + "\n" + policies_help(); }
+
+std::string policies_help() {
+  std::string text = "remat policies:\n";
   for (const offload::PolicyInfo& policy : offload::policies())
     text += "  " + policy.name + ": " + policy.meaning + "\n";
   return text;

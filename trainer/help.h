@@ -6,5 +6,6 @@
 namespace longshore::trainer {
 
 std::string config_footer();  // config keys, remat policies
+std::string policies_help();
 
 }  // namespace longshore::trainer

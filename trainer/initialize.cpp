@@ -71,13 +71,13 @@ void initial_values(const Parameter& parameter, uint64_t seed, std::span<float> 
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments) {
+                      offload::Arguments& arguments, std::span<const Copy> copies) {
   for (const Slab& slab : layout.slabs) {
     std::vector<float> weights(slab.count, 0.f);
     for (const Parameter& parameter : slab.parameters)
       fill(parameter,
            {weights.data() + parameter.offset, static_cast<size_t>(parameter.type.shape.count())});
-    for (Copy copy : offload::kCopies) {
+    for (Copy copy : copies) {
       if (copy == Copy::gradient || !slab.has(copy)) continue;
       std::string name = argument_name(slab, copy);
       arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));

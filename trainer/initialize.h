@@ -17,10 +17,12 @@ using FillParameter = std::function<void(const offload::Parameter&, std::span<fl
 // Those that its Init says; a pure function of seed and the parameter's name.
 void initial_values(const offload::Parameter& parameter, uint64_t seed, std::span<float> values);
 
-// Writes every copy of every slab where it lives, moments zero; arguments are allocated where they
-// are missing. Beside them the host holds two copies of one slab at a time.
+// Writes these copies of every slab where they live, moments zero; gradients are never written.
+// Arguments are allocated where they are missing. Beside them the host holds two copies of one slab
+// at a time.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments);
+                      offload::Arguments& arguments,
+                      std::span<const offload::Copy> copies = offload::kCopies);
 
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments);

@@ -35,15 +35,6 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-DecoderConfig read_config(const fs::path& path) {
-  try {
-    return models::parse_hf_config(read_text(path));
-  } catch (const DataError& error) {
-    std::string what = error.what();
-    throw DataError(what.starts_with(path.string()) ? what : path.string() + ": " + what);
-  }
-}
-
 std::string shown(double value) { return fmt::format("{:g}", value); }
 
 // "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
@@ -124,39 +115,56 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
 
 }  // namespace
 
-std::string load_parameters(const Config& config, const DecoderConfig& model,
-                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
-  const fs::path& folder = config.load_parameters_path;
-  std::vector<std::string> differing = differences(model, read_config(folder / "config.json"));
-  if (!differing.empty())
-    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
-                      " holds another model: " + join(differing));
+DecoderConfig read_hf_config(const fs::path& file) {
+  try {
+    return models::parse_hf_config(read_text(file));
+  } catch (const DataError& error) {
+    std::string what = error.what();
+    throw DataError(what.starts_with(file.string()) ? what : file.string() + ": " + what);
+  }
+}
+
+std::string load_weights(const fs::path& folder, const DecoderConfig& model,
+                         const offload::ParameterLayout& layout, offload::Arguments& arguments,
+                         std::span<const offload::Copy> copies, const FillParameter& fill_adapter) {
   data::Checkpoint checkpoint(folder);
   check_tensors(folder, layout, checkpoint, model.tied_embeddings);
-  std::optional<Adapter> adapter;
-  if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
   data::NonFinite odd;
   int64_t elements = 0;
   write_parameters(
       layout,
       [&](const Parameter& parameter, std::span<float> values) {
-        if (models::is_lora_weight(parameter.name)) {
-          if (adapter)
-            adapter->read(parameter, values);
-          else
-            initial_values(parameter, static_cast<uint64_t>(config.seed), values);
-          return;
-        }
+        if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, values);
         data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), values);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;
         elements += std::ssize(values);
       },
-      arguments);
+      arguments, copies);
   std::string text =
       fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
+  return text;
+}
+
+std::string load_parameters(const Config& config, const DecoderConfig& model,
+                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
+  const fs::path& folder = config.load_parameters_path;
+  std::vector<std::string> differing = differences(model, read_hf_config(folder / "config.json"));
+  if (!differing.empty())
+    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
+                      " holds another model: " + join(differing));
+  std::optional<Adapter> adapter;
+  if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
+  std::string text =
+      load_weights(folder, model, layout, arguments, offload::kCopies,
+                   [&](const Parameter& parameter, std::span<float> values) {
+                     if (adapter)
+                       adapter->read(parameter, values);
+                     else
+                       initial_values(parameter, static_cast<uint64_t>(config.seed), values);
+                   });
   if (adapter) text += "; adapter: " + config.load_adapter_path.string();
   return text;
 }

@@ -210,6 +210,10 @@ class Run {
       } else {
         result = step.run(batch, scalars, ledger);
       }
+      bool is_last = i + 1 == config_.steps;
+      bool is_evaluated = evaluation && !is_last && config_.eval_interval > 0 &&
+                          (i + 1) % config_.eval_interval == 0;
+      if (is_last || is_evaluated) step.flush(ledger);
       StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
       metrics.loss = result.loss;
       metrics.gradient_norm = result.gradient_norm;
@@ -226,9 +230,7 @@ class Run {
       training_seconds += metrics.seconds;
       console_.progress(i + 1, config_.steps, training_seconds / (i + 1) * (config_.steps - i - 1));
       if (records && recorded + 1 == config_.profiler_steps) finish_trace(trace);
-      bool last = i + 1 == config_.steps;
-      if (evaluation && !last && config_.eval_interval > 0 && (i + 1) % config_.eval_interval == 0)
-        validate(fmt::format("after step {}", i));
+      if (is_evaluated) validate(fmt::format("after step {}", i));
     }
 
     Summary summary = summarize(steps);

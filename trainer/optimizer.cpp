@@ -1,7 +1,6 @@
 #include "trainer/optimizer.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/philox.h"
 #include "models/trace.h"
@@ -20,22 +19,6 @@ using offload::Lane;
 using offload::MemoryKind;
 using offload::Operand;
 using offload::PlanBuilder;
-
-const models::Type kScalar{};
-
-Program square_sum_program(int64_t count) {
-  Trace t("square_sum");
-  t.output(models::square_sum(t.input("gradient", {{count}, Dtype::float32})));
-  return t.finish();
-}
-
-Program clip_program(double threshold, int64_t count) {
-  Trace t("clip");
-  models::Clip clip = models::clip(t.input("square_sums", {{count}, Dtype::float64}), threshold);
-  t.output(clip.factor);
-  t.output(clip.norm);
-  return t.finish();
-}
 
 // Where the values of one update lie; scales and `compute` only where a slab has them.
 struct Operands {
@@ -81,74 +64,45 @@ models::Type type_of(const offload::Slab& slab, Copy copy, const offload::Run& r
   return {{offload::elements(copy, run.count)}, dtype(slab, copy)};
 }
 
+// Small enough to be spread over a layer, large enough to be worth a kernel and a copy.
+int64_t chunk_of(const offload::Slab& slab, int64_t most) {
+  constexpr int64_t kParts = 16, kLeast = int64_t{1} << 20;
+  int64_t part = (slab.count / kParts + offload::kScaleBlock) / offload::kScaleBlock;
+  return std::min(most, std::max(kLeast, part * offload::kScaleBlock));
+}
+
 }  // namespace
 
+MemoryKind OptimizerOptions::kind() const {
+  return lane == Lane::host_compute ? MemoryKind::pinned_host : MemoryKind::device;
+}
+
 Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
-               PlanBuilder& builder)
-    : options_(options), layout_(operands.layout()), operands_(operands), builder_(builder) {
-  const offload::ParameterLayout& layout = layout_;
-  for (int slab = 0; slab < static_cast<int>(layout.slabs.size()); ++slab) {
-    const offload::Slab& s = layout.slabs[slab];
-    if (s.trainable == Trainable::no) continue;
-    for (int p = 0; p < static_cast<int>(s.parameters.size()); ++p)
-      index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
-  }
-  square_sums_ = builder.temporary(
-      "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
-      MemoryKind::device, Category::batch);
-}
+               PlanBuilder& builder, const Operand& clip)
+    : options_(options),
+      layout_(operands.layout()),
+      operands_(operands),
+      builder_(builder),
+      clip_(clip) {}
 
-void Update::gradient_made(const offload::ParameterLayout::Location& location,
-                           const offload::Place& place) {
-  const offload::Parameter& parameter = layout_.parameter(location);
-  int64_t count = parameter.type.shape.count();
-  int index = index_.at({location.slab, location.parameter});
-  Operand sum{
-      square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
-  PlanBuilder::Bindings bindings{
-      operands_.range(location.slab, Copy::gradient, parameter.offset, {{count}, Dtype::float32}),
-      sum};
-  builder_.run(square_sum_program(count), bindings, place);
-}
-
-void Update::gradients_made(int slab) {
-  if (options_.clipping_threshold > 0)
-    ready_.push_back(slab);
-  else
-    update_slabs({slab}, options_.lane == Lane::compute ? operands_.scalar(kNoClip)
-                                                        : operands_.host_scalar(kNoClip));
-}
-
-void Update::finish() {
-  offload::Place place{"norm", static_cast<int>(index_.size()), offload::Phase::optimizer};
-  Operand norm{
-      builder_.argument(kGradientNorm, kScalar.bytes(), MemoryKind::device, Category::batch), 0,
-      kScalar};
-  PlanBuilder::Bindings clip{square_sums_, {}, norm};
-  builder_.run(clip_program(options_.clipping_threshold, square_sums_.type.shape.count()), clip,
-               place);
-  if (ready_.empty()) return;
-  Operand factor = clip[1];
-  if (options_.lane == Lane::host_compute) {
-    factor = builder_.temporary("clip_factor", kScalar, MemoryKind::pinned_host, Category::batch);
-    builder_.move(Lane::device_to_host, clip[1], factor, place);
-  }
-  update_slabs(ready_, factor);
-}
-
-// What a chunk needs is on its way while the chunk before is updated.
-void Update::update_slabs(const std::vector<int>& slabs, const Operand& clip) {
-  std::optional<Chunk> before;
-  for (int slab : slabs)
-    for (const offload::Run& run : layout_.slabs[slab].runs()) {
-      for (int64_t begin = 0; begin < run.count; begin += options_.chunk) {
-        int64_t count = std::min(options_.chunk, run.count - begin);
-        Chunk chunk = fetch(slab, {run.offset + begin, count, run.decay});
-        if (before) update(*before, clip);
-        before = chunk;
-      }
+int Update::add(int slab) {
+  size_t before = queue_.size();
+  int64_t chunk = chunk_of(layout_.slabs[slab], options_.chunk);
+  for (const offload::Run& run : layout_.slabs[slab].runs())
+    for (int64_t begin = 0; begin < run.count; begin += chunk) {
+      int64_t count = std::min(chunk, run.count - begin);
+      queue_.push_back({slab, {run.offset + begin, count, run.decay}});
     }
-  if (before) update(*before, clip);
+  return static_cast<int>(queue_.size() - before);
+}
+
+void Update::run(int chunks) {
+  for (int i = 0; i < chunks; ++i) {
+    Chunk chunk = fetched_ ? *fetched_ : fetch_next();
+    fetched_.reset();
+    if (!queue_.empty()) fetched_ = fetch_next();
+    update(chunk);
+  }
 }
 
 bool Update::is_away(Copy copy) const {
@@ -167,7 +121,9 @@ Operand Update::reach(const Chunk& chunk, Copy copy) {
                             Category::staging);
 }
 
-Update::Chunk Update::fetch(int slab, const offload::Run& run) {
+Update::Chunk Update::fetch_next() {
+  auto [slab, run] = queue_.front();
+  queue_.pop_front();
   Chunk chunk{slab, run, {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
   const offload::Slab& s = layout_.slabs[slab];
   chunk.gradient = reach(chunk, Copy::gradient);
@@ -183,7 +139,7 @@ Update::Chunk Update::fetch(int slab, const offload::Run& run) {
   return chunk;
 }
 
-void Update::update(const Chunk& chunk, const Operand& clip) {
+void Update::update(const Chunk& chunk) {
   const offload::Slab& s = layout_.slabs[chunk.slab];
   const offload::Run& run = chunk.run;
   auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
@@ -201,7 +157,7 @@ void Update::update(const Chunk& chunk, const Operand& clip) {
               .learning_rate = scalar(kLearningRate),
               .correction_1 = scalar(kCorrection1),
               .correction_2 = scalar(kCorrection2),
-              .clip = clip,
+              .clip = clip_,
               .step = {}};
   if (s.weight_dtype != Dtype::float32 || s.moment_dtype != Dtype::float32)
     at.step = scalar(kStep, Dtype::int32);

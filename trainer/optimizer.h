@@ -1,11 +1,9 @@
-// The part of a training plan that follows the gradients: global norm, clipping, AdamW on slabs.
-//
-// The norm is exact wherever gradients live: each parameter's square sum is taken when its gradient
-// is made, and they are added up in one fixed order. Without clipping nothing has to wait for the
-// norm, so each slab is updated as soon as its gradients are there; with it, all at the end.
+// The part of a training plan that updates parameters: AdamW on slabs, a chunk at a time.
 #pragma once
 
-#include <map>
+#include <deque>
+#include <optional>
+#include <vector>
 
 #include "models/ops/adamw.h"
 #include "offload/pass_operands.h"
@@ -18,31 +16,33 @@ struct OptimizerOptions {
   uint64_t seed = 0;              // of stochastic rounding
   // Which lane updates: with host_compute, states stay where they are and weights come back.
   offload::Lane lane = offload::Lane::compute;
-  // Elements that are updated at a time: what is staged of states in host memory, and the scratch
-  // of kernels. A multiple of offload::kScaleBlock.
+  // The most elements that are updated at a time: they bound what is staged of states in host
+  // memory, and the scratch of kernels. A multiple of offload::kScaleBlock.
   int64_t chunk = int64_t{16} << 20;
+
+  // The memory kind that `lane` works in.
+  offload::MemoryKind kind() const;
 };
 
-// Scalars the host gives each step, and the norm it gets back (device argument).
+// Scalars the host gives each step.
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
 inline constexpr const char* kCorrection2 = "correction_2";
-inline constexpr const char* kStep = "step";       // int32, from 1, for stochastic rounding
-inline constexpr const char* kNoClip = "no_clip";  // 1, where there is no clipping
-inline constexpr const char* kGradientNorm = "grad_norm";
+inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding
 
 class Update {
  public:
+  // `clip` is the factor of all gradients, in the memory that the lane works in.
   Update(const OptimizerOptions& options, offload::PassOperands& operands,
-         offload::PlanBuilder& builder);
+         offload::PlanBuilder& builder, const offload::Operand& clip);
 
-  // What PassOptions calls in the pass that ends a step.
-  void gradient_made(const offload::ParameterLayout::Location& location,
-                     const offload::Place& place);
-  void gradients_made(int slab);
-
-  // After the pass.
-  void finish();
+  // Queues a slab; says how many chunks it has.
+  int add(int slab);
+  // Appends the update of the next so many chunks. What the host brings for a chunk is on its way
+  // while the one before is updated.
+  void run(int chunks);
+  // Of all that are queued.
+  void finish() { run(static_cast<int>(queue_.size()) + (fetched_ ? 1 : 0)); }
 
  private:
   // Part of a slab that is updated at a time.
@@ -53,9 +53,8 @@ class Update {
     offload::Operand gradient, compute;  // where the lane finds them
   };
 
-  void update_slabs(const std::vector<int>& slabs, const offload::Operand& clip);
-  Chunk fetch(int slab, const offload::Run& run);
-  void update(const Chunk& chunk, const offload::Operand& clip);
+  Chunk fetch_next();
+  void update(const Chunk& chunk);
   bool is_away(offload::Copy copy) const;
   offload::Operand reach(const Chunk& chunk, offload::Copy copy);
 
@@ -63,9 +62,9 @@ class Update {
   const offload::ParameterLayout& layout_;
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
-  std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum
-  offload::Operand square_sums_;              // f64 [trainable parameters]
-  std::vector<int> ready_;                    // slabs, in the order their gradients were made
+  offload::Operand clip_;
+  std::deque<std::pair<int, offload::Run>> queue_;  // slabs and their parts
+  std::optional<Chunk> fetched_;
   int chunks_ = 0;
 };
 

@@ -69,20 +69,25 @@ std::string needs(const MemoryByKind& memory, models::Target target) {
 
 }  // namespace
 
-void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend) {
-  MemoryByKind memory = analyze(plans.all());
-  models::Target target = backend.target();
+std::string shortage(const MemoryByKind& memory, offload::Backend& backend) {
   bool fits = true;
   std::string table;
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
     const offload::MemoryAnalysis& a = of(memory, kind);
     int64_t available = backend.available_bytes(kind);
-    int64_t needed = shares_memory(target) ? total_peak_bytes(memory) : a.peak_bytes;
+    int64_t needed = shares_memory(backend.target()) ? total_peak_bytes(memory) : a.peak_bytes;
     fits = fits && needed <= available;
     table += fmt::format("  {:<12} needs {} ({}), available {}\n", offload::name(kind),
                          bytes_text(a.peak_bytes), categories_text(a), bytes_text(available));
   }
-  if (fits) return;
+  return fits ? "" : table;
+}
+
+void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend) {
+  MemoryByKind memory = analyze(plans.all());
+  models::Target target = backend.target();
+  std::string table = shortage(memory, backend);
+  if (table.empty()) return;
   std::string smaller;
   for (const Choice& choice : smaller_choices(config, target))
     smaller += fmt::format("  {:<36} {}\n", choice.setting,

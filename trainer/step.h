@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,9 +31,15 @@ struct StepOptions {
 // that all batches of a step are there before it begins and nothing waits for the host within it.
 // With one micro-batch a gradient lives from the layer that makes it to its update; with several,
 // all of them stay.
+//
+// Where clipping makes the update wait for all gradients and something of it has to move, it is
+// deferred into the forward pass of the next step's first plan; `flush` updates without a pass.
 struct StepPlans {
   std::vector<offload::Plan> plans;
+  std::optional<offload::Plan> flush;      // exactly where the update is deferred
   std::vector<offload::LayerPlan> layers;  // of the first plan
+
+  std::vector<const offload::Plan*> all() const;
 };
 
 StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
@@ -41,7 +48,8 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 // Forward only; no gradients.
 offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
                            const std::string& name, const offload::Transfers& transfers,
-                           models::Target target);
+                           models::Target target,
+                           offload::Carries carries = offload::Carries::internal);
 
 struct StepResult {
   double loss = 0;  // nats a trained token, auxiliary losses aside
@@ -69,15 +77,22 @@ class TrainStep {
   // The same, timed: `events` is what each lane did.
   StepResult record(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                     offload::Ledger& ledger, std::vector<offload::Event>& events);
+  // Finishes the last step's update. To be called before anything but run() reads parameters or
+  // moments, or uses the arenas.
+  void flush(offload::Ledger& ledger);
 
  private:
-  void execute(const std::vector<data::Batch>& batches, offload::Ledger& ledger);
+  void write_update_scalars(const StepScalars& scalars);
+  void set_clip_factor(float factor);
+  void execute(const std::function<void()>& plans);
 
   const StepPlans& plans_;
   models::AdamW adamw_;
   offload::Backend& backend_;
   offload::Arguments& arguments_;
   std::vector<std::unique_ptr<offload::Executable>> executables_;
+  std::unique_ptr<offload::Executable> flush_;
+  std::optional<StepScalars> deferred_;  // of an update that is still to be made
   bool has_failed_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "offload/explain.h"
+#include "trainer/lookahead.h"
 #include "trainer/model_config.h"
 
 namespace longshore::trainer {
@@ -26,6 +27,8 @@ const models::Program& layer(const models::Model& model) {
                       [](const models::Stage& stage) { return stage.is_scan(); })
       ->programs[0];
 }
+
+}  // namespace
 
 offload::LayoutOptions layout_options(const Config& config) {
   auto home = [](bool is_offloaded) {
@@ -59,11 +62,8 @@ StepOptions step_options(const Config& config, const models::Model& model) {
   return options;
 }
 
-}  // namespace
-
 std::vector<const Plan*> TrainingPlans::all() const {
-  std::vector<const Plan*> plans;
-  for (const Plan& plan : step.plans) plans.push_back(&plan);
+  std::vector<const Plan*> plans = step.all();
   if (evaluate) plans.push_back(&*evaluate);
   if (sample) plans.push_back(&*sample);
   return plans;
@@ -80,8 +80,15 @@ bool samples(const Config& config) {
 TrainingPlans plan_training(const Config& config, models::Target target) {
   TrainingPlans plans;
   plans.model = make_model(config, target);
-  plans.layout = offload::lay_out(plans.model, layout_options(config));
+  offload::LayoutOptions layout = layout_options(config);
+  plans.layout = offload::lay_out(plans.model, layout);
   plans.options = step_options(config, plans.model);
+  double& layers_ahead = plans.options.transfers.layers_ahead;
+  if (config.prefetch_layers < 0)
+    layers_ahead = has_transfers(layout.homes, plans.options)
+                       ? choose_layers_ahead(plans.model, layout, plans.options, target,
+                                             offload::nominal_rates(target))
+                       : 0;
   plans.step = plan_step(plans.model, plans.layout, plans.options, target);
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))
@@ -99,7 +106,11 @@ std::string text(const TrainingPlans& plans) {
     result +=
         fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),
                     offload::bytes_text(plan->arena(MemoryKind::device)));
-  result += "\nremat_policy " + plans.options.policy.name + "\n\n";
+  result += "\nremat_policy " + plans.options.policy.name + "\n";
+  if (has_transfers(plans.layout.homes, plans.options))
+    result +=
+        fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.layers_ahead);
+  result += "\n";
   for (const offload::LayerPlan& layers : plans.step.layers)
     result += title(layers) + "\n" + text(*layers.partition) + "\n";
   return result;

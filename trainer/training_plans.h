@@ -23,7 +23,11 @@ struct TrainingPlans {
   std::vector<const offload::Plan*> all() const;
 };
 
+offload::LayoutOptions layout_options(const Config& config);
 // Throws ConfigError when the remat policy does not suit the model.
+StepOptions step_options(const Config& config, const models::Model& model);
+
+// Throws ConfigError as step_options() does.
 TrainingPlans plan_training(const Config& config, models::Target target);
 
 bool evaluates(const Config& config);

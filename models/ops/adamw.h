@@ -35,14 +35,16 @@ struct Rounding {
 // when the weight or the moments are not f32)
 // -> weight, m [, its scales], v [, its scales] [, compute [n] in `compute_dtype`: the weight
 // rounded to nearest, where that dtype is not the weight's].
-// correction_i = 1 - b_i^step. Every output takes the place of its input. Parts of a block8 range
-// that are updated apart start at multiples of 256. For tests of the reference kernel, gradient,
-// weight and moments may all be f64.
+// correction_i = 1 - b_i^step. The gradient counts times clip; where clip is 0, nothing is updated,
+// whatever the gradient holds, and only `compute` is made. Every output takes the place of its
+// input. Parts of a block8 range that are updated apart start at multiples of 256. For tests of the
+// reference kernel, gradient, weight and moments may all be f64.
 extern const Op adamw_op;
 // (x float32 [n]) -> sum of squares, float64 scalar. Fixed order of summation.
 extern const Op square_sum_op;
 // (square sums, float64 [k]) -> factor, norm (float32 scalars): norm is the root of their sum, in
-// order; factor = min(1, threshold / norm). A threshold of 0 does not clip.
+// order; factor = min(1, threshold / norm), and 0 where the norm is not finite. A threshold of 0
+// does not clip: the factor is 1.
 extern const Op clip_op;
 
 struct AdamWState {

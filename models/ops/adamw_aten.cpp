@@ -1,4 +1,5 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/stack.h>
@@ -162,15 +163,22 @@ class Part {
     return stored.to(compute_type(call_.in[input]));
   }
 
-  void store(const at::Tensor& value, int input, const at::Tensor& random) const {
-    at::Tensor to = out(AdamWOperands::output(input));
-    to.copy_(to.scalar_type() == at::kBFloat16 ? to_bfloat16(value, random) : value);
-  }
-  void store(Moment which, const at::Tensor& value, int input, int scale,
+  // `value` where `updates` is true, else what was there.
+  void store(const at::Tensor& updates, const at::Tensor& value, int input,
              const at::Tensor& random) const {
-    if (scale < 0) return store(value, input, random);
-    encode(which, value, random, out(AdamWOperands::output(input)),
-           scales(call_.out[AdamWOperands::output(scale)]));
+    at::Tensor to = out(AdamWOperands::output(input));
+    at::Tensor stored = to.scalar_type() == at::kBFloat16 ? to_bfloat16(value, random) : value;
+    to.copy_(at::where(updates, stored, in(input)));
+  }
+  void store(const at::Tensor& updates, Moment which, const at::Tensor& value, int input, int scale,
+             const at::Tensor& random) const {
+    if (scale < 0) return store(updates, value, input, random);
+    at::Tensor codes = at::empty_like(in(input)),
+               new_scales = at::empty_like(scales(call_.in[scale]));
+    encode(which, value, random, codes, new_scales);
+    out(AdamWOperands::output(input)).copy_(at::where(updates, codes, in(input)));
+    scales(call_.out[AdamWOperands::output(scale)])
+        .copy_(at::where(updates, new_scales, scales(call_.in[scale])));
   }
 
  private:
@@ -183,7 +191,7 @@ void update(const KernelCall& call, int64_t begin, int64_t count) {
   AdamWOperands at(call.in.size());
   Part part(call, begin, count);
   auto scalar = [&](int i) { return tensor(call, call.in[at.learning_rate() + i]); };
-  at::Tensor rate = scalar(0), g = part.in(at.kGradient) * scalar(3);
+  at::Tensor rate = scalar(0), updates = scalar(3).ne(0), g = part.in(at.kGradient) * scalar(3);
   at::Tensor weight = part.in(at.kWeight).to(compute_type(call.in[at.kWeight]));
   at::Tensor m = part.moment(Moment::first, at.kM, at.m_scale()) * h.b1;
   m.add_(g * (1 - h.b1));
@@ -196,10 +204,11 @@ void update(const KernelCall& call, int64_t begin, int64_t count) {
   Bits bits;
   if (at.rounds())
     bits = draw(rounding, tensor(call, call.in[at.step()]), rounding.first + begin, count);
-  part.store(updated, at.kWeight, bits.weight);
-  part.store(Moment::first, m, at.kM, at.m_scale(), bits.m);
-  part.store(Moment::second, v, at.v(), at.v_scale(), bits.v);
-  if (std::ssize(call.out) > at.states()) part.out(at.states()).copy_(updated);
+  if (std::ssize(call.out) > at.states())
+    part.out(at.states()).copy_(at::where(updates, updated, weight));
+  part.store(updates, updated, at.kWeight, bits.weight);
+  part.store(updates, Moment::first, m, at.kM, at.m_scale(), bits.m);
+  part.store(updates, Moment::second, v, at.v(), at.v_scale(), bits.v);
 }
 
 int64_t part_of(std::span<const Type> in) {
@@ -218,7 +227,7 @@ void adamw_composed(const KernelCall& call) {
 // Temporaries of a part, held in a stack. Whole blocks, and each tensor aligned.
 int64_t adamw_composed_workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
   AdamWOperands at(in.size());
-  if (!at.rounds()) return 6 * in[at.kGradient].bytes() + 8192;
+  if (!at.rounds()) return 7 * in[at.kGradient].bytes() + 8192;
   int64_t element = at.has_scales() ? 288 : 160;
   return element * ((part_of(in) + kBlock8 - 1) / kBlock8 * kBlock8) + (1 << 16);
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/block8.h"
@@ -166,6 +167,23 @@ void run_float32(const KernelCall& call, const AdamWOperands& at, const Factors&
   });
 }
 
+LONGSHORE_SIMD void round_to(bfloat16* to, const float* from, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) store(to[i], from[i]);
+}
+
+void keep(const KernelCall& call, const AdamWOperands& at, bfloat16* compute) {
+  for (int i = 0; i < at.states(); ++i) {
+    const Ref &from = call.in[at.kWeight + i], &to = call.out[i];
+    if (to.data != from.data) std::memcpy(to.data, from.data, to.type.bytes());
+  }
+  if (!compute) return;
+  const float* weight = call.in[at.kWeight].as<float>();
+  parallel_ranges(call.in[at.kWeight].type.shape.count(), [&](int64_t begin, int64_t end) {
+    round_to(compute + begin, weight + begin, end - begin);
+  });
+}
+
 }  // namespace
 
 void adamw_cpu(const KernelCall& call) {
@@ -182,6 +200,7 @@ void adamw_cpu(const KernelCall& call) {
                   scalar(3)};
   bool copies = std::ssize(call.out) > at.states();
   bfloat16* compute = copies ? call.out.back().as<bfloat16>() : nullptr;
+  if (factors.clip == 0) return keep(call, at, compute);
   (at.rounds() ? run_rounded : run_float32)(call, at, factors, compute);
 }
 

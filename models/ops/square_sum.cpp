@@ -1,4 +1,5 @@
 // The two ops behind the global gradient norm.
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/sqrt.h>
 
 #include <algorithm>
@@ -91,8 +92,8 @@ void run_clip_cpu(const KernelCall& call) {
   double sum = 0;
   for (int64_t i = 0; i < call.in[0].type.shape.count(); ++i) sum += call.in[0].as<double>()[i];
   double norm = std::sqrt(sum);
-  *call.out[0].as<float>() =
-      threshold > 0 && norm > threshold ? static_cast<float>(threshold / norm) : 1.f;
+  double factor = threshold > 0 && !(norm <= threshold) ? threshold / norm : 1;
+  *call.out[0].as<float>() = std::isnan(factor) ? 0.f : static_cast<float>(factor);
   *call.out[1].as<float>() = static_cast<float>(norm);
 }
 
@@ -100,7 +101,7 @@ void run_clip_composed(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
   at::Tensor norm = at::sqrt(tensor(call, call.in[0]).cumsum(0).select(0, -1));
   if (threshold > 0)
-    tensor(call, call.out[0]).copy_((threshold / norm).clamp_max(1));
+    tensor(call, call.out[0]).copy_((threshold / norm).clamp_max_(1).nan_to_num_(0.0));
   else
     tensor(call, call.out[0]).fill_(1);
   tensor(call, call.out[1]).copy_(norm);

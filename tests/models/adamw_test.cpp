@@ -184,6 +184,22 @@ void expect_equal_states(const State& expected, const State& found) {
     EXPECT_TRUE(equal_bits(expected[i], found[i])) << "output " << i;
 }
 
+// Whatever the gradient holds; only the copy for computing is made.
+TEST(AdamW, UpdatesNothingWhereTheClipFactorIsZero) {
+  constexpr int64_t kCount = 1001;
+  std::vector<Variant> variants = rounding_variants();
+  variants.push_back({});
+  variants.push_back({.compute = Dtype::bfloat16});
+  for (const Variant& variant : variants)
+    for (Target target : {Target::cpu, Target::reference}) {
+      SCOPED_TRACE(text(variant));
+      State before = train(variant, kCount, target).back();
+      State after =
+          updated(variant, before, at::full({kCount}, NAN), {6, learning_rate(6), 0}, target);
+      expect_equal_states(before, after);
+    }
+}
+
 TEST(AdamW, DoesNotDependOnTheThreads) {
   int threads = omp_get_max_threads();
   std::vector<Variant> variants = rounding_variants();
@@ -505,7 +521,8 @@ TEST(Clip, ScalesLargeGradientsToTheThreshold) {
           {9., 4., 1., 3.},
           {0., 1., 1., 0.},
           {9., 0., 1., 3.},
-          {1e100, 1e10, 1e-40, std::numeric_limits<double>::infinity()}}) {
+          {1e100, 1e10, 1e-40, std::numeric_limits<double>::infinity()},
+          {HUGE_VAL, 1., 0., HUGE_VAL}}) {
       Clipped found = clipped({square_sum}, threshold, target);
       EXPECT_FLOAT_EQ(found.factor, factor) << square_sum << ", " << threshold;
       EXPECT_EQ(found.norm, norm) << square_sum << ", " << threshold;
@@ -514,6 +531,9 @@ TEST(Clip, ScalesLargeGradientsToTheThreshold) {
 
 TEST(Clip, TakesAnyNumberOfSumsInOrder) {
   for (Target target : {Target::cpu, Target::reference}) {
+    Clipped nan = clipped({1, NAN}, 1, target);
+    EXPECT_EQ(nan.factor, 0);
+    EXPECT_TRUE(std::isnan(nan.norm));
     Clipped found = clipped({1, 2, 5, 1}, 1, target);
     EXPECT_EQ(found.norm, 3);
     EXPECT_FLOAT_EQ(found.factor, 1. / 3);

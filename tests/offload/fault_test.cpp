@@ -130,6 +130,7 @@ class FaultyBackend : public ForwardingBackend {
     calls_.clear();
     tasks_.clear();
     begun_ = begun_updates_ = 0;
+    is_clipped_ = false;
   }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
@@ -163,7 +164,9 @@ class FaultyBackend : public ForwardingBackend {
     tasks_.push_back({[this, op, work, number, fails, is_slow] {
                         ++begun_;
                         ++running_;
-                        if (op == "adamw") ++begun_updates_;
+                        if (op == "clip") is_clipped_ = true;
+                        // Before there is a norm, a deferred update has nothing to do.
+                        if (op == "adamw" && is_clipped_) ++begun_updates_;
                         if (is_slow) std::this_thread::sleep_for(std::chrono::microseconds(100));
                         if (!fails) work();
                         --running_;
@@ -180,6 +183,7 @@ class FaultyBackend : public ForwardingBackend {
   std::vector<Call> calls_;
   std::deque<Task> tasks_;  // until the next step: lanes refer to them
   std::atomic<int> begun_ = 0, running_ = 0, begun_updates_ = 0;
+  std::atomic<bool> is_clipped_ = false;
 };
 
 // A model, its memory, and steps on it that may fail.
@@ -194,10 +198,11 @@ class Faults {
         plans_(plan_step(model_, layout_, options_, models::Target::cpu)) {
     clean_ = step(-1, Way::when_called);
     calls_ = faulty_.calls();
-    first_update_ =
-        std::find_if(calls_.begin(), calls_.end(),
-                     [](const FaultyBackend::Call& call) { return call.op == "adamw"; }) -
-        calls_.begin();
+    auto is = [](const char* op) {
+      return [op](const FaultyBackend::Call& call) { return call.op == op; };
+    };
+    auto norm = std::find_if(calls_.begin(), calls_.end(), is("clip"));
+    first_update_ = std::find_if(norm, calls_.end(), is("adamw")) - calls_.begin();
   }
 
   using State = std::map<std::string, std::vector<std::byte>>;
@@ -210,6 +215,7 @@ class Faults {
     auto run = [&] {
       Ledger ledger;
       step.run({source_(0)}, {.learning_rate = 1e-2}, ledger);
+      step.flush(ledger);
     };
     faulty_.fail_at(fault, way);
     if (fault < 0) {

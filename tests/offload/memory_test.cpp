@@ -134,9 +134,9 @@ struct Ready {
   // From here on memory is taken.
   void allocate() {
     int64_t bytes = 0, host_bytes = 0;
-    for (const Plan& plan : plans.plans) {
-      bytes = std::max(bytes, plan.arena(MemoryKind::device));
-      host_bytes = std::max(host_bytes, plan.arena(MemoryKind::pinned_host));
+    for (const Plan* plan : plans.all()) {
+      bytes = std::max(bytes, plan->arena(MemoryKind::device));
+      host_bytes = std::max(host_bytes, plan->arena(MemoryKind::pinned_host));
     }
     backend = make_cpu_backend();
     device = std::make_unique<Arena>(*backend, MemoryKind::device, bytes);
@@ -285,14 +285,14 @@ TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
 [[noreturn]] void compare_resident_set(const char* policy, const Homes& homes = {}) {
   // About 1 GiB, a fifth of it activations; pages are only resident once they were touched.
   models::DecoderConfig config{.batch = 1,
-                             .length = 512,
-                             .vocabulary = 12000,
-                             .width = 768,
-                             .layers = 6,
-                             .query_heads = 12,
-                             .kv_heads = 12,
-                             .head_dim = 64,
-                             .mlp_width = 2048};
+                               .length = 512,
+                               .vocabulary = 12000,
+                               .width = 768,
+                               .layers = 6,
+                               .query_heads = 12,
+                               .kv_heads = 12,
+                               .head_dim = 64,
+                               .mlp_width = 2048};
   Ready ready(config, policy, 1, {.homes = homes});
   // The baseline: everything planned, libraries loaded, nothing allocated.
   int64_t baseline = resident_bytes();

@@ -81,6 +81,7 @@ class Writers {
 };
 
 bool holds_something(const Buffer& buffer, Gradients gradients) {
+  if (buffer.is_carried) return true;
   if (buffer.owner != Owner::caller) return false;
   return buffer.kind == MemoryKind::pinned_host || buffer.category == Category::parameters ||
          buffer.category == Category::optimizer || gradients == Gradients::begun;
@@ -156,6 +157,14 @@ std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients)
     for (const Access& access : accesses(plan, instruction))
       if (access.writes) writers.write(access.range, access.buffer);
   }
+  // The next run finds what this one leaves it, unless nothing is left.
+  for (const Instruction& instruction : plan.instructions)
+    for (const Operand& in : instruction.in) {
+      const Buffer& buffer = plan.buffers[in.buffer];
+      bool is_left = buffer.is_carried && buffer.first < std::ssize(plan.instructions);
+      if (is_left && !writers.all_by(range_of(plan, in), in.buffer))
+        faults.push_back(plan.name + " does not leave " + buffer.name);
+    }
   return faults;
 }
 
@@ -215,8 +224,9 @@ std::vector<std::string> placement_faults(const Plan& plan) {
         faults.push_back(where(plan, i) + " reaches out of " + buffer.name);
       int now = static_cast<int>(i);
       // Where an output takes an input's place, the input's life ends an instruction earlier.
-      if (buffer.owner == Owner::plan &&
-          (now < buffer.first || now > buffer.last + (access.writes ? 0 : 1)))
+      bool begun = now >= buffer.first, ended = now > buffer.last + (access.writes ? 0 : 1);
+      bool is_alive = buffer.is_carried ? begun || !ended : begun && !ended;
+      if (buffer.owner == Owner::plan && !is_alive)
         faults.push_back(where(plan, i) + " uses " + buffer.name + " outside of its lifetime");
     }
   return faults;
@@ -225,6 +235,7 @@ std::vector<std::string> placement_faults(const Plan& plan) {
 int64_t live_bytes(const Plan& plan, MemoryKind kind) {
   struct Life {
     int first = -1, last = -1;
+    bool at(int now) const { return first >= 0 && first <= now && now <= last; }
   };
   std::vector<Life> lives(plan.buffers.size());
   for (size_t i = 0; i < plan.instructions.size(); ++i)
@@ -235,6 +246,11 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
     }
   for (size_t b = 0; b < plan.buffers.size(); ++b)
     lives[b].last = std::max(lives[b].last, plan.buffers[b].last);
+  auto is_alive = [&](size_t b, int now) {
+    const Buffer& buffer = plan.buffers[b];
+    if (!buffer.is_carried) return lives[b].at(now);
+    return lives[b].first >= 0 && (now >= buffer.first || now <= buffer.last);
+  };
   int64_t most = 0;
   for (size_t i = 0; i <= plan.instructions.size(); ++i) {
     // Each place counts once, also when it changes hands in place at this instruction.
@@ -245,8 +261,7 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
       if (buffer.kind != kind) continue;
       if (buffer.owner == Owner::caller) {
         now += align_up(buffer.bytes);
-      } else if (lives[b].first >= 0 && lives[b].first <= static_cast<int>(i) &&
-                 static_cast<int>(i) <= lives[b].last) {
+      } else if (is_alive(b, static_cast<int>(i))) {
         int64_t& place = places[buffer.offset];
         place = std::max(place, align_up(buffer.bytes));
       }

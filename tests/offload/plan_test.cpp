@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -83,6 +84,24 @@ TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
   for (const Buffer& buffer : forward.buffers) EXPECT_NE(buffer.category, Category::kept);
   EXPECT_LT(forward.arena(MemoryKind::device),
             plans_of(model, "full").plans[0].arena(MemoryKind::device));
+}
+
+TEST(StepPlan, CarriesReturnedAreSoundWhereverWeightsLive) {
+  models::DecoderConfig config = tiny_llama();
+  models::Model model = models::decoder(config, {.head = models::Head::states});
+  for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
+    Plan plan = trainer::plan_forward(model, lay_out(model, {.homes = {.parameters = home}}),
+                                      "states", {}, Target::cpu, Carries::returned);
+    expect_sound({.plans = {plan}});
+    std::map<std::string, int64_t> results;
+    for (const Buffer& buffer : plan.buffers)
+      if (buffer.owner == Owner::caller) results[buffer.name] = buffer.bytes;
+    int64_t tokens = config.batch * config.length, carry = tokens * config.width * 4;
+    for (int layer = 0; layer <= config.layers; ++layer)
+      EXPECT_EQ(results[host_name(carry_name("decoder", layer))], carry);
+    EXPECT_EQ(results[host_name("output.0")], carry);
+    EXPECT_EQ(results[host_name("output.1")], tokens * config.vocabulary * 4);
+  }
 }
 
 // What lives on from the forward to the backward pass is what the ledger calls kept.
@@ -296,15 +315,15 @@ TEST(StepPlan, ArenasStayNearTheBound) {
     Target target;
   };
   models::DecoderConfig small{.batch = 4,
-                            .length = 512,
-                            .vocabulary = 8192,
-                            .width = 512,
-                            .layers = 8,
-                            .query_heads = 8,
-                            .kv_heads = 2,
-                            .head_dim = 64,
-                            .mlp_width = 1536,
-                            .dtype = cpu_dtypes().back()};
+                              .length = 512,
+                              .vocabulary = 8192,
+                              .width = 512,
+                              .layers = 8,
+                              .query_heads = 8,
+                              .kv_heads = 2,
+                              .head_dim = 64,
+                              .mlp_width = 1536,
+                              .dtype = cpu_dtypes().back()};
   for (const Shape& shape : {Shape{"8 layers of 512", small, Target::cpu},
                              Shape{"Llama 2 13B", llama2_13b(), Target::cuda}})
     for (const PolicyInfo& policy : policies())

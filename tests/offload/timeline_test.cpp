@@ -11,7 +11,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
 #include "offload/plan_builder.h"
-#include "offload/virtual_backend.h"
+#include "offload/walk.h"
 #include "tests/offload/training.h"
 #include "trainer/initialize.h"
 
@@ -21,21 +21,6 @@ namespace {
 using models::Target;
 
 constexpr MemoryKind kHost = MemoryKind::pinned_host;
-
-std::vector<Event> virtual_run(const std::vector<const Plan*>& plans, const Rates& rates) {
-  auto backend = make_virtual_backend(Target::cpu, rates);
-  int64_t device_bytes = 0, host_bytes = 0;
-  for (const Plan* plan : plans) {
-    device_bytes = std::max(device_bytes, plan->arena(MemoryKind::device));
-    host_bytes = std::max(host_bytes, plan->arena(kHost));
-  }
-  Ledger ledger;
-  Arena device(*backend, MemoryKind::device, device_bytes), host(*backend, kHost, host_bytes);
-  Arguments arguments(*backend, ledger);
-  backend->start_recording();
-  for (const Plan* plan : plans) Executable(*plan, *backend, arguments, device, host).run(ledger);
-  return timeline(plans, backend->stop_recording());
-}
 
 // --- by hand
 
@@ -80,7 +65,7 @@ TEST(VirtualClock, AddsUpByHand) {
               .host_flops_per_second = 250,
               .host_bytes_per_second = 4000,
               .launch_seconds = 0.25};
-  std::vector<Event> events = virtual_run({&plan, &plan}, rates);
+  std::vector<Event> events = walk({&plan, &plan}, rates);
   ASSERT_EQ(events.size(), 14u);
   for (int i = 0; i < 2; ++i) {
     double start = i * 11.25;  // the second plan waits for all lanes of the first
@@ -97,7 +82,7 @@ TEST(VirtualClock, AddsUpByHand) {
 
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
   Plan plan = two_sums();
-  std::vector<Event> events = virtual_run({&plan}, {.link_bytes_per_second = 4000});
+  std::vector<Event> events = walk({&plan}, {.link_bytes_per_second = 4000});
   expect_span(events[2], Lane::compute, 1, 1);
   expect_span(events[3], Lane::compute, 2, 2);
   expect_span(events[4], Lane::device_to_host, 1, 2);
@@ -107,7 +92,7 @@ TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
 
 TEST(Timeline, NamesWhatWasRecorded) {
   Plan plan = two_sums();
-  std::vector<Event> events = virtual_run({&plan}, {});
+  std::vector<Event> events = walk({&plan}, {});
   EXPECT_EQ(events[1].name, "y");
   EXPECT_EQ(events[1].op, "move");
   EXPECT_EQ(events[1].bytes, 4000);
@@ -194,7 +179,7 @@ std::vector<Event> step_of(double layers_ahead, const Rates& rates,
                            const std::string& policy = "qkv_proj_offloaded",
                            const Homes& homes = {}) {
   trainer::StepPlans plans = step_plans(stack(), policy, homes, layers_ahead);
-  return virtual_run({&plans.plans[0]}, rates);
+  return walk({&plans.plans[0]}, rates);
 }
 
 TEST(VirtualStep, HidesWhatIsSentAndFetchedOneLayerAhead) {

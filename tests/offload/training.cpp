@@ -78,7 +78,7 @@ Training train(const TrainingOptions& options) {
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
   auto arena_bytes = [&](MemoryKind kind) {
     int64_t most = 0;
-    for (const Plan& plan : training.plans.plans) most = std::max(most, plan.arena(kind));
+    for (const Plan* plan : training.plans.all()) most = std::max(most, plan->arena(kind));
     return most;
   };
   Arena device(backend, MemoryKind::device, arena_bytes(MemoryKind::device));
@@ -97,6 +97,7 @@ Training train(const TrainingOptions& options) {
       batches.push_back(source(i * options.micro_batches + m));
     training.results.push_back(step.run(
         batches, {.learning_rate = options.learning_rate, .number = i + 1}, training.ledger));
+    if (options.flushes || i + 1 == options.steps) step.flush(training.ledger);
   }
 
   for (const Slab& slab : layout.slabs)

@@ -28,6 +28,7 @@ struct TrainingOptions {
   Transfers transfers{.smallest_bytes = 4096};
   Lane update_lane = Lane::compute;
   int64_t update_chunk = 1024;
+  bool flushes = false;        // after every step, not only after the last
   Backend* backend = nullptr;  // the CPU's own otherwise
 };
 

@@ -9,6 +9,7 @@
 #include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "models/toys.h"
+#include "offload/arena.h"
 #include "offload/cpu_backend.h"
 #include "offload/function.h"
 #include "offload/gradient_function.h"
@@ -16,6 +17,7 @@
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/resident_set.h"
 #include "trainer/initialize.h"
+#include "trainer/memory_report.h"
 #include "trainer/step.h"
 
 namespace longshore::offload {
@@ -370,12 +372,13 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
       {.rows = width, .width = width, .init_deviation = 1 / std::sqrt(double(width))});
   ParameterLayout layout = lay_out(model, {.homes = homes});
   trainer::StepOptions options{.policy = policy,
-                               .transfers = {.layers_ahead = 1},
+                               .transfers = {.layers_ahead = 0.25},
                                .optimizer = trainer::OptimizerOptions{
                                    .adamw = {0.9, 0.999, 1e-8, 0}, .clipping_threshold = 1}};
   trainer::StepPlans plans = trainer::plan_step(model, layout, options, runtime.backend->target());
-  Arena device(*runtime.backend, kDevice, plans.plans[0].arena(kDevice));
-  Arena host(*runtime.backend, kHost, plans.plans[0].arena(kHost));
+  trainer::MemoryByKind memory = trainer::analyze(plans.all());
+  Arena device(*runtime.backend, kDevice, trainer::of(memory, kDevice).temp_bytes);
+  Arena host(*runtime.backend, kHost, trainer::of(memory, kHost).temp_bytes);
   Arguments arguments(*runtime.backend, runtime.ledger);
   trainer::initialize(layout, 1, arguments);
   trainer::TrainStep step(plans, options.optimizer->adamw, *runtime.backend, arguments, device,
@@ -392,10 +395,11 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
         step.run({batch}, {.learning_rate = 1e-3, .number = i}, runtime.ledger);
     run.losses.push_back(result.loss + result.auxiliary_loss);
   }
+  step.flush(runtime.ledger);
   run.weights.resize(static_cast<size_t>(layout.slabs[0].count));
   arguments.read(argument_name(layout.slabs[0], Copy::compute), run.weights.data(),
                  bytes(layout.slabs[0], Copy::compute));
-  for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = analyze(plans.plans[0], kind);
+  for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = trainer::of(memory, kind);
   return run;
 }
 
@@ -403,6 +407,7 @@ TEST(Tutorial, TrainingWithOptimizerStateOnTheHost) {
   auto runtime = cpu_runtime();
   constexpr int64_t kWidth = 96;
   constexpr int64_t kMatrix = kWidth * kWidth * 4;
+  constexpr int64_t kDeferred = kArenaAlignment;  // the clip factor, where the update is deferred
   ToyBRun baseline = run_toy_b(*runtime, kWidth, keep_all(), {}, 3);
   EXPECT_LT(baseline.losses.back(), baseline.losses.front());
   for (const Policy& policy : {keep_all(), save_and_offload({}, kX)})
@@ -413,7 +418,7 @@ TEST(Tutorial, TrainingWithOptimizerStateOnTheHost) {
       // Eight moments leave the device; two of them, and what is streamed with them, come back at
       // a time.
       EXPECT_EQ(baseline.planned[kDevice].argument_bytes - other.planned[kDevice].argument_bytes,
-                (homes.parameters == kHost ? 12 : 8) * kMatrix);
+                (homes.parameters == kHost ? 12 : 8) * kMatrix - kDeferred);
       EXPECT_LT(other.planned[kDevice].peak_bytes, baseline.planned[kDevice].peak_bytes);
     }
 }

@@ -99,8 +99,8 @@ std::vector<float> LoraGoldens::logits_of(const models::DecoderConfig& decoder,
 void LoraGoldens::expect_gradients(const std::string& policy) const {
   models::Model model = models::decoder(config);
   offload::Runtime runtime{offload::make_cpu_backend(), {}};
-  offload::GradientFunction f(runtime, model,
-                              {.policy = make_policy(policy, {}, model.stages[1].programs[0])});
+  offload::GradientFunction f(
+      runtime, model, {.policy = offload::make_policy(policy, {}, model.stages[1].programs[0])});
   for (const auto& [name, values] : adapted) f.set_parameter(name, values);
   for (const auto& [name, values] : batch) f.set_batch(name, values);
   auto trained = std::ranges::count_if(batch.at("targets"), [](int32_t t) { return t >= 0; });

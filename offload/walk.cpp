@@ -1,0 +1,26 @@
+#include "offload/walk.h"
+
+#include <algorithm>
+
+#include "offload/executor.h"
+
+namespace longshore::offload {
+
+std::vector<Event> walk(const std::vector<const Plan*>& plans, const Rates& rates) {
+  if (plans.empty()) return {};
+  auto backend = make_virtual_backend(plans[0]->target, rates);
+  int64_t device_bytes = 0, host_bytes = 0;
+  for (const Plan* plan : plans) {
+    device_bytes = std::max(device_bytes, plan->arena(MemoryKind::device));
+    host_bytes = std::max(host_bytes, plan->arena(MemoryKind::pinned_host));
+  }
+  Ledger ledger;
+  Arena device(*backend, MemoryKind::device, device_bytes);
+  Arena host(*backend, MemoryKind::pinned_host, host_bytes);
+  Arguments arguments(*backend, ledger);
+  backend->start_recording();
+  for (const Plan* plan : plans) Executable(*plan, *backend, arguments, device, host).run(ledger);
+  return timeline(plans, backend->stop_recording());
+}
+
+}  // namespace longshore::offload

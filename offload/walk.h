@@ -1,0 +1,14 @@
+// Plans without data: what lanes would do and when, on the virtual clock.
+#pragma once
+
+#include <vector>
+
+#include "offload/timeline.h"
+#include "offload/virtual_backend.h"
+
+namespace longshore::offload {
+
+// The plans one after the other, for the target they were made for.
+std::vector<Event> walk(const std::vector<const Plan*>& plans, const Rates& rates);
+
+}  // namespace longshore::offload

@@ -1,0 +1,34 @@
+// The global norm of gradients, exact wherever they live: each parameter's square sum is taken when
+// its gradient is made, and they are added up in one fixed order.
+#pragma once
+
+#include <map>
+
+#include "offload/pass_operands.h"
+
+namespace longshore::trainer {
+
+inline constexpr const char* kGradientNorm = "grad_norm";  // device argument, before clipping
+// Argument of the memory kind that the update's lane works in; 0 where nothing is to be updated.
+inline constexpr const char* kClipFactor = "clip_factor";
+
+class GradientNorm {
+ public:
+  GradientNorm(offload::PassOperands& operands, offload::PlanBuilder& builder);
+
+  // What PassOptions calls in the pass that ends a step.
+  void gradient_made(const offload::ParameterLayout::Location& location,
+                     const offload::Place& place);
+
+  // After the pass: writes kGradientNorm and, where it is given, the `factor` (f32 scalar, on the
+  // device or on the host) that clips to the threshold.
+  void finish(double threshold, const offload::Operand& factor = {});
+
+ private:
+  offload::PassOperands& operands_;
+  offload::PlanBuilder& builder_;
+  std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum, by slab and parameter
+  offload::Operand square_sums_;              // f64 [trainable parameters]
+};
+
+}  // namespace longshore::trainer

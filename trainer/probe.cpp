@@ -1,0 +1,277 @@
+#include "trainer/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "base/error.h"
+#include "data/safetensors_writer.h"
+#include "trainer/backend_choice.h"
+#include "trainer/config.h"
+#include "trainer/config_keys.h"
+#include "trainer/help.h"
+#include "trainer/load_parameters.h"
+#include "trainer/memory_report.h"
+#include "trainer/model_config.h"
+#include "trainer/probe_inputs.h"
+#include "trainer/read_floats.h"
+#include "trainer/room.h"
+#include "trainer/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+using models::DecoderConfig;
+using offload::Copy;
+using offload::MemoryKind;
+using offload::Plan;
+
+const std::vector<std::string> kKeys{"dtype",
+                                     "backend",
+                                     "remat_policy",
+                                     "offload_layers",
+                                     "decoder_layer_input",
+                                     "query_proj",
+                                     "key_proj",
+                                     "value_proj",
+                                     "context",
+                                     "out_proj",
+                                     "mlpwi_0",
+                                     "mlpwi_1",
+                                     "mlpwo",
+                                     "parameter_memory_host_offload",
+                                     "gradient_memory_host_offload",
+                                     "optimizer_memory_host_offload",
+                                     "prefetch_layers"};
+
+Config default_config() {
+  Config config;
+  config.dtype = ComputeDtype::float32;  // what references are computed in
+  return config;
+}
+
+// The config keys' bounds keep products of sizes within int64_t.
+void check_sizes(const std::filesystem::path& file, const DecoderConfig& model) {
+  Config sizes;
+  sizes.base_emb_dim = model.width;
+  sizes.base_num_decoder_layers = model.layers;
+  sizes.base_num_query_heads = model.query_heads;
+  sizes.base_num_kv_heads = model.kv_heads;
+  sizes.head_dim = model.head_dim;
+  sizes.base_mlp_dim = model.mlp_width;
+  sizes.vocab_size = model.vocabulary;
+  constexpr std::array kNames{std::pair{"hidden_size", "base_emb_dim"},
+                              std::pair{"num_hidden_layers", "base_num_decoder_layers"},
+                              std::pair{"num_attention_heads", "base_num_query_heads"},
+                              std::pair{"num_key_value_heads", "base_num_kv_heads"},
+                              std::pair{"head_dim", "head_dim"},
+                              std::pair{"intermediate_size", "base_mlp_dim"},
+                              std::pair{"vocab_size", "vocab_size"}};
+  for (auto [name, key_name] : kNames)
+    if (const Key& key = *find_key(key_name); !is_valid(key, sizes))
+      throw DataError(fmt::format("{}: {}: found {}, expected {}", file.string(), name,
+                                  value_text(key, sizes), expected(key)));
+}
+
+DecoderConfig read_model(const std::filesystem::path& folder) {
+  DecoderConfig model = read_hf_config(folder / "config.json");
+  check_sizes(folder / "config.json", model);
+  return model;
+}
+
+// Nats at each position: log-sum-exp less the target's logit; 0 where nothing is trained.
+std::vector<float> token_losses(const std::vector<float>& logits,
+                                const std::vector<int32_t>& targets) {
+  std::vector<float> losses(targets.size());
+  size_t vocabulary = logits.size() / targets.size();
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] == data::kIgnoredTarget) continue;
+    std::span<const float> row(logits.data() + i * vocabulary, vocabulary);
+    double largest = *std::ranges::max_element(row), sum = 0;
+    for (float logit : row) sum += std::exp(logit - largest);
+    losses[i] = static_cast<float>(largest + std::log(sum) - row[targets[i]]);
+  }
+  return losses;
+}
+
+// A tensor of the file; its values are there after the run.
+struct Result {
+  models::Shape shape;
+  std::function<std::vector<float>()> values;
+};
+
+class Probe {
+ public:
+  Probe(const ProbeRequest& request, const Config& config, DecoderConfig model, ProbeInputs inputs,
+        models::Target target)
+      : model_(std::move(model)),
+        inputs_(std::move(inputs)),
+        gradients_(request.gradients),
+        backend_(make_backend(target)),
+        arguments_(*backend_, ledger_) {
+    model_.batch = inputs_.batch.shape.rows;
+    model_.length = inputs_.batch.shape.length;
+    model_.segments = !inputs_.segments.empty();
+    model_.dtype = compute_dtype(config, target);
+    models::Model trained = models::decoder(model_);
+    layout_ = offload::lay_out(trained, layout_options(config));
+    StepOptions options = step_options(config, trained);
+    options.optimizer.reset();
+    step_ = plan_step(trained, layout_, options, target);
+    states_ = plan_forward(models::decoder(model_, {.head = models::Head::states}), layout_,
+                           "states", options.transfers, target, offload::Carries::returned);
+    if (std::string table = shortage(analyze(plans()), *backend_); !table.empty())
+      throw PlanError(fmt::format("{} with {} does not fit on this machine:\n{}",
+                                  request.model.string(), request.inputs.string(), table));
+  }
+
+  // Says what it read.
+  std::string run(const std::filesystem::path& folder) {
+    constexpr std::array kWeights{Copy::compute};
+    std::string said = load_weights(folder, model_, layout_, arguments_, kWeights);
+    MemoryByKind memory = analyze(plans());
+    offload::Arena device(*backend_, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes);
+    offload::Arena host(*backend_, MemoryKind::pinned_host,
+                        of(memory, MemoryKind::pinned_host).temp_bytes);
+    for (const Plan* plan : plans()) {
+      offload::Executable executable(*plan, *backend_, arguments_, device, host);
+      write_inputs();
+      executable.run(ledger_);
+      backend_->synchronize();
+    }
+    return said;
+  }
+
+  double loss() const {
+    float sum;
+    arguments_.read(offload::host_name(offload::kLoss), &sum, sizeof sum);
+    return static_cast<double>(sum) / static_cast<double>(inputs_.batch.total_weights);
+  }
+
+  std::map<std::string, Result> results() const {
+    std::map<std::string, Result> results;
+    models::Shape carry{model_.batch, model_.length, model_.width};
+    auto add_carry = [&](const std::string& name, int layer) {
+      results["hidden." + name] = {
+          carry, [=, this] { return output(offload::carry_name("decoder", layer), carry); }};
+    };
+    add_carry("embed", 0);
+    for (int layer = 0; layer < model_.layers; ++layer)
+      add_carry("layers." + std::to_string(layer), layer + 1);
+    results["hidden.final_norm"] = {carry, [=, this] { return output("output.0", carry); }};
+    results["logits"] = {logits_shape(), [this] { return output("output.1", logits_shape()); }};
+    if (inputs_.has_labels) {
+      results["loss"] = {{}, [this] { return std::vector{static_cast<float>(loss())}; }};
+      results["token_loss"] = {{model_.batch, model_.length}, [this] {
+                                 return token_losses(output("output.1", logits_shape()),
+                                                     inputs_.batch.targets);
+                               }};
+    }
+    if (gradients_) add_gradients(results);
+    return results;
+  }
+
+ private:
+  // The loss is of the last one that runs: with gradients that of the training step.
+  std::vector<const Plan*> plans() const {
+    std::vector<const Plan*> plans{&states_};
+    if (gradients_) plans.push_back(&step_.plans[0]);
+    return plans;
+  }
+
+  void write_inputs() {
+    write_batch(inputs_.batch, arguments_);
+    auto write = [&](const std::string& name, const void* from, size_t bytes) {
+      if (arguments_.has(offload::host_name(name)))
+        arguments_.write(offload::host_name(name), from, static_cast<int64_t>(bytes));
+    };
+    write("segments", inputs_.segments.data(), inputs_.segments.size() * sizeof(int32_t));
+    float mean = 1 / static_cast<float>(inputs_.batch.total_weights);
+    write(offload::kLossGradient, &mean, sizeof mean);
+  }
+
+  models::Shape logits_shape() const { return {model_.batch, model_.length, model_.vocabulary}; }
+
+  std::vector<float> output(const std::string& name, const models::Shape& shape) const {
+    return read_floats(arguments_, offload::host_name(name), {shape, model_.dtype});
+  }
+
+  void add_gradients(std::map<std::string, Result>& results) const {
+    for (const offload::Slab& slab : layout_.slabs) {
+      if (slab.trainable == models::Trainable::no) continue;
+      for (const offload::Parameter& parameter : slab.parameters)
+        results["grad." + parameter.name] = {
+            parameter.type.shape, [&] {
+              models::Type type{parameter.type.shape, dtype(slab, Copy::gradient)};
+              return read_floats(arguments_, argument_name(slab, Copy::gradient), type,
+                                 parameter.offset * models::size_bytes(type.dtype));
+            }};
+    }
+  }
+
+  DecoderConfig model_;
+  ProbeInputs inputs_;
+  bool gradients_;
+  std::unique_ptr<offload::Backend> backend_;
+  offload::ParameterLayout layout_;
+  StepPlans step_;
+  Plan states_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+};
+
+data::SafetensorsInfo info(const std::string& name, const models::Shape& shape) {
+  data::SafetensorsInfo info{.name = name};
+  for (int i = 0; i < shape.rank(); ++i) info.shape.push_back(shape[i]);
+  return info;
+}
+
+}  // namespace
+
+void probe(const ProbeRequest& request) {
+  Config config = override_config(default_config(), request.overrides, kKeys);
+  validate_remat(config);
+  models::Target target = choose_backend(config).target;
+  DecoderConfig model = read_model(request.model);
+  ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
+  if (request.gradients && !inputs.has_labels)
+    throw DataError(request.inputs.string() +
+                    ": labels: found nothing, expected a tensor [B,T], as --gradients asks");
+  Probe probe(request, config, model, inputs, target);
+
+  std::map<std::string, Result> results = probe.results();
+  std::vector<data::SafetensorsInfo> infos;
+  for (const auto& [name, result] : results) infos.push_back(info(name, result.shape));
+  infos = data::sorted_as_safetensors(std::move(infos));
+  data::SafetensorsWriter writer(request.out, infos);  // a bad path shows before anything runs
+  fmt::print("{}\n", probe.run(request.model));
+  for (const data::SafetensorsInfo& tensor : infos) {
+    std::vector<float> values = results.at(tensor.name).values();
+    writer.append(tensor.name, std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+  fmt::print("{}: {} tensors{}\n", request.out.string(), infos.size(),
+             inputs.has_labels ? fmt::format(", loss {:.6f} over {} targets", probe.loss(),
+                                             inputs.batch.total_weights)
+                               : "");
+}
+
+std::string probe_footer() {
+  std::string text =
+      "INPUTS holds input_ids [B,T], int64 or int32, and optionally labels (-100: not trained),\n"
+      "attention_mask (padding on the right), segment_ids and position_ids, as transformers has\n"
+      "them. The output, in float32: hidden.embed, hidden.layers.N, hidden.final_norm, logits;\n"
+      "with labels token_loss and loss; with --gradients grad.NAME, the gradients of loss.\n"
+      "\nKeys, with what a probe takes by default; remat and offload keys concern --gradients,\n"
+      "parameter_memory_host_offload both passes, and optimizer_memory_host_offload nothing, as\n"
+      "there is no optimizer:\n";
+  return text + config_help(default_config(), kKeys) + "\n" + policies_help();
+}
+
+}  // namespace longshore::trainer

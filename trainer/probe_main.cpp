@@ -1,0 +1,26 @@
+// probe --model DIR --inputs F --out F [--gradients] [key=value ...]
+#include <CLI/CLI.hpp>
+
+#include "base/exit_code.h"
+#include "trainer/probe.h"
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  CLI::App app(
+      "Sends one batch through a model of a Hugging Face folder, in float32 unless told otherwise, "
+      "and writes hidden states, logits, losses and gradients.",
+      "probe");
+  trainer::ProbeRequest request;
+  app.add_option("--model", request.model, "a folder with config.json and weights")->required();
+  app.add_option("--inputs", request.inputs, "a safetensors file with the batch")->required();
+  app.add_option("--out", request.out, "the safetensors file to write")->required();
+  app.add_flag("--gradients", request.gradients, "also the gradient of each parameter");
+  app.add_option("key=value", request.overrides, "keys, as listed below");
+  app.footer(trainer::probe_footer());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return exit_code_of("probe", [&] { trainer::probe(request); });
+}

@@ -1,0 +1,25 @@
+#include "trainer/read_floats.h"
+
+#include <algorithm>
+
+#include "base/bfloat16.h"
+#include "base/error.h"
+
+namespace longshore::trainer {
+
+std::vector<float> read_floats(const offload::Arguments& arguments, const std::string& name,
+                               const models::Type& type, int64_t offset_bytes) {
+  std::vector<float> values(static_cast<size_t>(type.shape.count()));
+  if (type.dtype == models::Dtype::float32) {
+    arguments.read_part(name, offset_bytes, values.data(), type.bytes());
+    return values;
+  }
+  if (type.dtype != models::Dtype::bfloat16)
+    throw InternalError(name + ": found " + models::text(type) + ", expected float32 or bfloat16");
+  std::vector<bfloat16> narrow(values.size());
+  arguments.read_part(name, offset_bytes, narrow.data(), type.bytes());
+  std::ranges::transform(narrow, values.begin(), [](bfloat16 value) { return to_float(value); });
+  return values;
+}
+
+}  // namespace longshore::trainer
