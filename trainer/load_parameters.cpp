@@ -14,7 +14,6 @@
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
 #include "trainer/adapter.h"
-#include "trainer/initialize.h"
 
 namespace longshore::trainer {
 namespace {
