@@ -319,6 +319,11 @@ int64_t size_bytes(SafetensorsDtype dtype) {
 
 const char* name(SafetensorsDtype dtype) { return kDtypes[static_cast<size_t>(dtype)].name; }
 
+bool is_floating_point(SafetensorsDtype dtype) {
+  return dtype == SafetensorsDtype::float16 || dtype == SafetensorsDtype::bfloat16 ||
+         dtype == SafetensorsDtype::float32 || dtype == SafetensorsDtype::float64;
+}
+
 int64_t SafetensorsInfo::element_count() const {
   int64_t count = 1;
   for (int64_t size : shape)

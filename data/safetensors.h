@@ -35,6 +35,7 @@ enum class SafetensorsDtype : uint8_t {
 
 int64_t size_bytes(SafetensorsDtype dtype);
 const char* name(SafetensorsDtype dtype);  // as in the file: "BOOL", "BF16"
+bool is_floating_point(SafetensorsDtype dtype);
 
 struct SafetensorsInfo {
   std::string name;

@@ -1,4 +1,4 @@
-// Weights as float32, whatever a file holds.
+// Weights as float32, whatever a file holds, and as what a file shall hold.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,11 @@ struct NonFinite {
 // Converts F32, BF16, F16 (exact) or F64 (to nearest) and counts what is not finite in the result.
 // `to` has element_count() elements. Other dtypes are a DataError that names the tensor.
 NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to);
+
+// Converts to F32, BF16 or F16: to nearest, ties to even (F64 by way of float32), and infinities
+// and NaN to themselves. `to` has as many elements as the tensor. A finite value that would become
+// infinite is a DataError that names the tensor, as is another dtype in it.
+void convert_floats(const SafetensorsTensor& tensor, SafetensorsDtype dtype,
+                    std::span<std::byte> to);
 
 }  // namespace longshore::data

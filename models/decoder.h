@@ -63,6 +63,8 @@ struct DecoderConfig {
   double window_rope_base = 0;  // rotation base of layers with a window; 0: as the others
   LoraConfig lora;              // adapters; with them all other weights are frozen
   bool segments = false;        // the batch has input `segments` i32 [B,T]: packed documents
+
+  bool operator==(const DecoderConfig&) const = default;
 };
 
 // What the head computes.

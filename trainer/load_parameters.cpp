@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -12,8 +10,8 @@
 #include "base/nearest.h"
 #include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
-#include "models/hf/config.h"
 #include "trainer/adapter.h"
+#include "trainer/hf_folder.h"
 
 namespace longshore::trainer {
 namespace {
@@ -21,18 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using models::DecoderConfig;
 using offload::Parameter;
-
-std::string read_text(const fs::path& path) {
-  constexpr size_t kMostBytes = size_t{1} << 20;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad())
-    throw DataError(path.string() + ": found no file that can be read");
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMostBytes) throw DataError(path.string() + ": longer than 1 MiB");
-  return text;
-}
 
 std::string shown(double value) { return fmt::format("{:g}", value); }
 
@@ -75,53 +61,7 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
   return lines;
 }
 
-bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
-  const models::Shape& shape = parameter.type.shape;
-  if (std::ssize(tensor.shape) != shape.rank()) return false;
-  for (int i = 0; i < shape.rank(); ++i)
-    if (tensor.shape[i] != shape[i]) return false;
-  return true;
-}
-
-// Everything that keeps the checkpoint from being this model's, at once.
-void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
-                   const data::Checkpoint& checkpoint, bool is_tied) {
-  std::vector<std::string> problems, names = checkpoint.names();
-  for (const auto& [name, location] : layout.by_name) {
-    if (models::is_lora_weight(name)) continue;
-    const Parameter& parameter = layout.parameter(location);
-    if (!checkpoint.contains(name)) {
-      std::string close = nearest(name, names);
-      problems.push_back("missing " + name + (close.empty() ? "" : "; nearest: " + close));
-    } else if (!fits(parameter, checkpoint.at(name))) {
-      std::string shape;
-      for (int64_t size : checkpoint.at(name).shape)
-        shape += (shape.empty() ? "" : ",") + std::to_string(size);
-      problems.push_back(
-          fmt::format("{} is [{}], expected {}", name, shape, models::text(parameter.type)));
-    }
-  }
-  for (const std::string& name : names)
-    if (!layout.by_name.contains(name) && !(is_tied && name == "lm_head.weight"))
-      problems.push_back("not expected: " + name);
-  if (problems.empty()) return;
-  constexpr size_t kMost = 50;
-  std::string list;
-  for (size_t i = 0; i < std::min(kMost, problems.size()); ++i) list += "\n  " + problems[i];
-  if (problems.size() > kMost) list += fmt::format("\n  and {} more", problems.size() - kMost);
-  throw DataError(folder.string() + ": is not this model's:" + list);
-}
-
 }  // namespace
-
-DecoderConfig read_hf_config(const fs::path& file) {
-  try {
-    return models::parse_hf_config(read_text(file));
-  } catch (const DataError& error) {
-    std::string what = error.what();
-    throw DataError(what.starts_with(file.string()) ? what : file.string() + ": " + what);
-  }
-}
 
 std::string load_weights(const fs::path& folder, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
@@ -150,7 +90,7 @@ std::string load_weights(const fs::path& folder, const DecoderConfig& model,
 std::string load_parameters(const Config& config, const DecoderConfig& model,
                             const offload::ParameterLayout& layout, offload::Arguments& arguments) {
   const fs::path& folder = config.load_parameters_path;
-  std::vector<std::string> differing = differences(model, read_hf_config(folder / "config.json"));
+  std::vector<std::string> differing = differences(model, read_hf_config(folder).decoder);
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
                       " holds another model: " + join(differing));

@@ -13,9 +13,6 @@
 
 namespace longshore::trainer {
 
-// Of a config.json; DataErrors name the file.
-models::DecoderConfig read_hf_config(const std::filesystem::path& file);
-
 // The tensors of a Hugging Face folder, mapped and converted slab by slab, straight into these
 // copies where they live; moments zero. Says what it read. Throws DataError when tensors are
 // missing, not expected or of another shape, all listed at once. With tied embeddings the folder

@@ -30,6 +30,7 @@ bool has_transfers(const offload::Homes& homes, const StepOptions& options) {
 double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout_options,
                            const StepOptions& options, models::Target target,
                            const offload::Rates& rates) {
+  if (!has_transfers(layout_options.homes, options)) return 0;
   models::Model few = shortened(model);
   offload::ParameterLayout layout = lay_out(few, layout_options);
   StepOptions tried = options;

@@ -16,6 +16,7 @@
 #include "trainer/config.h"
 #include "trainer/config_keys.h"
 #include "trainer/help.h"
+#include "trainer/hf_folder.h"
 #include "trainer/load_parameters.h"
 #include "trainer/memory_report.h"
 #include "trainer/model_config.h"
@@ -47,7 +48,6 @@ const std::vector<std::string> kKeys{"dtype",
                                      "mlpwo",
                                      "parameter_memory_host_offload",
                                      "gradient_memory_host_offload",
-                                     "optimizer_memory_host_offload",
                                      "prefetch_layers"};
 
 Config default_config() {
@@ -80,7 +80,7 @@ void check_sizes(const std::filesystem::path& file, const DecoderConfig& model) 
 }
 
 DecoderConfig read_model(const std::filesystem::path& folder) {
-  DecoderConfig model = read_hf_config(folder / "config.json");
+  DecoderConfig model = read_hf_config(folder).decoder;
   check_sizes(folder / "config.json", model);
   return model;
 }
@@ -121,7 +121,7 @@ class Probe {
     model_.dtype = compute_dtype(config, target);
     models::Model trained = models::decoder(model_);
     layout_ = offload::lay_out(trained, layout_options(config));
-    StepOptions options = step_options(config, trained);
+    StepOptions options = step_options(config, trained, target);
     options.optimizer.reset();
     step_ = plan_step(trained, layout_, options, target);
     states_ = plan_forward(models::decoder(model_, {.head = models::Head::states}), layout_,
@@ -269,8 +269,7 @@ std::string probe_footer() {
       "them. The output, in float32: hidden.embed, hidden.layers.N, hidden.final_norm, logits;\n"
       "with labels token_loss and loss; with --gradients grad.NAME, the gradients of loss.\n"
       "\nKeys, with what a probe takes by default; remat and offload keys concern --gradients,\n"
-      "parameter_memory_host_offload both passes, and optimizer_memory_host_offload nothing, as\n"
-      "there is no optimizer:\n";
+      "parameter_memory_host_offload both passes:\n";
   return text + config_help(default_config(), kKeys) + "\n" + policies_help();
 }
 

@@ -28,6 +28,17 @@ const models::Program& layer(const models::Model& model) {
       ->programs[0];
 }
 
+OptimizerOptions optimizer_options(const Config& config) {
+  return {.adamw = {.b1 = config.adam_b1,
+                    .b2 = config.adam_b2,
+                    .epsilon = config.adam_eps,
+                    .weight_decay = config.adam_weight_decay},
+          .clipping_threshold = config.gradient_clipping_threshold,
+          .seed = static_cast<uint64_t>(config.seed),
+          .lane = config.optimizer_compute == OptimizerCompute::host ? offload::Lane::host_compute
+                                                                     : offload::Lane::compute};
+}
+
 }  // namespace
 
 offload::LayoutOptions layout_options(const Config& config) {
@@ -43,22 +54,17 @@ offload::LayoutOptions layout_options(const Config& config) {
   return options;
 }
 
-StepOptions step_options(const Config& config, const models::Model& model) {
+StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
   StepOptions options{
       .policy = make_policy(config.remat_policy, custom_fates(config), layer(model)),
       .transfers = {.layers_ahead = config.prefetch_layers},
       .micro_batches = config.gradient_accumulation_steps};
   if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
-  if (config.model_type == ModelType::toy_a) return options;  // its gradients are the result
-  options.optimizer = {.adamw = {.b1 = config.adam_b1,
-                                 .b2 = config.adam_b2,
-                                 .epsilon = config.adam_eps,
-                                 .weight_decay = config.adam_weight_decay},
-                       .clipping_threshold = config.gradient_clipping_threshold,
-                       .seed = static_cast<uint64_t>(config.seed),
-                       .lane = config.optimizer_compute == OptimizerCompute::host
-                                   ? offload::Lane::host_compute
-                                   : offload::Lane::compute};
+  // The gradients of toy_a are the result.
+  if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);
+  if (config.prefetch_layers < 0)
+    options.transfers.layers_ahead = choose_layers_ahead(model, layout_options(config), options,
+                                                         target, offload::nominal_rates(target));
   return options;
 }
 
@@ -80,15 +86,8 @@ bool samples(const Config& config) {
 TrainingPlans plan_training(const Config& config, models::Target target) {
   TrainingPlans plans;
   plans.model = make_model(config, target);
-  offload::LayoutOptions layout = layout_options(config);
-  plans.layout = offload::lay_out(plans.model, layout);
-  plans.options = step_options(config, plans.model);
-  double& layers_ahead = plans.options.transfers.layers_ahead;
-  if (config.prefetch_layers < 0)
-    layers_ahead = has_transfers(layout.homes, plans.options)
-                       ? choose_layers_ahead(plans.model, layout, plans.options, target,
-                                             offload::nominal_rates(target))
-                       : 0;
+  plans.layout = offload::lay_out(plans.model, layout_options(config));
+  plans.options = step_options(config, plans.model, target);
   plans.step = plan_step(plans.model, plans.layout, plans.options, target);
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))

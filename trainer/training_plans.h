@@ -25,7 +25,7 @@ struct TrainingPlans {
 
 offload::LayoutOptions layout_options(const Config& config);
 // Throws ConfigError when the remat policy does not suit the model.
-StepOptions step_options(const Config& config, const models::Model& model);
+StepOptions step_options(const Config& config, const models::Model& model, models::Target target);
 
 // Throws ConfigError as step_options() does.
 TrainingPlans plan_training(const Config& config, models::Target target);

@@ -15,6 +15,7 @@ namespace longshore::models {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 // Keys that change nothing here: what tokenizers, generation and the library itself read.
 const std::set<std::string> kHarmless{"architectures",
@@ -36,12 +37,28 @@ const std::set<std::string> kHarmless{"architectures",
                                       "label2id",
                                       "attn_implementation"};
 
+// Values are shown and written by functions that call themselves for each level of nesting.
+constexpr int kMaxDepth = 32;
+
+template <class Json>
+Json parse_object(std::string_view text) {
+  auto check_depth = [](int depth, typename Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) throw DataError("nested deeper than " + std::to_string(kMaxDepth));
+    return true;
+  };
+  Json object = Json::parse(text, check_depth, false);
+  if (!object.is_object()) throw DataError("expected a JSON object");
+  return object;
+}
+
 // Reads keys and remembers which.
 class Reader {
  public:
   explicit Reader(const json& object, std::string prefix = "")
       : object_(object), prefix_(std::move(prefix)) {}
 
+  // Also by null.
+  bool is_said(const std::string& key) const { return object_.contains(key); }
   bool has(const std::string& key) {
     read_.insert(key);
     return object_.contains(key) && !object_[key].is_null();
@@ -67,6 +84,15 @@ class Reader {
       throw DataError(prefix_ + key + ": found " + shown(value) +
                       ", expected a number of at least 0");
     return value.get<double>();
+  }
+  double positive(const std::string& key, std::optional<double> otherwise = std::nullopt) {
+    double value = number(key, otherwise);
+    if (value == 0) throw DataError(prefix_ + key + ": found 0, expected more");
+    return value;
+  }
+  // A soft-cap: null, which is not the same as nothing, switches it off.
+  double cap(const std::string& key, double otherwise) {
+    return number(key, is_said(key) ? 0 : otherwise);
   }
   bool flag(const std::string& key, bool otherwise) {
     if (!has(key)) return otherwise;
@@ -111,11 +137,15 @@ class Reader {
 
 RopeScaling read_scaling(Reader& rope, const std::string& type_key) {
   std::string type = rope.word(type_key, {"default", "linear", "llama3"}, "default");
-  if (type == "linear") return LinearRopeScaling{rope.number("factor")};
-  if (type == "llama3")
-    return Llama3RopeScaling{rope.number("factor"), rope.number("low_freq_factor"),
-                             rope.number("high_freq_factor"),
-                             rope.number("original_max_position_embeddings")};
+  if (type == "linear") return LinearRopeScaling{rope.positive("factor")};
+  if (type == "llama3") {
+    Llama3RopeScaling scaling{rope.positive("factor"), rope.positive("low_freq_factor"),
+                              rope.positive("high_freq_factor"),
+                              rope.positive("original_max_position_embeddings")};
+    if (scaling.low_freq_factor >= scaling.high_freq_factor)
+      throw DataError("low_freq_factor: expected less than high_freq_factor");
+    return scaling;
+  }
   return {};
 }
 
@@ -128,14 +158,14 @@ void read_rope_parameters(const json& value, const std::string& key, double& bas
                           RopeScaling& scaling) {
   expect_object(value, key);
   Reader rope(value, key + ".");
-  base = rope.number("rope_theta", base);
+  base = rope.positive("rope_theta", base);
   scaling = read_scaling(rope, "rope_type");
   rope.refuse_unread();
 }
 
 void read_rope(Reader& reader, DecoderConfig& config, bool has_local) {
-  if (has_local) config.window_rope_base = reader.number("rope_local_base_freq", 10000);
-  config.rope_base = reader.number("rope_theta", has_local ? 1e6 : 10000);
+  if (has_local) config.window_rope_base = reader.positive("rope_local_base_freq", 10000);
+  config.rope_base = reader.positive("rope_theta", has_local ? 1e6 : 10000);
   if (reader.has("rope_scaling")) {
     const json& value = reader.at("rope_scaling");
     expect_object(value, "rope_scaling");
@@ -163,7 +193,9 @@ void read_rope(Reader& reader, DecoderConfig& config, bool has_local) {
 
 // Which layers have a window: as layer_types says, or each `period`th has none (0: all have one).
 void read_windows(Reader& reader, DecoderConfig& config, int64_t period) {
-  config.window = reader.integer("sliding_window", 0);
+  constexpr int64_t kWhereNothingIsSaid = 4096;
+  config.window =
+      reader.is_said("sliding_window") ? reader.integer("sliding_window", 0) : kWhereNothingIsSaid;
   bool has_list = reader.has("layer_types");
   if (config.window == 0) {
     if (has_list)
@@ -189,25 +221,37 @@ void read_windows(Reader& reader, DecoderConfig& config, int64_t period) {
   }
 }
 
-void read_sizes(Reader& reader, DecoderConfig& config) {
-  auto size = [&](const std::string& key) {
-    int64_t value = reader.integer(key);
-    if (value == 0) throw DataError(key + ": found 0, expected at least 1");
+void read_sizes(Reader& reader, const std::string& type, DecoderConfig& config) {
+  // Where nothing is said transformers takes these from another key, or else the size of one
+  // published model, which is nobody's intention.
+  auto expect = [&](const char* key) {
+    if (!reader.is_said(key)) reader.at(key);
+  };
+  if (type != "llama") expect("num_key_value_heads");
+  if (type == "qwen3" || type.starts_with("gemma")) expect("head_dim");
+
+  // Far beyond any model, and such that products of sizes fit in int64_t.
+  auto size = [&](const std::string& key, int64_t most,
+                  std::optional<int64_t> otherwise = std::nullopt) {
+    int64_t value = reader.integer(key, otherwise);
+    if (value < 1 || value > most)
+      throw DataError(key + ": found " + std::to_string(value) + ", expected 1 to " +
+                      std::to_string(most));
     return value;
   };
-  config.vocabulary = size("vocab_size");
-  config.width = size("hidden_size");
-  config.layers = static_cast<int>(std::min<int64_t>(size("num_hidden_layers"), 1 << 16));
-  config.query_heads = size("num_attention_heads");
-  config.kv_heads = reader.integer("num_key_value_heads", config.query_heads);
-  config.head_dim = reader.integer("head_dim", config.width / config.query_heads);
-  config.mlp_width = size("intermediate_size");
+  config.vocabulary = size("vocab_size", 1 << 22);
+  config.width = size("hidden_size", 1 << 18);
+  config.layers = static_cast<int>(size("num_hidden_layers", 1 << 12));
+  config.query_heads = size("num_attention_heads", 1 << 10);
+  config.kv_heads = size("num_key_value_heads", 1 << 10, config.query_heads);
+  config.head_dim = size("head_dim", 1 << 10, config.width / config.query_heads);
+  config.mlp_width = size("intermediate_size", 1 << 20);
   config.norm_epsilon = reader.number("rms_norm_eps");
-  if (config.kv_heads == 0 || config.query_heads % config.kv_heads != 0)
+  if (config.query_heads % config.kv_heads != 0)
     throw DataError("num_key_value_heads: found " + std::to_string(config.kv_heads) +
                     ", expected a divisor of num_attention_heads, " +
                     std::to_string(config.query_heads));
-  if (config.head_dim == 0 || config.head_dim % 2 != 0)
+  if (config.head_dim % 2 != 0)
     throw DataError("head_dim: found " + std::to_string(config.head_dim) +
                     ", expected an even number");
 }
@@ -249,9 +293,11 @@ void read_gemma_like(Reader& reader, const std::string& type, DecoderConfig& con
   config.tied_embeddings = reader.flag("tie_word_embeddings", true);
   config.block = type == "gemma" ? Block::gemma : Block::gemma2;
   if (type == "gemma") return;
-  config.query_scale = 1 / std::sqrt(reader.number("query_pre_attn_scalar", 256));
-  config.attention_cap = reader.number("attn_logit_softcapping", type == "gemma2" ? 50 : 0);
-  config.logits_cap = reader.number("final_logit_softcapping", type == "gemma2" ? 30 : 0);
+  config.query_scale = 1 / std::sqrt(reader.positive("query_pre_attn_scalar", 256));
+  // transformers reads the key for Gemma 3 and caps nothing.
+  if (type == "gemma3_text") reader.expect_off("attn_logit_softcapping");
+  if (type == "gemma2") config.attention_cap = reader.cap("attn_logit_softcapping", 50);
+  config.logits_cap = reader.cap("final_logit_softcapping", type == "gemma2" ? 30 : 0);
   config.qk_norm = type == "gemma3_text";
   int64_t period = type == "gemma2" ? 2 : 6;
   for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
@@ -262,13 +308,12 @@ void read_gemma_like(Reader& reader, const std::string& type, DecoderConfig& con
 }  // namespace
 
 DecoderConfig parse_hf_config(std::string_view text) {
-  json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) throw DataError("expected a JSON object");
+  const json object = parse_object<json>(text);
   Reader reader(object);
   std::string type = reader.word(
       "model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"});
   DecoderConfig config;
-  read_sizes(reader, config);
+  read_sizes(reader, type, config);
   read_dtype(object, config);
   read_rope(reader, config, type == "gemma3_text");
   reader.expect_off("attention_dropout");
@@ -278,6 +323,18 @@ DecoderConfig parse_hf_config(std::string_view text) {
     read_llama_like(reader, type, config);
   reader.refuse_unread();
   return config;
+}
+
+std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
+  ordered_json object = parse_object<ordered_json>(text);
+  bool has_key = false;
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    if (!object.contains(key)) continue;
+    object[key] = dtype;
+    has_key = true;
+  }
+  if (!has_key) object["dtype"] = dtype;
+  return object.dump(2) + "\n";
 }
 
 }  // namespace longshore::models

@@ -1,6 +1,7 @@
 // Hugging Face's config.json: which decoder a published checkpoint is.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "models/decoder.h"
@@ -13,5 +14,24 @@ namespace longshore::models {
 // naming the key, for what is missing, is not of its type, or would change results and is not
 // supported; unknown keys are refused too, since nobody knows what they change.
 DecoderConfig parse_hf_config(std::string_view text);
+
+// A config.json for a model that has none yet, which transformers loads as that model;
+// parse_hf_config gives `config` back, with what stands for a default (query_scale 0, no list of
+// windowed layers) written out. For a model that began as somebody's checkpoint, carry that
+// checkpoint's text over instead (see with_hf_dtype): nothing of it that is not the decoder's
+// (token ids, say) can be known here; max_position_embeddings is `config`'s length.
+//
+// Keys are in the newer spelling, which transformers has from 5 on. Where 4 would take a default in
+// silence for what it does not find (rope_theta, rope_scaling, rope_local_base_freq,
+// sliding_window_pattern), the older spelling stands beside it; 5 and parse_hf_config let both
+// stand together. Not so for torch_dtype, without which 4 takes the dtype of the weights.
+//
+// Throws ConfigError for a decoder that no model_type describes, such as Llama with soft-caps.
+std::string write_hf_config(const DecoderConfig& config);
+
+// The config.json `text` with the weights' dtype, "float32", "bfloat16" or "float16", under the key
+// that it has for it (torch_dtype or dtype; else dtype). All else stays, in its order. Throws
+// DataError when it is no JSON object.
+std::string with_hf_dtype(std::string_view text, std::string_view dtype);
 
 }  // namespace longshore::models

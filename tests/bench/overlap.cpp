@@ -83,7 +83,11 @@ class Steps {
     for (int64_t m = 0; m < config.gradient_accumulation_steps; ++m) batches_.push_back(source(m));
   }
 
-  void run(size_t plan) { steps_[plan]->run(batches_, next(), ledger_); }
+  void run(size_t plan) {
+    steps_[plan]->run(batches_, next(), ledger_);
+    // Another plan's step takes over the arenas.
+    if (steps_.size() > 1) steps_[plan]->flush(ledger_);
+  }
 
   // Of several recorded steps the one of median length.
   Profile record(size_t plan) {
@@ -91,6 +95,7 @@ class Steps {
     for (int i = 0; i < kRecords; ++i) {
       std::vector<offload::Event> events;
       steps_[plan]->record(batches_, next(), ledger_, events);
+      if (steps_.size() > 1) steps_[plan]->flush(ledger_);
       profiles.push_back(profile(events));
     }
     std::sort(profiles.begin(), profiles.end(),

@@ -720,5 +720,79 @@ TEST(ToFloat32, RefusesOtherDtypesAndRooms) {
   EXPECT_THROW(to_float32(tensor_of(Dtype::float32, bytes_of(data)), to), InternalError);
 }
 
+std::vector<std::byte> converted(Dtype from, std::span<const std::byte> data, Dtype to) {
+  const SafetensorsTensor tensor = tensor_of(from, data);
+  std::vector<std::byte> result(static_cast<size_t>(tensor.element_count() * size_bytes(to)));
+  convert_floats(tensor, to, result);
+  return result;
+}
+
+uint16_t converted(float value, Dtype to) {
+  uint16_t bits;
+  std::memcpy(&bits, converted(Dtype::float32, std::as_bytes(std::span(&value, 1)), to).data(), 2);
+  return bits;
+}
+
+// Each value of 16 bits, what lies half-way to the next, and the floats on both sides of that.
+TEST(ConvertFloats, RoundsToNearestTiesToEven) {
+  struct Format {
+    Dtype dtype;
+    int exponent_bits, fraction_bits;
+    uint16_t infinity;
+  };
+  for (const Format& format :
+       {Format{Dtype::float16, 5, 10, 0x7c00}, Format{Dtype::bfloat16, 8, 7, 0x7f80}}) {
+    for (uint16_t bits = 0; bits + 1 < format.infinity; ++bits) {
+      const float low = value_of(bits, format.exponent_bits, format.fraction_bits);
+      const auto next = static_cast<uint16_t>(bits + 1);
+      const float high = value_of(next, format.exponent_bits, format.fraction_bits);
+      const float middle = low + (high - low) / 2;
+      ASSERT_EQ(converted(low, format.dtype), bits);
+      ASSERT_EQ(converted(-low, format.dtype), bits | 0x8000);
+      ASSERT_EQ(converted(middle, format.dtype), bits % 2 == 0 ? bits : next) << bits;
+      ASSERT_EQ(converted(std::nextafter(middle, low), format.dtype), bits) << bits;
+      ASSERT_EQ(converted(std::nextafter(middle, high), format.dtype), next) << bits;
+      ASSERT_EQ(converted(-std::nextafter(middle, high), format.dtype), next | 0x8000) << bits;
+    }
+    const float infinity = std::numeric_limits<float>::infinity();
+    EXPECT_EQ(converted(infinity, format.dtype), format.infinity);
+    EXPECT_EQ(converted(-infinity, format.dtype), format.infinity | 0x8000);
+    for (uint32_t nan : {0x7fc00000u, 0x7f800001u, 0x7fffffffu, 0xff800001u}) {
+      const uint16_t bits = converted(std::bit_cast<float>(nan), format.dtype);
+      EXPECT_GT(bits & 0x7fff, format.infinity) << nan;
+      EXPECT_EQ(bits >> 15, nan >> 31) << nan;
+    }
+  }
+}
+
+TEST(ConvertFloats, WhatIsBeyondTheDtypeIsRefused) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> values(200'000, infinity);  // what is infinite already is no fault
+  values[0] = std::nanf("");
+  auto bytes = [&] { return std::as_bytes(std::span(values)); };
+  EXPECT_NO_THROW(converted(Dtype::float32, bytes(), Dtype::float16));
+  values[150'000] = std::nextafter(65520.f, 0.f);
+  EXPECT_NO_THROW(converted(Dtype::float32, bytes(), Dtype::float16));
+  values[150'000] = -65520;
+  EXPECT_EQ(message_of<DataError>([&] { converted(Dtype::float32, bytes(), Dtype::float16); }),
+            "tensor \"w\": found finite F32 values beyond what F16 can hold, expected none");
+  EXPECT_NO_THROW(converted(Dtype::float32, bytes(), Dtype::bfloat16));
+  values[150'000] = std::numeric_limits<float>::max();
+  EXPECT_THROW(converted(Dtype::float32, bytes(), Dtype::bfloat16), DataError);
+  EXPECT_NO_THROW(converted(Dtype::float32, bytes(), Dtype::float32));
+
+  std::vector<double> doubles = {1.5, std::numeric_limits<double>::infinity()};
+  auto wide = [&] { return std::as_bytes(std::span(doubles)); };
+  const std::vector<std::byte> narrow = converted(Dtype::float64, wide(), Dtype::float32);
+  const std::vector<float> expected = {1.5, infinity};
+  EXPECT_EQ(std::memcmp(narrow.data(), expected.data(), narrow.size()), 0);
+  doubles[0] = 1e300;
+  EXPECT_THROW(converted(Dtype::float64, wide(), Dtype::float32), DataError);
+  EXPECT_THROW(converted(Dtype::int64, wide(), Dtype::float32), DataError);
+  std::vector<std::byte> room(1);
+  EXPECT_THROW(convert_floats(tensor_of(Dtype::float64, wide()), Dtype::float32, room),
+               InternalError);
+}
+
 }  // namespace
 }  // namespace longshore::data

@@ -5,6 +5,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/policy.h"
 #include "tests/trainer/golden.h"
+#include "trainer/hf_folder.h"
 #include "trainer/load_parameters.h"
 #include "trainer/memory_report.h"
 #include "trainer/read_floats.h"
@@ -49,7 +50,7 @@ data::Batch batch_of(const Golden& golden, int64_t step) {
 }
 
 void expect_steps(const Golden& golden, const Way& way) {
-  models::DecoderConfig config = read_hf_config(golden.folder / "config.json");
+  models::DecoderConfig config = read_hf_config(golden.folder).decoder;
   data::BatchShape shape = batch_of(golden, 0).shape;
   config.batch = shape.rows;
   config.length = shape.length;
@@ -67,9 +68,10 @@ void expect_steps(const Golden& golden, const Way& way) {
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
   offload::Arguments arguments(*backend, ledger);
-  offload::Arena device(*backend, MemoryKind::device, plans.plans[0].arena(MemoryKind::device));
+  MemoryByKind memory = analyze(plans.all());
+  offload::Arena device(*backend, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes);
   offload::Arena host(*backend, MemoryKind::pinned_host,
-                      plans.plans[0].arena(MemoryKind::pinned_host));
+                      of(memory, MemoryKind::pinned_host).temp_bytes);
   load_weights(golden.folder, config, layout, arguments);
   TrainStep step(plans, optimizer.adamw, *backend, arguments, device, host);
   std::vector<float> losses, norms;
@@ -79,6 +81,7 @@ void expect_steps(const Golden& golden, const Way& way) {
     losses.push_back(static_cast<float>(result.loss));
     norms.push_back(static_cast<float>(result.gradient_norm));
   }
+  step.flush(ledger);
   golden.expect("step_loss", losses, golden.tolerance("step_loss"));
   golden.expect("step_grad_norm", norms, golden.tolerance("step_grad_norm"));
   // Beside the batches, these are all there are.

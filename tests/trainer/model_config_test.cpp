@@ -43,6 +43,19 @@ TEST(ModelConfigs, HaveTheirPublishedParameters) {
   EXPECT_GE(models, 34);
 }
 
+// What is trained from a file of configs/models can be published.
+TEST(ModelConfigs, HaveAConfigJson) {
+  for (const auto& entry : fs::directory_iterator(kConfigs / "models")) {
+    const models::DecoderConfig decoder =
+        decoder_config(with_model(entry.path().stem()), Target::cpu);
+    const models::DecoderConfig read = models::parse_hf_config(models::write_hf_config(decoder));
+    EXPECT_EQ(parameter_count(models::decoder(read)), parameter_count(models::decoder(decoder)))
+        << entry.path();
+    EXPECT_EQ(read.windowed, decoder.windowed) << entry.path();
+    EXPECT_EQ(read.rope_scaling, decoder.rope_scaling) << entry.path();
+  }
+}
+
 // Labels stand at the same points in all of them.
 TEST(ModelConfigs, TakeEveryPolicy) {
   for (const char* name : {"llama3.1_8b", "mistral_7b", "qwen2.5_7b", "qwen3_8b", "gemma_2b",

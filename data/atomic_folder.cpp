@@ -1,0 +1,81 @@
+#include "data/atomic_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace longshore::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, const std::string& what, std::error_code error) {
+  throw DataError(path.string() + ": " + what + ": " + error.message());
+}
+
+bool is_free(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return !fs::is_symlink(path, error);
+  return fs::is_directory(status) && fs::is_empty(path, error) && !error;
+}
+
+fs::path numbered(const fs::path& path, const char* separator, int number) {
+  return path.string() + separator + std::to_string(number);
+}
+
+// The folder itself, without links on the way and a slash at the end.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) fail(path, "cannot be resolved", error);
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+void sync(const fs::path& directory) {
+  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;
+  fsync(file);  // some file systems cannot; the folder is complete either way
+  close(file);
+}
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(const fs::path& path) : path_(resolved(path)) {
+  if (!is_free(path_)) {
+    int number = 2;
+    while (!is_free(numbered(path_, "-", number))) ++number;
+    throw ConfigError(path_.string() +
+                      ": found something there, expected nothing or an empty folder; nearest: " +
+                      numbered(path_, "-", number).string());
+  }
+  std::error_code error;
+  fs::create_directories(path_.parent_path(), error);
+  if (error) fail(path_.parent_path(), "cannot make the folder", error);
+  const fs::path partial = path_.string() + ".partial-" + std::to_string(getpid());
+  for (int number = 0; temporary_path_.empty(); ++number) {
+    const fs::path candidate = numbered(partial, "-", number);
+    if (fs::create_directory(candidate, error)) temporary_path_ = candidate;
+    if (error) fail(candidate, "cannot make the folder", error);
+  }
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!is_finished_) fs::remove_all(temporary_path_, ignored);
+}
+
+void AtomicFolder::finish() {
+  sync(temporary_path_);
+  std::error_code error;
+  fs::rename(temporary_path_, path_, error);
+  if (error) fail(temporary_path_, "cannot rename to " + path_.string(), error);
+  is_finished_ = true;
+  sync(path_.parent_path());
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,21 @@
+// Any text as a config.json: refused with a DataError, or a decoder, which then can be written, or
+// is refused with a ConfigError; and its dtype can be set.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "models/hf/config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace longshore::models;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    const DecoderConfig config = parse_hf_config(text);
+    if (parse_hf_config(with_hf_dtype(text, "bfloat16")).dtype != Dtype::bfloat16) __builtin_trap();
+    write_hf_config(config);
+  } catch (const longshore::DataError&) {
+  } catch (const longshore::ConfigError&) {
+  }
+  return 0;
+}

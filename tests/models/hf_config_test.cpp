@@ -1,0 +1,247 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "models/hf/config.h"
+
+namespace longshore::models {
+namespace {
+
+const std::string kCases[] = {
+    "llama2_mha_untied", "llama31_gqa",  "llama32_tied", "llama32_packed", "mistral_window",
+    "qwen2_bias",        "qwen3_qknorm", "gemma1_mqa",   "gemma2",         "gemma3_text"};
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.is_open()) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+
+  int64_t integer(int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(engine_);
+  }
+  bool coin() { return integer(0, 1) == 1; }
+  double number(double least, double most) {
+    return std::uniform_real_distribution<double>(least, most)(engine_);
+  }
+  // As people write them, or with all bits.
+  double round_or_odd(double least, double most) {
+    return coin() ? std::round(number(least, most)) + 1 : number(least, most);
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+RopeScaling random_scaling(Random& random) {
+  switch (random.integer(0, 2)) {
+    case 0:
+      return LinearRopeScaling{random.round_or_odd(1, 64)};
+    case 1:
+      return Llama3RopeScaling{random.round_or_odd(1, 64), random.number(0.1, 1),
+                               random.round_or_odd(2, 8), random.round_or_odd(64, 131072)};
+    default:
+      return {};
+  }
+}
+
+// What every family has.
+DecoderConfig random_sizes(Random& random) {
+  DecoderConfig c;
+  c.vocabulary = random.integer(1, 1 << 20);
+  c.width = random.integer(1, 1 << 14);
+  c.layers = static_cast<int>(random.integer(1, 40));
+  c.kv_heads = random.integer(1, 16);
+  c.query_heads = c.kv_heads * random.integer(1, 8);
+  c.head_dim = 2 * random.integer(1, 256);
+  c.mlp_width = random.integer(1, 1 << 16);
+  c.norm_epsilon = random.coin() ? 1e-6 : random.number(0, 1e-3);
+  c.rope_base = random.round_or_odd(1, 1e6);
+  c.rope_scaling = random_scaling(random);
+  c.tied_embeddings = random.coin();
+  c.dtype = random.coin() ? Dtype::bfloat16 : Dtype::float32;
+  return c;
+}
+
+void add_windows(Random& random, DecoderConfig& c) {
+  c.window = random.integer(1, 8192);
+  const int64_t period = random.integer(0, 7);  // 0: anything
+  for (int64_t layer = 1; layer <= c.layers; ++layer)
+    c.windowed.push_back(period == 0 ? random.coin() : layer % period != 0);
+}
+
+DecoderConfig random_model(Random& random, const std::string& type) {
+  DecoderConfig c = random_sizes(random);
+  if (type == "llama") {
+    c.qkv_bias = c.output_bias = random.coin();
+    c.mlp_bias = random.coin();
+  } else if (type == "mistral") {
+    c.window = random.integer(1, 8192);
+  } else if (type == "qwen2") {
+    c.qkv_bias = true;
+  } else if (type == "qwen3") {
+    c.qk_norm = true;
+    c.qkv_bias = c.output_bias = random.coin();
+  } else {
+    c.block = type == "gemma" ? Block::gemma : Block::gemma2;
+  }
+  if (c.block != Block::gemma2) return c;
+  add_windows(random, c);
+  c.query_scale = 1 / std::sqrt(random.round_or_odd(1, 512));
+  c.logits_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
+  c.qk_norm = type == "gemma3_text";
+  if (c.qk_norm)
+    c.window_rope_base = random.round_or_odd(1, 1e6);
+  else
+    c.attention_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
+  return c;
+}
+
+TEST(HfConfigWriting, GivesBackRandomModelsOfEveryFamily) {
+  Random random(1);
+  for (const char* type :
+       {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"}) {
+    for (int i = 0; i < 200; ++i) {
+      const DecoderConfig config = random_model(random, type);
+      const std::string text = write_hf_config(config);
+      ASSERT_EQ(parse_hf_config(text), config) << text;
+      ASSERT_NE(text.find("\"model_type\": \"" + std::string(type) + "\""), std::string::npos)
+          << text;
+    }
+  }
+}
+
+// With what stands for a default in the place of the default's mark.
+DecoderConfig in_full(DecoderConfig c) {
+  if (c.query_scale == 0) c.query_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  if (c.window == 0) c.windowed.assign(static_cast<size_t>(c.layers), false);
+  if (c.windowed.empty()) c.windowed.assign(static_cast<size_t>(c.layers), true);
+  if (c.window_rope_base == 0 && c.rope_scaling == RopeScaling{}) c.window_rope_base = c.rope_base;
+  return c;
+}
+
+// Features put together that no family has: nothing of them is lost in silence.
+TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
+  Random random(2);
+  int written = 0, refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    DecoderConfig c = random_sizes(random);
+    c.block = static_cast<Block>(random.integer(0, 2));
+    auto seldom = [&] { return random.integer(0, 5) == 0; };
+    c.qkv_bias = seldom();
+    c.output_bias = seldom() ? !c.qkv_bias : c.qkv_bias;
+    c.mlp_bias = seldom();
+    c.qk_norm = seldom();
+    if (seldom()) c.query_scale = 1 / std::sqrt(random.round_or_odd(1, 512));
+    if (seldom()) c.attention_cap = 50;
+    if (seldom()) c.logits_cap = 30;
+    if (seldom()) c.window_rope_base = 1000;
+    if (random.coin()) add_windows(random, c);
+    if (seldom()) c.windowed.clear();
+    try {
+      const std::string text = write_hf_config(c);
+      ASSERT_EQ(in_full(parse_hf_config(text)), in_full(c)) << text;
+      ++written;
+    } catch (const ConfigError& error) {
+      ASSERT_NE(std::string(error.what()).find(", differs in "), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(written, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+// tests/transformers/same_model.py loads these texts with transformers.
+TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
+  for (const std::string& name : kCases) {
+    const std::string folder = "tests/goldens/models/" + name;
+    const DecoderConfig config = parse_hf_config(read_text(folder + "/config.json"));
+    EXPECT_EQ(parse_hf_config(read_text(folder + "/config_v4.json")), config) << name;
+    EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
+  }
+}
+
+TEST(HfConfigWriting, TheDtypeChangesAlone) {
+  EXPECT_EQ(with_hf_dtype(R"({"z":1e-05,"a":[1,"ä"],"torch_dtype":"float16","b":null})", "float32"),
+            "{\n  \"z\": 1e-05,\n  \"a\": [\n    1,\n    \"ä\"\n  ],\n"
+            "  \"torch_dtype\": \"float32\",\n  \"b\": null\n}\n");
+  EXPECT_EQ(with_hf_dtype(R"({"dtype":"float16","a":1})", "bfloat16"),
+            "{\n  \"dtype\": \"bfloat16\",\n  \"a\": 1\n}\n");
+  EXPECT_EQ(with_hf_dtype(R"({"a":10000.0})", "float16"),
+            "{\n  \"a\": 10000.0,\n  \"dtype\": \"float16\"\n}\n");
+  for (const char* text : {"", "[]", "{\"a\":NaN}", "{\"a\":\"\xff\"}"})
+    EXPECT_THROW(with_hf_dtype(text, "float32"), DataError) << text;
+}
+
+// Nothing and null are not the same to transformers.
+TEST(HfConfigReading, NullIsNotNothing) {
+  const std::string start =
+      R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,)"
+      R"("intermediate_size":12,"rms_norm_eps":1e-5,"num_key_value_heads":1,"head_dim":4)";
+  auto read = [&](const std::string& type, const std::string& more) {
+    return parse_hf_config("{\"model_type\":\"" + type + "\"," + start + more + "}");
+  };
+  for (const char* type : {"mistral", "gemma2", "gemma3_text"}) {
+    EXPECT_EQ(read(type, "").window, 4096);
+    EXPECT_EQ(read(type, R"(,"sliding_window":null)").window, 0);
+    EXPECT_EQ(read(type, R"(,"sliding_window":7)").window, 7);
+  }
+  EXPECT_EQ(read("gemma2", "").attention_cap, 50);
+  EXPECT_EQ(read("gemma2", "").logits_cap, 30);
+  EXPECT_EQ(read("gemma2", R"(,"attn_logit_softcapping":null)").attention_cap, 0);
+  EXPECT_EQ(read("gemma2", R"(,"final_logit_softcapping":null)").logits_cap, 0);
+  EXPECT_EQ(read("gemma3_text", "").logits_cap, 0);
+  EXPECT_THROW(read("gemma3_text", R"(,"attn_logit_softcapping":50)"), DataError);
+}
+
+TEST(HfConfigReading, HostileSizesAndNestingAreRefused) {
+  auto read = [](const std::string& key, const std::string& value) {
+    std::string text =
+        R"({"model_type":"gemma2","vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
+        R"("num_attention_heads":2,"intermediate_size":12,"rms_norm_eps":1e-5,)"
+        R"("num_key_value_heads":1,"head_dim":4})";
+    const size_t at = text.find("\"" + key + "\":");
+    if (at == std::string::npos) {
+      text.insert(1, "\"" + key + "\":" + value + ",");
+    } else {
+      const size_t begin = at + key.size() + 3;
+      text.replace(begin, text.find_first_of(",}", begin) - begin, value);
+    }
+    return parse_hf_config(text);
+  };
+  EXPECT_NO_THROW(read("vocab_size", "11"));
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"vocab_size", "4194305"},
+                                                        {"hidden_size", "262145"},
+                                                        {"num_hidden_layers", "4097"},
+                                                        {"num_attention_heads", "1026"},
+                                                        {"head_dim", "1026"},
+                                                        {"intermediate_size", "1048577"},
+                                                        {"num_key_value_heads", "0"},
+                                                        {"query_pre_attn_scalar", "0"},
+                                                        {"rope_theta", "0"},
+                                                        {"hidden_activation", deep},
+                                                        {"id2label", deep}}) {
+    try {
+      read(key, value);
+      ADD_FAILURE() << key;
+    } catch (const DataError& error) {
+      const std::string what = error.what();
+      EXPECT_NE(what.find(value.size() > 100 ? "nested deeper" : key), std::string::npos) << what;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longshore::models

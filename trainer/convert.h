@@ -1,0 +1,29 @@
+// From one Hugging Face folder to another, of the same model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "data/safetensors.h"
+#include "trainer/hf_folder.h"
+
+namespace longshore::trainer {
+
+struct Conversion {
+  std::filesystem::path from;
+  std::filesystem::path to;
+  std::optional<data::SafetensorsDtype> dtype;  // F32, BF16 or F16; none: each tensor keeps its own
+  int64_t max_shard_bytes = kDefaultMaxShardBytes;
+};
+
+// Reads and checks `from` as training would, writes `to` as write_hf_folder does, and says what it
+// wrote. Files hold tensors in the model's order. config.json is that of `from`, to the byte when
+// tensors keep their dtypes, else with the new one (see models::with_hf_dtype). The same folder,
+// dtype and shard size give the same bytes, and without a dtype so does what was written.
+//
+// Throws what read_hf_config, check_tensors, data::convert_floats and write_hf_folder throw.
+std::string convert(const Conversion& conversion);
+
+}  // namespace longshore::trainer

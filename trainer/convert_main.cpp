@@ -1,0 +1,51 @@
+// convert --from DIR --to DIR [--dtype D] [--max-shard-size N]
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "base/exit_code.h"
+#include "trainer/convert.h"
+
+namespace {
+
+constexpr const char* kDescription =
+    R"(Writes a Hugging Face folder anew: its weights in another dtype, or in files of another size.
+
+  convert --from DIR --to NEW_DIR --dtype bfloat16
+      Reads config.json and checks every tensor against it; writes config.json, the weights, their
+      index, and the tokenizer's files where there are any. NEW_DIR appears when all is done.
+
+Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  using data::SafetensorsDtype;
+  const std::map<std::string, SafetensorsDtype> dtypes{{"float32", SafetensorsDtype::float32},
+                                                       {"bfloat16", SafetensorsDtype::bfloat16},
+                                                       {"float16", SafetensorsDtype::float16}};
+  CLI::App app(kDescription, "convert");
+  trainer::Conversion conversion;
+  std::string dtype;
+  app.add_option("--from", conversion.from, "a folder with config.json and safetensors files")
+      ->required();
+  app.add_option("--to", conversion.to, "the folder to write, which is new or empty")->required();
+  app.add_option("--dtype", dtype, "what to convert the weights to; their own if not given")
+      ->check(CLI::IsMember(dtypes));
+  app.add_option("--max-shard-size", conversion.max_shard_bytes,
+                 "the largest file to write, such as 5GB, 200MB or a number of bytes")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
+      ->default_str("5GB");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
+  return exit_code_of("convert",
+                      [&] { std::printf("%s\n", trainer::convert(conversion).c_str()); });
+}

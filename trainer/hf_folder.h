@@ -1,0 +1,49 @@
+// A folder that holds a model as Hugging Face publishes them: config.json, safetensors files, and
+// what a tokenizer reads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "data/safetensors_checkpoint.h"
+#include "models/decoder.h"
+#include "offload/parameter_layout.h"
+
+namespace longshore::trainer {
+
+struct HfConfig {
+  std::string text;
+  models::DecoderConfig decoder;
+};
+
+// Its config.json. Throws a DataError that names the file.
+HfConfig read_hf_config(const std::filesystem::path& folder);
+
+// Throws a DataError that lists everything that keeps `checkpoint`, found in `folder`, from being
+// the weights of the model that `layout` is of: tensors that are missing, not expected, of another
+// shape, or no floating-point numbers. A tied model's lm_head.weight may be there, adapters' weights
+// are not.
+void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
+                   const data::Checkpoint& checkpoint, bool is_tied);
+
+// As in transformers, and as in "5GB": 10^9.
+inline constexpr int64_t kDefaultMaxShardBytes = 5'000'000'000;
+
+struct HfFolder {
+  std::string config;                              // config.json
+  std::span<const data::SafetensorsInfo> tensors;  // in the order in which files are filled
+  data::AppendData append_data;
+  std::filesystem::path tokenizer_folder;  // whose tokenizer's files are copied; empty: none
+  int64_t max_shard_bytes = kDefaultMaxShardBytes;
+};
+
+// Writes a new folder, of which nothing is to be seen until all of it is there; see AtomicFolder,
+// also for what stands under the name already, and data::write_checkpoint. Of tokenizer_folder
+// those are copied that are there: tokenizer.json, tokenizer.model, vocab.json, merges.txt,
+// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and
+// generation_config.json. Memory: what `append_data` needs.
+void write_hf_folder(const std::filesystem::path& to, const HfFolder& folder);
+
+}  // namespace longshore::trainer
