@@ -7,6 +7,12 @@ find_package(nlohmann_json REQUIRED CONFIG)
 find_package(GTest REQUIRED CONFIG)
 find_package(Threads REQUIRED)
 
+find_path(LONGSHORE_PCRE2_INCLUDE pcre2.h REQUIRED)
+find_library(LONGSHORE_PCRE2_LIBRARY pcre2-8 REQUIRED)
+add_library(longshore_pcre2 INTERFACE)
+target_include_directories(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_INCLUDE}")
+target_link_libraries(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_LIBRARY}")
+
 # Debian's CMake package of oneDNN asks for OpenCL's development files, which nothing here uses.
 find_path(LONGSHORE_ONEDNN_INCLUDE dnnl.hpp REQUIRED)
 find_library(LONGSHORE_ONEDNN_LIBRARY dnnl REQUIRED)

@@ -38,6 +38,7 @@ Var projection(const DecoderConfig& c, Var x, const std::string& name, int64_t w
                bool has_bias) {
   Trace& t = *x.trace;
   Var y = linear(x, t.weight(name + ".weight", {{width, x.type().shape.back()}, c.dtype}, kMatrix));
+  if (is_adapted(c.lora, name)) y = add_lora(c.lora, x, y, name);
   return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c.dtype}, kBias)) : y;
 }
 
@@ -199,7 +200,10 @@ Model decoder(const DecoderConfig& config, const HeadOptions& options) {
                           .programs = {head(config, options)},
                           .layers = {0},
                           .inputs = {{1, 0}}});
-  connect(model);
+  if (config.lora.rank > 0)
+    set_trainable(model, is_lora_weight);
+  else
+    connect(model);
   return model;
 }
 

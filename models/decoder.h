@@ -20,6 +20,7 @@
 
 #include <vector>
 
+#include "models/lora.h"
 #include "models/model.h"
 #include "models/ops/rope.h"
 
@@ -60,6 +61,7 @@ struct DecoderConfig {
   int64_t window = 0;           // of the layers that have one
   std::vector<bool> windowed;   // for each layer whether it has a window; empty: all, if window > 0
   double window_rope_base = 0;  // rotation base of layers with a window; 0: as the others
+  LoraConfig lora;              // adapters; with them all other weights are frozen
   bool segments = false;        // the batch has input `segments` i32 [B,T]: packed documents
 
   bool operator==(const DecoderConfig&) const = default;

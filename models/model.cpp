@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -34,6 +35,40 @@ void check_carry(const Model& model, const Stage& stage, const Program& program)
       program[inputs[0]].type != program[program.outputs[0].value].type)
     throw InternalError(model.name + ": stage " + stage.name + " scans " + program.name +
                         ", whose first output is not its first input's successor in type");
+}
+
+// The inputs that need a gradient, given whether the carry does.
+using Needing = std::function<std::vector<ValueId>(const Program&, bool carry)>;
+
+// A layer's carry needs a gradient when something before it trains. Layers whose carry needs none
+// get a copy of their kind where other layers of that kind need one.
+void mark_carries(Stage& stage, bool first_needs, const Needing& needing) {
+  std::vector<char> carry_needs;
+  bool needs = first_needs;
+  for (int kind : stage.layers) {
+    carry_needs.push_back(needs);
+    Program& program = stage.programs[kind];
+    set_input_gradients(program, needing(program, needs));
+    needs = program[program.outputs[0].value].needs_gradient;
+  }
+  for (int kind = 0, kinds = static_cast<int>(stage.programs.size()); kind < kinds; ++kind) {
+    std::vector<size_t> layers_without;
+    bool is_needed = false;
+    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
+      if (stage.layers[layer] != kind) continue;
+      if (carry_needs[layer])
+        is_needed = true;
+      else
+        layers_without.push_back(layer);
+    }
+    set_input_gradients(stage.programs[kind], needing(stage.programs[kind], is_needed));
+    if (!is_needed || layers_without.empty()) continue;
+    Program without = stage.programs[kind];
+    set_input_gradients(without, needing(without, false));
+    for (size_t layer : layers_without)
+      stage.layers[layer] = static_cast<int>(stage.programs.size());
+    stage.programs.push_back(std::move(without));
+  }
 }
 
 }  // namespace
@@ -79,17 +114,31 @@ void connect(Model& model) {
       for (size_t i = 0; i < stage.inputs.size(); ++i) check_input(model, stage, program, i);
       if (stage.is_scan()) check_carry(model, stage, program);
     }
-    if (stage.layers.size() < 2 || fed_needs[0]) continue;
-
-    bool trains = std::any_of(stage.programs.begin(), stage.programs.end(), [](const Program& p) {
-      return p[p.outputs[0].value].needs_gradient;
-    });
-    if (!trains) continue;
-    Program first = stage.programs[stage.layers[0]];
-    for (Program& program : stage.programs) set_input_gradients(program, needing(program, true));
-    stage.layers[0] = static_cast<int>(stage.programs.size());
-    stage.programs.push_back(std::move(first));
+    if (stage.is_scan()) mark_carries(stage, fed_needs[0], needing);
   }
+}
+
+void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains) {
+  for (Stage& stage : model.stages) {
+    std::vector<Program> programs;
+    std::map<std::pair<int, std::vector<bool>>, int> kinds;  // kind so far, what trains
+    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
+      int& kind = stage.layers[layer];
+      Program program = stage.programs[kind];
+      std::vector<bool> trained;
+      for (ValueId id : program.inputs_from(Source::weight)) {
+        Value& value = program[id];
+        value.needs_gradient = trains(weight_name(stage, static_cast<int>(layer), value));
+        value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
+        trained.push_back(value.needs_gradient);
+      }
+      auto [known, is_new] = kinds.try_emplace({kind, trained}, static_cast<int>(programs.size()));
+      if (is_new) programs.push_back(std::move(program));
+      kind = known->second;
+    }
+    stage.programs = std::move(programs);
+  }
+  connect(model);
 }
 
 Program addition(const Type& type) {
@@ -99,17 +148,22 @@ Program addition(const Type& type) {
   return t.finish();
 }
 
-int64_t parameter_count(const Model& model) {
+ParameterCount count_parameters(const Model& model) {
   std::set<std::string> seen;
-  int64_t count = 0;
+  ParameterCount count;
   for (const Stage& stage : model.stages)
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
       const Program& program = stage.programs[stage.layers[layer]];
-      for (ValueId id : program.inputs_from(Source::weight))
-        if (seen.insert(weight_name(stage, static_cast<int>(layer), program[id])).second)
-          count += program[id].type.shape.count();
+      for (ValueId id : program.inputs_from(Source::weight)) {
+        const Value& value = program[id];
+        if (!seen.insert(weight_name(stage, static_cast<int>(layer), value)).second) continue;
+        count.all += value.type.shape.count();
+        if (value.weight->trainable == Trainable::yes) count.trainable += value.type.shape.count();
+      }
     }
   return count;
 }
+
+int64_t parameter_count(const Model& model) { return count_parameters(model).all; }
 
 }  // namespace longshore::models

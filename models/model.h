@@ -6,6 +6,7 @@
 // is one parameter (tied embeddings); the first stage that names it owns it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,14 +38,24 @@ struct Model {
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 
 // Checks that inputs and outputs fit, and marks in each program which inputs need a gradient: those
-// that something trainable feeds. The first layer of a scan gets a kind of its own where its carry
-// needs none but later layers' carries do.
+// that something trainable feeds. The layers of a scan up to the first that trains anything get
+// kinds of their own where their carry needs no gradient but later layers' carries do.
 void connect(Model& model);
+
+// Trains the parameters that `trains` says, by full name, and freezes all others. Layers of a scan
+// that do not train the same weights get kinds of their own. Connects the model.
+void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
 // add(a, b) as a program with values 0, 1 and 2: how plans sum what layers and micro-batches give.
 Program addition(const Type& type);
 
-// Trainable and frozen parameters, each counted once.
-int64_t parameter_count(const Model& model);
+struct ParameterCount {
+  int64_t all = 0;
+  int64_t trainable = 0;
+};
+
+// Elements of the parameters, each counted once.
+ParameterCount count_parameters(const Model& model);
+int64_t parameter_count(const Model& model);  // trainable and frozen
 
 }  // namespace longshore::models

@@ -43,8 +43,8 @@ enum class Decay : uint8_t { no, yes };  // whether AdamW's weight decay applies
 
 // How a weight starts.
 struct Init {
-  enum class Kind : uint8_t { normal, ones, zeros } kind = Kind::zeros;
-  double deviation = 0;  // of the normal distribution
+  enum class Kind : uint8_t { normal, uniform, ones, zeros } kind = Kind::zeros;
+  double deviation = 0;  // normal: standard deviation; uniform: the largest magnitude
 };
 
 struct Weight {

@@ -258,23 +258,33 @@ Policy Scan::policy_of(const models::Stage& stage, int layer) const {
 
 namespace {
 
-// Somebody asked for this label by name, so it must be honoured.
-void check_offloads(const Policy& policy, const Partition& partition, const Program& program,
-                    const models::BackwardProgram& backward) {
-  for (const auto& [label, fate] : policy.fates) {
-    if (fate != Fate::offload) continue;
-    auto carries_label = [&, &label = label](const Residual& r) {
-      return partition.forward[r.value].label == label;
-    };
-    if (std::any_of(partition.residuals.begin(), partition.residuals.end(), carries_label))
-      continue;
-    std::vector<std::string> readable;
-    for (const Residual& r : offload::partition(program, backward, keep_all()).residuals)
-      if (const std::string& other = partition.forward[r.value].label; !other.empty())
-        readable.push_back(other);
-    throw ConfigError(label + ": offload cannot be honoured: with these fates the backward pass " +
-                      "does not read " + label + ". It can read " + join(readable));
+// A kind of layer with its backward program.
+struct Differentiated {
+  const Program* program;
+  models::BackwardProgram backward;
+  std::shared_ptr<const Partition> partition;
+};
+
+void add_labels(const Partition& partition, std::vector<std::string>& labels) {
+  for (const Residual& residual : partition.residuals) {
+    const std::string& label = partition.forward[residual.value].label;
+    if (!label.empty() && std::find(labels.begin(), labels.end(), label) == labels.end())
+      labels.push_back(label);
   }
+}
+
+// Somebody asked for these labels by name, so some layer must honour each.
+void check_offloads(const Policy& policy, const std::vector<Differentiated>& kinds) {
+  std::vector<std::string> read, readable;
+  for (const Differentiated& kind : kinds) {
+    add_labels(*kind.partition, read);
+    add_labels(offload::partition(*kind.program, kind.backward, keep_all()), readable);
+  }
+  for (const auto& [label, fate] : policy.fates)
+    if (fate == Fate::offload && std::find(read.begin(), read.end(), label) == read.end())
+      throw ConfigError(label +
+                        ": offload cannot be honoured: with these fates the backward pass " +
+                        "does not read " + label + ". It can read " + join(readable));
 }
 
 }  // namespace
@@ -288,6 +298,7 @@ void Scan::prepare(const PassOptions& options) {
     for (const auto& [name, location] : operands_.layout().by_name) touched.insert(name);
 
   layers_.resize(model_.stages.size());
+  std::vector<Differentiated> asked;  // to honour the user's own policy
   for (int stage = static_cast<int>(model_.stages.size()) - 1; stage >= 0; --stage) {
     const models::Stage& s = model_.stages[stage];
     bool last_stage = stage + 1 == static_cast<int>(model_.stages.size());
@@ -316,7 +327,8 @@ void Scan::prepare(const PassOptions& options) {
         models::BackwardProgram backward = models::backward(program, {.accumulate = added_to});
         known = std::make_shared<const Partition>(
             offload::partition(program, backward, policy, last_stage ? Turn::here : Turn::later));
-        if (policy.name == "custom") check_offloads(policy, *known, program, backward);
+        if (policy.name == "custom" && policy.offloads())
+          asked.push_back({&program, std::move(backward), known});
       }
       layers_[stage][layer].partition = known;
       auto [range, is_new] = served.try_emplace(known.get(), layer, layer);
@@ -331,6 +343,7 @@ void Scan::prepare(const PassOptions& options) {
               [](const LayerPlan& a, const LayerPlan& b) { return a.first < b.first; });
     layer_plans_.insert(layer_plans_.begin(), plans.begin(), plans.end());
   }
+  if (!asked.empty()) check_offloads(options.policy, asked);
   find_final_gradients();
 }
 

@@ -35,6 +35,8 @@ std::string nearest_help(const std::string& word, const std::vector<std::string>
 }
 
 std::string found_text(const Scalar& value) {
+  if (value.list)
+    return value.list->empty() ? "an empty list" : "a list, " + excerpt(join(*value.list));
   if (value.style == ScalarStyle::quoted) return yaml_quoted(excerpt(value.text));
   return value.text.empty() ? "nothing" : excerpt(value.text);
 }
@@ -234,6 +236,8 @@ std::string section_title(Section section) {
       return "run";
     case Section::model:
       return "model";
+    case Section::training:
+      return "training";
     case Section::batch:
       return "batch";
     case Section::remat:

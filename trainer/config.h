@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longshore::trainer {
 
@@ -41,6 +42,7 @@ struct Config {
   std::string run_name;
   std::filesystem::path base_output_directory = "runs";
   std::filesystem::path load_parameters_path;
+  std::filesystem::path load_adapter_path;
   int64_t steps = 100;
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;
@@ -70,6 +72,12 @@ struct Config {
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   int64_t rope_original_max_position_embeddings = 8192;
+
+  // training
+  std::vector<std::string> trainable_parameters_mask;
+  int64_t lora_rank = 0;
+  double lora_alpha = 8;
+  std::vector<std::string> lora_targets = {"q_proj", "v_proj"};
 
   // batch
   int64_t max_target_length = 2048;

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <type_traits>
+
+#include "base/nearest.h"
+#include "models/lora.h"
 
 namespace longshore::trainer {
 namespace {
@@ -18,6 +22,9 @@ constexpr int64_t kMaxVocabulary = 1 << 22;
 constexpr int64_t kMaxLength = 1 << 22;
 constexpr int64_t kMaxBatch = 1 << 16;
 constexpr int64_t kMaxSteps = 1'000'000'000;
+constexpr int64_t kMaxRank = 1 << 14;
+constexpr size_t kMaxItems = 100;
+constexpr size_t kMaxItemBytes = 256;
 
 template <class... Cases>
 struct Overload : Cases... {
@@ -50,6 +57,8 @@ std::vector<Key> make_config_keys() {
        "where the folders of runs are made"},
       {"load_parameters_path", run, PathKey{&Config::load_parameters_path},
        "folder of a Hugging Face checkpoint to start from; empty: random weights"},
+      {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
+       "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
       {"steps", run, IntegerKey{&Config::steps, 1, kMaxSteps}, "training steps"},
       {"seed", run, IntegerKey{&Config::seed, 0, std::numeric_limits<int64_t>::max()},
        "decides initial weights and the order of the data"},
@@ -106,6 +115,21 @@ std::vector<Key> make_config_keys() {
       {"rope_original_max_position_embeddings", model,
        IntegerKey{&Config::rope_original_max_position_embeddings, 1, kMaxLength},
        "llama3: the original length"},
+
+      {"trainable_parameters_mask", training,
+       ListKey{&Config::trainable_parameters_mask, "regular expressions", {}},
+       "a parameter trains when one of them is found in its full name; the others are frozen; "
+       "none: all train"},
+      {"lora_rank", training, IntegerKey{&Config::lora_rank, 0, kMaxRank},
+       "rank of low-rank adapters, beside which all other weights are frozen but those that the "
+       "mask finds; 0: no adapters"},
+      {"lora_alpha", training, above(0, &Config::lora_alpha),
+       "adapters' products are scaled by lora_alpha / lora_rank"},
+      {"lora_targets", training,
+       ListKey{&Config::lora_targets,
+               "projections",
+               {models::kLoraTargets.begin(), models::kLoraTargets.end()}},
+       "projections that have an adapter"},
 
       {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, kMaxLength},
        "tokens of a sequence"},
@@ -224,6 +248,40 @@ bool accepts(const NumberKey& key, double value) {
 // File names and C interfaces end at a NUL.
 bool accepts_text(const std::string& text) { return text.find('\0') == std::string::npos; }
 
+bool accepts(const ListKey& key, const std::vector<std::string>& items) {
+  auto accepts_item = [&](const std::string& item) {
+    return !item.empty() && item.size() <= kMaxItemBytes && accepts_text(item) &&
+           (key.choices.empty() || std::ranges::find(key.choices, item) != key.choices.end());
+  };
+  bool is_set = key.choices.empty() || std::set(items.begin(), items.end()).size() == items.size();
+  return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    std::string item = text.substr(begin, end - begin);
+    item.erase(0, item.find_first_not_of(' '));
+    item.erase(item.find_last_not_of(' ') + 1);
+    items.push_back(item);
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::optional<std::vector<std::string>> items_of(const Scalar& value) {
+  if (value.list) return value.list;
+  if (value.style == ScalarStyle::quoted) return std::vector{value.text};
+  return value.text.starts_with('[') ? parse_list(value.text) : split_at_commas(value.text);
+}
+
+std::string list_text(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + yaml_quoted(item);
+  return "[" + text + "]";
+}
+
 std::string join_alternatives(const std::vector<std::string>& words) {
   std::string text = words.front();
   for (size_t i = 1; i < words.size(); ++i) {
@@ -258,6 +316,7 @@ const Key* find_key(const std::string& name) {
 std::vector<std::string> choices(const Key& key) {
   return std::visit(Overload{
                         [](const ChoiceKey& kind) { return kind.names; },
+                        [](const ListKey& kind) { return kind.choices; },
                         [](const LabelKey&) { return kLabelFates; },
                         [](const FlagKey&) { return kFlags; },
                         [](const auto&) { return std::vector<std::string>(); },
@@ -266,28 +325,36 @@ std::vector<std::string> choices(const Key& key) {
 }
 
 std::string expected(const Key& key) {
-  return std::visit(Overload{
-                        [](const IntegerKey& kind) {
-                          std::string range = "an integer ";
-                          if (kind.high == std::numeric_limits<int64_t>::max()) {
-                            range += "of at least " + std::to_string(kind.low);
-                          } else {
-                            range += "from " + std::to_string(kind.low) + " to " +
-                                     std::to_string(kind.high);
-                          }
-                          return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
-                        },
-                        [](const NumberKey& kind) { return expected_number(kind); },
-                        [](const TextKey&) { return std::string("text"); },
-                        [](const PathKey&) { return std::string("a path"); },
-                        [&](const auto&) { return join_alternatives(choices(key)); },
-                    },
-                    key.kind);
+  return std::visit(
+      Overload{
+          [](const IntegerKey& kind) {
+            std::string range = "an integer ";
+            if (kind.high == std::numeric_limits<int64_t>::max()) {
+              range += "of at least " + std::to_string(kind.low);
+            } else {
+              range += "from " + std::to_string(kind.low) + " to " + std::to_string(kind.high);
+            }
+            return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
+          },
+          [](const NumberKey& kind) { return expected_number(kind); },
+          [](const TextKey&) { return std::string("text"); },
+          [](const PathKey&) { return std::string("a path"); },
+          [](const ListKey& kind) {
+            std::string text = "a list, [a, b], of ";
+            if (!kind.choices.empty())
+              return text + kind.items + " out of " + join(kind.choices) + ", each once";
+            return text + "at most " + std::to_string(kMaxItems) + " " + kind.items +
+                   ", each of at most " + std::to_string(kMaxItemBytes) + " bytes";
+          },
+          [&](const auto&) { return join_alternatives(choices(key)); },
+      },
+      key.kind);
 }
 
 bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,
                 Config& config) {
-  if (value.style == ScalarStyle::null) return false;
+  const auto* list_key = std::get_if<ListKey>(&key.kind);
+  if (value.style == ScalarStyle::null || (value.list && !list_key)) return false;
   bool plain = value.style == ScalarStyle::plain;
   const std::string& text = value.text;
   return std::visit(Overload{
@@ -322,6 +389,12 @@ bool read_value(const Key& key, const Scalar& value, const std::filesystem::path
                                                     : (relative_to / text).lexically_normal();
                           return true;
                         },
+                        [&](const ListKey& kind) {
+                          std::optional<std::vector<std::string>> items = items_of(value);
+                          if (!items || !accepts(kind, *items)) return false;
+                          config.*kind.member = *std::move(items);
+                          return true;
+                        },
                         [&](const ChoiceKey& kind) {
                           auto name = std::ranges::find(kind.names, text);
                           if (name == kind.names.end()) return false;
@@ -350,6 +423,7 @@ bool is_valid(const Key& key, const Config& config) {
           [&](const FlagKey&) { return true; },
           [&](const TextKey& kind) { return accepts_text(config.*kind.member); },
           [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
+          [&](const ListKey& kind) { return accepts(kind, config.*kind.member); },
           [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
           [&](const LabelKey&) {
             auto fate = config.label_fates.find(key.name);
@@ -381,6 +455,7 @@ std::string value_text(const Key& key, const Config& config) {
           [&](const FlagKey& kind) { return std::string(config.*kind.member ? "true" : "false"); },
           [&](const TextKey& kind) { return yaml_quoted(config.*kind.member); },
           [&](const PathKey& kind) { return yaml_quoted((config.*kind.member).native()); },
+          [&](const ListKey& kind) { return list_text(config.*kind.member); },
           [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
           [&](const LabelKey&) {
             auto fate = config.label_fates.find(key.name);

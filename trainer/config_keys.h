@@ -15,7 +15,7 @@
 namespace longshore::trainer {
 
 // A file of configs/models may set the keys of `model` only.
-enum class Section { run, model, batch, remat, offload, optimizer, data, report };
+enum class Section { run, model, training, batch, remat, offload, optimizer, data, report };
 
 struct IntegerKey {
   int64_t Config::*member;
@@ -47,6 +47,13 @@ struct PathKey {
   std::filesystem::path Config::*member;
 };
 
+// A YAML list; in one line also items with commas between.
+struct ListKey {
+  std::vector<std::string> Config::*member;
+  std::string items;                 // what they are: "regular expressions"
+  std::vector<std::string> choices;  // each at most once; empty: any text
+};
+
 // One name for each enumerator, in the enum's order.
 struct ChoiceKey {
   std::vector<std::string> names;
@@ -60,7 +67,7 @@ struct LabelKey {};
 struct Key {
   std::string name;
   Section section;
-  std::variant<IntegerKey, NumberKey, FlagKey, TextKey, PathKey, ChoiceKey, LabelKey> kind;
+  std::variant<IntegerKey, NumberKey, FlagKey, TextKey, PathKey, ListKey, ChoiceKey, LabelKey> kind;
   std::string doc;
 };
 

@@ -56,6 +56,19 @@ void check_model(const Config& config) {
   if (config.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
 }
 
+void check_training(const Config& config) {
+  if (config.lora_rank > 0 && is_toy(config)) {
+    refuse(config, "lora_rank", "0 with " + described(config, "model_type"));
+  }
+  if (config.lora_rank > 0 && config.lora_targets.empty()) {
+    refuse(config, "lora_targets", "projections, for " + described(config, "lora_rank"));
+  }
+  if (!config.load_adapter_path.empty() && config.load_parameters_path.empty()) {
+    refuse(config, "load_parameters_path",
+           "the weights that the adapter is for, with " + described(config, "load_adapter_path"));
+  }
+}
+
 void check_batch(const Config& config) {
   if (config.per_device_batch_size * config.max_target_length > kMaxTokens) {
     refuse(config, "per_device_batch_size",
@@ -119,6 +132,7 @@ void validate(const Config& config) {
   check_ranges(config);
   check_run(config);
   check_model(config);
+  check_training(config);
   check_batch(config);
   validate_remat(config);
   check_offload(config);

@@ -44,16 +44,25 @@ class FlatMapReader : public YAML::EventHandler {
     if (tag != "?" && tag != "!") refuse(mark, "the tag " + excerpt(tag), "a value without a tag");
     add_scalar(mark, {value, tag == "?" ? ScalarStyle::plain : ScalarStyle::quoted});
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    refuse(mark, "a list", state_ == State::value ? "a single value" : "key: value");
+    refuse_anchor(mark, anchor);
+    if (state_ == State::item) refuse(mark, "a list in a list", "single values");
+    if (state_ != State::value) refuse(mark, "a list", "key: value");
+    if (tag != "?") refuse(mark, "the tag " + excerpt(tag), "a list without a tag");
+    list_.emplace();
+    state_ = State::item;
   }
-  void OnSequenceEnd() override {}
+  void OnSequenceEnd() override {
+    state_ = State::value;
+    add_value({.text = "", .list = std::move(list_)});
+  }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     if (state_ != State::root) {
-      refuse(mark, "a map", state_ == State::value ? "a single value" : "key: value");
+      bool is_value = state_ == State::value || state_ == State::item;
+      refuse(mark, "a map", is_value ? "a single value" : "key: value");
     }
     if (tag != "?") refuse(mark, "the tag " + excerpt(tag), "a map without a tag");
     state_ = State::key;
@@ -61,12 +70,12 @@ class FlatMapReader : public YAML::EventHandler {
   void OnMapEnd() override {}
 
  private:
-  enum class State { root, key, value };
+  enum class State { root, key, value, item };
 
   [[noreturn]] void refuse(const YAML::Mark& mark, const std::string& found,
                            const std::string& expected) const {
     std::string where = origin_of(name_, mark.line + 1);
-    if (state_ == State::value) where += " " + excerpt(key_);
+    if (state_ == State::value || state_ == State::item) where += " " + excerpt(key_);
     throw ConfigError(where + ": found " + found + ", expected " + expected);
   }
 
@@ -93,10 +102,18 @@ class FlatMapReader : public YAML::EventHandler {
         state_ = State::value;
         return;
       case State::value:
-        settings.push_back({key_, std::move(scalar), origin_of(name_, key_line_)});
-        state_ = State::key;
+        add_value(std::move(scalar));
+        return;
+      case State::item:
+        if (scalar.style == ScalarStyle::null) refuse(mark, "an item without a value", "text");
+        list_->push_back(std::move(scalar.text));
         return;
     }
+  }
+
+  void add_value(Scalar value) {
+    settings.push_back({key_, std::move(value), origin_of(name_, key_line_)});
+    state_ = State::key;
   }
 
   std::string name_;
@@ -104,6 +121,7 @@ class FlatMapReader : public YAML::EventHandler {
   int documents_ = 0;
   std::string key_;
   int key_line_ = 0;
+  std::optional<std::vector<std::string>> list_;
   std::map<std::string, int> lines_;
 };
 
@@ -170,19 +188,25 @@ void read_yaml(std::string_view text, const std::string& name, YAML::EventHandle
   }
 }
 
-// A quoted scalar is one `key: value` of YAML with a key we know.
-Scalar parse_quoted(const std::string& text, const std::string& key) {
+// One `key: value` of YAML with a key we know.
+std::optional<Scalar> parse_value(const std::string& text) {
   FlatMapReader reader{std::string(kCommandLine)};
   try {
     read_yaml("value: " + text, std::string(kCommandLine), reader);
   } catch (const ConfigError&) {
-    reader.settings.clear();
+    return std::nullopt;
   }
-  if (reader.settings.size() != 1) {
+  if (reader.settings.size() != 1) return std::nullopt;
+  return std::move(reader.settings.front().value);
+}
+
+Scalar parse_quoted(const std::string& text, const std::string& key) {
+  std::optional<Scalar> value = parse_value(text);
+  if (!value) {
     throw ConfigError(std::string(kCommandLine) + " " + excerpt(key) + ": found " + excerpt(text) +
                       ", expected a value that ends where its quotes end");
   }
-  return reader.settings.front().value;
+  return *std::move(value);
 }
 
 bool is_null_word(std::string_view text) {
@@ -222,6 +246,11 @@ std::vector<Setting> parse_command_line_settings(std::span<const std::string> ar
     settings.push_back({std::move(key), std::move(value), std::string(kCommandLine)});
   }
   return settings;
+}
+
+std::optional<std::vector<std::string>> parse_list(const std::string& text) {
+  std::optional<Scalar> value = text.starts_with('[') ? parse_value(text) : std::nullopt;
+  return value ? std::move(value->list) : std::nullopt;
 }
 
 std::string yaml_quoted(std::string_view text) {

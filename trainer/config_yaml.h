@@ -1,9 +1,11 @@
-// From text to settings: flat YAML, one `key: scalar` a line, and `key=value` arguments.
+// From text to settings: flat YAML, one `key: scalar` or `key: [scalar, ...]` a line, and
+// `key=value` arguments.
 //
-// Everything else YAML can say is refused with file and line: nested maps, lists, anchors, aliases,
-// merge keys, tags, several documents, a key given twice. Does not know which keys exist.
+// Everything else YAML can say is refused with file and line: nested maps and lists, anchors,
+// aliases, merge keys, tags, several documents, a key given twice. Does not know which keys exist.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +18,8 @@ enum class ScalarStyle { plain, quoted, null };
 struct Scalar {
   std::string text;
   ScalarStyle style = ScalarStyle::plain;
+  // A list has no text of its own.
+  std::optional<std::vector<std::string>> list = std::nullopt;
 };
 
 struct Setting {
@@ -32,6 +36,9 @@ std::vector<Setting> parse_yaml_settings(std::string_view text, const std::strin
 
 // `arguments` are "key=value".
 std::vector<Setting> parse_command_line_settings(std::span<const std::string> arguments);
+
+// The items of "[a, 'b']", or nothing when that is not all of a YAML list of scalars.
+std::optional<std::vector<std::string>> parse_list(const std::string& text);
 
 // A double-quoted YAML scalar that reads back as `text`, which must be UTF-8.
 std::string yaml_quoted(std::string_view text);

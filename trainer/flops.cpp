@@ -1,27 +1,39 @@
 #include "trainer/flops.h"
 
-#include <algorithm>
+#include "models/ops/attention.h"
+#include "models/ops/linear.h"
+#include "models/ops/linear_cross_entropy.h"
 
 namespace longshore::trainer {
+namespace {
 
-// MaxText, maxtext_utils.calculate_tflops_training_per_device. A product of [m,k] and [k,n] is
-// 2*m*k*n; the backward pass has two products for each of the forward pass.
-double training_flops(const models::DecoderConfig& model, int64_t micro_batches) {
-  double tokens = static_cast<double>(model.batch) * model.length;
-  double q_width = static_cast<double>(model.query_heads) * model.head_dim;
-  double kv_width = static_cast<double>(model.kv_heads) * model.head_dim;
-  double mlp = 3 * 2 * tokens * model.mlp_width * model.width;
-  double qkv = 2 * tokens * model.width * (q_width + 2 * kv_width);
-  double out = 2 * tokens * model.width * q_width;
-  double attention = 0;
-  for (int layer = 0; layer < model.layers; ++layer) {
-    bool has_window = model.window > 0 && (model.windowed.empty() || model.windowed[layer]);
-    double window = has_window ? std::min<double>(model.window, model.length) : model.length;
-    // Of the keys that a query sees, all but those of the first window count; there it is half.
-    attention += 4 * model.batch * q_width * window * (model.length - window / 2);
-  }
-  double head = 2 * tokens * model.width * model.vocabulary;
-  return 3 * ((mlp + qkv + out) * model.layers + attention + head) * micro_batches;
+// How many times the work of its forward pass a node takes. A product has one more for each factor
+// that needs a gradient; attention's two products have two each, of which MaxText counts all or
+// none.
+int passes(const models::Program& program, const models::Node& node) {
+  auto needs = [&](int input) { return program[node.in[input]].needs_gradient ? 1 : 0; };
+  if (node.op == &models::linear_op || node.op == &models::linear_cross_entropy_op)
+    return 1 + needs(0) + needs(1);
+  if (node.op == &models::attention_op) return program[node.out[0]].needs_gradient ? 3 : 1;
+  return 0;
+}
+
+double training_flops(const models::Program& program) {
+  double flops = 0;
+  for (const models::Node& node : program.nodes)
+    if (int count = passes(program, node); count > 0)
+      flops +=
+          count * node.op->cost(node.attrs, program.types(node.in), program.types(node.out)).flops;
+  return flops;
+}
+
+}  // namespace
+
+double training_flops(const models::Model& model, int64_t micro_batches) {
+  double flops = 0;
+  for (const models::Stage& stage : model.stages)
+    for (int kind : stage.layers) flops += training_flops(stage.programs[kind]);
+  return flops * static_cast<double>(micro_batches);
 }
 
 }  // namespace longshore::trainer

@@ -77,6 +77,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
   constexpr size_t kMostListed = 50;
   std::vector<std::string> problems, names = checkpoint.names();
   for (const auto& [name, location] : layout.by_name) {
+    if (models::is_lora_weight(name)) continue;
     const Parameter& parameter = layout.parameter(location);
     if (!checkpoint.contains(name)) {
       // Slow, and a hostile config.json can make all of its names be missing.
@@ -92,7 +93,8 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
   }
   for (const std::string& name : names) {
     const data::SafetensorsDtype dtype = checkpoint.at(name).dtype;
-    if (!layout.by_name.contains(name) && !(is_tied && name == "lm_head.weight"))
+    bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
+    if (!is_weight && !(is_tied && name == "lm_head.weight"))
       problems.push_back("not expected: " + name);
     else if (!data::is_floating_point(dtype))
       problems.push_back(

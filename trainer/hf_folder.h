@@ -23,7 +23,8 @@ HfConfig read_hf_config(const std::filesystem::path& folder);
 
 // Throws a DataError that lists everything that keeps `checkpoint`, found in `folder`, from being
 // the weights of the model that `layout` is of: tensors that are missing, not expected, of another
-// shape, or no floating-point numbers. A tied model's lm_head.weight may be there.
+// shape, or no floating-point numbers. A tied model's lm_head.weight may be there, adapters' weights
+// are not.
 void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
                    const data::Checkpoint& checkpoint, bool is_tied);
 

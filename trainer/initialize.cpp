@@ -24,22 +24,8 @@ void normal_pair(uint32_t a, uint32_t b, float* to, int64_t room, double deviati
   if (room > 1) to[1] = static_cast<float>(radius * std::sin(angle));
 }
 
-void fill(const Parameter& parameter, uint64_t seed, float* values) {
-  int64_t count = parameter.type.shape.count();
-  const models::Init& init = parameter.weight.init;
-  if (init.kind != models::Init::Kind::normal) {
-    std::fill_n(values, count, init.kind == models::Init::Kind::ones ? 1.f : 0.f);
-    return;
-  }
-  // Parameters are told apart by name, not by their place.
-  uint32_t sequence = random_sequence(parameter.name);
-#pragma omp parallel for
-  for (int64_t i = 0; i < count; i += 4) {
-    PhiloxBlock random = philox(seed, RandomUse::kInitialWeights, sequence, i / 4);
-    normal_pair(random[0], random[1], values + i, count - i, init.deviation);
-    if (i + 2 < count)
-      normal_pair(random[2], random[3], values + i + 2, count - i - 2, init.deviation);
-  }
+float uniform_number(uint32_t random, double bound) {
+  return static_cast<float>(((random + 0.5) / 2147483648.0 - 1) * bound);
 }
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
@@ -59,6 +45,30 @@ std::vector<std::byte> contents(const Slab& slab, Copy copy, const std::vector<f
 }
 
 }  // namespace
+
+void initial_values(const Parameter& parameter, uint64_t seed, std::span<float> values) {
+  int64_t count = std::ssize(values);
+  float* to = values.data();
+  const auto [kind, deviation] = parameter.weight.init;
+  using enum models::Init::Kind;
+  if (kind == ones || kind == zeros) {
+    std::fill_n(to, count, kind == ones ? 1.f : 0.f);
+    return;
+  }
+  // Parameters are told apart by name, not by their place.
+  uint32_t sequence = random_sequence(parameter.name);
+#pragma omp parallel for
+  for (int64_t i = 0; i < count; i += 4) {
+    PhiloxBlock random = philox(seed, RandomUse::kInitialWeights, sequence, i / 4);
+    if (kind == uniform) {
+      for (int64_t j = i; j < std::min(i + 4, count); ++j)
+        to[j] = uniform_number(random[j - i], deviation);
+      continue;
+    }
+    normal_pair(random[0], random[1], to + i, count - i, deviation);
+    if (i + 2 < count) normal_pair(random[2], random[3], to + i + 2, count - i - 2, deviation);
+  }
+}
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, std::span<const Copy> copies) {
@@ -81,7 +91,7 @@ void initialize(const offload::ParameterLayout& layout, uint64_t seed,
   write_parameters(
       layout,
       [&](const Parameter& parameter, std::span<float> values) {
-        fill(parameter, seed, values.data());
+        initial_values(parameter, seed, values);
       },
       arguments);
 }

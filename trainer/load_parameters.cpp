@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
 #include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
+#include "trainer/adapter.h"
 #include "trainer/hf_folder.h"
-#include "trainer/initialize.h"
 
 namespace longshore::trainer {
 namespace {
@@ -64,7 +65,7 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
 
 std::string load_weights(const fs::path& folder, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
-                         std::span<const offload::Copy> copies) {
+                         std::span<const offload::Copy> copies, const FillParameter& fill_adapter) {
   data::Checkpoint checkpoint(folder);
   check_tensors(folder, layout, checkpoint, model.tied_embeddings);
   data::NonFinite odd;
@@ -72,6 +73,7 @@ std::string load_weights(const fs::path& folder, const DecoderConfig& model,
   write_parameters(
       layout,
       [&](const Parameter& parameter, std::span<float> values) {
+        if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, values);
         data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), values);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;
@@ -92,7 +94,18 @@ std::string load_parameters(const Config& config, const DecoderConfig& model,
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
                       " holds another model: " + join(differing));
-  return load_weights(folder, model, layout, arguments);
+  std::optional<Adapter> adapter;
+  if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
+  std::string text =
+      load_weights(folder, model, layout, arguments, offload::kCopies,
+                   [&](const Parameter& parameter, std::span<float> values) {
+                     if (adapter)
+                       adapter->read(parameter, values);
+                     else
+                       initial_values(parameter, static_cast<uint64_t>(config.seed), values);
+                   });
+  if (adapter) text += "; adapter: " + config.load_adapter_path.string();
+  return text;
 }
 
 }  // namespace longshore::trainer

@@ -12,6 +12,7 @@
 #include "data/prefetched_batches.h"
 #include "data/tokenizer.h"
 #include "data/unigram.h"
+#include "trainer/adapter.h"
 #include "trainer/backend_choice.h"
 #include "trainer/console.h"
 #include "trainer/evaluate.h"
@@ -119,6 +120,13 @@ offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
   return memory;
 }
 
+std::string parameters_text(const models::ParameterCount& count) {
+  std::string text = fmt::format("{:.1f} M parameters", count.all / 1e6);
+  if (count.trainable < count.all)
+    text += fmt::format(", of which {:.4g} M train", count.trainable / 1e6);
+  return text;
+}
+
 class Run {
  public:
   Run(const Config& config, const ChosenBackend& chosen)
@@ -136,9 +144,9 @@ class Run {
 
   void operator()() {
     models::DecoderConfig model = decoder_config(config_, backend_->target());
-    console_.line(fmt::format("model: {}, {:.1f} M parameters, {}, remat_policy {}",
+    console_.line(fmt::format("model: {}, {}, {}, remat_policy {}",
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
-                              parameter_count(plans_.model) / 1e6, name(model.dtype),
+                              parameters_text(count_parameters(plans_.model)), name(model.dtype),
                               config_.remat_policy));
     for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
       console_.line(path);
@@ -174,7 +182,7 @@ class Run {
 
     int64_t micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(data_.training, 0, config_.steps * micro_batches);
-    double flops = training_flops(model, micro_batches);
+    double flops = training_flops(plans_.model, micro_batches);
     double tokens = static_cast<double>(model.batch * model.length * micro_batches);
     int64_t schedule_steps = config_.learning_rate_schedule_steps < 0
                                  ? config_.steps
@@ -243,6 +251,11 @@ class Run {
                    of(memory_, kind));
     write(summary, directory_ / "summary.json");
     console_.line(text(summary));
+    if (config_.lora_rank > 0) {
+      write_adapter(directory_ / "adapter", model.lora, config_.load_parameters_path.string(),
+                    plans_.layout, arguments);
+      console_.line("adapter, as peft reads it: " + (directory_ / "adapter").string());
+    }
     console_.line("run directory: " + directory_.string() +
                   " (config.yml, plan.txt: what each layer keeps and computes again, "
                   "metrics.jsonl, summary.json)");
@@ -275,7 +288,8 @@ void train(const Config& config) {
   if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
-  Run run(config, choose_backend(config));
+  const Config resolved = with_adapter(config);
+  Run run(resolved, choose_backend(resolved));
   run();
 }
 

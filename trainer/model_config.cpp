@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "models/toys.h"
+#include "trainer/trainable_mask.h"
 
 namespace longshore::trainer {
 namespace {
@@ -35,6 +36,11 @@ models::Block block(ModelType type) {
   if (type == ModelType::gemma) return models::Block::gemma;
   bool has_post_norms = type == ModelType::gemma2 || type == ModelType::gemma3_text;
   return has_post_norms ? models::Block::gemma2 : models::Block::llama;
+}
+
+models::LoraConfig lora_config(const Config& config) {
+  if (config.lora_rank == 0) return {};
+  return {.rank = config.lora_rank, .alpha = config.lora_alpha, .targets = config.lora_targets};
 }
 
 }  // namespace
@@ -80,13 +86,16 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.logits_cap = config.final_logits_soft_cap;
   decoder.window = config.sliding_window_size;
   decoder.window_rope_base = config.local_rope_max_timescale;
+  decoder.lora = lora_config(config);
   if (config.full_attention_period > 0)
     for (int64_t layer = 1; layer <= config.base_num_decoder_layers; ++layer)
       decoder.windowed.push_back(layer % config.full_attention_period != 0);
   return decoder;
 }
 
-models::Model make_model(const Config& config, models::Target target) {
+namespace {
+
+models::Model unmasked_model(const Config& config, models::Target target) {
   int layers = static_cast<int>(config.base_num_decoder_layers);
   switch (config.model_type) {
     case ModelType::toy_a:
@@ -103,6 +112,14 @@ models::Model make_model(const Config& config, models::Target target) {
     default:
       return models::decoder(decoder_config(config, target));
   }
+}
+
+}  // namespace
+
+models::Model make_model(const Config& config, models::Target target) {
+  models::Model model = unmasked_model(config, target);
+  apply_mask(config, model);
+  return model;
 }
 
 }  // namespace longshore::trainer

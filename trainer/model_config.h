@@ -12,7 +12,7 @@ models::Dtype compute_dtype(const Config& config, models::Target target);
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
-// Of any model_type.
+// Of any model_type; what trains is marked as the config says.
 models::Model make_model(const Config& config, models::Target target);
 
 }  // namespace longshore::trainer

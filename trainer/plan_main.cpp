@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/exit_code.h"
+#include "trainer/adapter.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
 #include "trainer/help.h"
@@ -34,7 +35,8 @@ struct Request {
 };
 
 void plan(const Request& request) {
-  Config config = load_config(request.config, request.overrides, default_configs_directory());
+  Config config =
+      with_adapter(load_config(request.config, request.overrides, default_configs_directory()));
   models::Target target = target_of(config);
   std::vector<PolicyPlan> plans = plan_policies(config, split(request.policies), target);
   if (!request.json.empty()) write_json(plans, request.json);

@@ -25,11 +25,13 @@ std::vector<Reuse> reuse_sum(const std::any&, int inputs) {
 // --- shape rules
 
 Types infer(const std::any&, std::span<const Type> in) {
-  expect_inputs(in, 2, 2, "linear");
+  expect_inputs(in, 2, 3, "linear");
   expect(in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[1], "linear",
          "x [.., K] and W [N,K] do not fit");
   expect(in[0].dtype == in[1].dtype, "linear", "x and W differ in dtype");
-  return {{in[0].shape.with_back(in[1].shape[0]), in[0].dtype}};
+  Type out{in[0].shape.with_back(in[1].shape[0]), in[0].dtype};
+  expect(in.size() == 2 || in[2] == out, "linear", "the sum has another type");
+  return {out};
 }
 
 Types infer_input_grad(const std::any&, std::span<const Type> in) {
@@ -65,6 +67,8 @@ void vjp(Backward& backward, const Node& node) {
   if (backward.wants_gradient(x))
     backward.replace_sum(x,
                          backward.emit(linear_input_grad_op, {}, with_sum({dy, weight}, x), x)[0]);
+  if (node.in.size() == 3 && backward.wants_gradient(node.in[2]))
+    backward.contribute(node.in[2], dy);
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -85,7 +89,8 @@ Matmul forward_product(std::span<const Type> in) {
           .k = in[1].shape[1],
           .ab = in[0].dtype,
           .c = in[0].dtype,
-          .b_layout = Layout::transposed};
+          .b_layout = Layout::transposed,
+          .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 
 Matmul input_grad_product(std::span<const Type> in) {
@@ -175,6 +180,7 @@ const Op linear_op{.name = "linear",
                    .infer = infer,
                    .vjp = vjp,
                    .cost = cost,
+                   .reuse = reuse_sum,
                    .cpu = {run_cpu<forward_product>, workspace<forward_product>},
                    .cuda = {run_composed},
                    .reference = {run_composed}};
@@ -197,5 +203,7 @@ const Op linear_weight_grad_op{.name = "linear_weight_grad",
                                .reference = {run_weight_grad_composed}};
 
 Var linear(Var x, Var weight) { return x.trace->emit(linear_op, {}, {x, weight})[0]; }
+
+Var linear(Var x, Var weight, Var sum) { return x.trace->emit(linear_op, {}, {x, weight, sum})[0]; }
 
 }  // namespace longshore::models

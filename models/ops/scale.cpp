@@ -13,11 +13,13 @@ namespace {
 
 struct Attrs {
   double factor;
+  Factor precision;
 };
 
 double factor_in(const std::any& attrs, Dtype dtype) {
-  double factor = std::any_cast<Attrs>(attrs).factor;
+  auto [factor, precision] = std::any_cast<Attrs>(attrs);
   if (dtype == Dtype::float64) return factor;
+  if (precision == Factor::in_float32) dtype = Dtype::float32;
   double rounded = 0;
   with_float_type(dtype, [&]<class T>(T value) {
     store(value, static_cast<float>(factor));
@@ -96,6 +98,8 @@ const Op scale_op{.name = "scale",
                   .cuda = {run_composed},
                   .reference = {run_composed}};
 
-Var scale(Var x, double factor) { return x.trace->emit(scale_op, Attrs{factor}, {x})[0]; }
+Var scale(Var x, double factor, Factor precision) {
+  return x.trace->emit(scale_op, Attrs{factor, precision}, {x})[0];
+}
 
 }  // namespace longshore::models

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/labels.h"
 #include "models/decoder.h"
+#include "models/labels.h"
 #include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "models/ops/rms_norm.h"
@@ -95,6 +95,44 @@ TEST(Connect, MarksNothingInAFrozenModel) {
       for (const Value& value : program.values) EXPECT_FALSE(value.needs_gradient) << value.name;
 }
 
+std::function<bool(const std::string&)> only(std::set<std::string> names) {
+  return [names](const std::string& name) { return names.contains(name); };
+}
+
+// What each layer computes gradients of: its weight, its carry.
+std::vector<std::pair<bool, bool>> gradients(const Stage& stage) {
+  std::vector<std::pair<bool, bool>> result;
+  for (int kind : stage.layers)
+    result.emplace_back(needs(stage.programs[kind], "w"), needs(stage.programs[kind], "x"));
+  return result;
+}
+
+TEST(SetTrainable, NothingBeforeTheFirstTrainedLayerNeedsAGradient) {
+  using Gradients = std::vector<std::pair<bool, bool>>;
+  Model model = tower_and_scan(Trainable::yes, Trainable::yes, 5);
+  connect(model);
+  set_trainable(model, only({"layers.2.w"}));
+  EXPECT_EQ(
+      gradients(model.stages[1]),
+      (Gradients{{false, false}, {false, false}, {true, false}, {false, true}, {false, true}}));
+  EXPECT_EQ(model.stages[1].programs.size(), 3u);
+  EXPECT_FALSE(needs(model.stages[0].programs[0], "w"));
+  EXPECT_EQ(count_parameters(model).trainable, 16);
+  EXPECT_EQ(count_parameters(model).all, 6 * 16);
+
+  // A second choice takes nothing from the first.
+  set_trainable(model, only({"tower.w", "layers.4.w"}));
+  EXPECT_EQ(gradients(model.stages[1]),
+            (Gradients{{false, true}, {false, true}, {false, true}, {false, true}, {true, true}}));
+  for (const Stage& stage : model.stages)
+    for (const Program& program : stage.programs) EXPECT_NO_THROW(verify(program));
+  set_trainable(model, only({}));
+  EXPECT_EQ(count_parameters(model).trainable, 0);
+  for (const Stage& stage : model.stages)
+    for (const Program& program : stage.programs)
+      for (const Value& value : program.values) EXPECT_FALSE(value.needs_gradient) << value.name;
+}
+
 TEST(Connect, RefusesStagesThatDoNotFit) {
   Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
   model.stages[1].inputs = {{0, 0}};
@@ -152,13 +190,13 @@ TEST(Connect, RefusesAScanWithoutACarry) {
 
 TEST(Llama, ScansASingleLayerToo) {
   Model model = decoder({.length = 16,
-                       .vocabulary = 32,
-                       .width = 32,
-                       .layers = 1,
-                       .query_heads = 2,
-                       .kv_heads = 2,
-                       .head_dim = 16,
-                       .mlp_width = 32});
+                         .vocabulary = 32,
+                         .width = 32,
+                         .layers = 1,
+                         .query_heads = 2,
+                         .kv_heads = 2,
+                         .head_dim = 16,
+                         .mlp_width = 32});
   EXPECT_TRUE(model.stages[1].is_scan());
   EXPECT_FALSE(model.stages[0].is_scan());
 }
@@ -179,7 +217,7 @@ struct Shipped {
 };
 
 DecoderConfig shape(int64_t vocabulary, int64_t width, int layers, int64_t query_heads,
-                  int64_t kv_heads, int64_t mlp_width) {
+                    int64_t kv_heads, int64_t mlp_width) {
   return {.vocabulary = vocabulary,
           .width = width,
           .layers = layers,

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "models/lora.h"
 #include "models/ops/adamw.h"
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
@@ -104,6 +105,47 @@ OpCase shared_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
                                    plain::linear(in.at("x"), in.at("u"))};
               },
           .adjust = {}};
+}
+
+// Added to what is there already.
+OpCase sum_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
+  return {.name = named("linear, sum", b, t, k, n),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("sum_linear");
+                Var x = trace.input("x", {{b, t, k}, dtype});
+                Var sum = trace.input("sum", {{b, t, n}, dtype});
+                trace.output(linear(x, trace.weight("w", {{n, k}, dtype}, kTrained), sum));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                return std::vector{plain::linear(in.at("x"), in.at("w")) + in.at("sum")};
+              },
+          .adjust = {}};
+}
+
+OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
+  LoraConfig config{.rank = rank, .alpha = 8, .targets = {"q_proj"}};
+  return {
+      .name = named("lora", b, t, k, n, rank),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("lora");
+            Var x = trace.input("x", {{b, t, k}, dtype});
+            Var y = linear(x, trace.weight("q_proj.weight", {{n, k}, dtype}, kTrained));
+            trace.output(add_lora(config, x, y, "q_proj"));
+            return trace.finish();
+          },
+      .integers = {},
+      .plain =
+          [=](const Tensors& in) {
+            at::Tensor low = plain::linear(in.at("x"), in.at("q_proj.lora_A.weight"));
+            return std::vector{plain::linear(in.at("x"), in.at("q_proj.weight")) +
+                               plain::linear(low, in.at("q_proj.lora_B.weight")) * (8.0 / rank)};
+          },
+      .adjust = {}};
 }
 
 // --- rms_norm
@@ -429,13 +471,13 @@ OpCase add_bias_case(int64_t b, int64_t t, int64_t c) {
           .adjust = {}};
 }
 
-OpCase scale_case(int64_t b, int64_t t, int64_t c) {
+OpCase scale_case(int64_t b, int64_t t, int64_t c, Factor precision = Factor::in_dtype_of_x) {
   double factor = std::sqrt(static_cast<double>(c));
-  return {.name = named("scale", b, t, c),
+  return {.name = named("scale", b, t, c, static_cast<int>(precision)),
           .trace =
               [=](Dtype dtype) {
                 Trace trace("scale");
-                trace.output(scale(trace.input("x", {{b, t, c}, dtype}), factor));
+                trace.output(scale(trace.input("x", {{b, t, c}, dtype}), factor, precision));
                 return trace.finish();
               },
           .integers = {},
@@ -735,6 +777,8 @@ std::vector<OpCase> small_cases() {
       add_bias_case(1, 1, 1),
       add_bias_case(2, 3, 5),
       scale_case(2, 3, 5),
+      sum_linear_case(1, 2, 5, 3),
+      lora_case(2, 3, 5, 4, 3),
       soft_cap_case(2, 3, 5, 0.7),
       soft_cap_case(1, 1, 7, 30),
       gelu_case(1, 1, 1, 1),
@@ -771,6 +815,9 @@ std::vector<OpCase> large_cases() {
       linear_case(2, 150, 96, 130),
       linear_case(1, 700, 256, 300),
       shared_linear_case(3, 67, 72, 24),
+      sum_linear_case(1, 3, 33, 17),
+      sum_linear_case(2, 150, 96, 130),
+      lora_case(2, 150, 96, 130, 3),
       rms_norm_case(1, 1, 5),
       rms_norm_case(1, 3, 33),
       rms_norm_case(2, 257, 320),
@@ -809,6 +856,7 @@ std::vector<OpCase> large_cases() {
       add_bias_case(2, 300, 160),
       scale_case(1, 7, 1),
       scale_case(3, 111, 121),
+      scale_case(3, 111, 121, Factor::in_float32),
       soft_cap_case(1, 7, 1, 2),
       soft_cap_case(3, 111, 121, 0.5),
       soft_cap_case(3, 111, 121, 30),

@@ -119,6 +119,15 @@ std::vector<std::string> edge_values(const Key& key) {
             "\"\\x07 \\e\"",
             "it's"};
   }
+  if (auto* list = std::get_if<ListKey>(&key.kind)) {
+    if (!list->choices.empty()) return {"[]", "k_proj", "up_proj, q_proj", "[ 'o_proj', k_proj ]"};
+    return {"[]",
+            "a,b ,  c",
+            R"(['^(?!.*mlp)', "\\d{1,2}"])",
+            R"(\.[qk]_proj$)",
+            "[~x]",
+            "# 'it''s' \"so\": {a} caf\u00e9"};
+  }
   return choices(key);
 }
 
@@ -191,12 +200,27 @@ TEST_F(ConfigTest, EveryKeyRefusesWhatItDoesNotExpect) {
     if (std::holds_alternative<TextKey>(key.kind) || std::holds_alternative<PathKey>(key.kind)) {
       wrong.push_back("\"nul \\0\"");
     }
+    if (auto* list = std::get_if<ListKey>(&key.kind)) {
+      std::erase(wrong, "[1, 2]");
+      std::erase(wrong, "\n  - 1");
+      for (const char* value : {"[a, [b]]", "[a, {b: c}]", "[a, ~]", "[\"\"]", "\"\"", "[a, &b c]",
+                                "[a, !!str b]", "!!set [a]", "&x [a]", "a,,b", "a,"})
+        wrong.push_back(value);
+      wrong.push_back("[\"nul \\0\"]");
+      if (list->choices.empty()) wrong.push_back(std::string(257, 'x'));
+      std::string many = "x";
+      for (int i = 0; i < 100; ++i) many += ",x";
+      wrong.push_back(many);
+      if (!list->choices.empty())
+        wrong.push_back("[" + list->choices[0] + ", " + list->choices[0] + "]");
+    }
     for (const std::string& value : wrong) {
       SCOPED_TRACE(value);
       // Without the model, so that no key is there twice: the value is refused before the missing
       // keys are.
       std::string message = text_error("# one\n# two\n" + key.name + ": " + value + "\n");
-      std::string line = value.starts_with('\n') ? "4" : "3";
+      bool is_list = value.starts_with("\n  -");
+      std::string line = value.starts_with('\n') && !is_list ? "4" : "3";
       EXPECT_TRUE(message.starts_with("configs/test.yml:" + line + " " + key.name + ": found "))
           << message;
       EXPECT_NE(message.find(", expected "), std::string::npos) << message;
@@ -266,7 +290,7 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload; nearest: "
             "device");
   EXPECT_EQ(error("steps: [1]\n"),
-            "configs/test.yml:12 steps: found a list, expected a single value");
+            "configs/test.yml:12 steps: found a list, 1, expected an integer from 1 to 1000000000");
   EXPECT_EQ(error("steps: {a: 1}\n"),
             "configs/test.yml:12 steps: found a map, expected a single value");
   EXPECT_EQ(error("steps: 1\nseed: 2\nsteps: 1\n"),
@@ -299,6 +323,49 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(text_error("steps: 3\n"),
             "configs/test.yml base_emb_dim: found nothing, expected an integer from 1 to 262144; "
             "model_name brings all model keys");
+}
+
+TEST_F(ConfigTest, ListsAreReadInEverySpelling) {
+  using List = std::vector<std::string>;
+  auto targets = [&](const std::string& value) {
+    return load_text(kModelLines + "lora_targets: " + value + "\n").lora_targets;
+  };
+  const List expected{"q_proj", "up_proj"};
+  for (const char* value :
+       {"[q_proj, up_proj]", "['q_proj', \"up_proj\"]", "q_proj,up_proj", "q_proj, up_proj",
+        "\n  - q_proj\n  - up_proj", "\n- q_proj\n- up_proj"})
+    EXPECT_EQ(targets(value), expected) << value;
+  auto mask = [&](const std::string& value) {
+    return load_text(kModelLines, {"trainable_parameters_mask=" + value}).trainable_parameters_mask;
+  };
+  EXPECT_EQ(mask("a,b"), (List{"a", "b"}));
+  EXPECT_EQ(mask("[a, b]"), (List{"a", "b"}));
+  EXPECT_EQ(mask("['a,b']"), List{"a,b"});
+  EXPECT_EQ(mask("'a{1,2}'"), List{"a{1,2}"});
+  EXPECT_EQ(mask("[]"), List{});
+  EXPECT_EQ(mask(R"(['\.[0-9]'])"), List{R"(\.[0-9])"});
+  EXPECT_EQ(load_text(kModelLines, {"run_name=[a]"}).run_name, "[a]");
+  EXPECT_EQ(error("lora_targets: [q_prj]\n").substr(0, 55),
+            "configs/test.yml:12 lora_targets: found a list, q_prj, ");
+  EXPECT_EQ(error("run_name: [a]\n"),
+            "configs/test.yml:12 run_name: found a list, a, expected text");
+  EXPECT_EQ(error("", {"lora_targets="}).substr(0, 42),
+            "command line lora_targets: found nothing, ");
+}
+
+TEST_F(ConfigTest, AdaptersAskForWhatTheyNeed) {
+  EXPECT_EQ(load_text(kModelLines, {"lora_rank=8"}).lora_rank, 8);
+  EXPECT_EQ(error("", {"lora_rank=8", "lora_targets=[]"}),
+            "command line lora_targets: found [], expected projections, for lora_rank = 8 (command "
+            "line)");
+  EXPECT_NE(error("", {"load_adapter_path=x"})
+                .find("default load_parameters_path: found \"\", "
+                      "expected the weights that the adapter is for"),
+            std::string::npos);
+  EXPECT_NE(text_error("model_type: toy_a\nbase_emb_dim: 8\nbase_num_decoder_layers: 2\n"
+                       "base_mlp_dim: 8\nlora_rank: 4\n")
+                .find("configs/test.yml:5 lora_rank: found 4, expected 0 with model_type = toy_a"),
+            std::string::npos);
 }
 
 TEST_F(ConfigTest, OnlyFlatYamlIsRead) {

@@ -88,6 +88,47 @@ TEST(TrainProgram, WritesTheRunDirectory) {
   EXPECT_NE(steps[0]["device_peak_bytes"], steps_again[0]["device_peak_bytes"]);
 }
 
+// Adapters on a checkpoint: from peft's files, to peft's files, and on from there.
+TEST(TrainProgram, TrainsAdapters) {
+  TemporaryFolder folder;
+  const std::filesystem::path golden =
+      std::filesystem::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/lora_llama";
+  const std::string base =
+      "--config quickstart.yml backend=cpu base_emb_dim=48 base_num_decoder_layers=3 "
+      "base_num_query_heads=6 base_num_kv_heads=2 head_dim=8 base_mlp_dim=68 vocab_size=151 "
+      "rope_max_timescale=500000 rope_type=llama3 rope_factor=8 "
+      "rope_original_max_position_embeddings=36 dtype=float32 dataset_type=synthetic steps=2 "
+      "max_target_length=32 per_device_batch_size=2 peak_tflops_per_device=1 "
+      "load_parameters_path=" +
+      golden.string() + " base_output_directory=" + (folder / "").string();
+  auto adapter = [&](const char* run) {
+    return data::read_file(folder / run / "adapter/adapter_model.safetensors");
+  };
+  std::string first = (golden / "adapter").string();
+  ProgramResult a = run_train(base + " run_name=a load_adapter_path=" + first);
+  ASSERT_EQ(a.exit_code, 0) << a.output;
+  // Three layers of q and v: 4 * (48 + 48) + 4 * (48 + 16) elements.
+  EXPECT_EQ(count(a.output, " M parameters, of which 0.00192 M train, "), 1u) << a.output;
+  EXPECT_EQ(count(a.output, "adapter: " + first), 1u) << a.output;
+  EXPECT_NE(adapter("a"), data::read_file(golden / "adapter/adapter_model.safetensors"));
+
+  // From the run's own config, and with one more thing that trains.
+  ProgramResult b = run_train("--config " + (folder / "a/config.yml").string() + " run_name=b");
+  ASSERT_EQ(b.exit_code, 0) << b.output;
+  EXPECT_EQ(adapter("a"), adapter("b"));
+  ProgramResult c = run_train(base +
+                              " run_name=c 'trainable_parameters_mask=^model.norm' "
+                              "load_adapter_path=" +
+                              (folder / "a/adapter").string());
+  ASSERT_EQ(c.exit_code, 0) << c.output;
+  EXPECT_EQ(count(c.output, "of which 0.001968 M train"), 1u) << c.output;
+  EXPECT_NE(adapter("a"), adapter("c"));
+
+  ProgramResult d = run_train(base + " run_name=d lora_rank=8 load_adapter_path=" + first);
+  EXPECT_EQ(d.exit_code, 2);
+  EXPECT_EQ(count(d.output, "lora_rank: 8 (command line), 4 in the adapter"), 1u) << d.output;
+}
+
 // The text, tokenizer and shards are those that scripts/quickstart_data makes.
 TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
   TemporaryFolder folder;

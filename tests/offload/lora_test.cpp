@@ -1,0 +1,220 @@
+// Models of which a part trains: what does not train has no gradient, no moments, and keeps nothing
+// for gradients that nobody asks for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "base/error.h"
+#include "data/batches.h"
+#include "offload/partition.h"
+#include "tests/offload/plan_checks.h"
+#include "tests/offload/training.h"
+
+namespace longshore::offload {
+namespace {
+
+using Names = std::set<std::string>;
+
+models::DecoderConfig tiny_lora(std::vector<std::string> targets = {"q_proj", "v_proj"},
+                                models::Dtype dtype = models::Dtype::float32) {
+  models::DecoderConfig config = tiny_llama(dtype);
+  config.lora = {.rank = 3, .alpha = 8, .targets = std::move(targets)};
+  return config;
+}
+
+std::vector<std::string> all_targets() {
+  return {models::kLoraTargets.begin(), models::kLoraTargets.end()};
+}
+
+models::Model masked(const models::DecoderConfig& config, const std::string& part) {
+  models::Model model = models::decoder(config);
+  set_trainable(model, [&](const std::string& name) { return name.find(part) != name.npos; });
+  return model;
+}
+
+Partition last_layer(const models::Model& model, const std::string& policy = "none") {
+  const models::Program& program = model.stages[1].programs[model.stages[1].layers.back()];
+  return partition(program, models::backward(program), make_policy(policy, {}, program));
+}
+
+Names residuals(const Partition& partition) {
+  Names names;
+  for (const Residual& residual : partition.residuals)
+    names.insert(partition.forward[residual.value].name);
+  return names;
+}
+
+Names minus(const Names& a, const Names& b) {
+  Names rest;
+  std::ranges::set_difference(a, b, std::inserter(rest, rest.end()));
+  return rest;
+}
+
+// --- what is kept
+
+TEST(PartlyTrained, InputsOfFrozenWeightsAreNotKept) {
+  models::DecoderConfig config = tiny_llama();
+  Partition all = last_layer(models::decoder(config));
+  Partition attention = last_layer(masked(config, "self_attn"));
+  // The MLP's projections read the second norm and the activation; nothing else does.
+  EXPECT_EQ(minus(residuals(all), residuals(attention)), (Names{"rms_norm_2", "swiglu"}));
+  EXPECT_EQ(minus(residuals(attention), residuals(all)), Names{});
+  int64_t tokens = config.batch * config.length;
+  EXPECT_EQ(residual_bytes(all, Fate::keep) - residual_bytes(attention, Fate::keep),
+            tokens * (config.width + config.mlp_width) * 4);
+}
+
+TEST(Lora, KeepsNoInputsOfBaseWeights) {
+  models::DecoderConfig config = tiny_lora();
+  Partition all = last_layer(models::decoder(tiny_llama()));
+  Partition lora = last_layer(models::decoder(config));
+  EXPECT_EQ(minus(residuals(all), residuals(lora)), (Names{"rms_norm_2", "swiglu"}));
+  EXPECT_EQ(minus(residuals(lora), residuals(all)), (Names{"scale", "scale_2"}));
+  int64_t tokens = config.batch * config.length;
+  EXPECT_EQ(residual_bytes(all, Fate::keep) - residual_bytes(lora, Fate::keep),
+            tokens * (config.width + config.mlp_width - 2 * config.lora.rank) * 4);
+
+  // Of attention's projections only the last: not even their own input is read again.
+  Partition out = last_layer(models::decoder(tiny_lora({"o_proj"})));
+  EXPECT_EQ(minus(residuals(all), residuals(out)), (Names{"rms_norm", "rms_norm_2", "swiglu"}));
+  EXPECT_EQ(minus(residuals(out), residuals(all)), Names{"scale"});
+}
+
+// Labels stand where they do without adapters.
+TEST(Lora, TakesEveryPolicy) {
+  for (const PolicyInfo& policy : policies()) {
+    Partition partition = last_layer(models::decoder(tiny_lora(all_targets())), policy.name);
+    for (const models::GradientOf& gradient : partition.gradients) {
+      const models::Value& value = partition.forward[gradient.of];
+      EXPECT_TRUE(value.source == models::Source::input || models::is_lora_weight(value.name))
+          << value.name;
+    }
+    EXPECT_EQ(partition.gradients.size(), 1 + 2 * models::kLoraTargets.size()) << policy.name;
+  }
+  EXPECT_EQ(models::decoder(tiny_lora(all_targets())).stages[1].programs[0].labels(),
+            models::decoder(tiny_llama()).stages[1].programs[0].labels());
+}
+
+// --- what is computed
+
+TEST(Lora, EveryPolicyGivesTheBitsOfNone) {
+  for (models::Dtype dtype : cpu_dtypes())
+    for (int64_t micro_batches : {1, 2}) {
+      TrainingOptions options{.model = models::decoder(tiny_lora(all_targets(), dtype)),
+                              .micro_batches = micro_batches,
+                              .clipping_threshold = 0.01};
+      Training none = train(options);
+      EXPECT_GT(none.results[0].gradient_norm, options.clipping_threshold);
+      EXPECT_NE(none.results.front().loss, none.results.back().loss);
+      for (const PolicyInfo& policy : policies()) {
+        options.policy = policy.name;
+        if (policy.name == "custom") options.custom = {{"context", Fate::offload}};
+        Training other = train(options);
+        options.custom.clear();
+        EXPECT_EQ(differences(none, other), "") << policy.name;
+        for (const Plan& plan : other.plans.plans) {
+          EXPECT_EQ(order_faults(plan), std::vector<std::string>{}) << policy.name;
+          EXPECT_EQ(placement_faults(plan), std::vector<std::string>{}) << policy.name;
+        }
+      }
+    }
+}
+
+// Wherever parameters, gradients and moments live.
+TEST(Lora, HomesChangeNoBit) {
+  TrainingOptions options{.model = models::decoder(tiny_lora()), .policy = "full"};
+  Training device = train(options);
+  constexpr MemoryKind kHost = MemoryKind::pinned_host;
+  options.layout.homes = {kHost, kHost, kHost};
+  EXPECT_EQ(differences(device, train(options)), "");
+}
+
+// Bits of every slab: adapters move, the base stays, after three steps.
+TEST(Lora, TrainingMovesAdaptersOnly) {
+  for (models::Dtype dtype : cpu_dtypes()) {
+    TrainingOptions options{.model = models::decoder(tiny_lora({"q_proj", "down_proj"}, dtype))};
+    Training before = train({.model = options.model, .steps = 0}), after = train(options);
+    int frozen = 0, moved = 0;
+    for (const auto& [name, contents] : after.state) {
+      if (name.find(".frozen.") != std::string::npos) {
+        EXPECT_EQ(contents, before.state.at(name)) << name;
+        EXPECT_TRUE(name.ends_with(".frozen.compute")) << name;
+        ++frozen;
+      } else if (name.ends_with(".compute")) {
+        EXPECT_NE(contents, before.state.at(name)) << name;
+        ++moved;
+      }
+    }
+    int layers = tiny_llama().layers;
+    EXPECT_EQ(frozen, layers + 2);  // and what stands before and behind them
+    EXPECT_EQ(moved, layers);
+  }
+}
+
+// A label that the first layers' backward passes do not read is offloaded by the others.
+TEST(PartlyTrained, OffloadsWhereSomethingIsRead) {
+  models::Model model = masked(tiny_llama(), "layers.1.");
+  TrainingOptions options{.model = model};
+  Training none = train(options);
+  options.policy = "custom";
+  options.custom = {{"context", Fate::offload}};
+  options.offload_layers = tiny_llama().layers;
+  Training offloaded = train(options);
+  EXPECT_EQ(differences(none, offloaded), "");
+  auto moves = [](const Training& training) {
+    return std::ranges::count(training.plans.plans[0].instructions, Lane::device_to_host,
+                              &Instruction::lane);
+  };
+  // Of layers 1 and 2 out of three, with its log-sum-exp.
+  EXPECT_EQ(moves(offloaded) - moves(none), 2 * 2);
+  options.model = masked(tiny_llama(), "lm_head");
+  EXPECT_THROW(train(options), ConfigError);
+}
+
+TEST(PartlyTrained, GradientsAreThoseOfFullTraining) {
+  models::DecoderConfig config = tiny_llama();
+  std::vector<data::Batch> batches;
+  data::BatchSource source = data::synthetic_batches(
+      {config.batch, config.length}, static_cast<int32_t>(config.vocabulary), kDataSeed);
+  for (int i = 0; i < 2; ++i) batches.push_back(source(i));
+  PassResult all = run_pass({.model = models::decoder(config)}, batches);
+  for (const char* part : {"self_attn", "layers.1.", "layers.0.mlp.up", "embed", "lm_head"})
+    for (const char* policy : {"none", "full"}) {
+      SCOPED_TRACE(std::string(part) + " " + policy);
+      PassResult some = run_pass({.model = masked(config, part), .policy = policy}, batches);
+      EXPECT_EQ(some.loss, all.loss);
+      EXPECT_FALSE(some.gradients.empty());
+      EXPECT_LT(some.gradients.size(), all.gradients.size());
+      for (const auto& [name, gradient] : some.gradients) {
+        EXPECT_NE(name.find(part), name.npos);
+        EXPECT_EQ(gradient, all.gradients.at(name)) << name;
+      }
+    }
+}
+
+// --- memory
+
+TEST(Lora, MemoryIsAsPredicted) {
+  for (const char* policy : {"none", "full", "minimal_offloaded"}) {
+    models::Model models[] = {models::decoder(tiny_lora()), masked(tiny_llama(), "layers.1."),
+                              models::decoder(tiny_llama())};
+    std::vector<int64_t> peaks;
+    for (const models::Model& model : models) {
+      Training run = train({.model = model, .policy = policy, .steps = 1});
+      for (MemoryKind kind : kMemoryKinds) {
+        int64_t predicted = analyze(run.plans.plans[0], kind).peak_bytes;
+        EXPECT_EQ(run.allocated_bytes[kind], predicted) << policy << name(kind);
+        EXPECT_EQ(run.ledger.peak_bytes(kind), analyze(run.plans.plans[0], kind).live_bytes)
+            << policy << name(kind);
+      }
+      peaks.push_back(analyze(run.plans.plans[0], MemoryKind::device).peak_bytes);
+    }
+    EXPECT_LT(peaks[0], peaks[1]) << policy;
+    EXPECT_LT(peaks[1], peaks[2]) << policy;
+  }
+}
+
+}  // namespace
+}  // namespace longshore::offload
