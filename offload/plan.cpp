@@ -1,6 +1,7 @@
 #include "offload/plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "offload/arena.h"
 
@@ -59,12 +60,17 @@ MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
       ending[buffer.last].push_back(static_cast<int>(i));
     }
   }
+  int64_t most = 0;
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     auto bytes = [&](int b) { return align_up(plan.buffers[b].bytes); };
     for (int b : appearing[i]) late.take(kind, plan.buffers[b].category, bytes(b));
     for (int b : starting[i]) {
       ledger.take(kind, plan.buffers[b].category, bytes(b));
       late.take(kind, plan.buffers[b].category, bytes(b));
+    }
+    if (ledger.now_bytes(kind) > most) {
+      most = ledger.now_bytes(kind);
+      analysis.peak_instruction = static_cast<int>(i);
     }
     for (int b : ending[i]) {
       ledger.give(kind, plan.buffers[b].category, bytes(b));
@@ -77,6 +83,47 @@ MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
   analysis.by_category = ledger.at_peak(kind);
   analysis.live_bytes_outputs_late = late.peak_bytes(kind);
   return analysis;
+}
+
+namespace {
+
+bool is_alive(const Buffer& buffer, int instruction) {
+  if (buffer.owner == Owner::caller) return true;
+  if (buffer.first < 0) return false;
+  bool begun = instruction >= buffer.first, ended = instruction > buffer.last;
+  return buffer.is_carried ? begun || !ended : begun && !ended;
+}
+
+std::string without_numbers(const std::string& name) {
+  std::string result;
+  for (char c : name)
+    if (c < '0' || c > '9')
+      result += c;
+    else if (result.empty() || result.back() == '.' || result.back() == '[')
+      result += '*';
+    else if (result.back() != '*')
+      result += c;  // of a name: rope_2
+  return result;
+}
+
+}  // namespace
+
+std::vector<AliveGroup> alive_at(const Plan& plan, MemoryKind kind, int instruction) {
+  std::map<std::string, AliveGroup> groups;
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.kind != kind || !is_alive(buffer, instruction)) continue;
+    AliveGroup& group = groups[without_numbers(buffer.name)];
+    ++group.count;
+    group.bytes += align_up(buffer.bytes);
+  }
+  std::vector<AliveGroup> result;
+  for (auto& [name, group] : groups) {
+    group.name = name;
+    result.push_back(std::move(group));
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const AliveGroup& a, const AliveGroup& b) { return a.bytes > b.bytes; });
+  return result;
 }
 
 std::string text(const Plan& plan) {

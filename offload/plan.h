@@ -101,11 +101,22 @@ struct MemoryAnalysis {
   // two.
   int64_t live_bytes = 0;
   Ledger::ByCategory by_category{};  // of live_bytes, at that time
+  int peak_instruction = 0;          // the first of that time
   // The same if pure outputs were allocated only when first written.
   int64_t live_bytes_outputs_late = 0;
 };
 
 MemoryAnalysis analyze(const Plan& plan, MemoryKind kind);
+
+// Buffers of one name, but for numbers: those of all layers together.
+struct AliveGroup {
+  std::string name;  // "decoder.*.gradient"
+  int count = 0;
+  int64_t bytes = 0;
+};
+
+// What is alive at an instruction, the largest first.
+std::vector<AliveGroup> alive_at(const Plan& plan, MemoryKind kind, int instruction);
 
 // What a plan does with a buffer of its caller.
 struct CallerUse {

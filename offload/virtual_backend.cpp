@@ -1,6 +1,7 @@
 #include "offload/virtual_backend.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace longshore::offload {
@@ -8,23 +9,30 @@ namespace {
 
 class VirtualBackend : public Backend {
  public:
-  VirtualBackend(models::Target target, const Rates& rates) : target_(target), rates_(rates) {}
+  explicit VirtualBackend(const Hardware& hardware) : hardware_(hardware) {}
 
-  models::Target target() const override { return target_; }
+  models::Target target() const override { return hardware_.target; }
   std::byte* allocate(MemoryKind, int64_t) override { return nullptr; }
   void free(MemoryKind, std::byte*) override {}
   int64_t available_bytes(MemoryKind) override { return std::numeric_limits<int64_t>::max(); }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
-    models::Cost cost = op.cost(call.attrs, models::types_of(call.in), models::types_of(call.out));
-    bool on_host = lane == Lane::host_compute;
-    double flops = on_host ? rates_.host_flops_per_second : rates_.flops_per_second;
-    double bytes = on_host ? rates_.host_bytes_per_second : rates_.device_bytes_per_second;
-    spend(lane, std::max(cost.flops / flops, cost.bytes / bytes));
+    double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
+                                              models::types_of(call.out));
+    for (Lane copying : kCopyLanes)
+      if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
+    spend(lane, seconds);
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref&) override {
-    spend(lane, static_cast<double>(from.type.bytes()) / rates_.link_bytes_per_second);
+    if (lane == Lane::compute) return spend(lane, hardware_.copy_seconds(lane, from.type.bytes()));
+    Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
+    bool other_is_busy = latest(other).begin <= clock(lane) && clock(lane) < latest(other).end;
+    double begin = clock(lane);
+    spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_is_busy));
+    // A kernel that was begun before loses what it shares with this copy.
+    double& computing = clock(Lane::compute);
+    computing += loss(std::min(clock(lane), computing) - begin);
   }
 
   void record(Lane lane, int event) override { events_[event] = clock(lane); }
@@ -35,6 +43,7 @@ class VirtualBackend : public Backend {
 
   void start_recording() override {
     clocks_.fill(0);
+    latest_ = {};
     spans_ = {};
     is_recording_ = true;
   }
@@ -47,17 +56,28 @@ class VirtualBackend : public Backend {
   void read(MemoryKind, void*, const std::byte*, int64_t) override {}
 
  private:
+  static constexpr std::array kCopyLanes{Lane::host_to_device, Lane::device_to_host};
+
   double& clock(Lane lane) { return clocks_[static_cast<size_t>(lane)]; }
+  Span& latest(Lane lane) { return latest_[static_cast<size_t>(lane)]; }
 
   void spend(Lane lane, double seconds) {
-    double begin = clock(lane);
-    clock(lane) += rates_.launch_seconds + seconds;
-    if (is_recording_) spans_[static_cast<size_t>(lane)].push_back({begin, clock(lane)});
+    latest(lane) = {clock(lane), clock(lane) + seconds};
+    clock(lane) += seconds;
+    if (is_recording_) spans_[static_cast<size_t>(lane)].push_back(latest(lane));
   }
 
-  models::Target target_;
-  Rates rates_;
+  double loss(double shared) const {
+    return std::max(0.0, shared) * (1 / hardware_.kernels_beside_copies - 1);
+  }
+  // What a kernel in that time loses to the copy that a lane was given last.
+  double slowed(double begin, double end, Lane copying) {
+    return loss(std::min(end, latest(copying).end) - std::max(begin, latest(copying).begin));
+  }
+
+  const Hardware hardware_;
   std::array<double, kLanes.size()> clocks_{};  // seconds
+  std::array<Span, kLanes.size()> latest_{};
   std::map<int, double> events_;
   LaneSpans spans_;
   bool is_recording_ = false;
@@ -65,24 +85,8 @@ class VirtualBackend : public Backend {
 
 }  // namespace
 
-Rates nominal_rates(models::Target target) {
-  if (target == models::Target::cuda)
-    return {.flops_per_second = 5e14,
-            .device_bytes_per_second = 3e12,
-            .link_bytes_per_second = 5e10,
-            .host_flops_per_second = 1e12,
-            .host_bytes_per_second = 1e11,
-            .launch_seconds = 5e-6};
-  return {.flops_per_second = 4e11,
-          .device_bytes_per_second = 3e10,
-          .link_bytes_per_second = 1e10,
-          .host_flops_per_second = 4e11,
-          .host_bytes_per_second = 3e10,
-          .launch_seconds = 2e-6};
-}
-
-std::unique_ptr<Backend> make_virtual_backend(models::Target target, const Rates& rates) {
-  return std::make_unique<VirtualBackend>(target, rates);
+std::unique_ptr<Backend> make_virtual_backend(const Hardware& hardware) {
+  return std::make_unique<VirtualBackend>(hardware);
 }
 
 }  // namespace longshore::offload

@@ -6,9 +6,8 @@
 
 namespace longshore::offload {
 
-std::vector<Event> walk(const std::vector<const Plan*>& plans, const Rates& rates) {
-  if (plans.empty()) return {};
-  auto backend = make_virtual_backend(plans[0]->target, rates);
+std::vector<Event> walk(const std::vector<const Plan*>& plans, const Hardware& hardware) {
+  auto backend = make_virtual_backend(hardware);
   int64_t device_bytes = 0, host_bytes = 0;
   for (const Plan* plan : plans) {
     device_bytes = std::max(device_bytes, plan->arena(MemoryKind::device));

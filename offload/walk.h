@@ -8,7 +8,7 @@
 
 namespace longshore::offload {
 
-// The plans one after the other, for the target they were made for.
-std::vector<Event> walk(const std::vector<const Plan*>& plans, const Rates& rates);
+// The plans one after the other.
+std::vector<Event> walk(const std::vector<const Plan*>& plans, const Hardware& hardware);
 
 }  // namespace longshore::offload

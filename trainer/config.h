@@ -98,6 +98,7 @@ struct Config {
   bool optimizer_memory_host_offload = false;
   OptimizerCompute optimizer_compute = OptimizerCompute::device;
   double prefetch_layers = -1;
+  std::string hardware;
 
   // optimizer
   double learning_rate = 3e-5;

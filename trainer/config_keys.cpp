@@ -172,6 +172,8 @@ std::vector<Key> make_config_keys() {
        NumberKey{&Config::prefetch_layers, 0, End::included, 64, End::included, -1},
        "how many layers ahead of its use, or behind its making, a transfer may run; 0: the least "
        "memory, nothing is hidden; -1: as many as it takes"},
+      {"hardware", offload, TextKey{&Config::hardware},
+       "profile of configs/hardware, or a file, that choices go by; none: round numbers"},
 
       {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
       {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),

@@ -29,7 +29,7 @@ bool has_transfers(const offload::Homes& homes, const StepOptions& options) {
 
 double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout_options,
                            const StepOptions& options, models::Target target,
-                           const offload::Rates& rates) {
+                           const offload::Hardware& hardware) {
   if (!has_transfers(layout_options.homes, options)) return 0;
   models::Model few = shortened(model);
   offload::ParameterLayout layout = lay_out(few, layout_options);
@@ -42,7 +42,7 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
     StepPlans plans = plan_step(few, layout, tried, target);
     std::vector<const offload::Plan*> step;
     for (const offload::Plan& plan : plans.plans) step.push_back(&plan);
-    seconds.push_back(offload::overlap(offload::walk(step, rates)).total);
+    seconds.push_back(offload::overlap(offload::walk(step, hardware)).total);
   }
   double limit = *std::min_element(seconds.begin(), seconds.end()) * (1 + kSlack);
   size_t chosen =

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/model.h"
-#include "offload/virtual_backend.h"
+#include "offload/hardware.h"
 #include "trainer/step.h"
 
 namespace longshore::trainer {
@@ -13,7 +13,7 @@ namespace longshore::trainer {
 // where nothing moves.
 double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout,
                            const StepOptions& options, models::Target target,
-                           const offload::Rates& rates);
+                           const offload::Hardware& hardware);
 
 // Whether a step has transfers beside its batch.
 bool has_transfers(const offload::Homes& homes, const StepOptions& options);

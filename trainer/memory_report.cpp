@@ -103,6 +103,28 @@ std::string text(const MemoryByKind& memory) {
   return result;
 }
 
+std::string peak_text(const std::vector<const Plan*>& plans, MemoryKind kind) {
+  constexpr size_t kShown = 6;
+  const Plan* largest = nullptr;
+  MemoryAnalysis analysis;
+  for (const Plan* plan : plans)
+    if (MemoryAnalysis one = offload::analyze(*plan, kind); one.live_bytes > analysis.live_bytes) {
+      largest = plan;
+      analysis = one;
+    }
+  if (!largest) return "";
+  const offload::Instruction& instruction = largest->instructions[analysis.peak_instruction];
+  std::string result =
+      fmt::format("{} is fullest in plan {}, at {} of {} {}: ", offload::name(kind), largest->name,
+                  instruction.name, instruction.place.stage, instruction.place.layer);
+  std::vector<offload::AliveGroup> alive = alive_at(*largest, kind, analysis.peak_instruction);
+  for (size_t i = 0; i < std::min(kShown, alive.size()); ++i) {
+    result += fmt::format("{}{} {}", i > 0 ? ", " : "", alive[i].name, bytes_text(alive[i].bytes));
+    if (alive[i].count > 1) result += fmt::format(" ({})", alive[i].count);
+  }
+  return result + (alive.size() > kShown ? ", ...\n" : "\n");
+}
+
 ordered_json json(const MemoryByKind& memory) {
   ordered_json result;
   for (MemoryKind kind : offload::kMemoryKinds) {

@@ -24,6 +24,8 @@ int64_t total_peak_bytes(const MemoryByKind& memory);
 std::string categories_text(const offload::MemoryAnalysis& memory);
 // A line for each kind that is used: peak, XLA's categories, what is alive at the peak.
 std::string text(const MemoryByKind& memory);
+// Of the plan that takes most: when, and the largest of what is alive then; "" for an unused kind.
+std::string peak_text(const std::vector<const offload::Plan*>& plans, offload::MemoryKind kind);
 nlohmann::ordered_json json(const MemoryByKind& memory);
 
 }  // namespace longshore::trainer

@@ -1,14 +1,19 @@
-// plan --config F [--policies a,b|all] [--json F] [--explain] [key=value ...]
+// plan --config F [--policies a,b|all] [--hardware NAME|all] [--largest KEY] [--trace F] [--json F]
+//      [--explain] [key=value ...]
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/exit_code.h"
+#include "base/nearest.h"
 #include "trainer/adapter.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
+#include "trainer/hardware_file.h"
 #include "trainer/help.h"
 #include "trainer/plan_report.h"
+#include "trainer/trace_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -30,22 +35,55 @@ std::vector<std::string> split(const std::string& list) {
 struct Request {
   std::string config;
   std::vector<std::string> overrides;
-  std::string policies, json;
+  std::string policies, hardware, json, trace, largest;
   bool explain = false;
 };
 
+void print_largest(const Config& config, const std::string& key,
+                   const offload::Hardware& hardware) {
+  int64_t most = largest_that_fits(config, key, hardware);
+  if (most == 0)
+    std::printf("%s fits with no %s\n", hardware.name.c_str(), key.c_str());
+  else
+    std::printf("%s: the largest %s that fits is %lld\n", hardware.name.c_str(), key.c_str(),
+                static_cast<long long>(most));
+}
+
 void plan(const Request& request) {
-  Config config =
-      with_adapter(load_config(request.config, request.overrides, default_configs_directory()));
-  models::Target target = target_of(config);
+  std::vector<std::string> overrides = request.overrides;
+  bool all_hardware = request.hardware == "all";
+  if (!request.hardware.empty() && !all_hardware)
+    overrides.push_back("hardware=" + request.hardware);
+  Config config = load_config(request.config, overrides, default_configs_directory());
+  if (all_hardware) {
+    std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
+                hardware_table(config).c_str());
+    return;
+  }
+  std::optional<offload::Hardware> hardware = named_hardware(config);
+  if (!hardware && !(request.trace.empty() && request.largest.empty()))
+    throw ConfigError(
+        "--trace and --largest: found no hardware, expected --hardware NAME, one of " +
+        join(hardware_names(default_configs_directory())));
+  models::Target target = hardware ? hardware->target : target_of(config);
   std::vector<PolicyPlan> plans = plan_policies(config, split(request.policies), target);
   if (!request.json.empty()) write_json(plans, request.json);
+  if (!request.trace.empty())
+    write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, request.trace);
   std::printf("%s, planned for %s\n", config.config_file.c_str(),
-              target == models::Target::cuda ? "cuda" : "cpu");
-  if (plans.size() > 1) std::fputs(table(plans).c_str(), stdout);
+              hardware                         ? hardware->name.c_str()
+              : target == models::Target::cuda ? "cuda"
+                                               : "cpu");
+  std::vector<const PolicyPlan*> list;
+  for (const PolicyPlan& one : plans) list.push_back(&one);
+  if (plans.size() > 1) std::fputs(table(list).c_str(), stdout);
   if (plans.size() == 1 || request.explain)
-    for (const PolicyPlan& plan : plans)
-      std::printf("\n%s", details(plan, request.explain).c_str());
+    for (const PolicyPlan& one : plans)
+      std::printf("\n%s", details(one, hardware, request.explain).c_str());
+  if (!hardware)
+    std::printf("\nno times: --hardware names a profile, one of %s\n",
+                join(hardware_names(default_configs_directory())).c_str());
+  if (!request.largest.empty()) print_largest(config, request.largest, *hardware);
 }
 
 }  // namespace
@@ -59,6 +97,12 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--policies", request.policies,
                  "remat policies with commas between, or all; the config's own if none");
+  app.add_option("--hardware", request.hardware,
+                 "a profile of configs/hardware, or a file, for times; all: the config on each");
+  app.add_option("--largest", request.largest,
+                 "per_device_batch_size or max_target_length: the largest that fits the hardware");
+  app.add_option("--trace", request.trace,
+                 "a file for what each lane does when, for chrome://tracing and Perfetto");
   app.add_option("--json", request.json, "a file to write the plans to");
   app.add_flag("--explain", request.explain, "what happens to each label, and what is replayed");
   app.add_option("key=value", request.overrides, "config keys, above what the file says");

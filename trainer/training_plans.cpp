@@ -6,6 +6,7 @@
 #include <set>
 
 #include "offload/explain.h"
+#include "trainer/hardware_file.h"
 #include "trainer/lookahead.h"
 #include "trainer/model_config.h"
 
@@ -42,6 +43,11 @@ OptimizerOptions optimizer_options(const Config& config) {
 
 }  // namespace
 
+std::optional<offload::Hardware> named_hardware(const Config& config) {
+  if (config.hardware.empty()) return std::nullopt;
+  return read_hardware(config.hardware, default_configs_directory());
+}
+
 offload::LayoutOptions layout_options(const Config& config) {
   auto home = [](bool is_offloaded) {
     return is_offloaded ? MemoryKind::pinned_host : MemoryKind::device;
@@ -64,8 +70,9 @@ StepOptions step_options(const Config& config, const models::Model& model, model
   // The gradients of toy_a are the result.
   if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);
   if (config.prefetch_layers < 0)
-    options.transfers.layers_ahead = choose_layers_ahead(model, layout_options(config), options,
-                                                         target, offload::nominal_rates(target));
+    options.transfers.layers_ahead =
+        choose_layers_ahead(model, layout_options(config), options, target,
+                            named_hardware(config).value_or(offload::nominal_hardware(target)));
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/decoder.h"
+#include "offload/hardware.h"
 #include "trainer/config.h"
 #include "trainer/memory_report.h"
 #include "trainer/step.h"
@@ -22,6 +23,9 @@ struct TrainingPlans {
 
   std::vector<const offload::Plan*> all() const;
 };
+
+// The profile that `hardware` names, if it does. Throws ConfigError as read_hardware() does.
+std::optional<offload::Hardware> named_hardware(const Config& config);
 
 offload::LayoutOptions layout_options(const Config& config);
 // Throws ConfigError when the remat policy does not suit the model.

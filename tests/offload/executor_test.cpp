@@ -96,7 +96,7 @@ TEST(Executor, ALedgerWithoutDataIsTheSame) {
     for (int64_t micro_batches : {1, 3}) {
       TrainingOptions options{.policy = policy, .micro_batches = micro_batches};
       Training real = train(options);
-      auto backend = make_virtual_backend(models::Target::cpu);
+      auto backend = make_virtual_backend(nominal_hardware(models::Target::cpu));
       options.backend = backend.get();
       Training planned = train(options);
       for (MemoryKind kind : kMemoryKinds) {
@@ -124,7 +124,7 @@ TEST(Executor, TheLedgerHoldsWhatTheAnalysisSays) {
 }
 
 TEST(Executor, RefusesAnArenaThatIsTooSmall) {
-  auto backend = make_virtual_backend(models::Target::cpu);
+  auto backend = make_virtual_backend(nominal_hardware(models::Target::cpu));
   RandomPlan random = random_plan(0);
   Ledger ledger;
   Arena device(*backend, MemoryKind::device, random.plan.arena(MemoryKind::device) - 1);

@@ -65,7 +65,7 @@ TEST(VirtualClock, AddsUpByHand) {
               .host_flops_per_second = 250,
               .host_bytes_per_second = 4000,
               .launch_seconds = 0.25};
-  std::vector<Event> events = walk({&plan, &plan}, rates);
+  std::vector<Event> events = walk({&plan, &plan}, uniform_hardware(Target::cpu, rates));
   ASSERT_EQ(events.size(), 14u);
   for (int i = 0; i < 2; ++i) {
     double start = i * 11.25;  // the second plan waits for all lanes of the first
@@ -82,7 +82,8 @@ TEST(VirtualClock, AddsUpByHand) {
 
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
   Plan plan = two_sums();
-  std::vector<Event> events = walk({&plan}, {.link_bytes_per_second = 4000});
+  std::vector<Event> events =
+      walk({&plan}, uniform_hardware(Target::cpu, {.link_bytes_per_second = 4000}));
   expect_span(events[2], Lane::compute, 1, 1);
   expect_span(events[3], Lane::compute, 2, 2);
   expect_span(events[4], Lane::device_to_host, 1, 2);
@@ -92,7 +93,7 @@ TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
 
 TEST(Timeline, NamesWhatWasRecorded) {
   Plan plan = two_sums();
-  std::vector<Event> events = walk({&plan}, {});
+  std::vector<Event> events = walk({&plan}, uniform_hardware(Target::cpu, {}));
   EXPECT_EQ(events[1].name, "y");
   EXPECT_EQ(events[1].op, "move");
   EXPECT_EQ(events[1].bytes, 4000);
@@ -179,7 +180,7 @@ std::vector<Event> step_of(double layers_ahead, const Rates& rates,
                            const std::string& policy = "qkv_proj_offloaded",
                            const Homes& homes = {}) {
   trainer::StepPlans plans = step_plans(stack(), policy, homes, layers_ahead);
-  return walk({&plans.plans[0]}, rates);
+  return walk({&plans.plans[0]}, uniform_hardware(Target::cpu, rates));
 }
 
 TEST(VirtualStep, HidesWhatIsSentAndFetchedOneLayerAhead) {

@@ -12,10 +12,10 @@
 namespace longshore::trainer {
 namespace {
 
+using offload::Hardware;
 using offload::Homes;
 using offload::lay_out;
 using offload::MemoryKind;
-using offload::Rates;
 
 constexpr MemoryKind kHost = MemoryKind::pinned_host;
 
@@ -52,8 +52,8 @@ StepOptions options_of(const Case& c, const models::Model& model) {
                                         .chunk = 1 << 14}};
 }
 
-double seconds(const offload::Plan& plan, const Rates& rates) {
-  return offload::overlap(offload::walk({&plan}, rates)).total;
+double seconds(const offload::Plan& plan, const Hardware& hardware) {
+  return offload::overlap(offload::walk({&plan}, hardware)).total;
 }
 
 // From a link that hides behind a fraction of a layer to one that no depth can hide.
@@ -63,11 +63,12 @@ TEST(Lookahead, IsAsGoodAsAnyDepth) {
   double worst = 0;
   for (double link : {1e9, 3e7, 1e7, 3e6, 1e5})
     for (const Case& c : kCases) {
-      Rates rates{.flops_per_second = 1e9,
-                  .device_bytes_per_second = 1e9,
-                  .link_bytes_per_second = link,
-                  .host_flops_per_second = 1e9,
-                  .host_bytes_per_second = 1e9};
+      Hardware rates =
+          offload::uniform_hardware(models::Target::cpu, {.flops_per_second = 1e9,
+                                                          .device_bytes_per_second = 1e9,
+                                                          .link_bytes_per_second = link,
+                                                          .host_flops_per_second = 1e9,
+                                                          .host_bytes_per_second = 1e9});
       StepOptions options = options_of(c, model);
       double chosen =
           choose_layers_ahead(model, {.homes = c.homes}, options, models::Target::cpu, rates);
@@ -100,7 +101,8 @@ TEST(PacedUpdate, HidesBehindLayers) {
   };
   for (auto [homes, link] :
        {std::pair{Homes{.optimizer = kHost}, 5e7}, std::pair{Homes{kHost, kHost, kHost}, 2e8}}) {
-    Rates rates{.flops_per_second = 1e9, .link_bytes_per_second = link};
+    Hardware rates = offload::uniform_hardware(
+        models::Target::cpu, {.flops_per_second = 1e9, .link_bytes_per_second = link});
     double alone = seconds(*plans(homes, 1).flush, rates);
     for (double threshold : {1.0, 0.0}) {
       double step = seconds(plans(homes, threshold).plans[0], rates);

@@ -62,7 +62,8 @@ TEST(Room, NamesTheKindAndTheKeysThatHelp) {
   MemoryByKind memory = analyze(plans.all());
   int64_t device = of(memory, MemoryKind::device).peak_bytes,
           pinned = of(memory, MemoryKind::pinned_host).peak_bytes;
-  auto device_without_memory = offload::make_virtual_backend(models::Target::cuda);
+  auto device_without_memory =
+      offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));
 
   SmallBackend just_enough(*device_without_memory,
                            {{MemoryKind::device, device}, {MemoryKind::pinned_host, pinned}});

@@ -1,0 +1,107 @@
+#include "offload/hardware.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "models/ops/attention.h"
+#include "models/ops/linear.h"
+#include "models/ops/linear_cross_entropy.h"
+
+namespace longshore::offload {
+namespace {
+
+const RateCurve* find(const std::map<std::string, RateCurve>& curves, Lane lane,
+                      const models::Op& op, models::Dtype dtype) {
+  std::string prefix = lane == Lane::host_compute ? "host." : "";
+  std::string suffix = std::string(".") + models::name(dtype);
+  for (const std::string& key : {op.name + suffix, std::string(op.name),
+                                 name(class_of(op)) + suffix, std::string(name(class_of(op)))})
+    if (auto found = curves.find(prefix + key); found != curves.end()) return &found->second;
+  return nullptr;
+}
+
+double seconds(const RateCurve* curve, double size) {
+  return curve && size > 0 ? size / curve->at(size) : 0;
+}
+
+}  // namespace
+
+double RateCurve::at(double size) const {
+  if (points_.empty()) return std::numeric_limits<double>::infinity();
+  auto above = std::upper_bound(points_.begin(), points_.end(), size,
+                                [](double s, const Point& point) { return s < point.first; });
+  if (above == points_.begin()) return points_.front().second;
+  if (above == points_.end()) return points_.back().second;
+  const auto& [low, low_rate] = *std::prev(above);
+  const auto& [high, high_rate] = *above;
+  double part = std::log(size / low) / std::log(high / low);
+  return low_rate * std::pow(high_rate / low_rate, part);
+}
+
+OpClass class_of(const models::Op& op) {
+  using namespace models;
+  for (const Op* matmul : {&linear_op, &linear_input_grad_op, &linear_weight_grad_op,
+                           &linear_cross_entropy_op, &linear_cross_entropy_grad_op})
+    if (&op == matmul) return OpClass::matmul;
+  bool is_attention = &op == &attention_op || &op == &attention_grad_op;
+  return is_attention ? OpClass::attention : OpClass::memory;
+}
+
+const char* name(OpClass op_class) {
+  static constexpr std::array kNames{"matmul", "attention", "memory"};
+  return kNames[static_cast<size_t>(op_class)];
+}
+
+double Hardware::kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
+                                std::span<const models::Type> in,
+                                std::span<const models::Type> out) const {
+  models::Cost cost = op.cost(attrs, in, out);
+  models::Dtype dtype = in.empty() ? out[0].dtype : in[0].dtype;
+  return launch_seconds + std::max(seconds(find(flops_per_second, lane, op, dtype), cost.flops),
+                                   seconds(find(bytes_per_second, lane, op, dtype), cost.bytes));
+}
+
+double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) const {
+  if (lane == Lane::compute) {
+    auto memory = bytes_per_second.find(offload::name(OpClass::memory));
+    double moved = 2.0 * static_cast<double>(bytes);
+    return launch_seconds +
+           (memory == bytes_per_second.end() ? 0 : seconds(&memory->second, moved));
+  }
+  const RateCurve& link = lane == Lane::host_to_device ? link_to_device : link_to_host;
+  double alone = static_cast<double>(bytes) / link.at(static_cast<double>(bytes));
+  return launch_seconds + alone / (other_way_is_busy ? link_both_ways : 1);
+}
+
+Hardware uniform_hardware(models::Target target, const Rates& rates) {
+  Hardware hardware{.name = "uniform", .target = target, .launch_seconds = rates.launch_seconds};
+  auto curve = [](double rate) { return rate > 0 ? RateCurve(rate) : RateCurve(); };
+  for (OpClass op_class : kOpClasses) {
+    std::string key = offload::name(op_class);
+    hardware.flops_per_second[key] = curve(rates.flops_per_second);
+    hardware.bytes_per_second[key] = curve(rates.device_bytes_per_second);
+    hardware.flops_per_second["host." + key] = curve(rates.host_flops_per_second);
+    hardware.bytes_per_second["host." + key] = curve(rates.host_bytes_per_second);
+  }
+  hardware.link_to_device = hardware.link_to_host = curve(rates.link_bytes_per_second);
+  return hardware;
+}
+
+Hardware nominal_hardware(models::Target target) {
+  if (target == models::Target::cuda)
+    return uniform_hardware(target, {.flops_per_second = 5e14,
+                                     .device_bytes_per_second = 3e12,
+                                     .link_bytes_per_second = 5e10,
+                                     .host_flops_per_second = 1e12,
+                                     .host_bytes_per_second = 1e11,
+                                     .launch_seconds = 5e-6});
+  return uniform_hardware(target, {.flops_per_second = 4e11,
+                                   .device_bytes_per_second = 3e10,
+                                   .link_bytes_per_second = 1e10,
+                                   .host_flops_per_second = 4e11,
+                                   .host_bytes_per_second = 3e10,
+                                   .launch_seconds = 2e-6});
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,91 @@
+// What a machine can do: sizes of its memories, rates of its lanes. Plans are timed with it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/op.h"
+#include "offload/memory.h"
+#include "offload/plan.h"
+
+namespace longshore::offload {
+
+// A rate that depends on the size of the work: straight between points in the logarithms of both,
+// constant before the first and behind the last. Without points it is infinite.
+class RateCurve {
+ public:
+  using Point = std::pair<double, double>;  // size, rate
+
+  RateCurve() = default;
+  RateCurve(double rate) : points_{{1, rate}} {}
+  // Sizes ascend; all are positive.
+  explicit RateCurve(std::vector<Point> points) : points_(std::move(points)) {}
+
+  double at(double size) const;
+  const std::vector<Point>& points() const { return points_; }
+
+ private:
+  std::vector<Point> points_;
+};
+
+// What ops have in common where a profile does not know them one by one.
+enum class OpClass : uint8_t { matmul, attention, memory };
+inline constexpr std::array kOpClasses{OpClass::matmul, OpClass::attention, OpClass::memory};
+
+OpClass class_of(const models::Op& op);
+const char* name(OpClass op_class);
+
+struct Hardware {
+  std::string name;
+  models::Target target = models::Target::cpu;
+  int64_t device_bytes = 0;           // of one device
+  int64_t device_reserved_bytes = 0;  // of these: what the driver and libraries take
+  int64_t host_bytes = 0;             // that can be pinned
+  // Of dense products, by dtype: what MFU is against.
+  std::map<models::Dtype, double> peak_flops_per_second;
+
+  // A kernel takes its launch, and the longer of its FLOPs and its operands' bytes at their rates.
+  // Curves are found by op and dtype ("linear.bf16"), by op, by class and dtype ("matmul.bf16") or
+  // by class; those of host kernels begin with "host.".
+  double launch_seconds = 0;
+  std::map<std::string, RateCurve> flops_per_second;  // by FLOPs
+  std::map<std::string, RateCurve> bytes_per_second;  // by bytes
+
+  // Of copies: each way alone, and the part that is left of it while the other way is busy.
+  RateCurve link_to_device, link_to_host;  // bytes/s by bytes
+  double link_both_ways = 1;
+  // The part that is left of kernels' speed while something is copied: 1 where copies have engines
+  // of their own.
+  double kernels_beside_copies = 1;
+  // Devices that share the link and host memory's bandwidth when all offload, and whether devices
+  // reach each other without the host.
+  int gpus_per_link = 1;
+  bool peer_to_peer = false;
+
+  double kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
+                        std::span<const models::Type> in, std::span<const models::Type> out) const;
+  // On Lane::compute a copy within the device.
+  double copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy = false) const;
+};
+
+// The same rates whatever the size; infinite where 0.
+struct Rates {
+  double flops_per_second = 0;
+  double device_bytes_per_second = 0;
+  double link_bytes_per_second = 0;  // each way
+  double host_flops_per_second = 0;
+  double host_bytes_per_second = 0;
+  double launch_seconds = 0;
+};
+
+Hardware uniform_hardware(models::Target target, const Rates& rates);
+
+// A device of that kind in round numbers: a data centre's GPU on PCIe 5, a desktop processor. For
+// choices that depend on proportions, where no profile is named.
+Hardware nominal_hardware(models::Target target);
+
+}  // namespace longshore::offload
