@@ -1,5 +1,6 @@
 // plan --config F [--policies a,b|all] [--hardware NAME|all] [--largest KEY] [--trace F] [--json F]
 //      [--explain] [key=value ...]
+// plan --measure
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <sstream>
@@ -12,8 +13,10 @@
 #include "trainer/config.h"
 #include "trainer/hardware_file.h"
 #include "trainer/help.h"
+#include "trainer/measure_hardware.h"
 #include "trainer/plan_report.h"
 #include "trainer/trace_file.h"
+#include "trainer/write_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -36,8 +39,25 @@ struct Request {
   std::string config;
   std::vector<std::string> overrides;
   std::string policies, hardware, json, trace, largest;
-  bool explain = false;
+  bool explain = false, measure = false;
 };
+
+// Writes the profile of this machine where --hardware finds it.
+void measure() {
+  Config config;
+  ChosenBackend chosen = choose_backend(config);
+  std::printf("backend: %s\n", chosen.description.c_str());
+  std::unique_ptr<offload::Backend> backend = make_backend(chosen.target);
+  offload::Hardware hardware =
+      measure_hardware(*backend, "this_machine", [](const std::string& what) {
+        std::printf("measuring %s\n", what.c_str());
+        std::fflush(stdout);
+      });
+  std::filesystem::path file = default_configs_directory() / "hardware/this_machine.yml";
+  std::string said = text(hardware);
+  write_file(file, "# Measured here by plan --measure.\n" + said);
+  std::printf("%s%s\n", said.c_str(), file.c_str());
+}
 
 void print_largest(const Config& config, const std::string& key,
                    const offload::Hardware& hardware) {
@@ -50,6 +70,8 @@ void print_largest(const Config& config, const std::string& key,
 }
 
 void plan(const Request& request) {
+  if (request.measure) return measure();
+  if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
   std::vector<std::string> overrides = request.overrides;
   bool all_hardware = request.hardware == "all";
   if (!request.hardware.empty() && !all_hardware)
@@ -93,8 +115,9 @@ int main(int argc, char** argv) {
   using namespace longshore;
   CLI::App app("Says what a training run will take, without running it.", "plan");
   trainer::Request request;
-  app.add_option("--config", request.config, "a path, or the name of a file in configs/")
-      ->required();
+  app.add_option("--config", request.config, "a path, or the name of a file in configs/");
+  app.add_flag("--measure", request.measure,
+               "measures this machine, a minute or two, and writes the profile this_machine");
   app.add_option("--policies", request.policies,
                  "remat policies with commas between, or all; the config's own if none");
   app.add_option("--hardware", request.hardware,
