@@ -141,6 +141,12 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
   connect(model);
 }
 
+Model first_layers(Model model, int layers) {
+  for (Stage& stage : model.stages)
+    if (stage.is_scan() && std::ssize(stage.layers) > layers) stage.layers.resize(layers);
+  return model;
+}
+
 Program addition(const Type& type) {
   Trace t("addition");
   Var a = t.input("a", type), b = t.input("b", type);

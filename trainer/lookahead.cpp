@@ -12,13 +12,6 @@ constexpr int kLayers = 5;  // the first, the last, and some between
 constexpr double kDepths[] = {0.25, 0.5, 1, 2};
 constexpr double kSlack = 0.01;
 
-// Whole stages of fewer layers; stages before and behind stay as they are.
-models::Model shortened(models::Model model) {
-  for (models::Stage& stage : model.stages)
-    if (std::ssize(stage.layers) > kLayers) stage.layers.resize(kLayers);
-  return model;
-}
-
 }  // namespace
 
 bool has_transfers(const offload::Homes& homes, const StepOptions& options) {
@@ -31,7 +24,7 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
                            const StepOptions& options, models::Target target,
                            const offload::Hardware& hardware) {
   if (!has_transfers(layout_options.homes, options)) return 0;
-  models::Model few = shortened(model);
+  models::Model few = models::first_layers(model, kLayers);
   offload::ParameterLayout layout = lay_out(few, layout_options);
   StepOptions tried = options;
   if (tried.offload_layers) tried.offload_layers = std::min(*tried.offload_layers, kLayers - 1);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "offload/explain.h"
+#include "trainer/advice.h"
 #include "trainer/flops.h"
 #include "trainer/hardware_file.h"
 #include "trainer/model_config.h"
@@ -101,6 +102,8 @@ std::vector<PolicyPlan> plan_policies(const Config& config, std::vector<std::str
     if (name != "custom") one.label_fates.clear();
     try {
       plans.push_back(plan_policy(one, name, target, hardware));
+      if (names.size() == 1 && hardware)
+        plans.back().advice = advise(one, plans.back().plans, plans.back().room, *hardware);
     } catch (const ConfigError&) {
       if (!all) throw;  // of all policies, those that suit the model
     }
@@ -139,6 +142,8 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   std::string result = "remat_policy " + plan.policy + "\n" + text(plan.memory);
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
   if (hardware) result += time_text(plan, *hardware);
+  if (!plan.advice.empty()) result += "advice, each change by itself:\n";
+  for (const std::string& line : plan.advice) result += "  " + line + "\n";
   if (!explain) return result;
   for (const offload::LayerPlan& layers : plan.plans.step.layers)
     if (layers.is_scan) result += offload::explain(layers);

@@ -19,6 +19,7 @@ struct PolicyPlan {
   std::optional<Estimate> estimate;
   Room room;
   double mfu = 0;
+  std::vector<std::string> advice;
 };
 
 // One for each name, the config's own policy where there is none; "all" stands for every policy the
