@@ -26,6 +26,15 @@ inline at::ScalarType scalar_type(Dtype dtype) {
   throw InternalError("scalar_type: unknown dtype");
 }
 
+// Elements that a composition works on at a time, so that its temporaries stay small.
+inline constexpr int64_t kCompositionPart = int64_t{1} << 23;
+
+// f(begin, count) for [0, count) in parts of at most `part`.
+template <class F>
+void in_parts(int64_t count, int64_t part, F f) {
+  for (int64_t begin = 0; begin < count; begin += part) f(begin, std::min(part, count - begin));
+}
+
 // The memory of `ref`, seen as a tensor of its shape.
 inline at::Tensor tensor(const KernelCall& call, const Ref& ref) {
   std::array<int64_t, Shape::kMaxRank> sizes{};

@@ -241,6 +241,8 @@ void run_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
+int64_t rows_of_part(int64_t width) { return std::max<int64_t>(1, kCompositionPart / width); }
+
 // One run a row.
 at::Tensor runs(const KernelCall& call, const Ref& ref, int64_t width) {
   return tensor(call, ref).view({-1, width});
@@ -254,34 +256,46 @@ at::Tensor wide_weight(const KernelCall& call, const Ref& ref, double offset) {
 void run_composed(const KernelCall& call) {
   const Attrs& attrs = std::any_cast<const Attrs&>(call.attrs);
   int64_t width = call.in[1].type.shape[0];
-  at::Tensor x = runs(call, call.in[0], width).to(compute_type(call.in[0]));
-  at::Tensor rstd = at::rsqrt((x * x).mean(-1, true) + attrs.epsilon);
-  tensor(call, call.out[1]).copy_(rstd.squeeze(-1));
   at::Tensor weight = wide_weight(call, call.in[1], attrs.weight_offset);
-  runs(call, call.out[0], width).copy_(x * rstd * weight);
+  at::Tensor rstds = tensor(call, call.out[1]).view({-1});
+  in_parts(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
+    auto part = [&](const Ref& ref) { return runs(call, ref, width).narrow(0, begin, count); };
+    at::Tensor x = part(call.in[0]).to(compute_type(call.in[0]));
+    at::Tensor rstd = at::rsqrt((x * x).mean(-1, true) + attrs.epsilon);
+    rstds.narrow(0, begin, count).copy_(rstd.squeeze(-1));
+    part(call.out[0]).copy_(x * rstd * weight);
+  });
 }
 
 void run_grad_composed(const KernelCall& call) {
   const GradAttrs& attrs = grad_attrs(call.attrs);
   auto wide = compute_type(call.in[0]);
-  auto matrix = [&](const Ref& ref) { return runs(call, ref, call.in[2].type.shape[0]); };
-  at::Tensor dy = matrix(call.in[0]).to(wide), x = matrix(call.in[1]).to(wide);
+  int64_t width = call.in[2].type.shape[0];
   at::Tensor weight = wide_weight(call, call.in[2], attrs.weight_offset);
-  at::Tensor rstd = tensor(call, call.in[3]).to(wide).unsqueeze(-1);
-  at::Tensor normed = x * rstd, scaled = dy * weight;
-  at::Tensor dx = (scaled - normed * (scaled * normed).mean(-1, true)) * rstd;
-  if (attrs.input_sum) dx = dx + matrix(call.in[attrs.input_sum_index()]);
-  if (attrs.weight_gradient) {
-    at::Tensor dweight = (dy * normed).sum(0);
-    if (attrs.weight_sum) dweight = dweight + tensor(call, call.in[attrs.weight_sum_index()]);
-    tensor(call, call.out[1]).copy_(dweight);
-  }
-  matrix(call.out[0]).copy_(dx);
+  at::Tensor rstds = tensor(call, call.in[3]).view({-1}).to(wide), dweight;
+  if (attrs.weight_sum) dweight = tensor(call, call.in[attrs.weight_sum_index()]).to(wide);
+  in_parts(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
+    auto part = [&](const Ref& ref) { return runs(call, ref, width).narrow(0, begin, count); };
+    at::Tensor dy = part(call.in[0]).to(wide), x = part(call.in[1]).to(wide);
+    at::Tensor rstd = rstds.narrow(0, begin, count).unsqueeze(-1);
+    at::Tensor normed = x * rstd, scaled = dy * weight;
+    at::Tensor dx = (scaled - normed * (scaled * normed).mean(-1, true)) * rstd;
+    if (attrs.input_sum) dx = dx + part(call.in[attrs.input_sum_index()]);
+    if (attrs.weight_gradient) {
+      at::Tensor sum = (dy * normed).sum(0);
+      dweight = dweight.defined() ? dweight + sum : sum;
+    }
+    part(call.out[0]).copy_(dx);
+  });
+  if (attrs.weight_gradient) tensor(call, call.out[1]).copy_(dweight);
 }
 
-template <int kTemporaries>
+template <int kTemporaries, int kWeight>
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return kTemporaries * in[0].shape.count() * size_bytes(Dtype::float32);
+  // A part's temporaries, and what the weights and all rows have.
+  int64_t width = in[kWeight].shape[0], rows = in[0].shape.count() / width;
+  int64_t part = std::min(rows, rows_of_part(width)) * width;
+  return (kTemporaries * part + 4 * width + 2 * rows) * size_bytes(Dtype::float32) + (1 << 14);
 }
 
 }  // namespace
@@ -294,7 +308,7 @@ const Op rms_norm_op{.name = "rms_norm",
                      .reuse = reuse,
                      .price = Price::cheap,
                      .cpu = {run_cpu},
-                     .cuda = {run_composed, workspace_composed<4>},
+                     .cuda = {run_composed, workspace_composed<4, 1>},
                      .reference = {run_composed}};
 
 const Op rms_norm_grad_op{.name = "rms_norm_grad",
@@ -304,7 +318,7 @@ const Op rms_norm_grad_op{.name = "rms_norm_grad",
                           .reuse = reuse_grad,
                           .price = Price::cheap,
                           .cpu = {run_grad_cpu, workspace_grad_cpu},
-                          .cuda = {run_grad_composed, workspace_composed<9>},
+                          .cuda = {run_grad_composed, workspace_composed<9, 2>},
                           .reference = {run_grad_composed}};
 
 Var rms_norm(Var x, Var weight, double epsilon, const RmsNormOptions& options) {
