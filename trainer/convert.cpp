@@ -52,8 +52,9 @@ class Merge {
         const offload::ParameterLayout& layout)
       : config_(config), layout_(layout), adapter_(folder, layout) {}
 
-  bool changes(const std::string& weight) const {
-    return layout_.by_name.contains(models::lora_a_name(module(weight)));
+  // A module's bias stays as it is.
+  bool changes(const std::string& name) const {
+    return name.ends_with(".weight") && layout_.by_name.contains(models::lora_a_name(module(name)));
   }
 
   // As many rows at a time as keep pieces small; the adapter's two matrices are narrow.
@@ -113,6 +114,28 @@ std::vector<data::SafetensorsInfo> converted_infos(const std::vector<std::string
   return infos;
 }
 
+// A sum is float32, which F64 would only seem to be more precise than.
+void check_merged_dtypes(const fs::path& folder, const Merge& merge,
+                         std::span<const data::SafetensorsInfo> tensors) {
+  for (const data::SafetensorsInfo& info : tensors)
+    if (merge.changes(info.name) && info.dtype == SafetensorsDtype::float64)
+      throw DataError(
+          fmt::format("{}: {} is F64, which an adapter is not merged into; expected "
+                      "--dtype float32, bfloat16 or float16",
+                      folder.string(), info.name));
+}
+
+std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> tensors) {
+  std::set<std::string> dtypes;
+  int64_t bytes = 0;
+  for (const data::SafetensorsInfo& info : tensors) {
+    dtypes.insert(data::name(info.dtype));
+    bytes += info.bytes();
+  }
+  return fmt::format("{}: {} tensors, {:.1f} MB of {}", to.string(), tensors.size(),
+                     static_cast<double>(bytes) / 1e6, fmt::join(dtypes, ", "));
+}
+
 }  // namespace
 
 std::string convert(const Conversion& conversion) {
@@ -122,24 +145,14 @@ std::string convert(const Conversion& conversion) {
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
   const data::Checkpoint checkpoint(conversion.from);
   check_tensors(conversion.from, layout, checkpoint, config.decoder.tied_embeddings);
-  std::optional<Merge> merge;
-  if (has_adapter) merge.emplace(conversion.adapter, config.decoder.lora, layout);
-
   const std::vector<data::SafetensorsInfo> tensors =
       converted_infos(in_order(layout, checkpoint), checkpoint, conversion.dtype);
-  std::set<std::string> dtypes;
-  int64_t bytes = 0, merged_count = 0;
-  for (const data::SafetensorsInfo& info : tensors) {
-    dtypes.insert(data::name(info.dtype));
-    bytes += info.bytes();
-    if (!merge || !merge->changes(info.name)) continue;
-    ++merged_count;
-    if (info.dtype == SafetensorsDtype::float64)
-      throw DataError(
-          fmt::format("{}: {} is F64, which an adapter is not merged into; expected "
-                      "--dtype float32, bfloat16 or float16",
-                      conversion.from.string(), info.name));
+  std::optional<Merge> merge;
+  if (has_adapter) {
+    merge.emplace(conversion.adapter, config.decoder.lora, layout);
+    check_merged_dtypes(conversion.from, *merge, tensors);
   }
+
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     const data::SafetensorsTensor& tensor = checkpoint.at(info.name);
     if (merge && merge->changes(info.name))
@@ -157,11 +170,12 @@ std::string convert(const Conversion& conversion) {
        .append_data = append_data,
        .tokenizer_folder = conversion.from,
        .max_shard_bytes = conversion.max_shard_bytes});
-  std::string said =
-      fmt::format("{}: {} tensors, {:.1f} MB of {}", conversion.to.string(), tensors.size(),
-                  static_cast<double>(bytes) / 1e6, fmt::join(dtypes, ", "));
-  if (has_adapter)
-    said += fmt::format("; {} of them merged with {}", merged_count, conversion.adapter.string());
+  std::string said = summary(conversion.to, tensors);
+  if (merge)
+    said += fmt::format(
+        "; {} of them merged with {}",
+        std::ranges::count_if(tensors, [&](const auto& info) { return merge->changes(info.name); }),
+        conversion.adapter.string());
   return said;
 }
 

@@ -264,7 +264,8 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
 INSTANTIATE_TEST_SUITE_P(Models, MergedGoldens, testing::Values("lora_llama", "lora_gemma2"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Weights that take several pieces, the last of them smaller, from and to bfloat16.
+// Weights that take several pieces, the last of them smaller, from and to bfloat16; and a module
+// that has a bias, which stays.
 TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
   models::DecoderConfig model{.vocabulary = 11,
                               .width = 516,
@@ -272,8 +273,9 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
                               .query_heads = 2,
                               .kv_heads = 1,
                               .head_dim = 4,
-                              .mlp_width = 2200};
-  model.lora = {.rank = 3, .alpha = 7, .targets = {"up_proj", "down_proj"}};
+                              .mlp_width = 2200,
+                              .qkv_bias = true};
+  model.lora = {.rank = 3, .alpha = 7, .targets = {"q_proj", "up_proj", "down_proj"}};
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(model));
   const auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
@@ -296,9 +298,11 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
 
   const data::SafetensorsFile adapter(temporary / "adapter/adapter_model.safetensors");
   const data::Checkpoint base(temporary / "base"), result(temporary / "to");
-  for (const char* module : {"up_proj", "down_proj"}) {
-    const std::string name = std::string("model.layers.0.mlp.") + module + ".weight";
-    ASSERT_GT(base.at(name).element_count(), 1 << 20);
+  const std::string layer = "model.layers.0.", bias = layer + "self_attn.q_proj.bias";
+  EXPECT_TRUE(bytes_of(base.at(bias)) == bytes_of(result.at(bias)));
+  ASSERT_GT(base.at(layer + "mlp.up_proj.weight").element_count(), 1 << 20);
+  for (const char* module : {"self_attn.q_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    const std::string name = layer + module + ".weight";
     std::vector<float> expected = merged_weight(base, adapter, model.lora, name);
     for (float& value : expected) value = to_float(to_bfloat16(value));
     EXPECT_EQ(floats(result.at(name)), expected) << name;
