@@ -1,12 +1,9 @@
-// LoRA adapters as peft keeps them (https://huggingface.co/docs/peft): a folder with
-// adapter_config.json and adapter_model.safetensors, whose tensors have the names of our adapter
-// weights behind "base_model.model.".
+// LoRA adapters in peft's folders (see trainer/adapter_format.h): read, written, merged.
 #pragma once
 
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/safetensors.h"
@@ -17,10 +14,9 @@
 
 namespace longshore::trainer {
 
-// Rank, alpha and targets (in the order of kLoraTargets) of an adapter_config.json. Throws a
-// DataError that names the key, not the file, for anything that would change results and is not
-// supported: DoRA, rsLoRA, dropout, biases, ranks of single modules, and keys nobody knows.
-models::LoraConfig parse_adapter_config(std::string_view text);
+// Rank, alpha and targets of the adapter in `folder`. Throws DataError, naming the file, as
+// parse_adapter_config does.
+models::LoraConfig read_adapter_config(const std::filesystem::path& folder);
 
 // The config with what the folder load_adapter_path says where lora_rank, lora_alpha or
 // lora_targets are not set. Throws ConfigError, naming each key with both values, where they are
@@ -30,8 +26,8 @@ Config with_adapter(Config config);
 // The weights of an adapter, mapped.
 class Adapter {
  public:
-  // Throws DataError when tensors are missing, not expected or of another shape than the layout's
-  // adapter weights, all listed at once.
+  // Throws DataError, naming the file, as check_adapter_tensors does: `layout` has the adapter
+  // weights that are expected.
   Adapter(const std::filesystem::path& folder, const offload::ParameterLayout& layout);
 
   // Of an adapter weight, as float32. Throws DataError for a value that is not finite.

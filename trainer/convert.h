@@ -1,4 +1,4 @@
-// From one Hugging Face folder to another, of the same model.
+// From one Hugging Face folder to another, of the same model, or with an adapter merged into it.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ namespace longshore::trainer {
 struct Conversion {
   std::filesystem::path from;
   std::filesystem::path to;
+  std::filesystem::path adapter = {};           // peft's folder of one to merge; empty: none
   std::optional<data::SafetensorsDtype> dtype;  // F32, BF16 or F16; none: each tensor keeps its own
   int64_t max_shard_bytes = kDefaultMaxShardBytes;
 };
@@ -23,7 +24,11 @@ struct Conversion {
 // tensors keep their dtypes, else with the new one (see models::with_hf_dtype). The same folder,
 // dtype and shard size give the same bytes, and without a dtype so does what was written.
 //
-// Throws what read_hf_config, check_tensors, data::convert_floats and write_hf_folder throw.
+// With an adapter, the weights it is for become weight + scale·B·A, computed in float32 and rounded
+// to the dtype that is written. Memory: a piece of a weight, and A and B of one.
+//
+// Throws what read_hf_config, check_tensors, read_adapter_config, Adapter, data::convert_floats and
+// write_hf_folder throw.
 std::string convert(const Conversion& conversion);
 
 }  // namespace longshore::trainer

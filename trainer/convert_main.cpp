@@ -1,4 +1,4 @@
-// convert --from DIR --to DIR [--dtype D] [--max-shard-size N]
+// convert --from DIR --to DIR [--adapter DIR] [--dtype D] [--max-shard-size N]
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <limits>
@@ -11,11 +11,15 @@
 namespace {
 
 constexpr const char* kDescription =
-    R"(Writes a Hugging Face folder anew: its weights in another dtype, or in files of another size.
+    R"(Writes a Hugging Face folder anew: its weights in another dtype, in files of another size, or
+with a LoRA adapter merged into them.
 
   convert --from DIR --to NEW_DIR --dtype bfloat16
       Reads config.json and checks every tensor against it; writes config.json, the weights, their
       index, and the tokenizer's files where there are any. NEW_DIR appears when all is done.
+  convert --from DIR --adapter ADAPTER_DIR --to NEW_DIR
+      Also adds the adapter's product to the weights it is for, in float32, and rounds the sum to
+      the dtype that is written.
 
 Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
@@ -33,6 +37,8 @@ int main(int argc, char** argv) {
   app.add_option("--from", conversion.from, "a folder with config.json and safetensors files")
       ->required();
   app.add_option("--to", conversion.to, "the folder to write, which is new or empty")->required();
+  app.add_option("--adapter", conversion.adapter,
+                 "a folder with a LoRA adapter as peft writes it, to be merged into the weights");
   app.add_option("--dtype", dtype, "what to convert the weights to; their own if not given")
       ->check(CLI::IsMember(dtypes));
   app.add_option("--max-shard-size", conversion.max_shard_bytes,

@@ -35,11 +35,7 @@ std::string read_text(const fs::path& path) {
 }
 
 bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
-  const models::Shape& shape = parameter.type.shape;
-  if (std::ssize(tensor.shape) != shape.rank()) return false;
-  for (int i = 0; i < shape.rank(); ++i)
-    if (tensor.shape[i] != shape[i]) return false;
-  return true;
+  return tensor.shape == sizes(parameter.type.shape);
 }
 
 void write_text(const fs::path& path, std::string_view text) {
@@ -106,6 +102,27 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
   if (problems.size() > kMostListed)
     list += fmt::format("\n  and {} more", problems.size() - kMostListed);
   throw DataError(folder.string() + ": is not this model's:" + list);
+}
+
+std::vector<int64_t> sizes(const models::Shape& shape) {
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
+  return sizes;
+}
+
+void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
+                      data::SafetensorsWriter& writer) {
+  constexpr size_t kPiece = size_t{1} << 20;  // elements
+  const auto from_bytes = static_cast<size_t>(size_bytes(tensor.dtype));
+  std::vector<std::byte> converted;
+  data::SafetensorsTensor piece = tensor;
+  for (size_t first = 0; first < tensor.data.size(); first += kPiece * from_bytes) {
+    piece.data =
+        tensor.data.subspan(first, std::min(kPiece * from_bytes, tensor.data.size() - first));
+    converted.resize(piece.data.size() / from_bytes * static_cast<size_t>(size_bytes(dtype)));
+    data::convert_floats(piece, dtype, converted);
+    writer.append(tensor.name, converted);
+  }
 }
 
 void write_hf_folder(const fs::path& to, const HfFolder& folder) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/safetensors_checkpoint.h"
 #include "models/decoder.h"
@@ -23,10 +24,18 @@ HfConfig read_hf_config(const std::filesystem::path& folder);
 
 // Throws a DataError that lists everything that keeps `checkpoint`, found in `folder`, from being
 // the weights of the model that `layout` is of: tensors that are missing, not expected, of another
-// shape, or no floating-point numbers. A tied model's lm_head.weight may be there, adapters' weights
-// are not.
+// shape, or no floating-point numbers. A tied model's lm_head.weight may be there, adapters'
+// weights are not.
 void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
                    const data::Checkpoint& checkpoint, bool is_tied);
+
+// A shape as files have it.
+std::vector<int64_t> sizes(const models::Shape& shape);
+
+// Appends data of a tensor of floating-point numbers, all of it or a part, as `dtype` (F32, BF16 or
+// F16), piece by piece. Throws what data::convert_floats throws.
+void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
+                      data::SafetensorsWriter& writer);
 
 // As in transformers, and as in "5GB": 10^9.
 inline constexpr int64_t kDefaultMaxShardBytes = 5'000'000'000;

@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "data/safetensors_writer.h"
+#include "trainer/adapter.h"
+#include "trainer/adapter_format.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
 #include "trainer/config_keys.h"
@@ -79,9 +81,10 @@ void check_sizes(const std::filesystem::path& file, const DecoderConfig& model) 
                                   value_text(key, sizes), expected(key)));
 }
 
-DecoderConfig read_model(const std::filesystem::path& folder) {
-  DecoderConfig model = read_hf_config(folder).decoder;
-  check_sizes(folder / "config.json", model);
+DecoderConfig read_model(const ProbeRequest& request) {
+  DecoderConfig model = read_hf_config(request.model).decoder;
+  check_sizes(request.model / "config.json", model);
+  if (!request.adapter.empty()) model.lora = read_adapter_config(request.adapter);
   return model;
 }
 
@@ -98,6 +101,11 @@ std::vector<float> token_losses(const std::vector<float>& logits,
     losses[i] = static_cast<float>(largest + std::log(sum) - row[targets[i]]);
   }
   return losses;
+}
+
+std::string gradient_name(const std::string& parameter) {
+  return models::is_lora_weight(parameter) ? "grad_adapter." + peft_name(parameter)
+                                           : "grad." + parameter;
 }
 
 // A tensor of the file; its values are there after the run.
@@ -123,6 +131,7 @@ class Probe {
     layout_ = offload::lay_out(trained, layout_options(config));
     StepOptions options = step_options(config, trained, target);
     options.optimizer.reset();
+    if (!request.adapter.empty()) adapter_.emplace(request.adapter, layout_);
     step_ = plan_step(trained, layout_, options, target);
     states_ = plan_forward(models::decoder(model_, {.head = models::Head::states}), layout_,
                            "states", options.transfers, target, offload::Carries::returned);
@@ -132,9 +141,14 @@ class Probe {
   }
 
   // Says what it read.
-  std::string run(const std::filesystem::path& folder) {
+  std::string run(const ProbeRequest& request) {
     constexpr std::array kWeights{Copy::compute};
-    std::string said = load_weights(folder, model_, layout_, arguments_, kWeights);
+    auto fill_adapter = [&](const offload::Parameter& parameter, std::span<float> values) {
+      adapter_->read(parameter, values);
+    };
+    std::string said =
+        load_weights(request.model, model_, layout_, arguments_, kWeights, fill_adapter);
+    if (adapter_) said += "; adapter: " + request.adapter.string();
     MemoryByKind memory = analyze(plans());
     offload::Arena device(*backend_, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes);
     offload::Arena host(*backend_, MemoryKind::pinned_host,
@@ -206,7 +220,7 @@ class Probe {
     for (const offload::Slab& slab : layout_.slabs) {
       if (slab.trainable == models::Trainable::no) continue;
       for (const offload::Parameter& parameter : slab.parameters)
-        results["grad." + parameter.name] = {
+        results[gradient_name(parameter.name)] = {
             parameter.type.shape, [&] {
               models::Type type{parameter.type.shape, dtype(slab, Copy::gradient)};
               return read_floats(arguments_, argument_name(slab, Copy::gradient), type,
@@ -220,17 +234,12 @@ class Probe {
   bool gradients_;
   std::unique_ptr<offload::Backend> backend_;
   offload::ParameterLayout layout_;
+  std::optional<Adapter> adapter_;
   StepPlans step_;
   Plan states_;
   offload::Ledger ledger_;
   offload::Arguments arguments_;
 };
-
-data::SafetensorsInfo info(const std::string& name, const models::Shape& shape) {
-  data::SafetensorsInfo info{.name = name};
-  for (int i = 0; i < shape.rank(); ++i) info.shape.push_back(shape[i]);
-  return info;
-}
 
 }  // namespace
 
@@ -238,7 +247,7 @@ void probe(const ProbeRequest& request) {
   Config config = override_config(default_config(), request.overrides, kKeys);
   validate_remat(config);
   models::Target target = choose_backend(config).target;
-  DecoderConfig model = read_model(request.model);
+  DecoderConfig model = read_model(request);
   ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
   if (request.gradients && !inputs.has_labels)
     throw DataError(request.inputs.string() +
@@ -247,10 +256,11 @@ void probe(const ProbeRequest& request) {
 
   std::map<std::string, Result> results = probe.results();
   std::vector<data::SafetensorsInfo> infos;
-  for (const auto& [name, result] : results) infos.push_back(info(name, result.shape));
+  for (const auto& [name, result] : results)
+    infos.push_back({.name = name, .shape = sizes(result.shape)});
   infos = data::sorted_as_safetensors(std::move(infos));
   data::SafetensorsWriter writer(request.out, infos);  // a bad path shows before anything runs
-  fmt::print("{}\n", probe.run(request.model));
+  fmt::print("{}\n", probe.run(request));
   for (const data::SafetensorsInfo& tensor : infos) {
     std::vector<float> values = results.at(tensor.name).values();
     writer.append(tensor.name, std::as_bytes(std::span(values)));
@@ -267,7 +277,9 @@ std::string probe_footer() {
       "INPUTS holds input_ids [B,T], int64 or int32, and optionally labels (-100: not trained),\n"
       "attention_mask (padding on the right), segment_ids and position_ids, as transformers has\n"
       "them. The output, in float32: hidden.embed, hidden.layers.N, hidden.final_norm, logits;\n"
-      "with labels token_loss and loss; with --gradients grad.NAME, the gradients of loss.\n"
+      "with labels token_loss and loss; with --gradients grad.NAME, the gradients of loss;\n"
+      "with --adapter all but the adapter is frozen, and its gradients are grad_adapter.NAME, as\n"
+      "its file has the names.\n"
       "\nKeys, with what a probe takes by default; remat and offload keys concern --gradients,\n"
       "parameter_memory_host_offload both passes:\n";
   return text + config_help(default_config(), kKeys) + "\n" + policies_help();

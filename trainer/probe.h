@@ -13,6 +13,7 @@ struct ProbeRequest {
   std::filesystem::path inputs;  // as trainer/probe_inputs.h says
   std::filesystem::path out;
   bool gradients = false;              // needs labels
+  std::filesystem::path adapter = {};  // peft's folder, of an adapter for `model`; empty: none
   std::vector<std::string> overrides;  // key=value, of the keys that probe_footer() lists
 };
 
@@ -30,7 +31,8 @@ struct ProbeRequest {
 //   loss               []       mean over trained targets, as the head for training gives it
 //
 // and with gradients grad.NAME for each trainable parameter: the gradient of `loss`, from the plan
-// that a training step of the asked policy and offload runs.
+// that a training step of the asked policy and offload runs. With an adapter all else is frozen,
+// and these are grad_adapter.NAME, NAME as in the adapter's file.
 //
 // Prints what it read and wrote. Throws ConfigError for keys, DataError for files, PlanError when
 // this machine has not the memory.

@@ -1,4 +1,4 @@
-// probe --model DIR --inputs F --out F [--gradients] [key=value ...]
+// probe --model DIR --inputs F --out F [--adapter DIR] [--gradients] [key=value ...]
 #include <CLI/CLI.hpp>
 
 #include "base/exit_code.h"
@@ -14,7 +14,10 @@ int main(int argc, char** argv) {
   app.add_option("--model", request.model, "a folder with config.json and weights")->required();
   app.add_option("--inputs", request.inputs, "a safetensors file with the batch")->required();
   app.add_option("--out", request.out, "the safetensors file to write")->required();
-  app.add_flag("--gradients", request.gradients, "also the gradient of each parameter");
+  app.add_option("--adapter", request.adapter,
+                 "a folder with a LoRA adapter for the model, as peft writes it");
+  app.add_flag("--gradients", request.gradients,
+               "also the gradient of each parameter, or of the adapter's alone");
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::probe_footer());
   try {

@@ -22,4 +22,15 @@ std::vector<float> read_floats(const offload::Arguments& arguments, const std::s
   return values;
 }
 
+std::vector<float> read_weights(const offload::ParameterLayout& layout,
+                                const offload::Parameter& parameter,
+                                const offload::Arguments& arguments, ElementRange range) {
+  using offload::Copy;
+  const offload::Slab& slab = layout.slab(layout.by_name.at(parameter.name));
+  const Copy copy = slab.has(Copy::master) ? Copy::master : Copy::compute;
+  const models::Type type{{range.count}, dtype(slab, copy)};
+  return read_floats(arguments, argument_name(slab, copy), type,
+                     (parameter.offset + range.first) * models::size_bytes(type.dtype));
+}
+
 }  // namespace longshore::trainer

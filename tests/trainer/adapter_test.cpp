@@ -14,6 +14,7 @@
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "trainer/adapter_format.h"
 #include "trainer/initialize.h"
 #include "trainer/load_parameters.h"
 
@@ -169,6 +170,11 @@ TEST(Adapter, WhatDoesNotFitIsListedAtOnce) {
         "missing " + layer + "q_proj.lora_B.weight", "missing " + layer + "v_proj.lora_B.weight"})
     EXPECT_NE(what.find(part), std::string::npos) << what;
   EXPECT_EQ(what.find("missing " + layer + "v_proj.lora_A"), std::string::npos) << what;
+  const data::SafetensorsTensor integers{{"a", data::SafetensorsDtype::int32, {2}}, {}};
+  EXPECT_EQ(refusal([&] {
+              check_adapter_tensors({&integers, 1}, {{"a", {2}}, {"b", {}}});
+            }),
+            "a is I32, expected F32, BF16, F16 or F64\n  missing b");
   EXPECT_NE(refusal([&] { Loaded(kGolden, kGolden); }).find("adapter_model.safetensors"),
             std::string::npos);
 }
@@ -250,6 +256,23 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
     EXPECT_TRUE(what.starts_with(key + ": found ") || what.starts_with('"' + key + "\": found "))
         << key << " " << value << ": " << what;
   }
+}
+
+TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
+  json object = json::parse(golden_config());
+  object["r"] = 0;
+  object["target_modules"] = {"lm_head", "q_proj", "wte"};
+  object["use_dora"] = true;
+  std::string what = refusal([&] { parse_adapter_config(object.dump()); });
+  for (const char* part :
+       {"r: found 0, expected an integer from 1", "target_modules: found \"lm_head\"",
+        "target_modules: found \"wte\"", "use_dora\": found true, which is not"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_EQ(std::ranges::count(what, '\n'), 3) << what;
+  TemporaryFolder folder;
+  folder.write("adapter_config.json", object.dump());
+  EXPECT_EQ(refusal([&] { read_adapter_config(folder / ""); }),
+            (folder / "adapter_config.json").string() + ": " + what);
 }
 
 TEST(AdapterConfig, WhatIsNoConfigIsRefused) {

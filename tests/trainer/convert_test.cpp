@@ -9,10 +9,18 @@
 
 #include "base/bfloat16.h"
 #include "base/error.h"
+#include "base/philox.h"
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
+#include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
+#include "trainer/adapter.h"
+#include "trainer/adapter_format.h"
+#include "trainer/initialize.h"
+#include "trainer/probe.h"
+#include "trainer/write_parameters.h"
 
 namespace longshore::trainer {
 namespace {
@@ -23,7 +31,7 @@ using data::read_file;
 using data::SafetensorsDtype;
 using data::TemporaryFolder;
 
-const fs::path kGoldens = "tests/goldens/models";
+const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
 
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
@@ -34,12 +42,6 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 
 std::string bytes_of(const data::SafetensorsTensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()};
-}
-
-std::vector<float> floats_of(const data::SafetensorsTensor& tensor) {
-  std::vector<float> values(static_cast<size_t>(tensor.element_count()));
-  data::to_float32(tensor, values);
-  return values;
 }
 
 // Config and weights of a golden case, and a tokenizer's files.
@@ -109,12 +111,12 @@ TEST(Convert, EachWeightIsRoundedAndWidenedBackExactly) {
            .max_shard_bytes = 10'000});
   data::Checkpoint original(from), narrow(temporary / "bf16"), wide(temporary / "back");
   for (const std::string& name : original.names()) {
-    std::vector<float> expected = floats_of(original.at(name));
+    std::vector<float> expected = floats(original.at(name));
     for (float& value : expected) value = to_float(to_bfloat16(value));
     EXPECT_EQ(narrow.at(name).dtype, SafetensorsDtype::bfloat16);
     EXPECT_EQ(wide.at(name).dtype, SafetensorsDtype::float32);
-    EXPECT_EQ(floats_of(narrow.at(name)), expected) << name;
-    EXPECT_EQ(floats_of(wide.at(name)), expected) << name;
+    EXPECT_EQ(floats(narrow.at(name)), expected) << name;
+    EXPECT_EQ(floats(wide.at(name)), expected) << name;
     EXPECT_EQ(wide.at(name).shape, original.at(name).shape);
   }
   EXPECT_EQ(read_hf_config(temporary / "bf16").decoder.dtype, models::Dtype::bfloat16);
@@ -187,6 +189,175 @@ TEST(Convert, AFolderIsWholeOrNotThere) {
             std::string::npos);
 }
 
+// --- adapters
+
+data::SafetensorsFile probed(const TemporaryFolder& folder, const fs::path& model,
+                             const Golden& golden) {
+  static int count = 0;
+  const fs::path out = folder / ("probe" + std::to_string(++count));
+  probe({.model = model, .inputs = golden.folder / "golden.safetensors", .out = out});
+  return data::SafetensorsFile(out);
+}
+
+// A base weight with the adapter of its module, whole.
+std::vector<float> merged_weight(const data::Checkpoint& base, const data::SafetensorsFile& adapter,
+                                 const models::LoraConfig& config, const std::string& weight) {
+  const std::string module = weight.substr(0, weight.rfind('.'));
+  const std::vector<float> a = floats(adapter.at(peft_name(models::lora_a_name(module))));
+  const std::vector<float> b = floats(adapter.at(peft_name(models::lora_b_name(module))));
+  return merged(floats(base.at(weight)),
+                {.a = a, .b = b, .rank = config.rank, .scale = config.scale()});
+}
+
+class MergedGoldens : public testing::TestWithParam<const char*> {};
+
+// The base model with the adapter in its weights computes what peft computes with both.
+TEST_P(MergedGoldens, GivesPeftsLogits) {
+  Golden golden(GetParam());
+  TemporaryFolder temporary;
+  const fs::path adapter = golden.folder / "adapter", to = temporary / "to";
+  const std::string said = convert({.from = golden.folder, .to = to, .adapter = adapter});
+  EXPECT_NE(said.find("F32; "), std::string::npos) << said;
+  EXPECT_NE(said.find("of them merged with " + adapter.string()), std::string::npos) << said;
+  golden.expect("logits", floats(probed(temporary, to, golden).at("logits")),
+                golden.tolerance("logits"));
+  golden.expect("base_logits", floats(probed(temporary, golden.folder, golden).at("logits")),
+                golden.tolerance("base_logits"));
+  EXPECT_EQ(read_file(to / "config.json"), read_file(golden.folder / "config.json"));
+}
+
+// Each adapted weight is the sum in float32, rounded once; all else keeps its bits.
+TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
+  Golden golden(GetParam());
+  TemporaryFolder temporary;
+  const fs::path folder = golden.folder / "adapter";
+  convert({.from = golden.folder, .to = temporary / "f32", .adapter = folder});
+  convert({.from = golden.folder,
+           .to = temporary / "bf16",
+           .adapter = folder,
+           .dtype = SafetensorsDtype::bfloat16,
+           .max_shard_bytes = 30'000});
+  const models::LoraConfig config = read_adapter_config(folder);
+  const data::SafetensorsFile adapter(folder / "adapter_model.safetensors");
+  const data::Checkpoint base(golden.folder), wide(temporary / "f32"), narrow(temporary / "bf16");
+  ASSERT_EQ(wide.names(), base.names());
+  ASSERT_EQ(narrow.names(), base.names());
+  size_t adapted = 0;
+  for (const std::string& name : base.names()) {
+    std::vector<float> expected = floats(base.at(name));
+    if (name.ends_with("q_proj.weight") || name.ends_with("v_proj.weight")) {
+      ++adapted;
+      expected = merged_weight(base, adapter, config, name);
+      EXPECT_NE(floats(base.at(name)), expected) << name;
+    }
+    EXPECT_EQ(floats(wide.at(name)), expected) << name;
+    EXPECT_EQ(wide.at(name).shape, base.at(name).shape);
+    for (float& value : expected) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(narrow.at(name).dtype, SafetensorsDtype::bfloat16);
+    EXPECT_EQ(floats(narrow.at(name)), expected) << name;
+  }
+  EXPECT_EQ(2 * adapted, adapter.tensors().size());
+  EXPECT_EQ(read_file(temporary / "bf16" / "config.json"),
+            models::with_hf_dtype(read_file(golden.folder / "config.json"), "bfloat16"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MergedGoldens, testing::Values("lora_llama", "lora_gemma2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Weights that take several pieces, the last of them smaller, from and to bfloat16; and a module
+// that has a bias, which stays.
+TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
+  models::DecoderConfig model{.vocabulary = 11,
+                              .width = 516,
+                              .layers = 1,
+                              .query_heads = 2,
+                              .kv_heads = 1,
+                              .head_dim = 4,
+                              .mlp_width = 2200,
+                              .qkv_bias = true};
+  model.lora = {.rank = 3, .alpha = 7, .targets = {"q_proj", "up_proj", "down_proj"}};
+  const offload::ParameterLayout layout = offload::lay_out(models::decoder(model));
+  const auto backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments(*backend, ledger);
+  write_parameters(
+      layout,
+      [](const offload::Parameter& parameter, std::span<float> values) {
+        uint32_t next = random_sequence(parameter.name);
+        for (float& value : values) {
+          next = next * 1664525 + 1013904223;
+          value = static_cast<float>(next >> 16) / 65536.f - 0.5f;
+        }
+      },
+      arguments);
+  TemporaryFolder temporary;
+  write_parameters(temporary / "base", {.model = model, .layout = layout, .arguments = arguments},
+                   models::Dtype::bfloat16);
+  write_adapter(temporary / "adapter", model.lora, "", layout, arguments);
+  convert({.from = temporary / "base", .to = temporary / "to", .adapter = temporary / "adapter"});
+
+  const data::SafetensorsFile adapter(temporary / "adapter/adapter_model.safetensors");
+  const data::Checkpoint base(temporary / "base"), result(temporary / "to");
+  const std::string layer = "model.layers.0.", bias = layer + "self_attn.q_proj.bias";
+  EXPECT_TRUE(bytes_of(base.at(bias)) == bytes_of(result.at(bias)));
+  ASSERT_GT(base.at(layer + "mlp.up_proj.weight").element_count(), 1 << 20);
+  for (const char* module : {"self_attn.q_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    const std::string name = layer + module + ".weight";
+    std::vector<float> expected = merged_weight(base, adapter, model.lora, name);
+    for (float& value : expected) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(floats(result.at(name)), expected) << name;
+  }
+}
+
+TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
+  TemporaryFolder temporary;
+  const fs::path llama = kGoldens / "lora_llama";
+  auto refusal = [&](const Conversion& conversion) {
+    const std::string what = message_of<DataError>([&] { convert(conversion); });
+    EXPECT_FALSE(fs::exists(temporary / "to"));
+    return what;
+  };
+  // An adapter of another model: every tensor is listed.
+  std::string what = refusal(
+      {.from = kGoldens / "lora_gemma2", .to = temporary / "to", .adapter = llama / "adapter"});
+  for (const char* part :
+       {"adapter_model.safetensors: is not this model's",
+        "layers.0.self_attn.q_proj.lora_A.weight is [4,48], expected [4,44]",
+        "layers.1.self_attn.v_proj.lora_B.weight is [16,4], expected [28,4]",
+        "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_NE(refusal({.from = llama, .to = temporary / "to", .adapter = llama})
+                .find((llama / "adapter_config.json").string()),
+            std::string::npos);
+
+  // A base model in F64: nothing says to what the sum should be rounded.
+  const data::Checkpoint checkpoint(llama);
+  std::vector<data::SafetensorsInfo> tensors;
+  for (const std::string& name : checkpoint.names()) {
+    tensors.push_back(checkpoint.at(name));
+    tensors.back().dtype = SafetensorsDtype::float64;
+  }
+  write_hf_folder(temporary / "f64",
+                  {.config = read_file(llama / "config.json"),
+                   .tensors = tensors,
+                   .append_data =
+                       [&](const data::SafetensorsInfo& info, auto& writer) {
+                         const auto values = floats(checkpoint.at(info.name));
+                         const std::vector<double> wide(values.begin(), values.end());
+                         writer.append(info.name, std::as_bytes(std::span(wide)));
+                       },
+                   .tokenizer_folder = {}});
+  what = refusal({.from = temporary / "f64", .to = temporary / "to", .adapter = llama / "adapter"});
+  EXPECT_NE(what.find("q_proj.weight is F64"), std::string::npos) << what;
+  convert({.from = temporary / "f64",
+           .to = temporary / "f32",
+           .adapter = llama / "adapter",
+           .dtype = SafetensorsDtype::float32});
+  convert({.from = llama, .to = temporary / "same", .adapter = llama / "adapter"});
+  EXPECT_TRUE(read_file(temporary / "f32/model.safetensors") ==
+              read_file(temporary / "same/model.safetensors"));
+}
+
 TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
   TemporaryFolder temporary;
   const std::string program = CONVERT_PROGRAM;
@@ -197,6 +368,13 @@ TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
       run_program(from + to("a") + " --dtype bfloat16 --max-shard-size 20KB");
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_EQ(done.output, (temporary / "a").string() + ": 35 tensors, 0.1 MB of BF16\n");
+  const fs::path llama = kGoldens / "lora_llama";
+  EXPECT_EQ(run_program(program + " --from " + llama.string() + " --adapter " +
+                        (llama / "adapter").string() + to("adapted"))
+                .output,
+            (temporary / "adapted").string() +
+                ": 30 tensors, 0.3 MB of F32; 6 of them merged with " +
+                (llama / "adapter").string() + "\n");
   std::set<std::string> files;
   for (const auto& [name, bytes] : contents(temporary / "a")) {
     files.insert(name);

@@ -48,6 +48,22 @@ bool is_input(const std::string& name) {
          name == "segment_ids" || name == "position_ids";
 }
 
+// The results are what the golden has beside its inputs and `not_here`, and within its tolerances.
+void expect_all(const Golden& golden, const fs::path& out, const std::string& not_here = "") {
+  SafetensorsFile results(out);
+  size_t compared = 0;
+  for (const data::SafetensorsTensor& reference : golden.tensors.tensors()) {
+    if (is_input(reference.name) || reference.name == not_here) continue;
+    ++compared;
+    ASSERT_TRUE(results.contains(reference.name)) << reference.name;
+    const data::SafetensorsTensor& result = results.at(reference.name);
+    EXPECT_EQ(result.shape, reference.shape) << reference.name;
+    EXPECT_EQ(result.dtype, SafetensorsDtype::float32) << reference.name;
+    golden.expect(reference.name, floats(result), golden.tolerance(reference.name));
+  }
+  EXPECT_EQ(compared, results.tensors().size());
+}
+
 // The checkpoint with the older spelling of config.json.
 fs::path older_spelling(const TemporaryFolder& folder, const fs::path& model) {
   fs::path copy = folder / "older";
@@ -66,18 +82,7 @@ TEST_P(Goldens, EveryTensorIsTransformers) {
   TemporaryFolder folder;
   fs::path inputs = golden.folder / "golden.safetensors";
   fs::path out = probed(folder, golden.folder, inputs, "--gradients remat_policy=none");
-  SafetensorsFile results(out);
-  size_t compared = 0;
-  for (const data::SafetensorsTensor& reference : golden.tensors.tensors()) {
-    if (is_input(reference.name)) continue;
-    ++compared;
-    ASSERT_TRUE(results.contains(reference.name)) << reference.name;
-    const data::SafetensorsTensor& result = results.at(reference.name);
-    EXPECT_EQ(result.shape, reference.shape) << reference.name;
-    EXPECT_EQ(result.dtype, SafetensorsDtype::float32) << reference.name;
-    golden.expect(reference.name, floats(result), golden.tolerance(reference.name));
-  }
-  EXPECT_EQ(compared, results.tensors().size());
+  expect_all(golden, out);
 
   // To the bit, whatever a layer keeps, wherever weights and gradients live, however the config is
   // spelled.
@@ -122,6 +127,34 @@ INSTANTIATE_TEST_SUITE_P(Models, Goldens,
                          testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
                                          "llama32_packed", "mistral_window", "qwen2_bias",
                                          "qwen3_qknorm", "gemma1_mqa", "gemma2", "gemma3_text"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// With an adapter: gradients of its matrices and of nothing else. Without, the base model.
+class LoraGoldens : public testing::TestWithParam<const char*> {};
+
+TEST_P(LoraGoldens, EveryTensorIsPefts) {
+  Golden golden(GetParam());
+  TemporaryFolder folder;
+  const fs::path adapter = golden.folder / "adapter";
+  const fs::path inputs = golden.folder / "golden.safetensors";
+  const fs::path out = probed(folder, golden.folder, inputs,
+                              "--adapter " + quoted(adapter) + " --gradients remat_policy=none");
+  expect_all(golden, out, "base_logits");
+  auto again = [&](const std::vector<std::string>& overrides) {
+    probe({golden.folder, inputs, folder / "again", true, adapter, overrides});
+    return data::read_file(folder / "again");
+  };
+  EXPECT_TRUE(data::read_file(out) == again({"remat_policy=full"}));
+  EXPECT_TRUE(data::read_file(out) ==
+              again({"remat_policy=qkv_proj_offloaded", "parameter_memory_host_offload=true",
+                     "gradient_memory_host_offload=true"}));
+
+  probe({golden.folder, inputs, folder / "base"});
+  golden.expect("base_logits", floats(SafetensorsFile(folder / "base").at("logits")),
+                golden.tolerance("base_logits"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens, testing::Values("lora_llama", "lora_gemma2"),
                          [](const auto& info) { return std::string(info.param); });
 
 // --- inputs
@@ -304,6 +337,9 @@ TEST(Probe, BadCallsWriteNothing) {
   fs::create_symlink(kModel.parent_path() / "llama32_packed/model.safetensors",
                      other_weights / "model.safetensors");
 
+  // An adapter of another model, and a folder that holds none.
+  const fs::path goldens = kModel.parent_path(), adapter = goldens / "lora_llama/adapter";
+
   fs::path out = outputs / "out";
   struct Bad {
     ProbeRequest request;
@@ -321,6 +357,11 @@ TEST(Probe, BadCallsWriteNothing) {
       {{too_wide, good, out}, 1, {"config.json: vocab_size: found 2000000000", "4194304"}},
       {{other_weights, good, out}, 1, {"other", "model.embed_tokens.weight is [149,48]"}},
       {{kModel, good, outputs / "no" / "out"}, 1, {(outputs / "no").string()}},
+      {{kModel, good, out, false, adapter},
+       1,
+       {"adapter_model.safetensors: is not this model's",
+        "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"}},
+      {{kModel, good, out, false, goldens}, 1, {(goldens / "adapter_config.json").string()}},
       {key("steps=3"), 2, {"command line steps", "of no use here", "dtype", "prefetch_layers"}},
       {key("base_emb_dim=64"), 2, {"command line base_emb_dim", "of no use here"}},
       {key("remat_polcy=full"), 2, {"unknown", "nearest: remat_policy"}},

@@ -3,12 +3,19 @@
 
 usage: same_model.py CONVERT GOLDENS [CASE...]
 
-For each case of GOLDENS/models: convert keeps every bit, in many files; it rounds to bfloat16 and
-float16 as torch does, and back; and the config.json that Longshore writes for the case's decoder
-(GOLDENS/hf_config, held to what the code writes by a C++ test) stands for the case's own. Logits
-are compared bit by bit. Runs with transformers 4 as with 5; 4 reads the cases' older spelling.
+For each case of GOLDENS/models that has a config.json in GOLDENS/hf_config: convert keeps every bit,
+in many files; it rounds to bfloat16 and float16 as torch does, and back; and the config.json that
+Longshore writes for the case's decoder (that in GOLDENS/hf_config, held to what the code writes by
+a C++ test) stands for the case's own. Logits are compared bit by bit.
+
+For each case that has an adapter: with the adapter merged into its weights by convert, the model
+gives the logits that peft gave with base and adapter, within the golden's tolerance (1e-5 of the
+largest), and without it those of the base model.
+
+Runs with transformers 4 as with 5; 4 reads the older spelling of config.json.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -25,12 +32,26 @@ from safetensors.torch import load_file
 IS_4 = transformers.__version__.startswith("4.")
 
 
+def config_of(case):
+    """The text of a case's config, as this transformers spells it."""
+    if not IS_4:
+        return (case / "config.json").read_text()
+    older = case / "config_v4.json"
+    if older.exists():
+        return older.read_text()
+    config = json.loads((case / "config.json").read_text())
+    rope = config["rope_parameters"]
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    return json.dumps(config)
+
+
 def source_of(case, folder):
-    """A case's config, as this transformers spells it, and weights."""
+    """A case's config and weights."""
     folder.mkdir()
     for file in case.glob("model*"):
         shutil.copy(file, folder)
-    shutil.copy(case / ("config_v4.json" if IS_4 else "config.json"), folder / "config.json")
+    (folder / "config.json").write_text(config_of(case))
     return folder
 
 
@@ -62,12 +83,33 @@ def expect_equal(found, expected, what):
         expect_equal(found[name], expected[name], f"{what}: {name}")
 
 
-def test(case, convert, configs, work):
+def expect_near(found, golden, name, tolerances):
+    """Within abs + rel * the largest, as golden.json has it for the forward pass."""
+    limit = tolerances[name]["abs"] + tolerances[name]["rel"] * golden[name].abs().max()
+    difference = (found - golden[name]).abs().max()
+    assert difference <= limit, f"{name}: differs by {difference}, allowed {limit}"
+
+
+def converter(convert, work):
     def converted(folder, name, *options):
         command = [convert, "--from", folder, "--to", work / name, *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return work / name
+    return converted
 
+
+def test_merging(case, convert, work):
+    golden = load_file(case / "golden.safetensors")
+    tolerances = json.loads((case / "golden.json").read_text())["tolerances"]
+    source = source_of(case, work / "source")
+    merged = converter(convert, work)(source, "merged", "--adapter", case / "adapter")
+    expect_near(logits(load(source), golden), golden, "base_logits", tolerances)
+    expect_near(logits(load(merged), golden), golden, "logits", tolerances)
+    return "merged as peft has it"
+
+
+def test_converting(case, convert, configs, work):
+    converted = converter(convert, work)
     golden = load_file(case / "golden.safetensors")
     source = source_of(case, work / "source")
     original = load(source)
@@ -91,18 +133,26 @@ def test(case, convert, configs, work):
     (source / "config.json").write_text((configs / f"{case.name}.json").read_text())
     written = load(source)
     expect_equal(logits(written, golden), expected, "written config.json: logits")
+    return "equal"
 
 
 def main():
     convert, goldens = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-    names = sys.argv[3:] or sorted(path.name for path in (goldens / "models").iterdir())
+    configs = goldens / "hf_config"
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    for name in names:
+    for name in sys.argv[3:] or sorted(path.name for path in (goldens / "models").iterdir()):
+        case = goldens / "models" / name
         with tempfile.TemporaryDirectory() as work:
-            test(goldens / "models" / name, convert, goldens / "hf_config", pathlib.Path(work))
-        print(f"transformers {transformers.__version__}: {name}: equal", flush=True)
+            work = pathlib.Path(work)
+            if (case / "adapter").exists():
+                result = test_merging(case, convert, work)
+            elif (configs / f"{name}.json").exists():
+                result = test_converting(case, convert, configs, work)
+            else:
+                continue
+        print(f"transformers {transformers.__version__}: {name}: {result}", flush=True)
 
 
 main()

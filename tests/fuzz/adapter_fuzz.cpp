@@ -1,0 +1,58 @@
+// Any text as an adapter_config.json, and behind a zero byte any bytes as the tensors that belong
+// to it: refused with a DataError, or a config that stays the same when it is written, and tensors
+// that are all there in the shapes it says.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "data/safetensors_float.h"
+#include "trainer/adapter_format.h"
+
+namespace longshore::trainer {
+namespace {
+
+// Of one layer, whose linear layers are all square.
+std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraConfig& config) {
+  constexpr int64_t kWidth = 2;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const std::string& target : config.targets) {
+    shapes[peft_name(target + ".lora_A.weight")] = {config.rank, kWidth};
+    shapes[peft_name(target + ".lora_B.weight")] = {kWidth, config.rank};
+  }
+  return shapes;
+}
+
+void check(std::string_view text, std::span<const std::byte> file) {
+  const models::LoraConfig config = parse_adapter_config(text);
+  if (parse_adapter_config(write_adapter_config(config, "base")) != config) std::abort();
+  const std::vector<data::SafetensorsTensor> tensors = data::parse_safetensors(file);
+  const auto expected = expected_shapes(config);
+  check_adapter_tensors(tensors, expected);
+  if (tensors.size() != expected.size()) std::abort();
+  for (const data::SafetensorsTensor& tensor : tensors) {
+    std::vector<float> values(static_cast<size_t>(2 * config.rank));
+    data::to_float32(tensor, values);
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const size_t end = std::min(input.find('\0'), size);
+  try {
+    longshore::trainer::check(input.substr(0, end),
+                              std::as_bytes(std::span(input.substr(std::min(end + 1, size)))));
+  } catch (const longshore::DataError&) {
+  }
+  return 0;
+}
