@@ -5,7 +5,15 @@ find_package(fmt REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(GTest REQUIRED CONFIG)
+find_package(ICU REQUIRED COMPONENTS uc)
 find_package(Threads REQUIRED)
+
+# Debian packages PCRE2 without its CMake files.
+find_path(LONGSHORE_PCRE2_INCLUDE pcre2.h REQUIRED)
+find_library(LONGSHORE_PCRE2_LIBRARY pcre2-8 REQUIRED)
+add_library(longshore_pcre2 INTERFACE)
+target_include_directories(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_INCLUDE}")
+target_link_libraries(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_LIBRARY}")
 
 # Debian's CMake package of oneDNN asks for OpenCL's development files, which nothing here uses.
 find_path(LONGSHORE_ONEDNN_INCLUDE dnnl.hpp REQUIRED)
