@@ -126,12 +126,14 @@ class Translation {
       const char c = rest_.front();
       if (!is_letter(c) && !is_digit(c) && std::string_view("'| []").find(c) == rest_.npos)
         refuse("letters, digits, ', | and [] within (?i:");
+      const bool after_letters = !letters.empty() && is_letter(letters.back());
+      const bool after_class = !letters.empty() && letters.back() == '[';
+      if (after_class && (c == '[' || is_letter(c))) refuse("no letter beside a class within (?i:");
       if (c == '[') {
         const size_t end = rest_.find(']');
-        if (end == std::string_view::npos || end == 1 ||
+        if (after_letters || end == std::string_view::npos || end == 1 ||
             !std::all_of(rest_.begin() + 1, rest_.begin() + static_cast<ptrdiff_t>(end), is_letter))
-          refuse("a class of letters within (?i:");
-        letters += '|';
+          refuse("a class of letters, beside no other letter, within (?i:");
         copy(end);
       }
       letters += static_cast<char>(is_letter(c) ? c | 0x20 : c);

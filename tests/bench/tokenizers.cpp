@@ -2,7 +2,8 @@
 // and prints the seconds that took and the number of tokens; tests/bench/tokenizers.py sends the
 // lines, in turns with another library.
 //
-// usage: bench_tokenizers TOKENIZER DOCUMENTS     DOCUMENTS: a file, a zero byte after each document
+// usage: bench_tokenizers TOKENIZER DOCUMENTS     DOCUMENTS: a file, a zero byte after each
+// document
 #include <fmt/format.h>
 
 #include <chrono>
