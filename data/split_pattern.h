@@ -1,5 +1,6 @@
 // The regular expressions by which a tokenizer.json cuts text into pieces. They are written for
-// Oniguruma (Ruby's syntax, UTF-8) and matched by PCRE2 with its JIT compiler.
+// Oniguruma (Ruby's syntax, UTF-8) and matched by PCRE2 with its JIT compiler. The two agree but on
+// characters that only the newer of their Unicode versions knows.
 #pragma once
 
 #include <memory>
