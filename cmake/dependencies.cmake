@@ -5,8 +5,10 @@ find_package(fmt REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(nlohmann_json REQUIRED CONFIG)
 find_package(GTest REQUIRED CONFIG)
+find_package(ICU REQUIRED COMPONENTS uc)
 find_package(Threads REQUIRED)
 
+# Debian packages PCRE2 without its CMake files.
 find_path(LONGSHORE_PCRE2_INCLUDE pcre2.h REQUIRED)
 find_library(LONGSHORE_PCRE2_LIBRARY pcre2-8 REQUIRED)
 add_library(longshore_pcre2 INTERFACE)

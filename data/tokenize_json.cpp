@@ -29,7 +29,8 @@ void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in, std::ostr
   for (int64_t number = 1; std::getline(in, line); ++number) {
     try {
       const std::vector<int32_t> ids = tokenizer.encode(read_json_string(line));
-      const nlohmann::ordered_json answer = {{"ids", ids}, {"decoded", tokenizer.decode(ids)}};
+      const nlohmann::ordered_json answer = {
+          {"ids", ids}, {"decoded", tokenizer.decode(ids, SpecialTokens::keep)}};
       constexpr int kOneLine = -1;
       constexpr bool kAscii = true;
       // A model's pieces need not be UTF-8.

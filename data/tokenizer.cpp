@@ -1,24 +1,26 @@
 #include "data/tokenizer.h"
 
-#include <sentencepiece_processor.h>
-
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/sentencepiece_file.h"
+#include "data/bpe_tokenizer.h"
+#include "data/sentencepiece_model.h"
+#include "data/strict_json.h"
 
 namespace longshore::data {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
 
-std::string read_model_file(const std::filesystem::path& path) {
+std::string read_tokenizer_file(const fs::path& path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    throw DataError(path.string() + ": no such tokenizer file");
-  if (!std::filesystem::is_regular_file(path, error))
+  if (!fs::exists(path, error)) throw DataError(path.string() + ": no such tokenizer file");
+  if (!fs::is_regular_file(path, error))
     throw DataError(path.string() + ": expected a tokenizer file, found no regular file");
-  const uintmax_t size = std::filesystem::file_size(path, error);
+  const uintmax_t size = fs::file_size(path, error);
   if (error) throw DataError(path.string() + ": " + error.message());
   if (size > kMaxFileBytes)
     throw DataError(path.string() + ": " + std::to_string(size) +
@@ -30,41 +32,69 @@ std::string read_model_file(const std::filesystem::path& path) {
   return bytes;
 }
 
+fs::path file_at(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (fs::exists(path / name, error)) return path / name;
+  throw DataError(path.string() +
+                  ": expected a tokenizer.json or tokenizer.model in this folder, found neither");
+}
+
+bool looks_like_json(std::string_view bytes) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return first != bytes.npos && bytes[first] == '{';
+}
+
 uint64_t fnv1a(std::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325;
   for (char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
   return hash;
 }
 
-// Messages may quote the model file, and end in a terminal.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
+// The id that tokenizer_config.json gives under `key`, as a name or an object that holds one;
+// `otherwise` when it gives none.
+int32_t configured_id(const nlohmann::json& config, const char* key, const TokenizerModel& model,
+                      int32_t otherwise) {
+  auto token = config.find(key);
+  if (token == config.end() || token->is_null()) return otherwise;
+  const nlohmann::json& name =
+      token->is_object() ? token->value("content", nlohmann::json()) : *token;
+  if (!name.is_string())
+    throw DataError(std::string(key) + ": expected a token's name, found " + name.type_name());
+  const std::optional<int32_t> id = model.id_of(name.get<std::string>());
+  if (!id)
+    throw DataError(std::string(key) + ": " + json_quoted(name.get<std::string>()) +
+                    " is no token of tokenizer.json");
+  return *id;
 }
 
 }  // namespace
 
-Tokenizer::Tokenizer(const std::filesystem::path& path)
-    : path_(path), processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  const std::string bytes = read_model_file(path);
-  const std::string refusal = path.string() + ": not a sentencepiece model, or damaged: ";
-  if (bytes.starts_with("{"))
-    throw DataError(path.string() + ": looks like JSON; expected a sentencepiece model");
-  if (const std::string fault = fault_in_sentencepiece_file(bytes); !fault.empty())
-    throw DataError(refusal + fault);
+Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
+  const std::string bytes = read_tokenizer_file(path_);
+  const bool is_json = looks_like_json(bytes);
   try {
-    const auto status = processor_->LoadFromSerializedProto(bytes);
-    if (!status.ok()) throw DataError(refusal + printable(status.message()));
-  } catch (const DataError&) {
-    throw;
-  } catch (const std::exception& error) {  // its tries throw their own
-    throw DataError(refusal + printable(error.what()));
+    model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
+  } catch (const DataError& error) {
+    throw DataError(path_.string() + ": " + error.what());
   }
-  vocab_size_ = processor_->GetPieceSize();
-  bos_id_ = processor_->bos_id();
-  eos_id_ = processor_->eos_id();
+  bos_id_ = model_->bos_id();
+  eos_id_ = model_->eos_id();
   content_hash_ = fnv1a(bytes);
+
+  const fs::path config_path = path_.parent_path() / "tokenizer_config.json";
+  if (std::error_code error; !is_json || !fs::exists(config_path, error)) return;
+  try {
+    const auto config = nlohmann::json::parse(read_tokenizer_file(config_path));
+    if (!config.is_object()) throw DataError("expected an object");
+    bos_id_ = configured_id(config, "bos_token", *model_, bos_id_);
+    eos_id_ = configured_id(config, "eos_token", *model_, eos_id_);
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(config_path.string() + ": no valid JSON");
+  } catch (const DataError& error) {
+    throw DataError(config_path.string() + ": " + error.what());
+  }
 }
 
 Tokenizer::~Tokenizer() = default;
@@ -73,23 +103,23 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (text.size() > kMaxTextBytes)
     throw DataError("text of " + std::to_string(text.size()) + " bytes; at most " +
                     std::to_string(kMaxTextBytes) + " can be tokenized at once");
-  std::vector<int> ids;
-  const auto status = processor_->Encode(text, &ids);
-  if (!status.ok())
-    throw DataError(path_.string() + ": cannot tokenize: " + printable(status.message()));
-  return ids;
+  try {
+    return model_->encode(text);
+  } catch (const DataError& error) {
+    throw DataError(path_.string() + ": " + error.what());
+  }
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special) const {
   for (int32_t id : ids)
-    if (id < 0 || id >= vocab_size_)
+    if (id < 0 || id >= vocab_size())
       throw DataError(path_.string() + ": token id " + std::to_string(id) +
-                      "; the vocabulary has " + std::to_string(vocab_size_));
-  std::string text;
-  const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  if (!status.ok())
-    throw DataError(path_.string() + ": cannot decode: " + printable(status.message()));
-  return text;
+                      "; the vocabulary has " + std::to_string(vocab_size()));
+  try {
+    return model_->decode(ids, special);
+  } catch (const DataError& error) {
+    throw DataError(path_.string() + ": " + error.what());
+  }
 }
 
 }  // namespace longshore::data

@@ -1,17 +1,16 @@
-// Text to token ids and back, by a sentencepiece model file.
+// Text to token ids and back, by a sentencepiece model file or a tokenizer.json.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace sentencepiece {
-class SentencePieceProcessor;
-}
+#include "data/tokenizer_model.h"
 
 namespace longshore::data {
 
@@ -22,32 +21,42 @@ class Tokenizer {
   // much memory, and counts in int.
   static constexpr size_t kMaxTextBytes = size_t{8} << 20;
 
-  // Throws a DataError when the file is missing, larger than 64 MiB, no sentencepiece model, or
-  // damaged.
+  // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them; with both,
+  // tokenizer.json is taken. Throws a DataError when the file is missing, larger than 64 MiB,
+  // neither of the two kinds, damaged, or holds what is not supported.
   explicit Tokenizer(const std::filesystem::path& path);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // The ids of the text alone: no bos or eos is added. Each byte that is not UTF-8 reads as U+FFFD.
+  // The ids of the text alone: no bos or eos is added. A tokenizer.json recognises special tokens
+  // written in the text, sentencepiece does not. What is not UTF-8 reads as U+FFFD: sentencepiece
+  // reads one for each byte, a tokenizer.json one for each part of a character.
   std::vector<int32_t> encode(std::string_view text) const;
 
-  // Throws a DataError on an id outside the vocabulary. Control tokens such as eos become nothing.
-  std::string decode(std::span<const int32_t> ids) const;
+  // Throws a DataError on an id outside the vocabulary. Control tokens of a sentencepiece model
+  // such as eos always become nothing.
+  std::string decode(std::span<const int32_t> ids,
+                     SpecialTokens special = SpecialTokens::skip) const;
 
+  // Of the file itself.
   const std::filesystem::path& path() const { return path_; }
-  int32_t vocab_size() const { return vocab_size_; }
-  int32_t bos_id() const { return bos_id_; }  // -1 when the model has none
-  int32_t eos_id() const { return eos_id_; }  // -1 when the model has none
+  int32_t vocab_size() const { return model_->vocab_size(); }
+  // -1 where there is none. For a tokenizer.json they are those that tokenizer_config.json beside
+  // it names, or else those of its template; see make_bpe_tokenizer.
+  int32_t bos_id() const { return bos_id_; }
+  int32_t eos_id() const { return eos_id_; }
 
-  // Of the model file's bytes (64-bit FNV-1a). Shards carry it, to be told from those of other
+  // The id of a token by its name, such as "<|eot_id|>".
+  std::optional<int32_t> id_of(const std::string& token) const { return model_->id_of(token); }
+
+  // Of the file's bytes (64-bit FNV-1a). Shards carry it, to be told from those of other
   // tokenizers; it is no defence against intent.
   uint64_t content_hash() const { return content_hash_; }
 
  private:
   std::filesystem::path path_;
-  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
-  int32_t vocab_size_ = 0;
+  std::unique_ptr<TokenizerModel> model_;
   int32_t bos_id_ = -1;
   int32_t eos_id_ = -1;
   uint64_t content_hash_ = 0;

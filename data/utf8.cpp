@@ -21,6 +21,20 @@ size_t character_length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
+// How many bytes at the head of `text`, which begins with no valid character, begin one: at
+// least 1.
+size_t invalid_part_length(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0xe0 || lead > 0xf4 || text.size() == 1) return 1;
+  const uint8_t second = byte(1);
+  const uint8_t lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  const uint8_t highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  if (second < lowest || second > highest) return 1;
+  const bool third_belongs = lead >= 0xf0 && text.size() > 2 && (byte(2) & 0xc0) == 0x80;
+  return third_belongs ? 3 : 2;
+}
+
 }  // namespace
 
 size_t valid_utf8_prefix(std::string_view text) {
@@ -42,6 +56,19 @@ size_t valid_utf8_prefix(std::string_view text) {
     at += length;
   }
   return at;
+}
+
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (true) {
+    const size_t length = valid_utf8_prefix(text);
+    valid += text.substr(0, length);
+    text.remove_prefix(length);
+    if (text.empty()) return valid;
+    valid += "\xef\xbf\xbd";
+    text.remove_prefix(invalid_part_length(text));
+  }
 }
 
 }  // namespace longshore::data

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace longshore::data {
@@ -8,5 +9,25 @@ namespace longshore::data {
 // Length of the longest prefix that is valid UTF-8: text.size() when all of it is. Overlong forms,
 // surrogates and what lies beyond U+10FFFF are not valid.
 size_t valid_utf8_prefix(std::string_view text);
+
+// `text` with each maximal part of a character that is not valid replaced by one U+FFFD, as the
+// Unicode standard recommends (chapter 3.9).
+std::string replace_invalid_utf8(std::string_view text);
+
+struct Character {
+  char32_t code_point = 0;
+  size_t bytes = 0;
+};
+
+// The character at the head of `text`, which is not empty and valid UTF-8.
+inline Character first_character(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto rest = [&](size_t i) { return static_cast<char32_t>(byte(i) & 0x3f); };
+  const char32_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xe0) return {(lead & 0x1f) << 6 | rest(1), 2};
+  if (lead < 0xf0) return {(lead & 0xf) << 12 | rest(1) << 6 | rest(2), 3};
+  return {(lead & 7) << 18 | rest(1) << 12 | rest(2) << 6 | rest(3), 4};
+}
 
 }  // namespace longshore::data

@@ -14,14 +14,16 @@
 namespace {
 
 constexpr const char* kDescription =
-    R"(Turns text into token ids with a sentencepiece model.
+    R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
 
-  tokenize --tokenizer M.model --out F.tokens A.txt B.txt
+  tokenize --tokenizer PATH --out F.tokens A.txt B.txt
       Writes the files' documents to one shard that training reads. Documents are
       paragraphs, separated by blank lines; eos follows each, bos is not written.
-  tokenize --tokenizer M.model --stdin-json
+  tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
 
+PATH is a tokenizer.model, a tokenizer.json, or a folder that holds one; with both,
+tokenizer.json is taken.
 Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
 struct Arguments {
@@ -48,7 +50,8 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(kDescription, "tokenize");
-  app.add_option("--tokenizer", arguments.tokenizer, "sentencepiece model file")->required();
+  app.add_option("--tokenizer", arguments.tokenizer, "tokenizer.model, tokenizer.json or a folder")
+      ->required();
   auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
   auto* output = app.add_option("--out", arguments.output, "shard to write")->excludes(stdin_json);
   auto* inputs = app.add_option("INPUT", arguments.inputs, "UTF-8 text files");

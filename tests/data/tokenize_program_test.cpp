@@ -4,8 +4,11 @@
 #include <sys/wait.h>
 
 #include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "data/token_shard.h"
+#include "data/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {
@@ -34,6 +37,33 @@ TEST(TokenizeProgram, FiltersJsonLines) {
   EXPECT_TRUE(result.output.starts_with("{\"ids\":[266],\"decoded\":\"the\"}\n{\"ids\":["))
       << result.output;
   EXPECT_TRUE(result.output.ends_with("\"decoded\":\"\\u00e9\"}\n")) << result.output;
+}
+
+// Special tokens are recognised, and stay in what is decoded.
+TEST(TokenizeProgram, TakesAFolderWithATokenizerJson) {
+  TemporaryFolder folder;
+  const auto input = folder.write("in", "\"the<|eot_id|>\"\n\"\"\n");
+  const Result result = run_tokenize(
+      "--tokenizer tests/goldens/tokenizers/bytelevel_bpe_llama3 --stdin-json < " + input.string());
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(
+      result.output,
+      "{\"ids\":[83,257,707],\"decoded\":\"the<|eot_id|>\"}\n{\"ids\":[],\"decoded\":\"\"}\n");
+}
+
+TEST(TokenizeProgram, WritesAShardByATokenizerJson) {
+  TemporaryFolder folder;
+  const std::string tokenizer = "tests/goldens/tokenizers/gemma_bpe/tokenizer.json";
+  const auto output = folder / "out.tokens";
+  const Result result = run_tokenize("--tokenizer " + tokenizer + " --out " + output.string() +
+                                     " " + folder.write("in.txt", "the\n\nthe\n").string());
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  const TokenShard shard(output);
+  std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
+  shard.read(0, tokens);
+  EXPECT_EQ(tokens, (std::vector<int32_t>{724, 1, 724, 1}));
+  EXPECT_NO_THROW(shard.require_tokenizer(Tokenizer(tokenizer).content_hash(), tokenizer));
+  EXPECT_THROW(shard.require_tokenizer(Tokenizer(kModel).content_hash(), kModel), DataError);
 }
 
 TEST(TokenizeProgram, WritesAShard) {

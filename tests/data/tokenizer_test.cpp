@@ -11,13 +11,16 @@
 
 #include "base/error.h"
 #include "data/tokenize_json.h"
+#include "data/utf8.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {
 namespace {
 
 const std::filesystem::path kGoldens = "tests/goldens/tokenizers";
-const char* const kNames[] = {"sp_bpe", "sp_bpe_gemma", "sp_unigram"};
+const char* const kSentencepiece[] = {"sp_bpe", "sp_bpe_gemma", "sp_unigram"};
+const char* const kJson[] = {"bytelevel_bpe_llama3", "bytelevel_bpe_qwen", "bytelevel_bpe_gpt2",
+                             "gemma_bpe", "llama2_bpe"};
 
 struct Case {
   std::string text;
@@ -35,7 +38,7 @@ std::vector<Case> cases_of(const std::string& name, nlohmann::json* settings = n
 }
 
 TEST(Tokenizer, AgreesWithEveryReferenceCase) {
-  for (const char* name : kNames) {
+  for (const char* name : kSentencepiece) {
     nlohmann::json settings;
     const auto cases = cases_of(name, &settings);
     const Tokenizer tokenizer(kGoldens / name / "tokenizer.model");
@@ -50,16 +53,79 @@ TEST(Tokenizer, AgreesWithEveryReferenceCase) {
   }
 }
 
+TEST(Tokenizer, JsonAgreesWithEveryReferenceCase) {
+  for (const char* name : kJson) {
+    const Tokenizer tokenizer(kGoldens / name / "tokenizer.json");
+    const auto file = nlohmann::json::parse(std::ifstream(kGoldens / name / "cases.json"));
+    EXPECT_EQ(tokenizer.vocab_size(), file.at("vocab_size"));
+    ASSERT_GT(file.at("cases").size(), 200u);
+    for (const auto& each : file.at("cases")) {
+      const std::string text = each.at("text");
+      const std::vector<int32_t> ids = each.at("ids");
+      EXPECT_EQ(tokenizer.encode(text), ids) << name << ": " << text;
+      EXPECT_EQ(tokenizer.decode(ids, SpecialTokens::keep), each.at("decoded")) << name << text;
+      std::vector<int32_t> with_special = ids;
+      if (tokenizer.bos_id() >= 0) with_special.insert(with_special.begin(), tokenizer.bos_id());
+      EXPECT_EQ(with_special, each.at("ids_with_special").get<std::vector<int32_t>>());
+      EXPECT_EQ(tokenizer.decode(with_special), each.at("decoded_skip_special")) << name << text;
+    }
+  }
+}
+
+TEST(Tokenizer, FindsTheFileInAFolder) {
+  TemporaryFolder folder;
+  const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); });
+  EXPECT_NE(message.find("found neither"), std::string::npos) << message;
+  folder.write("tokenizer.model", read_file(kGoldens / "sp_bpe" / "tokenizer.model"));
+  EXPECT_EQ(Tokenizer(folder / "").vocab_size(), 850);
+  folder.write("tokenizer.json", read_file(kGoldens / "gemma_bpe" / "tokenizer.json"));
+  EXPECT_EQ(Tokenizer(folder / "").path(), folder / "tokenizer.json");
+  EXPECT_EQ(Tokenizer(folder / "tokenizer.model").vocab_size(), 850);
+}
+
+TEST(Tokenizer, BosAndEosAreThoseOfTheConfiguration) {
+  TemporaryFolder folder;
+  const auto path = folder.write("tokenizer.json",
+                                 read_file(kGoldens / "bytelevel_bpe_llama3" / "tokenizer.json"));
+  EXPECT_EQ(Tokenizer(path).bos_id(), 703);
+  EXPECT_EQ(Tokenizer(path).eos_id(), 704);
+  folder.write(
+      "tokenizer_config.json",
+      R"({"bos_token": null, "eos_token": {"content": "<|eot_id|>"}, "chat_template": ""})");
+  EXPECT_EQ(Tokenizer(path).bos_id(), 703);
+  EXPECT_EQ(Tokenizer(path).eos_id(), 707);
+  folder.write("tokenizer_config.json", R"({"bos_token": "<|end_of_text|>"})");
+  EXPECT_EQ(Tokenizer(path).bos_id(), 704);
+  for (const char* wrong :
+       {R"({"eos_token": "</s>"})", R"({"eos_token": 5})", "[]", "{", R"({"eos_token": {}})"}) {
+    folder.write("tokenizer_config.json", wrong);
+    const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(path); });
+    EXPECT_TRUE(message.starts_with((folder / "tokenizer_config.json: ").string())) << message;
+  }
+}
+
+TEST(Tokenizer, TokensHaveNames) {
+  const Tokenizer json(kGoldens / "gemma_bpe" / "tokenizer.json");
+  EXPECT_EQ(json.id_of("<start_of_turn>"), 5);
+  EXPECT_EQ(json.id_of("<start>"), std::nullopt);
+  const Tokenizer model(kGoldens / "sp_bpe" / "tokenizer.model");
+  EXPECT_EQ(model.id_of("</s>"), 2);
+  EXPECT_EQ(model.id_of("<unk>"), 0);
+  EXPECT_EQ(model.id_of("<start_of_turn>"), std::nullopt);
+}
+
 TEST(Tokenizer, HashTellsModelsApart) {
   TemporaryFolder folder;
   std::set<uint64_t> hashes;
-  for (const char* name : kNames) {
+  for (const char* name : kJson)
+    hashes.insert(Tokenizer(kGoldens / name / "tokenizer.json").content_hash());
+  for (const char* name : kSentencepiece) {
     const auto path = kGoldens / name / "tokenizer.model";
     const auto copy = folder.write("copy.model", read_file(path));
     EXPECT_EQ(Tokenizer(path).content_hash(), Tokenizer(copy).content_hash());
     hashes.insert(Tokenizer(path).content_hash());
   }
-  EXPECT_EQ(hashes.size(), 3u);
+  EXPECT_EQ(hashes.size(), 8u);
 }
 
 TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
@@ -69,9 +135,10 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
     return message_of<DataError>([&] { Tokenizer tokenizer(path); });
   };
   EXPECT_NE(message(folder / "none").find("none: no such tokenizer file"), std::string::npos);
-  EXPECT_NE(message(folder / "").find("no regular file"), std::string::npos);
+  EXPECT_NE(message("/dev/null").find("no regular file"), std::string::npos);
   EXPECT_NE(message(folder.write("empty", "")).find("no pieces"), std::string::npos);
-  EXPECT_NE(message(folder.write("tokenizer.json", "{\"a\": 1}")).find("looks like JSON"),
+  EXPECT_NE(message(folder.write("some.json", " {\"a\": 1}"))
+                .find("some.json: the file: \"a\" is not supported"),
             std::string::npos);
   EXPECT_NE(message(folder.write("text", "Some text.\n")).find("not a sentencepiece model"),
             std::string::npos);
@@ -99,17 +166,24 @@ TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {
 }
 
 TEST(Tokenizer, TakesAnyBytes) {
-  const Tokenizer tokenizer(kGoldens / "sp_bpe" / "tokenizer.model");
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 300; ++i) {
-    std::string bytes(random() % 60, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    for (int32_t id : tokenizer.encode(bytes)) {
-      EXPECT_GE(id, 0);
-      EXPECT_LT(id, tokenizer.vocab_size());
+  for (const char* file : {"sp_bpe/tokenizer.model", "bytelevel_bpe_qwen/tokenizer.json",
+                           "gemma_bpe/tokenizer.json"}) {
+    const Tokenizer tokenizer(kGoldens / file);
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 300; ++i) {
+      std::string bytes(random() % 60, '\0');
+      for (char& byte : bytes) byte = static_cast<char>(random());
+      for (int32_t id : tokenizer.encode(bytes)) {
+        EXPECT_GE(id, 0);
+        EXPECT_LT(id, tokenizer.vocab_size());
+      }
+      std::vector<int32_t> ids(random() % 60);
+      for (int32_t& id : ids) id = static_cast<int32_t>(random() % tokenizer.vocab_size());
+      const std::string text = tokenizer.decode(ids, SpecialTokens::keep);
+      EXPECT_EQ(valid_utf8_prefix(text), text.size());
     }
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xff")), "a\xef\xbf\xbd");
   }
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xff")), "a\xef\xbf\xbd");
 }
 
 // A damaged model is refused, or works on any text.
@@ -119,7 +193,7 @@ TEST(Tokenizer, DamagedModelsAreRefusedOrSafe) {
   std::string text;
   for (const Case& each : cases_of("sp_unigram")) text += each.text + "\xff";
   int refused = 0, loaded = 0;
-  for (const char* name : kNames) {
+  for (const char* name : kSentencepiece) {
     const std::string model = read_file(kGoldens / name / "tokenizer.model");
     for (int i = 0; i < 300; ++i) {
       std::string changed = model;
@@ -151,7 +225,7 @@ std::string filter(const Tokenizer& tokenizer, const std::string& lines) {
 }
 
 TEST(TokenizeJson, AnswersEachLine) {
-  for (const char* name : kNames) {
+  for (const char* name : kSentencepiece) {
     const Tokenizer tokenizer(kGoldens / name / "tokenizer.model");
     const auto cases = cases_of(name);
     std::string lines;

@@ -44,5 +44,29 @@ TEST(Utf8, FindsTheFirstFaultAtAnyPlace) {
   EXPECT_EQ(valid_utf8_prefix(""), 0u);
 }
 
+TEST(Utf8, ReadsBackEveryCharacter) {
+  for (uint32_t code = 0; code <= 0x10ffff; ++code) {
+    if (code >= 0xd800 && code <= 0xdfff) continue;
+    const int length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    const Character character = first_character(encode(code, length));
+    ASSERT_EQ(character.code_point, code);
+    ASSERT_EQ(character.bytes, static_cast<size_t>(length));
+  }
+}
+
+// The example of the Unicode standard (table 3-8 and following), and parts at the end.
+TEST(Utf8, ReplacesEachPartOfACharacterOnce) {
+  const std::string r = "\xef\xbf\xbd";
+  EXPECT_EQ(replace_invalid_utf8("\x61\xf1\x80\x80\xe1\x80\xc2\x62\x80\x63\x80\xbf\x64"),
+            "a" + r + r + r + "b" + r + "c" + r + r + "d");
+  EXPECT_EQ(replace_invalid_utf8("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41"),
+            r + r + r + r + r + r + r + r + "A");
+  EXPECT_EQ(replace_invalid_utf8("\xed\xa0\x80\xed\xbf\xbf"), r + r + r + r + r + r);
+  EXPECT_EQ(replace_invalid_utf8("\xf4\x91\x92\x93\xff"), r + r + r + r + r);
+  EXPECT_EQ(replace_invalid_utf8("x\xf0\x9f\x98"), "x" + r);
+  EXPECT_EQ(replace_invalid_utf8("\xe2\x82"), r);
+  EXPECT_EQ(replace_invalid_utf8("\xe2\x82\xac!"), "\xe2\x82\xac!");
+}
+
 }  // namespace
 }  // namespace longshore::data

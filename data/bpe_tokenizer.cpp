@@ -1,0 +1,208 @@
+#include "data/bpe_tokenizer.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "data/added_tokens.h"
+#include "data/bpe.h"
+#include "data/split_pattern.h"
+#include "data/tokenizer_json.h"
+#include "data/utf8.h"
+
+namespace longshore::data {
+namespace {
+
+constexpr const char* kReplacementCharacter = "\xef\xbf\xbd";
+
+std::string nfc(std::string text) {
+  // What lies below U+0300 is in this form always.
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xcc; }))
+    return text;
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* normalizer = icu::Normalizer2::getNFCInstance(error);
+  std::string normalized;
+  icu::StringByteSink<std::string> sink(&normalized);
+  if (U_SUCCESS(error))
+    normalizer->normalizeUTF8(0, {text.data(), static_cast<int32_t>(text.size())}, sink, nullptr,
+                              error);
+  if (U_FAILURE(error))
+    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
+  return normalized;
+}
+
+std::string with_replacements(std::string_view text, const Replace& replace) {
+  std::string result;
+  result.reserve(text.size() + text.size() / 2);
+  while (true) {
+    const size_t found = text.find(replace.from);
+    result += text.substr(0, found);
+    if (found == text.npos) return result;
+    result += replace.to;
+    text.remove_prefix(found + replace.from.size());
+  }
+}
+
+class BpeTokenizer : public TokenizerModel {
+ public:
+  explicit BpeTokenizer(TokenizerJson file)
+      : normalizer_(std::move(file.normalizer)),
+        raw_tokens_(select(file.added_tokens, false)),
+        normalized_tokens_(normalized(select(file.added_tokens, true))),
+        bpe_(file.model),
+        decoded_(std::move(file.decoded)),
+        strips_space_(file.decoder_strips_space),
+        is_special_(decoded_.size()),
+        byte_of_(decoded_.size(), kNoByte),
+        bos_id_(file.bos_id),
+        eos_id_(file.eos_id),
+        ids_(std::move(file.ids)) {
+    for (const std::string& pattern : file.split_patterns) patterns_.emplace_back(pattern);
+    for (const AddedToken& token : file.added_tokens)
+      is_special_[static_cast<size_t>(token.id)] = token.special;
+    is_byte_level_ = file.model.alphabet == BpeModel::Alphabet::bytes;
+    for (int byte = 0; byte < 256 && !is_byte_level_; ++byte)
+      byte_of_[static_cast<size_t>(file.model.byte_tokens[static_cast<size_t>(byte)])] =
+          static_cast<int16_t>(byte);
+    if (eos_id_ < 0) eos_id_ = eos_by_name();
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::string valid;
+    if (valid_utf8_prefix(text) != text.size()) text = valid = replace_invalid_utf8(text);
+    std::vector<int32_t> ids;
+    std::vector<TextPart> parts;
+    raw_tokens_.split(text, parts);
+    for (const TextPart& part : parts) {
+      if (part.id >= 0)
+        ids.push_back(part.id);
+      else
+        encode_raw(part.text, ids);
+    }
+    return ids;
+  }
+
+  std::string decode(std::span<const int32_t> ids, SpecialTokens special) const override {
+    std::string text, bytes;
+    for (int32_t id : ids) {
+      const auto at = static_cast<size_t>(id);
+      if (special == SpecialTokens::skip && is_special_[at]) continue;
+      if (byte_of_[at] != kNoByte) {
+        bytes += static_cast<char>(byte_of_[at]);
+        continue;
+      }
+      append_bytes(text, bytes);
+      text += decoded_[at];
+    }
+    append_bytes(text, bytes);
+    if (strips_space_ && text.starts_with(' ')) text.erase(0, 1);
+    return is_byte_level_ ? replace_invalid_utf8(text) : text;
+  }
+
+  int32_t vocab_size() const override { return static_cast<int32_t>(decoded_.size()); }
+  int32_t bos_id() const override { return bos_id_; }
+  int32_t eos_id() const override { return eos_id_; }
+
+  std::optional<int32_t> id_of(const std::string& token) const override {
+    const auto found = ids_.find(token);
+    if (found == ids_.end()) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  static constexpr int16_t kNoByte = -1;
+
+  static std::vector<AddedToken> select(const std::vector<AddedToken>& tokens, bool normalized) {
+    std::vector<AddedToken> selected;
+    for (const AddedToken& token : tokens)
+      if (token.normalized == normalized) selected.push_back(token);
+    return selected;
+  }
+
+  // Looked for in normalised text, they must be so themselves.
+  std::vector<AddedToken> normalized(std::vector<AddedToken> tokens) const {
+    for (AddedToken& token : tokens) token.content = normalize(token.content);
+    return tokens;
+  }
+
+  int32_t eos_by_name() const {
+    int32_t eos = -1;
+    for (const char* name : {"<|end_of_text|>", "<|endoftext|>", "<eos>", "</s>"}) {
+      const std::optional<int32_t> id = id_of(name);
+      if (!id || !is_special_[static_cast<size_t>(*id)]) continue;
+      if (eos >= 0) return -1;
+      eos = *id;
+    }
+    return eos;
+  }
+
+  std::string normalize(std::string_view text) const {
+    std::string result(text);
+    for (const NormalizerStep& step : normalizer_) {
+      if (std::holds_alternative<Nfc>(step))
+        result = nfc(std::move(result));
+      else if (const auto* prepend = std::get_if<Prepend>(&step))
+        result.insert(0, result.empty() ? "" : prepend->text);
+      else
+        result = with_replacements(result, std::get<Replace>(step));
+    }
+    return result;
+  }
+
+  // `text` lies between added tokens that are found before normalisation.
+  void encode_raw(std::string_view text, std::vector<int32_t>& ids) const {
+    std::string normal;
+    if (!normalizer_.empty()) text = normal = normalize(text);
+    std::vector<TextPart> parts;
+    normalized_tokens_.split(text, parts);
+    for (const TextPart& part : parts) {
+      if (part.id >= 0)
+        ids.push_back(part.id);
+      else
+        bpe_.encode(split(part.text), ids);
+    }
+  }
+
+  std::vector<std::string_view> split(std::string_view text) const {
+    std::vector<std::string_view> pieces{text};
+    for (const SplitPattern& pattern : patterns_) {
+      std::vector<std::string_view> smaller;
+      for (std::string_view piece : pieces) pattern.split(piece, smaller);
+      pieces = std::move(smaller);
+    }
+    return pieces;
+  }
+
+  // Of byte tokens that follow each other: characters when that is what they are together.
+  static void append_bytes(std::string& text, std::string& bytes) {
+    if (valid_utf8_prefix(bytes) == bytes.size())
+      text += bytes;
+    else
+      for (size_t i = 0; i < bytes.size(); ++i) text += kReplacementCharacter;
+    bytes.clear();
+  }
+
+  std::vector<NormalizerStep> normalizer_;
+  AddedTokens raw_tokens_, normalized_tokens_;
+  std::vector<SplitPattern> patterns_;
+  Bpe bpe_;
+  std::vector<std::string> decoded_;  // by id
+  bool is_byte_level_ = false;
+  bool strips_space_ = false;
+  std::vector<bool> is_special_;  // by id
+  std::vector<int16_t> byte_of_;  // by id, with byte fallback: the byte that it is the token of
+  int32_t bos_id_ = -1, eos_id_ = -1;
+  std::unordered_map<std::string, int32_t> ids_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenizerModel> make_bpe_tokenizer(std::string_view bytes) {
+  return std::make_unique<BpeTokenizer>(parse_tokenizer_json(bytes));
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,173 @@
+#include "data/chat_template.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "data/strict_json.h"
+#include "data/white_space.h"
+
+namespace longshore::data {
+namespace {
+
+std::string stripped(std::string_view text) {
+  text.remove_prefix(white_space_at_head(text));
+  text.remove_suffix(white_space_at_end(text));
+  return std::string(text);
+}
+
+enum class By { prompt, assistant };
+
+// Collects pieces and resolves special tokens.
+class Writer {
+ public:
+  explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  void special(const char* name, By by = By::prompt) {
+    const std::optional<int32_t> id = tokenizer_.id_of(name);
+    if (!id)
+      throw DataError(tokenizer_.path().string() + ": the chat template needs the token " +
+                      json_quoted(name) + ", which the tokenizer lacks");
+    pieces_.push_back({name, id, by == By::assistant});
+  }
+
+  void text(std::string text, By by = By::prompt) {
+    if (!text.empty()) pieces_.push_back({std::move(text), std::nullopt, by == By::assistant});
+  }
+
+  std::vector<ChatPiece> take() { return std::move(pieces_); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<ChatPiece> pieces_;
+};
+
+By writer_of(const ChatMessage& message) {
+  return message.role == "assistant" ? By::assistant : By::prompt;
+}
+
+[[noreturn]] void refuse(size_t index, const ChatMessage& message, const std::string& expected) {
+  throw DataError("message " + std::to_string(index) + ": expected " + expected +
+                  ", found the role " + json_quoted(message.role));
+}
+
+void expect_known_roles(std::span<const ChatMessage> messages) {
+  if (messages.empty()) throw DataError("expected a conversation, found no messages");
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (messages[i].role != "system" && messages[i].role != "user" &&
+        messages[i].role != "assistant")
+      refuse(i, messages[i], "system, user or assistant");
+}
+
+// That from `first` on, user and assistant take turns.
+void expect_turns(std::span<const ChatMessage> messages, size_t first) {
+  if (first == messages.size()) throw DataError("expected a user's message, found none");
+  for (size_t i = first; i < messages.size(); ++i) {
+    const char* expected = (i - first) % 2 == 0 ? "user" : "assistant";
+    if (messages[i].role != expected)
+      refuse(i, messages[i], std::string(expected) + " (user and assistant take turns)");
+  }
+}
+
+void write_llama2(std::span<const ChatMessage> messages, Writer& writer) {
+  const size_t first = messages[0].role == "system" ? 1 : 0;
+  expect_turns(messages, first);
+  for (size_t i = first; i < messages.size(); ++i) {
+    std::string content = messages[i].content;
+    if (writer_of(messages[i]) == By::assistant) {
+      writer.text(" " + stripped(content) + " ", By::assistant);
+      writer.special("</s>", By::assistant);
+      continue;
+    }
+    if (i == 1 && first == 1)
+      content = "<<SYS>>\n" + messages[0].content + "\n<</SYS>>\n\n" + content;
+    writer.special("<s>");
+    writer.text("[INST] " + stripped(content) + " [/INST]");
+  }
+}
+
+void write_llama3(std::span<const ChatMessage> messages, ChatTemplate::Ending ending,
+                  Writer& writer) {
+  auto open = [&](const std::string& role) {
+    writer.special("<|start_header_id|>");
+    writer.text(role);
+    writer.special("<|end_header_id|>");
+    writer.text("\n\n");
+  };
+  writer.special("<|begin_of_text|>");
+  for (const ChatMessage& message : messages) {
+    open(message.role);
+    writer.text(stripped(message.content), writer_of(message));
+    writer.special("<|eot_id|>", writer_of(message));
+  }
+  if (ending == ChatTemplate::Ending::assistant_opens) open("assistant");
+}
+
+void write_gemma(std::span<const ChatMessage> messages, ChatTemplate::Ending ending,
+                 Writer& writer) {
+  if (messages[0].role == "system") refuse(0, messages[0], "user (this family has no system role)");
+  expect_turns(messages, 0);
+  auto open = [&](const std::string& role) {
+    writer.special("<start_of_turn>");
+    writer.text(role + "\n");
+  };
+  writer.special("<bos>");
+  for (const ChatMessage& message : messages) {
+    open(message.role == "assistant" ? "model" : "user");
+    writer.text(stripped(message.content), writer_of(message));
+    writer.special("<end_of_turn>", writer_of(message));
+    writer.text("\n");
+  }
+  if (ending == ChatTemplate::Ending::assistant_opens) open("model");
+}
+
+void write_chatml(std::span<const ChatMessage> messages, ChatTemplate::Ending ending,
+                  Writer& writer) {
+  auto open = [&](const std::string& role) {
+    writer.special("<|im_start|>");
+    writer.text(role + "\n");
+  };
+  for (const ChatMessage& message : messages) {
+    open(message.role);
+    writer.text(message.content, writer_of(message));
+    writer.special("<|im_end|>", writer_of(message));
+    writer.text("\n");
+  }
+  if (ending == ChatTemplate::Ending::assistant_opens) open("assistant");
+}
+
+}  // namespace
+
+ChatTemplate ChatTemplate::named(std::string_view name) {
+  static const std::array<std::string, 4> kNames = {"llama2", "llama3", "gemma", "chatml"};
+  for (size_t i = 0; i < kNames.size(); ++i)
+    if (name == kNames[i]) return ChatTemplate(static_cast<Family>(i));
+  const std::string closest = nearest(name, kNames);
+  throw ConfigError("no chat template is named " + json_quoted(name) + "; there are " +
+                    join(kNames) + (closest.empty() ? "" : ". Nearest: " + closest));
+}
+
+std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> messages,
+                                            const Tokenizer& tokenizer, Ending ending) const {
+  expect_known_roles(messages);
+  Writer writer(tokenizer);
+  switch (family_) {
+    case Family::llama2:
+      write_llama2(messages, writer);
+      break;
+    case Family::llama3:
+      write_llama3(messages, ending, writer);
+      break;
+    case Family::gemma:
+      write_gemma(messages, ending, writer);
+      break;
+    case Family::chatml:
+      write_chatml(messages, ending, writer);
+      break;
+  }
+  return writer.take();
+}
+
+}  // namespace longshore::data

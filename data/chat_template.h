@@ -1,0 +1,62 @@
+// Conversations as the text that instruction-tuned models were trained on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace longshore::data {
+
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+// A part of a conversation's text. Parts without a special token between them are one text to a
+// tokenizer: their characters may share tokens.
+struct ChatPiece {
+  std::string text;                   // a special token's name, where it is one
+  std::optional<int32_t> special_id;  // its id
+  bool is_completion = false;         // what the assistant writes, the end of its turn included
+};
+
+// How a family of models writes conversations. Roles other than those three are errors.
+//   llama2   <s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] U [/INST]
+//   llama3   <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>...
+//            as Llama 3 has it: without the dates that Llama 3.1 puts into the system turn
+//   gemma    <bos><start_of_turn>user\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n
+//            as Gemma 1 and 2 have it: a system message is an error
+//   chatml   <|im_start|>user\nU<|im_end|>\n...
+//            no bos, and no system message but those given
+// In llama2 and gemma user and assistant take turns, the user first, and a system message stands
+// before them. Content is stripped of white space at both ends, but in chatml, and in llama2 the
+// system's.
+class ChatTemplate {
+ public:
+  // Throws a ConfigError on a name that is none of the four.
+  static ChatTemplate named(std::string_view name);
+
+  enum class Ending {
+    complete,         // after the last message
+    assistant_opens,  // where the assistant is to write next
+  };
+
+  // Joined, the texts are what the template that the models were published with gives. Throws a
+  // DataError on messages that the template does not allow, and when the tokenizer lacks a special
+  // token.
+  std::vector<ChatPiece> pieces(std::span<const ChatMessage> messages, const Tokenizer& tokenizer,
+                                Ending ending = Ending::complete) const;
+
+ private:
+  enum class Family { llama2, llama3, gemma, chatml };
+  explicit ChatTemplate(Family family) : family_(family) {}
+
+  Family family_;
+};
+
+}  // namespace longshore::data

@@ -1,0 +1,68 @@
+#include "data/sentencepiece_model.h"
+
+#include <sentencepiece_processor.h>
+
+#include "base/error.h"
+#include "data/sentencepiece_file.h"
+
+namespace longshore::data {
+namespace {
+
+// Messages may quote the model file, and end in a terminal.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = '?';
+  return text;
+}
+
+class SentencePieceModel : public TokenizerModel {
+ public:
+  explicit SentencePieceModel(std::string_view bytes) {
+    const std::string refusal = "not a sentencepiece model, or damaged: ";
+    if (const std::string fault = fault_in_sentencepiece_file(bytes); !fault.empty())
+      throw DataError(refusal + fault);
+    try {
+      const auto status = processor_.LoadFromSerializedProto(bytes);
+      if (!status.ok()) throw DataError(refusal + printable(status.message()));
+    } catch (const DataError&) {
+      throw;
+    } catch (const std::exception& error) {  // its tries throw their own
+      throw DataError(refusal + printable(error.what()));
+    }
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    if (!status.ok()) throw DataError("cannot tokenize: " + printable(status.message()));
+    return ids;
+  }
+
+  std::string decode(std::span<const int32_t> ids, SpecialTokens) const override {
+    std::string text;
+    const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+    if (!status.ok()) throw DataError("cannot decode: " + printable(status.message()));
+    return text;
+  }
+
+  int32_t vocab_size() const override { return processor_.GetPieceSize(); }
+  int32_t bos_id() const override { return processor_.bos_id(); }
+  int32_t eos_id() const override { return processor_.eos_id(); }
+
+  std::optional<int32_t> id_of(const std::string& token) const override {
+    const int id = processor_.PieceToId(token);  // that of <unk> for what it does not know
+    if (processor_.IdToPiece(id) != token) return std::nullopt;
+    return id;
+  }
+
+ private:
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenizerModel> make_sentencepiece_model(std::string_view bytes) {
+  return std::make_unique<SentencePieceModel>(bytes);
+}
+
+}  // namespace longshore::data

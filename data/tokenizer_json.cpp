@@ -1,0 +1,632 @@
+#include "data/tokenizer_json.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "data/strict_json.h"
+#include "data/utf8.h"
+
+namespace longshore::data {
+namespace {
+
+using Json = nlohmann::json;
+
+// Generous beside any real tokenizer; they bound time and memory.
+constexpr size_t kMaxTokens = size_t{1} << 22;
+constexpr size_t kMaxMerges = size_t{1} << 22;
+constexpr size_t kMaxTokenBytes = 4096;
+constexpr size_t kMaxAddedTokenBytes = 256;
+constexpr size_t kMaxValues = size_t{1} << 20;  // beside vocabulary and merges
+constexpr size_t kMaxDepth = 16;
+constexpr size_t kMaxSteps = 16;
+
+constexpr const char* kVocabPlace = "model/vocab";
+constexpr const char* kMergesPlace = "model/merges";
+
+struct NamedId {
+  std::string token;
+  int64_t id;
+};
+
+// Splits the file into the vocabulary, the merges, and a document of all else.
+class FileReader : public StrictJson {
+ public:
+  Json document;
+  std::vector<NamedId> vocab;
+  std::vector<std::pair<std::string, std::string>> merges;
+  bool has_vocab = false, has_merges = false;
+
+  bool null() override { return add(nullptr, "null"); }
+  bool boolean(bool value) override { return add(value, "a boolean"); }
+  bool number_integer(number_integer_t value) override { return add(value, std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (part_ != Part::vocab) return add(value, std::to_string(value));
+    if (value >= kMaxTokens) refuse(std::to_string(value));
+    if (vocab.size() == kMaxTokens) refuse("one more");
+    vocab.push_back({std::move(key_), static_cast<int64_t>(value)});
+    return true;
+  }
+  bool number_float(number_float_t value, const string_t&) override {
+    return add(value, "a number with a point");
+  }
+
+  bool string(string_t& value) override {
+    if (part_ == Part::merges) {
+      // In the older form a merge is "left right".
+      const size_t space = value.find(' ');
+      if (space == value.npos || value.find(' ', space + 1) != value.npos)
+        refuse(json_quoted(value));
+      add_merge(value.substr(0, space), value.substr(space + 1));
+      return true;
+    }
+    if (part_ == Part::merge) {
+      if (pair_.size() == 2) refuse("a third string");
+      pair_.push_back(std::move(value));
+      return true;
+    }
+    return add(std::move(value), "a string");
+  }
+
+  bool start_object(size_t) override {
+    if (is_at("vocab") && !has_vocab) {
+      part_ = Part::vocab;
+      has_vocab = true;
+      return true;
+    }
+    return open(Json::object(), "an object");
+  }
+
+  bool key(string_t& value) override {
+    if (part_ != Part::vocab && open_.back()->contains(value))
+      refuse("a second " + json_quoted(value));
+    key_ = std::move(value);
+    return true;
+  }
+
+  bool end_object() override {
+    if (part_ == Part::vocab)
+      part_ = Part::other;
+    else
+      close();
+    return true;
+  }
+
+  bool start_array(size_t) override {
+    if (part_ == Part::merges) {
+      part_ = Part::merge;
+      pair_.clear();
+      return true;
+    }
+    if (is_at("merges") && !has_merges) {
+      part_ = Part::merges;
+      has_merges = true;
+      return true;
+    }
+    return open(Json::array(), "an array");
+  }
+
+  bool end_array() override {
+    if (part_ == Part::merge) {
+      if (pair_.size() != 2) refuse("the end after " + std::to_string(pair_.size()));
+      add_merge(std::move(pair_[0]), std::move(pair_[1]));
+      part_ = Part::merges;
+    } else if (part_ == Part::merges) {
+      part_ = Part::other;
+    } else {
+      close();
+    }
+    return true;
+  }
+
+ protected:
+  std::string expectation() const override {
+    if (part_ == Part::vocab)
+      return std::string(kVocabPlace) + "/" + json_quoted(key_) + ": expected an id below " +
+             std::to_string(kMaxTokens);
+    if (part_ == Part::merges || part_ == Part::merge)
+      return std::string(kMergesPlace) + "/" + std::to_string(merges.size()) +
+             ": expected a merge, \"left right\" or [\"left\", \"right\"]";
+    if (open_.empty()) return "expected an object";
+    return "at " + json_quoted(key_) + ": expected what a tokenizer.json holds";
+  }
+
+ private:
+  enum class Part { other, vocab, merges, merge };
+
+  bool is_at(std::string_view key) const {
+    return part_ == Part::other && open_.size() == 2 && in_model_ && key_ == key;
+  }
+
+  void add_merge(std::string left, std::string right) {
+    if (merges.size() == kMaxMerges) refuse("one more than " + std::to_string(kMaxMerges));
+    merges.emplace_back(std::move(left), std::move(right));
+  }
+
+  bool add(Json value, const std::string& what) {
+    if (part_ != Part::other || open_.empty()) refuse(what);
+    insert(std::move(value));
+    return true;
+  }
+
+  bool open(Json container, const char* what) {
+    if (part_ != Part::other) refuse(what);
+    if (open_.empty()) {
+      if (container.is_array()) refuse(what);
+      document = std::move(container);
+      open_.push_back(&document);
+      return true;
+    }
+    if (open_.size() == kMaxDepth) refuse("deeper nesting");
+    in_model_ = open_.size() == 1 ? key_ == "model" : in_model_;
+    open_.push_back(insert(std::move(container)));
+    return true;
+  }
+
+  void close() {
+    open_.pop_back();
+    if (open_.size() == 1) in_model_ = false;
+  }
+
+  Json* insert(Json value) {
+    if (++value_count_ > kMaxValues) refuse("too many values");
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    return &(parent[key_] = std::move(value));
+  }
+
+  Part part_ = Part::other;
+  std::vector<Json*> open_;
+  bool in_model_ = false;
+  std::string key_;
+  std::vector<std::string> pair_;
+  size_t value_count_ = 0;
+};
+
+// A value and where it stands, for messages.
+class Place {
+ public:
+  Place(const Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+
+  [[noreturn]] void refuse(const std::string& expected) const {
+    const std::string found = value_->is_string()
+                                  ? json_quoted(value_->get_ref<const std::string&>())
+                              : value_->is_structured() ? std::string("an ") + value_->type_name()
+                                                        : value_->dump();
+    throw DataError(name() + ": expected " + expected + ", found " + found);
+  }
+
+  // Refuses keys that nothing here knows the meaning of.
+  void expect_keys(std::initializer_list<std::string_view> keys) const {
+    if (!value_->is_object()) refuse("an object");
+    for (const auto& [key, value] : value_->items())
+      if (std::find(keys.begin(), keys.end(), key) == keys.end())
+        throw DataError(name() + ": " + json_quoted(key) + " is not supported");
+  }
+
+  bool has(const char* key) const { return value_->contains(key) && !value_->at(key).is_null(); }
+
+  Place at(const char* key) const {
+    if (!value_->is_object()) refuse("an object");
+    static const Json kNull;
+    return {value_->contains(key) ? value_->at(key) : kNull,
+            path_.empty() ? key : path_ + "/" + key};
+  }
+
+  std::vector<Place> elements() const {
+    if (!value_->is_array()) refuse("an array");
+    std::vector<Place> places;
+    for (size_t i = 0; i < value_->size(); ++i)
+      places.emplace_back((*value_)[i], path_ + "/" + std::to_string(i));
+    return places;
+  }
+
+  std::string string() const {
+    if (!value_->is_string()) refuse("a string");
+    return value_->get<std::string>();
+  }
+
+  bool boolean() const {
+    if (!value_->is_boolean()) refuse("true or false");
+    return value_->get<bool>();
+  }
+
+  bool boolean(const char* key, bool otherwise) const {
+    return has(key) ? at(key).boolean() : otherwise;
+  }
+
+  int32_t id() const {
+    if (!value_->is_number_unsigned() || value_->get<uint64_t>() >= kMaxTokens)
+      refuse("an id below " + std::to_string(kMaxTokens));
+    return value_->get<int32_t>();
+  }
+
+  std::string type() const { return at("type").string(); }
+
+ private:
+  std::string name() const { return path_.empty() ? "the file" : path_; }
+
+  const Json* value_;
+  std::string path_;
+};
+
+// What a step of type Sequence holds under `key`, or the step itself.
+std::vector<Place> steps_of(const Place& place, const char* key) {
+  if (place.type() != "Sequence") return {place};
+  place.expect_keys({"type", key});
+  std::vector<Place> steps = place.at(key).elements();
+  if (steps.size() > kMaxSteps) place.refuse("at most " + std::to_string(kMaxSteps) + " steps");
+  return steps;
+}
+
+Replace replace_of(const Place& place) {
+  place.expect_keys({"type", "pattern", "content"});
+  const Place pattern = place.at("pattern");
+  pattern.expect_keys({"String"});
+  Replace replace{pattern.at("String").string(), place.at("content").string()};
+  if (replace.from.empty()) pattern.refuse("a pattern that is not empty");
+  return replace;
+}
+
+std::vector<NormalizerStep> normalizer_of(const Place& place) {
+  std::vector<NormalizerStep> normalizer;
+  for (const Place& step : steps_of(place, "normalizers")) {
+    const std::string type = step.type();
+    if (type == "NFC") {
+      step.expect_keys({"type"});
+      normalizer.push_back(Nfc{});
+    } else if (type == "Prepend") {
+      step.expect_keys({"type", "prepend"});
+      normalizer.push_back(Prepend{step.at("prepend").string()});
+    } else if (type == "Replace") {
+      normalizer.push_back(replace_of(step));
+    } else {
+      step.at("type").refuse("NFC, Prepend, Replace or Sequence");
+    }
+  }
+  return normalizer;
+}
+
+// That of GPT-2, which a ByteLevel step applies when use_regex says so.
+constexpr const char* kByteLevelPattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+bool normalizer_removes(const std::vector<NormalizerStep>& normalizer, const std::string& text) {
+  if (normalizer.empty()) return false;
+  const auto* last = std::get_if<Replace>(&normalizer.back());
+  return last && last->from == text && last->to.find(text) == std::string::npos;
+}
+
+struct PreTokenizer {
+  std::vector<std::string> split_patterns;
+  bool byte_level = false;
+};
+
+PreTokenizer pre_tokenizer_of(const Place& place, const std::vector<NormalizerStep>& normalizer) {
+  PreTokenizer result;
+  for (const Place& step : steps_of(place, "pretokenizers")) {
+    const std::string type = step.type();
+    if (result.byte_level) step.at("type").refuse("nothing after ByteLevel");
+    if (type == "ByteLevel") {
+      step.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+      if (step.boolean("add_prefix_space", true)) step.at("add_prefix_space").refuse("false");
+      if (step.boolean("use_regex", true)) result.split_patterns.push_back(kByteLevelPattern);
+      result.byte_level = true;
+    } else if (type == "Split") {
+      step.expect_keys({"type", "pattern", "behavior", "invert"});
+      const Place pattern = step.at("pattern");
+      pattern.expect_keys({"String", "Regex"});
+      if (pattern.has("String")) {
+        // As in Gemma's files, where it has no effect.
+        if (!normalizer_removes(normalizer, pattern.at("String").string()))
+          pattern.refuse("a regular expression, or a string that the normalizer replaces");
+        continue;
+      }
+      if (step.at("behavior").string() != "Isolated") step.at("behavior").refuse("\"Isolated\"");
+      if (step.boolean("invert", false)) step.at("invert").refuse("false");
+      result.split_patterns.push_back(pattern.at("Regex").string());
+    } else {
+      step.at("type").refuse("Split, ByteLevel or Sequence");
+    }
+  }
+  return result;
+}
+
+void expect_byte_level_decoder(const Place& place) {
+  place.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (place.type() != "ByteLevel") place.at("type").refuse("ByteLevel, as the pre_tokenizer");
+}
+
+struct CharacterDecoder {
+  Replace replace;
+  bool strips_space = false;
+};
+
+CharacterDecoder character_decoder_of(const Place& place) {
+  constexpr const char* kExpected =
+      "Replace, ByteFallback, Fuse and, where there is one, Strip of one space";
+  const std::vector<Place> steps = steps_of(place, "decoders");
+  std::vector<std::string> types;
+  for (const Place& step : steps) types.push_back(step.type());
+  const std::vector<std::string> without_strip = {"Replace", "ByteFallback", "Fuse"};
+  std::vector<std::string> with_strip = without_strip;
+  with_strip.push_back("Strip");
+  if (types != without_strip && types != with_strip) place.refuse(kExpected);
+  CharacterDecoder decoder{replace_of(steps[0]), types == with_strip};
+  steps[1].expect_keys({"type"});
+  steps[2].expect_keys({"type"});
+  if (decoder.strips_space) {
+    steps[3].expect_keys({"type", "content", "start", "stop"});
+    if (steps[3].at("content").string() != " " || steps[3].at("start").id() != 1 ||
+        steps[3].at("stop").id() != 0)
+      steps[3].refuse("one space stripped from the start");
+  }
+  return decoder;
+}
+
+// The byte that each character of a byte-level token stands for: printable Latin-1 characters for
+// themselves, and U+0100 and following for the other bytes in their order.
+std::unordered_map<char32_t, uint8_t> byte_level_alphabet() {
+  std::unordered_map<char32_t, uint8_t> bytes;
+  char32_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
+    bytes[printable ? static_cast<char32_t>(byte) : next++] = static_cast<uint8_t>(byte);
+  }
+  return bytes;
+}
+
+// The bytes that a byte-level token stands for; none when a character stands for no byte.
+std::optional<std::string> bytes_of(std::string_view token) {
+  static const auto alphabet = byte_level_alphabet();
+  std::string bytes;
+  while (!token.empty()) {
+    const Character character = first_character(token);
+    const auto byte = alphabet.find(character.code_point);
+    if (byte == alphabet.end()) return std::nullopt;
+    bytes += static_cast<char>(byte->second);
+    token.remove_prefix(character.bytes);
+  }
+  return bytes;
+}
+
+void replace_all(std::string& text, const Replace& replace) {
+  for (size_t at = 0; (at = text.find(replace.from, at)) != text.npos; at += replace.to.size())
+    text.replace(at, replace.from.size(), replace.to);
+}
+
+// Tokens as the file spells them, by id and by content.
+class Spelling {
+ public:
+  void add(const std::string& place, const std::string& token, int64_t id) {
+    if (token.size() > kMaxTokenBytes)
+      throw DataError(place + ": expected a token of at most " + std::to_string(kMaxTokenBytes) +
+                      " bytes, found " + std::to_string(token.size()));
+    const auto [other, is_new] = ids_.emplace(token, static_cast<int32_t>(id));
+    if (!is_new)
+      throw DataError(place + ": " + json_quoted(token) + " has id " + std::to_string(id) +
+                      " and, before, " + std::to_string(other->second));
+    const auto at = static_cast<size_t>(id);
+    if (at >= tokens_.size()) tokens_.resize(at + 1);
+    if (tokens_[at])
+      throw DataError(place + ": " + json_quoted(token) + " has id " + std::to_string(id) +
+                      ", which is that of " + json_quoted(*tokens_[at]));
+    tokens_[at] = token;
+  }
+
+  // -1 when there is none.
+  int32_t id(const std::string& token) const {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? -1 : found->second;
+  }
+
+  std::span<const std::optional<std::string>> tokens() const { return tokens_; }
+  const std::unordered_map<std::string, int32_t>& ids() const { return ids_; }
+
+ private:
+  std::unordered_map<std::string, int32_t> ids_;
+  std::vector<std::optional<std::string>> tokens_;
+};
+
+std::vector<BpeMerge> merges_of(const FileReader& file, const Spelling& spelling) {
+  std::vector<BpeMerge> merges;
+  std::unordered_set<uint64_t> seen;
+  for (size_t i = 0; i < file.merges.size(); ++i) {
+    const auto& [left, right] = file.merges[i];
+    const std::string place = std::string(kMergesPlace) + "/" + std::to_string(i) + ": ";
+    auto id_of = [&](const std::string& token) {
+      const int32_t id = spelling.id(token);
+      // The empty token would merge with any other, and change nothing, for ever.
+      if (id < 0 || token.empty())
+        throw DataError(place + json_quoted(token) + " is not in the vocabulary");
+      return id;
+    };
+    const BpeMerge merge{id_of(left), id_of(right), id_of(left + right)};
+    if (!seen.insert(uint64_t{static_cast<uint32_t>(merge.left)} << 32 |
+                     static_cast<uint32_t>(merge.right))
+             .second)
+      throw DataError(place + json_quoted(left) + " and " + json_quoted(right) +
+                      " are merged a second time");
+    merges.push_back(merge);
+  }
+  return merges;
+}
+
+std::string byte_token(int byte) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  return std::string("<0x") + kDigits[byte >> 4] + kDigits[byte & 15] + ">";
+}
+
+void expect_model(const Place& place) {
+  place.expect_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
+                     "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"});
+  if (place.type() != "BPE") place.at("type").refuse("BPE");
+  if (place.has("dropout")) place.at("dropout").refuse("null");
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (place.has(affix) && !place.at(affix).string().empty())
+      place.at(affix).refuse("null or an empty string");
+}
+
+AddedToken added_token_of(const Place& place) {
+  place.expect_keys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  AddedToken token;
+  token.id = place.at("id").id();
+  token.content = place.at("content").string();
+  if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes)
+    place.at("content").refuse("1 to " + std::to_string(kMaxAddedTokenBytes) + " bytes");
+  if (place.boolean("single_word", false)) place.at("single_word").refuse("false");
+  token.lstrip = place.boolean("lstrip", false);
+  token.rstrip = place.boolean("rstrip", false);
+  token.special = place.boolean("special", false);
+  token.normalized = place.boolean("normalized", !token.special);
+  return token;
+}
+
+std::vector<AddedToken> added_tokens_of(const Place& place, Spelling& spelling) {
+  std::vector<AddedToken> tokens;
+  std::set<std::string> contents;
+  for (const Place& each : place.elements()) {
+    AddedToken token = added_token_of(each);
+    if (!contents.insert(token.content).second) each.at("content").refuse("no token a second time");
+    if (spelling.id(token.content) != token.id) spelling.add(each.path(), token.content, token.id);
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// The ids that a template puts before and after a single text.
+void read_template(const Place& place, const Spelling& spelling, TokenizerJson& tokenizer) {
+  place.expect_keys({"type", "single", "pair", "special_tokens"});
+  std::vector<int32_t> before, after;
+  bool text_seen = false;
+  for (const Place& item : place.at("single").elements()) {
+    item.expect_keys({"SpecialToken", "Sequence"});
+    if (item.has("Sequence")) {
+      if (text_seen) item.refuse("one Sequence");
+      text_seen = true;
+      continue;
+    }
+    const std::string name = item.at("SpecialToken").at("id").string();
+    const Place special = place.at("special_tokens").at(name.c_str());
+    const std::vector<Place> ids = special.at("ids").elements();
+    const std::vector<Place> tokens = special.at("tokens").elements();
+    if (ids.size() != 1 || tokens.size() != 1) special.refuse("one id and its token");
+    if (spelling.id(tokens[0].string()) != ids[0].id())
+      ids[0].refuse("the id of " + json_quoted(tokens[0].string()));
+    (text_seen ? after : before).push_back(ids[0].id());
+  }
+  if (!text_seen) place.at("single").refuse("a Sequence");
+  if (before.size() > 1 || after.size() > 1)
+    place.at("single").refuse("at most one token before the text and one after it");
+  if (!before.empty()) tokenizer.bos_id = before[0];
+  if (!after.empty()) tokenizer.eos_id = after[0];
+}
+
+void read_post_processor(const Place& place, const Spelling& spelling, TokenizerJson& tokenizer) {
+  for (const Place& step : steps_of(place, "processors")) {
+    const std::string type = step.type();
+    if (type == "TemplateProcessing")
+      read_template(step, spelling, tokenizer);
+    else if (type != "ByteLevel")  // it only moves offsets
+      step.at("type").refuse("TemplateProcessing, ByteLevel or Sequence");
+  }
+}
+
+BpeModel byte_level_model(const Spelling& spelling) {
+  BpeModel model;
+  model.alphabet = BpeModel::Alphabet::bytes;
+  model.byte_tokens.fill(-1);
+  for (const auto& token : spelling.tokens()) {
+    model.tokens.push_back(token ? bytes_of(*token).value_or("") : "");
+    const std::string& bytes = model.tokens.back();
+    if (bytes.size() == 1)
+      model.byte_tokens[static_cast<uint8_t>(bytes[0])] =
+          static_cast<int32_t>(model.tokens.size()) - 1;
+  }
+  const auto missing = std::find(model.byte_tokens.begin(), model.byte_tokens.end(), -1);
+  if (missing != model.byte_tokens.end())
+    throw DataError(std::string(kVocabPlace) + ": byte " +
+                    std::to_string(missing - model.byte_tokens.begin()) + " has no token");
+  return model;
+}
+
+BpeModel character_model(const Spelling& spelling) {
+  BpeModel model;
+  model.alphabet = BpeModel::Alphabet::characters;
+  for (const auto& token : spelling.tokens()) model.tokens.push_back(token.value_or(""));
+  for (int byte = 0; byte < 256; ++byte) {
+    const int32_t id = spelling.id(byte_token(byte));
+    if (id < 0)
+      throw DataError(std::string(kVocabPlace) + ": byte_fallback needs " +
+                      json_quoted(byte_token(byte)));
+    model.byte_tokens[static_cast<size_t>(byte)] = id;
+  }
+  return model;
+}
+
+}  // namespace
+
+TokenizerJson parse_tokenizer_json(std::string_view text) {
+  FileReader file;
+  file.read(text);
+  const Place root(file.document, "");
+  // Truncation and padding are settings of a caller's, which were saved along.
+  root.expect_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
+                    "pre_tokenizer", "post_processor", "decoder", "model"});
+  if (root.at("version").string() != "1.0") root.at("version").refuse("\"1.0\"");
+  const Place model = root.at("model");
+  expect_model(model);
+  if (!file.has_vocab) throw DataError(std::string(kVocabPlace) + ": expected an object");
+  if (!file.has_merges) throw DataError(std::string(kMergesPlace) + ": expected an array");
+
+  TokenizerJson tokenizer;
+  if (root.has("normalizer")) tokenizer.normalizer = normalizer_of(root.at("normalizer"));
+  PreTokenizer pre_tokenizer;
+  if (root.has("pre_tokenizer"))
+    pre_tokenizer = pre_tokenizer_of(root.at("pre_tokenizer"), tokenizer.normalizer);
+  const bool byte_level = pre_tokenizer.byte_level;
+  if (byte_level == model.boolean("byte_fallback", false))
+    model.at("byte_fallback")
+        .refuse(byte_level ? "false beside a ByteLevel pre_tokenizer"
+                           : "true, or a ByteLevel pre_tokenizer");
+  tokenizer.split_patterns = std::move(pre_tokenizer.split_patterns);
+
+  Spelling spelling;
+  for (const NamedId& each : file.vocab) spelling.add(kVocabPlace, each.token, each.id);
+  tokenizer.model = byte_level ? byte_level_model(spelling) : character_model(spelling);
+  tokenizer.model.merges = merges_of(file, spelling);
+  tokenizer.model.ignore_merges = model.boolean("ignore_merges", false);
+  tokenizer.added_tokens = added_tokens_of(root.at("added_tokens"), spelling);
+
+  CharacterDecoder decoder;
+  if (byte_level)
+    expect_byte_level_decoder(root.at("decoder"));
+  else
+    decoder = character_decoder_of(root.at("decoder"));
+  tokenizer.decoder_strips_space = decoder.strips_space;
+  for (const auto& token : spelling.tokens()) {
+    std::string text = token.value_or("");
+    if (byte_level)
+      text = bytes_of(text).value_or(text);
+    else
+      replace_all(text, decoder.replace);
+    tokenizer.decoded.push_back(std::move(text));
+  }
+  if (root.has("post_processor"))
+    read_post_processor(root.at("post_processor"), spelling, tokenizer);
+  tokenizer.ids = spelling.ids();
+  return tokenizer;
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,33 @@
+// What a Tokenizer asks of the two kinds of tokenizer files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longshore::data {
+
+// What decoding does with special tokens, such as eos.
+enum class SpecialTokens { skip, keep };
+
+// Immutable once made: any number of threads may use it at a time. Errors are DataErrors, without
+// the file's name.
+class TokenizerModel {
+ public:
+  virtual ~TokenizerModel() = default;
+
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  // The ids are within the vocabulary.
+  virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
+
+  virtual int32_t vocab_size() const = 0;
+  virtual int32_t bos_id() const = 0;  // -1 when there is none
+  virtual int32_t eos_id() const = 0;  // -1 when there is none
+  // Of the token that a file spells like this.
+  virtual std::optional<int32_t> id_of(const std::string& token) const = 0;
+};
+
+}  // namespace longshore::data

@@ -1,0 +1,133 @@
+#include "data/split_pattern.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::data {
+namespace {
+
+using Pieces = std::vector<std::string_view>;
+
+Pieces split(const std::string& pattern, std::string_view text) {
+  Pieces pieces;
+  SplitPattern(pattern).split(text, pieces);
+  return pieces;
+}
+
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+TEST(SplitPattern, CutsAsLlama3Does) {
+  EXPECT_EQ(split(kLlama3, "It'S 12345  ok!\n\n x "),
+            (Pieces{"It", "'S", " ", "123", "45", " ", " ok", "!\n\n", " x", " "}));
+  EXPECT_EQ(split(kLlama3, ""), Pieces{});
+  EXPECT_EQ(split(kLlama3, "gr\xc3\xbc\xc3\x9f"), (Pieces{"gr\xc3\xbc\xc3\x9f"}));
+}
+
+TEST(SplitPattern, KeepsWhatDoesNotMatch) {
+  EXPECT_EQ(split("[0-9]+",
+                  "ab12\xe2\x82\xac"
+                  "3c"),
+            (Pieces{"ab", "12", "\xe2\x82\xac", "3", "c"}));
+  EXPECT_EQ(split("x", "abc"), (Pieces{"abc"}));
+}
+
+// U+180E is white space to PCRE2 alone; U+0085 and U+3000 are to both.
+TEST(SplitPattern, WhiteSpaceIsThatOfUnicode) {
+  EXPECT_EQ(split(R"(\s+)", "\xe1\xa0\x8e"), (Pieces{"\xe1\xa0\x8e"}));
+  EXPECT_EQ(split(R"(\S)", "\xe1\xa0\x8e\xc2\x85\xe3\x80\x80"),
+            (Pieces{"\xe1\xa0\x8e", "\xc2\x85\xe3\x80\x80"}));
+  EXPECT_EQ(split(R"([^\s]+)",
+                  "a\xe1\xa0\x8e"
+                  "b\xc2\x85"),
+            (Pieces{"a\xe1\xa0\x8e"
+                    "b",
+                    "\xc2\x85"}));
+}
+
+// What the two libraries read differently, or what could take for ever.
+TEST(SplitPattern, RefusesWhatItCannotVouchFor) {
+  for (const char* pattern : {R"(\w+)",
+                              R"(\h+)",
+                              R"(\v)",
+                              R"(^a)",
+                              R"(a$)",
+                              ".",
+                              R"(\bx)",
+                              R"(\x41)",
+                              R"(\1a)",
+                              "(a)*",
+                              "(a+)+",
+                              "(a|aa)+b",
+                              "(a){2}",
+                              "a{,3}",
+                              "a{1,2}+",
+                              "a{1,2}?",
+                              "a**",
+                              "[[:alpha:]]",
+                              "[a-z&&b]",
+                              "[^]]",
+                              "[]a]",
+                              "(?<x>a)",
+                              "(?<=a)b",
+                              "(?>a)",
+                              "(?#c)a",
+                              "(?i)a",
+                              R"((?i:\p{Lu}))",
+                              "(?i:ss)",
+                              "(?i:'S[sa])",
+                              "(?i:[as]s)",
+                              "(?i:\xc3\x9f)",
+                              R"(\p{Foo}a)",
+                              R"(\p{^L}a)",
+                              R"([\s-z])",
+                              R"([\S])",
+                              "a*",
+                              "a|",
+                              "(a",
+                              "a)",
+                              "[a",
+                              R"(a\)",
+                              "\xff",
+                              "a{99999}",
+                              "(?=a)",
+                              "*PRUNE"}) {
+    const std::string message = message_of<DataError>([&] { SplitPattern{pattern}; });
+    EXPECT_TRUE(message.starts_with("regular expression \"")) << pattern << ": " << message;
+    EXPECT_NE(message.find("expected"), std::string::npos) << pattern << ": " << message;
+  }
+  EXPECT_THROW(SplitPattern(std::string(40, '(') + "a" + std::string(40, ')')), DataError);
+  EXPECT_THROW(SplitPattern(std::string(20000, 'a')), DataError);
+}
+
+TEST(SplitPattern, TakesWhatTokenizersUse) {
+  for (const char* pattern :
+       {kLlama3, R"((?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+| ?[^\s\p{L}\p{N}]++[\r\n]*|\s+)",
+        R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{M}]*[\p{Ll}]+(?i:'s|'t)?|\s+)", R"(\p{N}{1,3})",
+        "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f]+", R"(\d|[A-Za-z_\-\]]+|\P{L})",
+        R"((?:a|b)?c(?=d)|\{x\}|a+?b)"})
+    EXPECT_NO_THROW(SplitPattern{pattern}) << pattern;
+}
+
+TEST(SplitPattern, WorkIsLimited) {
+  // Each step back of one star tries all lengths of the next.
+  std::string pattern;
+  for (int i = 0; i < 8; ++i) pattern += "[ab]*a[ab]*";
+  const std::string message =
+      message_of<DataError>([&] { split(pattern + "x", std::string(3000, 'a') + "-x"); });
+  EXPECT_NE(message.find("match limit exceeded"), std::string::npos) << message;
+}
+
+TEST(SplitPattern, LongRunsTakeNoStack) {
+  const std::string run(4 << 20, ' ');
+  const std::string text = run + "x";
+  EXPECT_EQ(split(kLlama3, text), (Pieces{std::string_view(text).substr(0, run.size() - 1), " x"}));
+}
+
+}  // namespace
+}  // namespace longshore::data

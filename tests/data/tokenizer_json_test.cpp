@@ -1,0 +1,211 @@
+#include "data/tokenizer_json.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "data/bpe_tokenizer.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::data {
+namespace {
+
+using Json = nlohmann::json;
+
+Json golden(const std::string& name) {
+  return Json::parse(std::ifstream("tests/goldens/tokenizers/" + name + "/tokenizer.json"));
+}
+
+// The golden with the value at `pointer` replaced.
+Json changed(const std::string& name, const std::string& pointer, const Json& value) {
+  Json file = golden(name);
+  file[Json::json_pointer(pointer)] = value;
+  return file;
+}
+
+std::string refusal(const std::string& text) {
+  return message_of<DataError>([&] { make_bpe_tokenizer(text); });
+}
+
+TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
+  const std::string byte_level = "bytelevel_bpe_llama3", characters = "llama2_bpe";
+  struct Change {
+    std::string name, pointer;
+    Json value;
+    std::string expected;
+  };
+  const Json byte_pre = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
+  const Change changes[] = {
+      {byte_level, "/version", "2.0", "version: expected \"1.0\", found \"2.0\""},
+      {byte_level, "/extra", 1, "the file: \"extra\" is not supported"},
+      {byte_level, "/model/type", "Unigram", "model/type: expected BPE, found \"Unigram\""},
+      {byte_level, "/model/dropout", 0.1, "model/dropout: expected null, found 0.1"},
+      {byte_level, "/model/end_of_word_suffix", "</w>", "model/end_of_word_suffix: expected"},
+      {byte_level, "/model/surprise", 1, "model: \"surprise\" is not supported"},
+      {byte_level, "/model/ignore_merges", 1, "model/ignore_merges: expected true or false"},
+      {byte_level, "/model/byte_fallback", true, "model/byte_fallback: expected false"},
+      {characters, "/model/byte_fallback", false, "model/byte_fallback: expected true"},
+      {byte_level, "/normalizer", {{"type", "Lowercase"}}, "normalizer/type: expected NFC"},
+      {characters,
+       "/normalizer/normalizers/1/pattern",
+       {{"Regex", " "}},
+       "normalizer/normalizers/1/pattern: \"Regex\" is not supported"},
+      {byte_level, "/pre_tokenizer", byte_pre, "pre_tokenizer/add_prefix_space: expected false"},
+      {byte_level, "/pre_tokenizer/pretokenizers/0/behavior", "Removed",
+       "pre_tokenizer/pretokenizers/0/behavior: expected \"Isolated\", found \"Removed\""},
+      {byte_level, "/pre_tokenizer/pretokenizers/0/invert", true,
+       "pre_tokenizer/pretokenizers/0/invert: expected false"},
+      {byte_level,
+       "/pre_tokenizer/pretokenizers/0/pattern",
+       {{"String", " "}},
+       "pre_tokenizer/pretokenizers/0/pattern: expected a regular expression"},
+      {byte_level, "/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a+)+",
+       "regular expression \"(a+)+\""},
+      {byte_level, "/pre_tokenizer/pretokenizers/0/type", "Digits",
+       "pre_tokenizer/pretokenizers/0/type: expected Split"},
+      {byte_level, "/decoder", nullptr, "decoder: expected an object, found null"},
+      {byte_level, "/decoder/type", "WordPiece", "decoder/type: expected ByteLevel"},
+      {characters, "/decoder/decoders/1/type", "Fuse", "decoder: expected Replace, ByteFallback"},
+      {characters, "/decoder/decoders/3/start", 2, "decoder/decoders/3: expected one space"},
+      {byte_level, "/post_processor/processors/0/type", "BertProcessing",
+       "post_processor/processors/0/type: expected TemplateProcessing"},
+      {byte_level, "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0", 5,
+       "post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0: expected the id of"},
+      {byte_level, "/post_processor/processors/1/single", Json::array(),
+       "post_processor/processors/1/single: expected a Sequence"},
+      {byte_level, "/added_tokens/2/single_word", true,
+       "added_tokens/2/single_word: expected false, found true"},
+      {byte_level, "/added_tokens/2/content", "", "added_tokens/2/content: expected 1 to 256"},
+      {byte_level, "/added_tokens/2/content", "<|end_of_text|>",
+       "added_tokens/2/content: expected no token a second time"},
+      {byte_level, "/added_tokens/2/id", 0, "added_tokens/2: \"<|start_header_id|>\" has id 0"},
+      {byte_level, "/added_tokens/2/id", -1, "added_tokens/2/id: expected an id below"},
+      {byte_level, "/added_tokens/2/id", 1 << 22, "added_tokens/2/id: expected an id below"},
+      {characters, "/added_tokens/1/id", 690, "added_tokens/1: \"<s>\" has id 690"},
+      {byte_level, "/model/vocab/new", 4, "model/vocab: \"new\" has id 4, which is that of"},
+      {byte_level, "/model/vocab/new", -4, "model/vocab/\"new\": expected an id below"},
+      {byte_level, "/model/vocab/new", 1 << 22, "model/vocab/\"new\": expected an id below"},
+      {byte_level, "/model/vocab/new", "x", "model/vocab/\"new\": expected an id below"},
+      {byte_level, "/model/vocab", Json::object(), "model/vocab: byte 0 has no token"},
+      {characters, "/model/vocab", Json::object(), "model/vocab: byte_fallback needs \"<0x00>\""},
+      {byte_level, "/model/vocab", nullptr, "model: \"vocab\" is not supported"},
+      {byte_level, "/model/merges/7", "a", "model/merges/7: expected a merge"},
+      {byte_level, "/model/merges/7", "a b c", "model/merges/7: expected a merge"},
+      {byte_level, "/model/merges/7", {"a"}, "model/merges/7: expected a merge"},
+      {byte_level, "/model/merges/7", {"a", "b", "c"}, "model/merges/7: expected a merge"},
+      {byte_level, "/model/merges/7", {"a", 1}, "model/merges/7: expected a merge"},
+      {byte_level, "/model/merges/7", 5, "model/merges/7: expected a merge"},
+      {byte_level,
+       "/model/merges/7",
+       {"q", "\u00e9\u00e9"},
+       "model/merges/7: \"\\u00e9\\u00e9\" is not in the vocabulary"},
+      {byte_level,
+       "/model/merges/7",
+       {"q", "q"},
+       "model/merges/7: \"qq\" is not in the vocabulary"},
+      {byte_level, "/model/merges/7", {"", "q"}, "model/merges/7: \"\" is not in the vocabulary"},
+      {byte_level,
+       "/model/merges/7",
+       {"h", "e"},
+       "model/merges/7: \"h\" and \"e\" are merged a second time"},
+  };
+  for (const Change& each : changes) {
+    const std::string message = refusal(changed(each.name, each.pointer, each.value).dump());
+    EXPECT_TRUE(message.starts_with(each.expected)) << each.pointer << ": " << message;
+  }
+}
+
+TEST(TokenizerJson, RefusesWhatIsNoSuchFile) {
+  const std::string file = golden("bytelevel_bpe_llama3").dump();
+  const std::string deep = R"({"decoder": )" + std::string(100'000, '[');
+  EXPECT_NE(refusal(deep).find("found deeper nesting"), std::string::npos);
+  EXPECT_NE(refusal("[]").find("expected an object"), std::string::npos);
+  EXPECT_NE(refusal("{}").find("version: expected a string, found null"), std::string::npos);
+  EXPECT_NE(refusal("").find("no valid JSON"), std::string::npos);
+  EXPECT_NE(refusal(file + "x").find("no valid JSON"), std::string::npos);
+  EXPECT_NE(refusal(R"({"version": "1.0", "version": "1.0"})").find("a second \"version\""),
+            std::string::npos);
+  EXPECT_NE(refusal("{\"version\": \"\xff\"}").find("no valid JSON"), std::string::npos);
+  EXPECT_NE(refusal(R"({"model": {"vocab": {"a": 1}, "vocab": {"b": 1}}})").find("expected"),
+            std::string::npos);
+  std::string twice = file;
+  twice.replace(twice.find("\"vocab\":{") + 9, 0, "\"!\":9,");
+  EXPECT_NE(refusal(twice).find("model/vocab: \"!\" has id 0 and, before, 9"), std::string::npos)
+      << refusal(twice);
+}
+
+// A damaged file is refused, or works on any text.
+TEST(TokenizerJson, DamagedFilesAreRefusedOrSafe) {
+  std::mt19937_64 random(1);
+  int refused = 0, loaded = 0;
+  for (const char* name : {"bytelevel_bpe_qwen", "llama2_bpe"}) {
+    const std::string file = golden(name).dump();
+    for (int i = 0; i < 400; ++i) {
+      std::string damaged = file;
+      for (size_t n = 1 + random() % 2; n > 0; --n)
+        damaged[random() % damaged.size()] = "\"{}[],:0aZ \xc3"[random() % 12];
+      try {
+        const auto tokenizer = make_bpe_tokenizer(damaged);
+        ++loaded;
+        for (int32_t id : tokenizer->encode("caf\xc3\xa9 <tool>  12 the <r> \xe6\xbc\xa2"))
+          ASSERT_TRUE(id >= 0 && id < tokenizer->vocab_size());
+      } catch (const DataError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 300);
+  EXPECT_GT(loaded, 10);
+}
+
+TEST(TokenizerJson, BothSpellingsOfMergesMeanTheSame) {
+  Json file = golden("bytelevel_bpe_llama3");
+  const TokenizerJson pairs = parse_tokenizer_json(file.dump());
+  for (Json& merge : file["model"]["merges"])
+    merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  const TokenizerJson strings = parse_tokenizer_json(file.dump());
+  ASSERT_EQ(strings.model.merges.size(), pairs.model.merges.size());
+  ASSERT_GT(pairs.model.merges.size(), 400u);
+  for (size_t i = 0; i < pairs.model.merges.size(); ++i) {
+    EXPECT_EQ(strings.model.merges[i].left, pairs.model.merges[i].left);
+    EXPECT_EQ(strings.model.merges[i].right, pairs.model.merges[i].right);
+    EXPECT_EQ(strings.model.merges[i].result, pairs.model.merges[i].result);
+  }
+}
+
+TEST(TokenizerJson, EosIsThatOfTheTemplateOrAKnownName) {
+  Json file = golden("bytelevel_bpe_llama3");
+  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 704);
+  Json& processor = file["post_processor"]["processors"][1];
+  processor["single"].push_back({{"SpecialToken", {{"id", "<|eot_id|>"}, {"type_id", 0}}}});
+  processor["special_tokens"]["<|eot_id|>"] = {
+      {"id", "<|eot_id|>"}, {"ids", {707}}, {"tokens", {"<|eot_id|>"}}};
+  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 707);
+  file["post_processor"] = nullptr;
+  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 704);
+  EXPECT_EQ(make_bpe_tokenizer(file.dump())->bos_id(), -1);
+  file["added_tokens"][2]["content"] = "</s>";  // two of the names
+  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), -1);
+}
+
+// No joints between its characters, and all of them: neither may take quadratic time.
+TEST(TokenizerJson, OneLineOfAMegabyteIsNoBurden) {
+  const auto tokenizer = make_bpe_tokenizer(golden("gemma_bpe").dump());
+  std::string words, letters;
+  std::mt19937_64 random(1);
+  while (words.size() < (1 << 20)) words += random() % 5 ? "the " : "a b ";
+  while (letters.size() < (1 << 20)) letters += "thean"[random() % 5];
+  for (const std::string& text : {words, letters, std::string(1 << 20, 'a')}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<int32_t> ids = tokenizer->encode(text);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(seconds.count(), 10);  // quadratic time would be hours
+    EXPECT_EQ(tokenizer->decode(ids, SpecialTokens::keep), text);
+  }
+}
+
+}  // namespace
+}  // namespace longshore::data
