@@ -7,7 +7,9 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -76,6 +78,12 @@ struct Reuse {
 // kept when what they read is kept anyway.
 enum class Price { cheap, dear };
 
+// What limits an op, and so how its time is estimated: products, attention, or memory traffic.
+enum class OpClass : uint8_t { memory, matmul, attention };
+inline constexpr std::array kOpClasses{OpClass::memory, OpClass::matmul, OpClass::attention};
+
+const char* name(OpClass op_class);
+
 struct Op {
   const char* name;
   // Output types; throws InternalError when the inputs do not fit.
@@ -87,6 +95,7 @@ struct Op {
   // In-place choices of one node, best first.
   std::vector<Reuse> (*reuse)(const std::any& attrs, int inputs) = nullptr;
   Price price = Price::dear;
+  OpClass op_class = OpClass::memory;
   Kernel cpu;        // float32 and bfloat16, fused and fast
   Kernel cuda;       // float32 and bfloat16
   Kernel reference;  // plain composition on the CPU, in any float dtype: what tests compare with

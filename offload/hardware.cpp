@@ -4,10 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "models/ops/attention.h"
-#include "models/ops/linear.h"
-#include "models/ops/linear_cross_entropy.h"
-
 namespace longshore::offload {
 namespace {
 
@@ -15,8 +11,8 @@ const RateCurve* find(const std::map<std::string, RateCurve>& curves, Lane lane,
                       const models::Op& op, models::Dtype dtype) {
   std::string prefix = lane == Lane::host_compute ? "host." : "";
   std::string suffix = std::string(".") + models::name(dtype);
-  for (const std::string& key : {op.name + suffix, std::string(op.name),
-                                 name(class_of(op)) + suffix, std::string(name(class_of(op)))})
+  for (const std::string& key : {op.name + suffix, std::string(op.name), name(op.op_class) + suffix,
+                                 std::string(name(op.op_class))})
     if (auto found = curves.find(prefix + key); found != curves.end()) return &found->second;
   return nullptr;
 }
@@ -39,20 +35,6 @@ double RateCurve::at(double size) const {
   return low_rate * std::pow(high_rate / low_rate, part);
 }
 
-OpClass class_of(const models::Op& op) {
-  using namespace models;
-  for (const Op* matmul : {&linear_op, &linear_input_grad_op, &linear_weight_grad_op,
-                           &linear_cross_entropy_op, &linear_cross_entropy_grad_op})
-    if (&op == matmul) return OpClass::matmul;
-  bool is_attention = &op == &attention_op || &op == &attention_grad_op;
-  return is_attention ? OpClass::attention : OpClass::memory;
-}
-
-const char* name(OpClass op_class) {
-  static constexpr std::array kNames{"matmul", "attention", "memory"};
-  return kNames[static_cast<size_t>(op_class)];
-}
-
 double Hardware::kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
                                 std::span<const models::Type> in,
                                 std::span<const models::Type> out) const {
@@ -64,7 +46,7 @@ double Hardware::kernel_seconds(Lane lane, const models::Op& op, const std::any&
 
 double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) const {
   if (lane == Lane::compute) {
-    auto memory = bytes_per_second.find(offload::name(OpClass::memory));
+    auto memory = bytes_per_second.find(models::name(models::OpClass::memory));
     double moved = 2.0 * static_cast<double>(bytes);
     return launch_seconds +
            (memory == bytes_per_second.end() ? 0 : seconds(&memory->second, moved));
@@ -77,8 +59,8 @@ double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) 
 Hardware uniform_hardware(models::Target target, const Rates& rates) {
   Hardware hardware{.name = "uniform", .target = target, .launch_seconds = rates.launch_seconds};
   auto curve = [](double rate) { return rate > 0 ? RateCurve(rate) : RateCurve(); };
-  for (OpClass op_class : kOpClasses) {
-    std::string key = offload::name(op_class);
+  for (models::OpClass op_class : models::kOpClasses) {
+    std::string key = models::name(op_class);
     hardware.flops_per_second[key] = curve(rates.flops_per_second);
     hardware.bytes_per_second[key] = curve(rates.device_bytes_per_second);
     hardware.flops_per_second["host." + key] = curve(rates.host_flops_per_second);

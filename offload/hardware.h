@@ -32,13 +32,6 @@ class RateCurve {
   std::vector<Point> points_;
 };
 
-// What ops have in common where a profile does not know them one by one.
-enum class OpClass : uint8_t { matmul, attention, memory };
-inline constexpr std::array kOpClasses{OpClass::matmul, OpClass::attention, OpClass::memory};
-
-OpClass class_of(const models::Op& op);
-const char* name(OpClass op_class);
-
 struct Hardware {
   std::string name;
   models::Target target = models::Target::cpu;

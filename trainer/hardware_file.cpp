@@ -83,7 +83,7 @@ const std::set<std::string>& works() {
   static const std::set<std::string> works = [] {
     std::set<std::string> bare, all;
     for (const models::Op* op : models::all_ops()) bare.insert(op->name);
-    for (offload::OpClass op_class : offload::kOpClasses) bare.insert(name(op_class));
+    for (models::OpClass op_class : models::kOpClasses) bare.insert(name(op_class));
     for (const std::string& work : bare)
       for (const char* prefix : {"", "host."})
         for (const char* suffix : {"", ".f32", ".bf16"}) all.insert(prefix + work + suffix);

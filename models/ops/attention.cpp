@@ -111,6 +111,7 @@ const Op attention_op{.name = "attention",
                       .vjp = vjp,
                       .cost = cost,
                       .print = print,
+                      .op_class = OpClass::attention,
                       .cpu = {attention_cpu, attention_cpu_workspace, attention_cpu_path},
                       .cuda = {attention_cuda, attention_cuda_workspace, attention_cuda_path},
                       .reference = {attention_composed, attention_composed_workspace}};
@@ -120,6 +121,7 @@ const Op attention_grad_op{
     .infer = infer_grad,
     .cost = cost_grad,
     .print = print,
+    .op_class = OpClass::attention,
     .cpu = {attention_grad_cpu, attention_grad_cpu_workspace},
     .cuda = {attention_grad_cuda, attention_grad_cuda_workspace},
     .reference = {attention_grad_composed, attention_grad_composed_workspace}};

@@ -13,6 +13,11 @@ void expect_inputs(std::span<const Type> in, size_t least, size_t most, const ch
     throw InternalError(std::string(op) + ": " + std::to_string(in.size()) + " inputs");
 }
 
+const char* name(OpClass op_class) {
+  static constexpr std::array kNames{"memory", "matmul", "attention"};
+  return kNames[static_cast<size_t>(op_class)];
+}
+
 Types types_of(std::span<const Ref> refs) {
   Types types;
   for (const Ref& ref : refs) types.push_back(ref.type);
