@@ -17,8 +17,6 @@
 namespace longshore::data {
 namespace {
 
-constexpr const char* kReplacementCharacter = "\xef\xbf\xbd";
-
 std::string nfc(std::string text) {
   // What lies below U+0300 is in this form always.
   if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xcc; }))

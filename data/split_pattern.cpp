@@ -1,8 +1,5 @@
 #include "data/split_pattern.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "data/pcre2.h"
 #include "data/strict_json.h"
 #include "data/utf8.h"
 
@@ -254,29 +252,11 @@ class Translation {
   int nesting_ = 0;
 };
 
-std::string pcre2_message(int code) {
-  std::array<PCRE2_UCHAR, 256> message{};
-  pcre2_get_error_message(code, message.data(), message.size());
-  return reinterpret_cast<const char*>(message.data());
-}
-
-template <auto release>
-struct Released {
-  template <class T>
-  void operator()(T* object) const {
-    release(object);
-  }
-};
-
-using Code = std::unique_ptr<pcre2_code, Released<pcre2_code_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Released<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Released<pcre2_match_data_free>>;
-
 }  // namespace
 
 struct SplitPattern::Compiled {
-  Code code;
-  MatchContext limits;
+  Pcre2Code code;
+  Pcre2MatchContext limits;
 };
 
 SplitPattern::SplitPattern(std::string_view pattern) : compiled_(std::make_unique<Compiled>()) {
@@ -307,7 +287,7 @@ SplitPattern::~SplitPattern() = default;
 SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 
 void SplitPattern::split(std::string_view text, std::vector<std::string_view>& pieces) const {
-  const MatchData match(pcre2_match_data_create(1, nullptr));
+  const Pcre2MatchData match(pcre2_match_data_create(1, nullptr));
   if (!match) throw std::bad_alloc();
   const size_t* const offsets = pcre2_get_ovector_pointer(match.get());
   const auto start = std::chrono::steady_clock::now();

@@ -66,7 +66,7 @@ std::string replace_invalid_utf8(std::string_view text) {
     valid += text.substr(0, length);
     text.remove_prefix(length);
     if (text.empty()) return valid;
-    valid += "\xef\xbf\xbd";
+    valid += kReplacementCharacter;
     text.remove_prefix(invalid_part_length(text));
   }
 }

@@ -10,6 +10,8 @@ namespace longshore::data {
 // surrogates and what lies beyond U+10FFFF are not valid.
 size_t valid_utf8_prefix(std::string_view text);
 
+inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+FFFD
+
 // `text` with each maximal part of a character that is not valid replaced by one U+FFFD, as the
 // Unicode standard recommends (chapter 3.9).
 std::string replace_invalid_utf8(std::string_view text);

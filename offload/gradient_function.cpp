@@ -78,17 +78,10 @@ void GradientFunction::set_parameter(const std::string& name, std::span<const fl
 }
 
 void GradientFunction::set_batch(const std::string& name, std::span<const float> values) {
-  write_batch(name, std::as_bytes(values));
-}
-
-void GradientFunction::set_batch(const std::string& name, std::span<const int32_t> values) {
-  write_batch(name, std::as_bytes(values));
-}
-
-void GradientFunction::write_batch(const std::string& name, std::span<const std::byte> bytes) {
   if (!arguments_.has(host_name(name)))
     throw InternalError(plan_.name + ": no batch input is named '" + name + "'");
-  arguments_.write(host_name(name), bytes.data(), static_cast<int64_t>(bytes.size()));
+  arguments_.write(host_name(name), values.data(),
+                   static_cast<int64_t>(values.size() * sizeof(float)));
 }
 
 double GradientFunction::operator()() {

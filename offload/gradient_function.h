@@ -33,7 +33,6 @@ class GradientFunction {
   // unknown name, listing the known ones, or a wrong count.
   void set_parameter(const std::string& name, std::span<const float> values);
   void set_batch(const std::string& name, std::span<const float> values);
-  void set_batch(const std::string& name, std::span<const int32_t> values);
 
   // The sum of losses and auxiliary losses.
   double operator()();
@@ -52,7 +51,6 @@ class GradientFunction {
   };
   Range range(const std::string& parameter, Copy copy) const;
   void write(const Range& range, std::span<const float> values);
-  void write_batch(const std::string& name, std::span<const std::byte> bytes);
 
   Runtime& runtime_;
   ParameterLayout layout_;

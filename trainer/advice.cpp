@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "offload/walk.h"
+#include "trainer/first_layers.h"
 
 namespace longshore::trainer {
 namespace {
@@ -15,7 +15,6 @@ using offload::Fate;
 using offload::Hardware;
 using offload::MemoryKind;
 
-constexpr int kLayers = 5;
 // Smaller gains have turned out to be losses on real machines.
 constexpr double kSureGain = 0.04;
 
@@ -38,11 +37,10 @@ class Adviser {
         plans_(plans),
         room_(room),
         hardware_(hardware),
-        model_(models::first_layers(plans.model, kLayers)),
         base_(trial(plans.options, layout_options(config))) {
     for (const models::Stage& stage : plans.model.stages)
       if (stage.is_scan()) layers_ = static_cast<int>(stage.layers.size());
-    tried_layers_ = std::min(layers_, kLayers);
+    tried_layers_ = std::min(layers_, kFirstLayers);
   }
 
   std::vector<std::string> lines() {
@@ -58,12 +56,10 @@ class Adviser {
 
  private:
   Trial trial(StepOptions options, const offload::LayoutOptions& layout_options) const {
-    if (options.offload_layers)
-      options.offload_layers = std::min(*options.offload_layers, kLayers - 1);
     // What is tried may have transfers where the plan has none.
     if (config_.prefetch_layers < 0) options.transfers.layers_ahead = 1;
-    offload::ParameterLayout layout = lay_out(model_, layout_options);
-    Trial trial{.plans = plan_step(model_, layout, options, hardware_.target)};
+    Trial trial{.plans = plan_first_layers(plans_.model, layout_options, std::move(options),
+                                           hardware_.target)};
     Estimate walked = estimate(trial.plans, hardware_);
     trial.seconds = walked.step_seconds;
     trial.exposed = walked.phases.exposed_transfer + walked.phases.exposed_host;
@@ -200,7 +196,6 @@ class Adviser {
   const TrainingPlans& plans_;
   const Room& room_;
   const Hardware& hardware_;
-  models::Model model_;
   Trial base_;
   int layers_ = 1, tried_layers_ = 1;
   std::vector<Line> lines_;

@@ -1,7 +1,6 @@
 #include "trainer/config.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -55,20 +54,6 @@ std::vector<std::string> model_key_names() {
   return names;
 }
 
-// The YAML files of a folder, sorted; none when there is no such folder.
-std::vector<std::string> yaml_files(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator entries(directory, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    if (entries->path().extension() == ".yml") {
-      names.push_back(entries->path().filename().string());
-    }
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
 fs::path absolute_path(const fs::path& path) {
   std::error_code error;
   fs::path result = fs::absolute(path, error);
@@ -119,16 +104,7 @@ class Resolver {
            nearest_help(name.native(), yaml_files(configs_)));
   }
 
-  std::string read_file(const fs::path& file) const {
-    std::ifstream stream(file, std::ios::binary);
-    std::string text(kMaxConfigBytes + 1, '\0');
-    if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (!stream.is_open() || stream.bad()) {
-      throw ConfigError(shown(file) + ": found a file that cannot be read, expected a config");
-    }
-    text.resize(static_cast<size_t>(stream.gcount()));
-    return text;
-  }
+  std::string read_file(const fs::path& file) const { return read_yaml_file(file, shown(file)); }
 
   void apply_text(std::string_view text, const fs::path& file) {
     open_files_.push_back(canonical_path(file));

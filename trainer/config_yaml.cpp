@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -12,6 +13,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string origin_of(const std::string& name, int line) {
   return name + ":" + std::to_string(line);
@@ -214,6 +217,29 @@ bool is_null_word(std::string_view text) {
 }
 
 }  // namespace
+
+std::string read_yaml_file(const fs::path& file, const std::string& name) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kMaxConfigBytes + 1, '\0');
+  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad())
+    throw ConfigError(name + ": found a file that cannot be read, expected a config");
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
+std::vector<std::string> yaml_files(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entries(directory, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (entries->path().extension() == ".yml") {
+      names.push_back(entries->path().filename().string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
 
 std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name) {
   FlatMapReader reader(name);

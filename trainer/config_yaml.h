@@ -5,6 +5,7 @@
 // aliases, merge keys, tags, several documents, a key given twice. Does not know which keys exist.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +34,13 @@ inline constexpr std::string_view kCommandLine = "command line";
 
 // `name` stands for the file in origins and messages.
 std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name);
+
+// The text of a file, or so much of it that parse_yaml_settings() refuses it for its length. Throws
+// ConfigError where it cannot be read.
+std::string read_yaml_file(const std::filesystem::path& file, const std::string& name);
+
+// The YAML files of a folder, sorted; none when there is no such folder.
+std::vector<std::string> yaml_files(const std::filesystem::path& directory);
 
 // `arguments` are "key=value".
 std::vector<Setting> parse_command_line_settings(std::span<const std::string> arguments);

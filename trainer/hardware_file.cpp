@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <set>
 
@@ -185,11 +183,8 @@ Hardware parse_hardware(std::string_view text, const std::string& file, const st
 }
 
 std::vector<std::string> hardware_names(const fs::path& configs_directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(configs_directory / "hardware", error))
-    if (entry.path().extension() == ".yml") names.push_back(entry.path().stem());
-  std::sort(names.begin(), names.end());
+  std::vector<std::string> names = yaml_files(configs_directory / "hardware");
+  for (std::string& name : names) name = fs::path(name).stem();
   return names;
 }
 
@@ -198,19 +193,14 @@ Hardware read_hardware(const std::string& name_or_file, const fs::path& configs_
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     path = configs_directory / "hardware" / (name_or_file + ".yml");
-  std::ifstream file(path, std::ios::binary);
-  if (!fs::is_regular_file(path, error) || !file) {
+  if (!fs::is_regular_file(path, error)) {
     std::vector<std::string> names = hardware_names(configs_directory);
     throw ConfigError(
         "hardware: found '" + excerpt(name_or_file) + "', expected a file or one of " +
         join(names) + "; nearest: " + nearest(name_or_file, names) +
         (name_or_file == "this_machine" ? " (plan --measure makes this_machine)" : ""));
   }
-  std::string text(kMaxConfigBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxConfigBytes) throw ConfigError(path.string() + ": longer than 1 MiB");
-  return parse_hardware(text, path.string(), path.stem());
+  return parse_hardware(read_yaml_file(path, path.string()), path.string(), path.stem());
 }
 
 std::string text(const Hardware& hardware) {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/timing.h"
 #include "data/prefetched_batches.h"
 #include "data/tokenizer.h"
 #include "data/unigram.h"
@@ -34,10 +35,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using offload::MemoryKind;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 fs::path make_run_directory(const Config& config) {
   std::string name = config.run_name;

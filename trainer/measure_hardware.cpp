@@ -10,7 +10,9 @@
 #include <tuple>
 #include <vector>
 
+#include "base/timing.h"
 #include "models/decoder.h"
+#include "models/ops/linear.h"
 #include "offload/policy.h"
 #include "trainer/model_config.h"
 #include "trainer/step.h"
@@ -25,15 +27,6 @@ using offload::Instruction;
 using offload::Lane;
 using offload::MemoryKind;
 using offload::RateCurve;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // Memory of one kind that goes with its scope, filled with small numbers.
 class Memory {
@@ -154,6 +147,7 @@ std::vector<models::DecoderConfig> decoders(Dtype dtype) {
 }
 
 struct Sample {
+  models::OpClass op_class;
   double flops, bytes, seconds;
 };
 using Samples = std::map<std::string, std::vector<Sample>>;  // by WORK of profiles
@@ -187,7 +181,7 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
     std::string work = std::string(on_host ? "host." : "") + instruction.op->name + "." +
                        name(in.empty() ? out[0].dtype : in[0].dtype);
     double seconds = Kernel(instruction, plan, backend).seconds();
-    samples[work].push_back({cost.flops, cost.bytes, seconds});
+    samples[work].push_back({instruction.op->op_class, cost.flops, cost.bytes, seconds});
   }
 }
 
@@ -210,8 +204,7 @@ RateCurve curve_of(std::vector<RateCurve::Point> points) {
 
 void set_rates(const Samples& samples, Hardware& hardware) {
   for (const auto& [work, list] : samples) {
-    bool is_memory =
-        work.find("linear") == std::string::npos && work.find("attention") == std::string::npos;
+    bool is_memory = list[0].op_class == models::OpClass::memory;  // of one op, all alike
     std::vector<RateCurve::Point> points;
     for (const Sample& sample : list) {
       double seconds = std::max(sample.seconds - hardware.launch_seconds, 1e-8);
@@ -288,9 +281,8 @@ void measure_beside_copies(Backend& backend, Dtype dtype, Hardware& hardware) {
   models::Model model = models::decoder(config);
   offload::ParameterLayout layout = offload::lay_out(model);
   offload::Plan plan = plan_forward(model, layout, "products", {}, backend.target());
-  auto product = std::ranges::find_if(plan.instructions, [](const Instruction& i) {
-    return i.op && std::string(i.op->name) == "linear";
-  });
+  auto product = std::ranges::find_if(
+      plan.instructions, [](const Instruction& i) { return i.op == &models::linear_op; });
   Kernel kernel(*product, plan, backend);
   Copies copies(backend, int64_t{1} << 26);
   double alone = kernel.seconds();
@@ -335,8 +327,8 @@ Hardware measure_hardware(Backend& backend, const std::string& name,
   set_rates(samples, hardware);
   for (Dtype dtype : dtypes) {
     double most = 0;
-    for (auto [flops, bytes, seconds] : samples[std::string("linear.") + models::name(dtype)])
-      most = std::max(most, flops / seconds);
+    for (const Sample& sample : samples[std::string("linear.") + models::name(dtype)])
+      most = std::max(most, sample.flops / sample.seconds);
     hardware.peak_flops_per_second[dtype] = most;
   }
   say("copies");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/timing.h"
 #include "models/ops/linear.h"
 #include "models/trace.h"
 #include "offload/executor.h"
@@ -45,8 +46,7 @@ double quickest_product(int64_t n, models::Dtype dtype, offload::Backend& backen
     auto start = std::chrono::steady_clock::now();
     executable.run(ledger);
     backend.synchronize();
-    double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double seconds = seconds_since(start);
     if (i > 0) best = std::min(best, seconds);  // the first touches fresh memory
   }
   return best;

@@ -1,17 +1,14 @@
 #include "trainer/trainable_mask.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
 #include <cctype>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "data/pcre2.h"
 #include "models/lora.h"
 #include "trainer/config_yaml.h"
 
@@ -25,20 +22,6 @@ const std::string kKey = "trainable_parameters_mask";
 constexpr uint32_t kMostSteps = 100'000;
 constexpr uint32_t kMostHeapKib = 1024;
 
-template <auto free_function>
-struct Free {
-  template <class T>
-  void operator()(T* pointer) const {
-    free_function(pointer);
-  }
-};
-
-std::string message_of(int error) {
-  PCRE2_UCHAR text[256];
-  pcre2_get_error_message(error, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
-}
-
 class Expression {
  public:
   Expression(const Config& config, const std::string& text)
@@ -49,7 +32,7 @@ class Expression {
                               PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr));
     if (!code_)
       refuse("expected a regular expression; at byte " + std::to_string(at) + ": " +
-             message_of(error));
+             data::pcre2_message(error));
     context_.reset(pcre2_match_context_create(nullptr));
     result_.reset(pcre2_match_data_create(1, nullptr));
     if (!context_ || !result_) throw std::bad_alloc();
@@ -63,7 +46,7 @@ class Expression {
     if (found >= 0) return true;
     if (found != PCRE2_ERROR_NOMATCH)
       refuse("expected an expression that is quick to match; on " + name + ": " +
-             message_of(found));
+             data::pcre2_message(found));
     return false;
   }
 
@@ -73,9 +56,9 @@ class Expression {
 
  private:
   std::string where_;
-  std::unique_ptr<pcre2_code, Free<pcre2_code_free>> code_;
-  std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>> context_;
-  std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>> result_;
+  data::Pcre2Code code_;
+  data::Pcre2MatchContext context_;
+  data::Pcre2MatchData result_;
 };
 
 std::vector<std::string> names_of(const models::Model& model) {

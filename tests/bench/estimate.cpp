@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
+#include "base/timing.h"
 #include "data/batches.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
@@ -77,7 +78,7 @@ class Contender {
   double step() {
     auto start = std::chrono::steady_clock::now();
     step_->run({batch_}, {.learning_rate = 1e-4, .number = ++number_}, ledger_);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return seconds_since(start);
   }
 
  private:
@@ -89,11 +90,6 @@ class Contender {
   data::Batch batch_;
   int64_t number_ = 0;
 };
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 struct Times {
   std::string policy;

@@ -5,13 +5,15 @@
 #include <cmath>
 #include <vector>
 
+#include "base/timing.h"
+
 namespace longshore::bench {
 namespace {
 
 double seconds_of(const std::function<void()>& work) {
   auto start = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 // Linear between neighbours.

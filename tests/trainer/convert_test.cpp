@@ -18,9 +18,9 @@
 #include "tests/trainer/run_program.h"
 #include "trainer/adapter.h"
 #include "trainer/adapter_format.h"
+#include "trainer/export_parameters.h"
 #include "trainer/initialize.h"
 #include "trainer/probe.h"
-#include "trainer/write_parameters.h"
 
 namespace longshore::trainer {
 namespace {
@@ -291,8 +291,8 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
       },
       arguments);
   TemporaryFolder temporary;
-  write_parameters(temporary / "base", {.model = model, .layout = layout, .arguments = arguments},
-                   models::Dtype::bfloat16);
+  export_parameters(temporary / "base", {.model = model, .layout = layout, .arguments = arguments},
+                    models::Dtype::bfloat16);
   write_adapter(temporary / "adapter", model.lora, "", layout, arguments);
   convert({.from = temporary / "base", .to = temporary / "to", .adapter = temporary / "adapter"});
 

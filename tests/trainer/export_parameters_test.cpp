@@ -1,4 +1,4 @@
-#include "trainer/write_parameters.h"
+#include "trainer/export_parameters.h"
 
 #include <gtest/gtest.h>
 
@@ -52,9 +52,9 @@ struct Weights {
   }
 
   void write(const fs::path& folder, Dtype dtype, const fs::path& source = {}) const {
-    write_parameters(folder,
-                     {.model = model, .layout = layout, .arguments = arguments, .source = source},
-                     dtype);
+    export_parameters(folder,
+                      {.model = model, .layout = layout, .arguments = arguments, .source = source},
+                      dtype);
   }
 
   // Of every slab's compute and master weights, by argument.

@@ -1,4 +1,4 @@
-#include "trainer/write_parameters.h"
+#include "trainer/export_parameters.h"
 
 #include <algorithm>
 #include <string>
@@ -32,8 +32,8 @@ std::string config_text(const TrainedModel& trained, Dtype dtype) {
 
 }  // namespace
 
-void write_parameters(const std::filesystem::path& to, const TrainedModel& trained, Dtype dtype,
-                      int64_t max_shard_bytes) {
+void export_parameters(const std::filesystem::path& to, const TrainedModel& trained, Dtype dtype,
+                       int64_t max_shard_bytes) {
   const offload::ParameterLayout& layout = trained.layout;
   std::vector<data::SafetensorsInfo> tensors;
   for (const offload::Slab& slab : layout.slabs)

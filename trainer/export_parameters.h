@@ -27,7 +27,7 @@ struct TrainedModel {
 // piece of one weight.
 //
 // Throws what read_hf_config, write_hf_config, data::convert_floats and write_hf_folder throw.
-void write_parameters(const std::filesystem::path& to, const TrainedModel& trained,
-                      models::Dtype dtype, int64_t max_shard_bytes = kDefaultMaxShardBytes);
+void export_parameters(const std::filesystem::path& to, const TrainedModel& trained,
+                       models::Dtype dtype, int64_t max_shard_bytes = kDefaultMaxShardBytes);
 
 }  // namespace longshore::trainer
