@@ -25,35 +25,57 @@ int end_of(std::span<const Block> blocks) {
   return end;
 }
 
-// Blocks that have a place, found by time.
+// Blocks that have a place: by time, and by offset within a stretch of time.
 class Placed {
  public:
   explicit Placed(std::span<const Block> blocks) : blocks_(blocks), seen_(blocks.size(), -1) {
     stretches_.resize(end_of(blocks) / kStretch + 1);
   }
 
+  struct ByOffset {
+    std::span<const Block> blocks;
+    bool operator()(int a, int b) const { return blocks[a].offset < blocks[b].offset; }
+  };
+
   void add(int index) {
-    each_stretch(blocks_[index], [&](int s) { stretches_[s].push_back(index); });
+    each_stretch(blocks_[index], [&](int s) {
+      std::vector<int>& placed = stretches_[s];
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), index, ByOffset{blocks_}),
+                    index);
+    });
   }
 
-  // Those alive together with a block, by offset.
-  const std::vector<int>& neighbours(int index) {
-    found_.clear();
+  // The lowest offset that is free throughout a block's life.
+  int64_t lowest_free(int index) {
     const Block& block = blocks_[index];
+    if (!wraps(block) && block.first / kStretch == block.last / kStretch)
+      return lowest_free(block, stretches_[block.first / kStretch]);
+    found_.clear();
     each_stretch(block, [&](int s) {
-      for (int other : stretches_[s]) {
-        if (seen_[other] == index) continue;
-        seen_[other] = index;
-        if (meet(block, blocks_[other])) found_.push_back(other);
-      }
+      for (int other : stretches_[s])
+        if (seen_[other] != index && meet(block, blocks_[other])) {
+          seen_[other] = index;
+          found_.push_back(other);
+        }
     });
-    std::sort(found_.begin(), found_.end(),
-              [&](int a, int b) { return blocks_[a].offset < blocks_[b].offset; });
-    return found_;
+    std::sort(found_.begin(), found_.end(), ByOffset{blocks_});
+    return lowest_free(block, found_);
   }
 
  private:
   static constexpr int kStretch = 32;  // instructions
+
+  // `others` by offset; those that are not alive together with the block do not matter.
+  int64_t lowest_free(const Block& block, const std::vector<int>& others) const {
+    int64_t offset = 0;
+    for (int index : others) {
+      const Block& other = blocks_[index];
+      if (!meet(block, other)) continue;
+      if (offset + block.bytes <= other.offset) break;
+      offset = std::max(offset, align_up(other.offset + other.bytes));
+    }
+    return offset;
+  }
 
   template <class F>
   void each_stretch(const Block& block, F f) const {
@@ -81,13 +103,8 @@ int64_t place_in_order(std::span<Block> blocks, const std::vector<int>& order) {
   for (int index : order) {
     Block& block = blocks[index];
     if (block.is_fixed) continue;
-    int64_t offset = 0;
-    for (int other : placed.neighbours(index)) {
-      if (offset + block.bytes <= blocks[other].offset) break;
-      offset = std::max(offset, align_up(blocks[other].offset + blocks[other].bytes));
-    }
-    block.offset = offset;
-    size = std::max(size, align_up(offset + block.bytes));
+    block.offset = placed.lowest_free(index);
+    size = std::max(size, align_up(block.offset + block.bytes));
     placed.add(index);
   }
   return size;

@@ -41,10 +41,10 @@ class Available {
   bool decide(ValueId id) {
     const models::Value& value = forward_[id];
     if (value.source != Source::node) return true;
-    if (policy_.otherwise == Fate::keep && policy_.fates.empty()) return true;
     const Node& node = forward_.nodes[value.producer];
     // Auxiliary outputs share the fate of the first.
     if (policy_.fate(forward_[node.out[0]].label) == Fate::remat) return false;
+    if (policy_.otherwise == Fate::keep) return true;
     // A cheap op whose inputs are there anyway is quicker to run again than its output to keep.
     return node.op->price == models::Price::dear ||
            !std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return (*this)(in); });

@@ -125,6 +125,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
   if (row == table().end()) {
     std::vector<std::string> names;
     for (const PolicyInfo& info : policies()) names.push_back(info.name);
+    names.push_back(kAuto);
     std::string close = nearest(name, names);
     throw ConfigError("remat_policy: found '" + name + "', expected one of " + join(names) +
                       (close.empty() ? "" : ". Nearest: " + close));
@@ -136,7 +137,16 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
   std::vector<std::string> labels = layer.labels();
   std::vector<models::ValueId> inputs = layer.inputs_from(models::Source::input);
   Policy policy{.name = name, .otherwise = row->otherwise, .fates = custom};
+  if (auto unlabelled = policy.fates.extract(kUnlabelled)) {
+    policy.otherwise = unlabelled.mapped();
+    if (policy.otherwise == Fate::offload)
+      throw ConfigError(std::string(kUnlabelled) +
+                        ": found offload, expected device or remat: only values with a label can "
+                        "be offloaded");
+    for (const std::string& label : labels) policy.fates.emplace(label, Fate::remat);
+  }
   for (const auto& [label, fate] : custom) {
+    if (label == kUnlabelled) continue;
     if (!emits(labels, label)) refuse_label(label, label, labels);
     if (fate == Fate::remat && !inputs.empty() && layer[inputs[0]].label == label)
       throw ConfigError(label + ": remat is not possible: all else is computed again from it. " +

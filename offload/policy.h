@@ -31,6 +31,8 @@ struct Policy {
   bool offloads() const;
   // The same with everything on the device that this one offloads.
   Policy kept_on_device() const;
+
+  bool operator==(const Policy&) const = default;
 };
 
 // Keeps every value that the backward pass reads.
@@ -43,6 +45,11 @@ Policy save_and_offload(std::span<const std::string> saved, std::span<const std:
                         MemoryKind source = MemoryKind::device,
                         MemoryKind target = MemoryKind::pinned_host);
 
+// In the place of a label, among the keys of `custom`: values without one.
+inline constexpr const char* kUnlabelled = "unlabelled";
+// A name that stands for whatever a planner chooses; make_policy() knows it only in its messages.
+inline constexpr const char* kAuto = "auto";
+
 // The names and what they do, as the docs and --help show them.
 struct PolicyInfo {
   std::string name;
@@ -51,9 +58,10 @@ struct PolicyInfo {
 std::span<const PolicyInfo> policies();
 
 // The policy called `name` for layers like `layer`. `custom` holds the per-label keys, which only
-// the policy `custom` reads. Throws ConfigError when the name is unknown, when a named policy
-// speaks of labels the layer does not emit, when a custom key does, when there are custom keys
-// without the policy `custom`, or when the carry is to be computed again.
+// the policy `custom` reads; labels without a key are computed again. Throws ConfigError when the
+// name is unknown, when a named policy speaks of labels the layer does not emit, when a custom key
+// does, when there are custom keys without the policy `custom`, when the carry is to be computed
+// again, or values without a label are to be offloaded.
 Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
                    const models::Program& layer);
 

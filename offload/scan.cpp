@@ -253,7 +253,8 @@ void Scan::run_backward(int stage, int layer) {
 Policy Scan::policy_of(const models::Stage& stage, int layer) const {
   if (!stage.is_scan()) return keep_all();
   int offloading = options_.offload_layers.value_or(static_cast<int>(stage.layers.size()) - 1);
-  return layer < offloading ? options_.policy : options_.policy.kept_on_device();
+  if (layer < offloading) return options_.policy;
+  return options_.others ? *options_.others : options_.policy.kept_on_device();
 }
 
 namespace {
@@ -298,7 +299,7 @@ void Scan::prepare(const PassOptions& options) {
     for (const auto& [name, location] : operands_.layout().by_name) touched.insert(name);
 
   layers_.resize(model_.stages.size());
-  std::vector<Differentiated> asked;  // to honour the user's own policy
+  std::map<bool, std::vector<Differentiated>> asked;  // to honour the user's own policies
   for (int stage = static_cast<int>(model_.stages.size()) - 1; stage >= 0; --stage) {
     const models::Stage& s = model_.stages[stage];
     bool last_stage = stage + 1 == static_cast<int>(model_.stages.size());
@@ -309,8 +310,8 @@ void Scan::prepare(const PassOptions& options) {
                         ", expected at most the " + std::to_string(s.layers.size()) +
                         " layers of " + s.name);
     layers_[stage].resize(s.layers.size());
-    using Variant =
-        std::tuple<int, std::vector<ValueId>, bool>;  // kind, weights added to, offloads
+    // Kind, weights added to, whether it is one of the first layers or like them.
+    using Variant = std::tuple<int, std::vector<ValueId>, bool>;
     std::map<Variant, std::shared_ptr<const Partition>> partitions;
     std::map<const Partition*, std::pair<int, int>> served;
     for (int layer = static_cast<int>(s.layers.size()) - 1; layer >= 0; --layer) {
@@ -321,14 +322,14 @@ void Scan::prepare(const PassOptions& options) {
         if (!program[id].needs_gradient) continue;
         if (!touched.insert(weight_name(s, layer, program[id])).second) added_to.push_back(id);
       }
-      std::shared_ptr<const Partition>& known =
-          partitions[{s.layers[layer], added_to, policy.offloads()}];
+      bool is_first = policy == options.policy;
+      std::shared_ptr<const Partition>& known = partitions[{s.layers[layer], added_to, is_first}];
       if (!known) {
         models::BackwardProgram backward = models::backward(program, {.accumulate = added_to});
         known = std::make_shared<const Partition>(
             offload::partition(program, backward, policy, last_stage ? Turn::here : Turn::later));
         if (policy.name == "custom" && policy.offloads())
-          asked.push_back({&program, std::move(backward), known});
+          asked[is_first].push_back({&program, std::move(backward), known});
       }
       layers_[stage][layer].partition = known;
       auto [range, is_new] = served.try_emplace(known.get(), layer, layer);
@@ -343,7 +344,8 @@ void Scan::prepare(const PassOptions& options) {
               [](const LayerPlan& a, const LayerPlan& b) { return a.first < b.first; });
     layer_plans_.insert(layer_plans_.begin(), plans.begin(), plans.end());
   }
-  if (!asked.empty()) check_offloads(options.policy, asked);
+  for (const auto& [is_first, kinds] : asked)
+    check_offloads(is_first ? options.policy : *options.others, kinds);
   find_final_gradients();
 }
 

@@ -20,9 +20,11 @@ enum class MicroBatch { first, further };
 
 struct PassOptions {
   Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
-  // The first so many layers of a scan follow the policy, the others keep on the device what it
-  // offloads. By default all but the last, whose values are wanted at once.
+  // The first so many layers of a scan follow the policy; by default all but the last, whose values
+  // are wanted at once.
   std::optional<int> offload_layers;
+  // What the other layers follow; by default they keep on the device what the policy offloads.
+  std::optional<Policy> others;
   MicroBatch micro_batch = MicroBatch::first;
   // Called behind the instruction that makes the gradient of a parameter final, and behind the
   // layer that makes all those of a slab final and reads its weights last.

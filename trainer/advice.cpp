@@ -71,6 +71,7 @@ class Adviser {
     StepOptions options = plans_.options;
     options.policy.name = "tried";
     options.policy.fates[label] = fate;
+    if (options.others) options.others->fates[label] = fate;
     return trial(std::move(options), layout_options(config_));
   }
 

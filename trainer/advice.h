@@ -6,6 +6,7 @@
 
 #include "offload/hardware.h"
 #include "trainer/estimate.h"
+#include "trainer/room.h"
 #include "trainer/training_plans.h"
 
 namespace longshore::trainer {

@@ -89,8 +89,9 @@ struct Config {
   // remat
   std::string remat_policy = "full";
   int64_t offload_layers = -1;
-  // label -> "remat", "device" or "offload"; given ones only
-  std::map<std::string, std::string> label_fates;
+  // label -> "remat", "device" or "offload", or two of them: of the first offload_layers layers,
+  // and of the others; given ones only
+  std::map<std::string, std::vector<std::string>> label_fates;
 
   // offload
   bool parameter_memory_host_offload = false;
@@ -99,6 +100,9 @@ struct Config {
   OptimizerCompute optimizer_compute = OptimizerCompute::device;
   double prefetch_layers = -1;
   std::string hardware;
+  double device_memory_limit = 0;  // GiB
+  double host_memory_limit = 0;    // GiB
+  bool auto_micro_batch = false;
 
   // optimizer
   double learning_rate = 3e-5;

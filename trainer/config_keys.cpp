@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "models/lora.h"
+#include "offload/policy.h"
 
 namespace longshore::trainer {
 namespace {
@@ -23,6 +24,7 @@ constexpr int64_t kMaxLength = 1 << 22;
 constexpr int64_t kMaxBatch = 1 << 16;
 constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int64_t kMaxRank = 1 << 14;
+constexpr double kMaxGibibytes = 1 << 20;
 constexpr size_t kMaxItems = 100;
 constexpr size_t kMaxItemBytes = 256;
 
@@ -44,6 +46,7 @@ ChoiceKey choice(std::vector<std::string> names) {
 NumberKey at_least(double low, double Config::*member) { return {member, low}; }
 NumberKey above(double low, double Config::*member) { return {member, low, End::excluded}; }
 NumberKey fraction(double Config::*member) { return {member, 0, End::included, 1}; }
+NumberKey memory(double Config::*member) { return {member, 0, End::included, kMaxGibibytes}; }
 NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
 
 std::vector<Key> make_config_keys() {
@@ -143,10 +146,15 @@ std::vector<Key> make_config_keys() {
        "type of the weights that are trained; bfloat16: no master copy, stochastic rounding"},
 
       {"remat_policy", remat, TextKey{&Config::remat_policy},
-       "what a layer keeps and what it computes again; custom: the label keys below"},
+       "what a layer keeps and what it computes again; custom: the label keys below; auto: what is "
+       "fastest on `hardware` and fits, also of where parameters, gradients and optimizer state "
+       "live; keys that are set stay"},
+      {"auto_micro_batch", remat, FlagKey{&Config::auto_micro_batch},
+       "auto also divides a step's sequences between per_device_batch_size and "
+       "gradient_accumulation_steps"},
       {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, kMaxLayers, -1},
        "so many layers, from the first, follow the policy; what it offloads stays on the device in "
-       "the others; -1: all but the last"},
+       "the others, or their fate is the second of a label's key; -1: all but the last"},
       {"decoder_layer_input", remat, LabelKey{}, "custom: the layer's input"},
       {"query_proj", remat, LabelKey{}, "custom: queries as attention reads them"},
       {"key_proj", remat, LabelKey{}, "custom: keys as attention reads them"},
@@ -156,6 +164,8 @@ std::vector<Key> make_config_keys() {
       {"mlpwi_0", remat, LabelKey{}, "custom: the MLP's gate, before its activation"},
       {"mlpwi_1", remat, LabelKey{}, "custom: the MLP's linear branch"},
       {"mlpwo", remat, LabelKey{}, "custom: the MLP's result"},
+      {offload::kUnlabelled, remat, LabelKey{{"remat", "device"}},
+       "custom: what has no label: results of norms and activations"},
       {"x", remat, LabelKey{}, "custom, of the toys: the layer's input"},
       {"y", remat, LabelKey{}, "custom, of toy_a: the first product"},
 
@@ -174,6 +184,10 @@ std::vector<Key> make_config_keys() {
        "memory, nothing is hidden; -1: as many as it takes"},
       {"hardware", offload, TextKey{&Config::hardware},
        "profile of configs/hardware, or a file, that choices go by; none: round numbers"},
+      {"device_memory_limit", offload, memory(&Config::device_memory_limit),
+       "GiB of device memory that a run may take; 0: all there is"},
+      {"host_memory_limit", offload, memory(&Config::host_memory_limit),
+       "GiB of pinned host memory that a run may take; 0: all there is"},
 
       {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
       {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),
@@ -219,7 +233,6 @@ std::vector<Key> make_config_keys() {
   };
 }
 
-const std::vector<std::string> kLabelFates = {"remat", "device", "offload"};
 const std::vector<std::string> kFlags = {"true", "false"};
 
 // A YAML number in decimal. std::from_chars knows no leading plus.
@@ -257,6 +270,13 @@ bool accepts(const ListKey& key, const std::vector<std::string>& items) {
   };
   bool is_set = key.choices.empty() || std::set(items.begin(), items.end()).size() == items.size();
   return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
+}
+
+bool accepts(const LabelKey& key, const std::vector<std::string>& fates) {
+  return (fates.size() == 1 || fates.size() == 2) &&
+         std::ranges::all_of(fates, [&](const std::string& fate) {
+           return std::ranges::find(key.fates, fate) != key.fates.end();
+         });
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -319,7 +339,7 @@ std::vector<std::string> choices(const Key& key) {
   return std::visit(Overload{
                         [](const ChoiceKey& kind) { return kind.names; },
                         [](const ListKey& kind) { return kind.choices; },
-                        [](const LabelKey&) { return kLabelFates; },
+                        [](const LabelKey& kind) { return kind.fates; },
                         [](const FlagKey&) { return kFlags; },
                         [](const auto&) { return std::vector<std::string>(); },
                     },
@@ -347,6 +367,10 @@ std::string expected(const Key& key) {
               return text + kind.items + " out of " + join(kind.choices) + ", each once";
             return text + "at most " + std::to_string(kMaxItems) + " " + kind.items +
                    ", each of at most " + std::to_string(kMaxItemBytes) + " bytes";
+          },
+          [](const LabelKey& kind) {
+            return join_alternatives(kind.fates) +
+                   ", or two of them: of the first offload_layers layers, and of the others";
           },
           [&](const auto&) { return join_alternatives(choices(key)); },
       },
@@ -403,14 +427,14 @@ bool read_value(const Key& key, const Scalar& value, const std::filesystem::path
                           kind.set(config, static_cast<size_t>(name - kind.names.begin()));
                           return true;
                         },
-                        [&](const LabelKey&) {
-                          if (text.empty()) {
+                        [&](const LabelKey& kind) {
+                          if (!value.list && text.empty()) {
                             config.label_fates.erase(key.name);
                             return true;
                           }
-                          if (std::ranges::find(kLabelFates, text) == kLabelFates.end())
-                            return false;
-                          config.label_fates[key.name] = text;
+                          std::optional<std::vector<std::string>> items = items_of(value);
+                          if (!items || !accepts(kind, *items)) return false;
+                          config.label_fates[key.name] = *std::move(items);
                           return true;
                         },
                     },
@@ -427,10 +451,9 @@ bool is_valid(const Key& key, const Config& config) {
           [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
           [&](const ListKey& kind) { return accepts(kind, config.*kind.member); },
           [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
-          [&](const LabelKey&) {
-            auto fate = config.label_fates.find(key.name);
-            return fate == config.label_fates.end() ||
-                   std::ranges::find(kLabelFates, fate->second) != kLabelFates.end();
+          [&](const LabelKey& kind) {
+            auto fates = config.label_fates.find(key.name);
+            return fates == config.label_fates.end() || accepts(kind, fates->second);
           },
       },
       key.kind);
@@ -460,8 +483,9 @@ std::string value_text(const Key& key, const Config& config) {
           [&](const ListKey& kind) { return list_text(config.*kind.member); },
           [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
           [&](const LabelKey&) {
-            auto fate = config.label_fates.find(key.name);
-            return fate == config.label_fates.end() ? std::string("\"\"") : fate->second;
+            auto fates = config.label_fates.find(key.name);
+            if (fates == config.label_fates.end()) return std::string("\"\"");
+            return fates->second.size() == 1 ? fates->second[0] : "[" + join(fates->second) + "]";
           },
       },
       key.kind);

@@ -62,7 +62,9 @@ struct ChoiceKey {
 };
 
 // The fate of the label with the key's name, in Config::label_fates.
-struct LabelKey {};
+struct LabelKey {
+  std::vector<std::string> fates = {"remat", "device", "offload"};
+};
 
 struct Key {
   std::string name;

@@ -1,6 +1,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "offload/policy.h"
 #include "trainer/config.h"
 #include "trainer/config_keys.h"
 #include "trainer/config_yaml.h"
@@ -123,9 +124,22 @@ bool is_toy(const Config& config) {
 }
 
 void validate_remat(const Config& config) {
-  if (config.remat_policy == "custom" || config.label_fates.empty()) return;
-  refuse(config, config.label_fates.begin()->first,
-         "this key only with remat_policy: custom, not with " + described(config, "remat_policy"));
+  bool is_auto = config.remat_policy == offload::kAuto;
+  for (const auto& [label, fates] : config.label_fates) {
+    if (config.remat_policy != "custom" && !is_auto)
+      refuse(config, label,
+             "this key only with remat_policy: custom or auto, not with " +
+                 described(config, "remat_policy"));
+    if (is_auto && fates.size() > 1)
+      refuse(config, label, "one fate, which stays, with " + described(config, "remat_policy"));
+  }
+  if (is_auto && config.hardware.empty())
+    refuse(config, "hardware",
+           "a profile, whose times are what " + described(config, "remat_policy") +
+               " goes by (plan --measure makes that of this machine)");
+  if (config.auto_micro_batch && !is_auto)
+    refuse(config, "auto_micro_batch",
+           "false, or remat_policy: auto, not " + described(config, "remat_policy"));
 }
 
 void validate(const Config& config) {

@@ -9,7 +9,6 @@ namespace {
 
 using offload::Event;
 using offload::Lane;
-using offload::MemoryKind;
 using offload::Phase;
 
 double& phase_of(const Event& event, Phases& phases) {
@@ -76,16 +75,6 @@ double mfu(const Estimate& estimate, double training_flops, models::Dtype dtype,
   auto peak = hardware.peak_flops_per_second.find(dtype);
   if (peak == hardware.peak_flops_per_second.end()) return 0;
   return training_flops / estimate.step_seconds / peak->second;
-}
-
-Room room(const MemoryByKind& memory, const offload::Hardware& hardware) {
-  int64_t device = of(memory, MemoryKind::device).peak_bytes,
-          host = of(memory, MemoryKind::pinned_host).peak_bytes;
-  if (hardware.target == models::Target::cuda)
-    return {hardware.device_bytes - hardware.device_reserved_bytes - device,
-            hardware.host_bytes - host};
-  int64_t spare = hardware.host_bytes - hardware.device_reserved_bytes - device - host;
-  return {spare, spare};
 }
 
 }  // namespace longshore::trainer

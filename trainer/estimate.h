@@ -7,7 +7,6 @@
 
 #include "offload/hardware.h"
 #include "offload/timeline.h"
-#include "trainer/memory_report.h"
 #include "trainer/step.h"
 
 namespace longshore::trainer {
@@ -40,16 +39,5 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware);
 // Model FLOPs a second over the profile's peak for that dtype; 0 where it names none.
 double mfu(const Estimate& estimate, double training_flops, models::Dtype dtype,
            const offload::Hardware& hardware);
-
-// Whether a machine holds what plans take: each kind in its memory, or both in one where the device
-// is the host's processor. Negative bytes are missing.
-struct Room {
-  int64_t device_spare_bytes = 0;
-  int64_t host_spare_bytes = 0;
-
-  bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
-};
-
-Room room(const MemoryByKind& memory, const offload::Hardware& hardware);
 
 }  // namespace longshore::trainer

@@ -11,6 +11,7 @@ std::string policies_help() {
   std::string text = "remat policies:\n";
   for (const offload::PolicyInfo& policy : offload::policies())
     text += "  " + policy.name + ": " + policy.meaning + "\n";
+  text += std::string("  ") + offload::kAuto + ": the fastest that fits, see docs/planning.md\n";
   return text;
 }
 

@@ -17,7 +17,8 @@ constexpr double kSlack = 0.01;
 bool has_transfers(const offload::Homes& homes, const StepOptions& options) {
   bool updates_on_host =
       options.optimizer && options.optimizer->lane == offload::Lane::host_compute;
-  return homes.any_on_host() || updates_on_host || options.policy.offloads();
+  bool offloads = options.policy.offloads() || (options.others && options.others->offloads());
+  return homes.any_on_host() || updates_on_host || offloads;
 }
 
 double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout_options,

@@ -14,6 +14,7 @@
 #include "data/tokenizer.h"
 #include "data/unigram.h"
 #include "trainer/adapter.h"
+#include "trainer/auto_policy.h"
 #include "trainer/backend_choice.h"
 #include "trainer/console.h"
 #include "trainer/evaluate.h"
@@ -126,17 +127,19 @@ std::string parameters_text(const models::ParameterCount& count) {
 
 class Run {
  public:
-  Run(const Config& config, const ChosenBackend& chosen)
+  // `account` is of how a policy was chosen.
+  Run(const Config& config, const ChosenBackend& chosen, const std::string& account)
       : config_(config),
         backend_(make_backend(chosen.target)),
         plans_(plan_training(config, backend_->target())),
         memory_(analyze(plans_.all())) {
     console_.line("backend: " + chosen.description);
+    if (!account.empty()) console_.line(account);
     require_room(config, plans_, *backend_);
     data_ = open_data(config);
     directory_ = make_run_directory(config);
     write_resolved(config, directory_ / "config.yml");
-    write_file(directory_ / "plan.txt", text(plans_));
+    write_file(directory_ / "plan.txt", account + text(plans_));
   }
 
   void operator()() {
@@ -285,8 +288,11 @@ void train(const Config& config) {
   if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
-  const Config resolved = with_adapter(config);
-  Run run(resolved, choose_backend(resolved));
+  const Config adapted = with_adapter(config);
+  ChosenBackend backend = choose_backend(adapted);
+  std::string account;
+  const Config chosen = with_chosen_policy(adapted, backend.target, account);
+  Run run(chosen, backend, account);
   run();
 }
 

@@ -8,9 +8,8 @@
 #include "base/error.h"
 #include "offload/explain.h"
 #include "trainer/advice.h"
-#include "trainer/flops.h"
+#include "trainer/auto_policy.h"
 #include "trainer/hardware_file.h"
-#include "trainer/model_config.h"
 #include "trainer/write_file.h"
 
 namespace longshore::trainer {
@@ -22,16 +21,6 @@ using offload::MemoryKind;
 const offload::LayerPlan& scanned(const TrainingPlans& plans) {
   return *std::find_if(plans.step.layers.begin(), plans.step.layers.end(),
                        [](const offload::LayerPlan& layers) { return layers.is_scan; });
-}
-
-// The mark of what does not fit.
-std::string fits_text(const PolicyPlan& plan) {
-  if (plan.room.fits()) return "yes";
-  int64_t device = -plan.room.device_spare_bytes, host = -plan.room.host_spare_bytes;
-  std::string text = "no:";
-  if (device > 0) text += " device " + bytes_text(device) + " short";
-  if (host > 0) text += std::string(device > 0 ? "," : "") + " host " + bytes_text(host) + " short";
-  return text;
 }
 
 std::string phases_text(const Phases& phases, double step_seconds) {
@@ -54,25 +43,13 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
       "  MFU {:.1f} %; busiest is {}, {:.0f} % of the step\n"
       "  fits: {}\n",
       hardware.name, e.step_seconds, phases_text(e.phases, e.step_seconds), 100 * plan.mfu,
-      offload::name(e.bottleneck), 100 * e.busy(e.bottleneck) / e.step_seconds, fits_text(plan));
+      offload::name(e.bottleneck), 100 * e.busy(e.bottleneck) / e.step_seconds,
+      fits_text(plan.room));
   if (plan.room.fits())
     result +=
         fmt::format("  to spare: device {}, host {}\n", bytes_text(plan.room.device_spare_bytes),
                     bytes_text(plan.room.host_spare_bytes));
   return result;
-}
-
-PolicyPlan plan_policy(const Config& config, const std::string& policy, models::Target target,
-                       const std::optional<offload::Hardware>& hardware) {
-  PolicyPlan plan{.policy = policy, .plans = plan_training(config, target), .memory = {}};
-  plan.memory = analyze(plan.plans.all());
-  if (!hardware) return plan;
-  plan.estimate = estimate(plan.plans.step, *hardware);
-  plan.room = room(plan.memory, *hardware);
-  plan.mfu =
-      mfu(*plan.estimate, training_flops(plan.plans.model, config.gradient_accumulation_steps),
-          compute_dtype(config, target), *hardware);
-  return plan;
 }
 
 int64_t replayed(const offload::Partition& partition) {
@@ -98,10 +75,11 @@ std::vector<PolicyPlan> plan_policies(const Config& config, std::vector<std::str
   for (const std::string& name : names) {
     Config one = config;
     one.remat_policy = name;
-    if (name != "custom") one.label_fates.clear();
+    if (name != "custom" && name != offload::kAuto) one.label_fates.clear();
     try {
-      plans.push_back(plan_policy(one, name, target, hardware));
-      if (names.size() == 1 && hardware)
+      validate_remat(one);
+      plans.push_back(plan_policy(one, target, hardware));
+      if (names.size() == 1 && hardware && name != offload::kAuto)
         plans.back().advice = advise(one, plans.back().plans, plans.back().room, *hardware);
     } catch (const ConfigError&) {
       if (!all) throw;  // of all policies, those that suit the model
@@ -131,14 +109,16 @@ std::string table(std::vector<const PolicyPlan*> plans) {
                           bytes_text(of(plan->memory, MemoryKind::pinned_host).peak_bytes),
                           bytes_text(residual_bytes(layer, offload::Fate::keep)),
                           bytes_text(residual_bytes(layer, offload::Fate::offload)),
-                          replayed(layer), timed ? "  " + fits_text(*plan) : "");
+                          replayed(layer), timed ? "  " + fits_text(plan->room) : "");
   }
   return result;
 }
 
 std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
                     bool explain) {
-  std::string result = "remat_policy " + plan.policy + "\n" + text(plan.memory);
+  std::string result =
+      (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
+      text(plan.memory);
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
   if (hardware) result += time_text(plan, *hardware);
   if (!plan.advice.empty()) result += "advice, each change by itself:\n";
@@ -166,6 +146,7 @@ void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::pat
                        {"exposed_host", phases.exposed_host}};
       one["bottleneck"] = offload::name(plan.estimate->bottleneck);
     }
+    for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
     one["memory"] = json(plan.memory);
     list.push_back(one);
   }
@@ -179,11 +160,11 @@ std::string hardware_table(const Config& config) {
     Config one = config;
     one.hardware = name;
     offload::Hardware hardware = *named_hardware(one);
-    PolicyPlan plan = plan_policy(one, config.remat_policy, hardware.target, hardware);
+    PolicyPlan plan = plan_policy(one, hardware.target, hardware);
     result += fmt::format(
         "{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name, plan.estimate->step_seconds,
         100 * plan.mfu, bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
-        bytes_text(of(plan.memory, MemoryKind::pinned_host).peak_bytes), fits_text(plan));
+        bytes_text(of(plan.memory, MemoryKind::pinned_host).peak_bytes), fits_text(plan.room));
   }
   return result;
 }
@@ -204,7 +185,11 @@ int64_t largest_that_fits(const Config& config, const std::string& key,
     } catch (const ConfigError&) {
       return false;  // beyond the key's own bounds
     }
-    return room(analyze(plan_training(one, hardware.target).all()), hardware).fits();
+    try {
+      return plan_policy(one, hardware.target, hardware).room.fits();
+    } catch (const PlanError&) {
+      return false;  // whatever `auto` may choose
+    }
   };
   if (!fits(1)) return 0;
   int64_t least = 1;  // fits; twice as much may

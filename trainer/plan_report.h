@@ -6,21 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/estimate.h"
-#include "trainer/training_plans.h"
+#include "trainer/policy_plan.h"
 
 namespace longshore::trainer {
-
-struct PolicyPlan {
-  std::string policy;
-  TrainingPlans plans;
-  MemoryByKind memory;
-  // With a profile:
-  std::optional<Estimate> estimate;
-  Room room;
-  double mfu = 0;
-  std::vector<std::string> advice;
-};
 
 // One for each name, the config's own policy where there is none; "all" stands for every policy the
 // model allows but `custom`. A `custom` among several takes the config's label keys, the others

@@ -48,6 +48,7 @@ const std::vector<std::string> kKeys{"dtype",
                                      "mlpwi_0",
                                      "mlpwi_1",
                                      "mlpwo",
+                                     offload::kUnlabelled,
                                      "parameter_memory_host_offload",
                                      "gradient_memory_host_offload",
                                      "prefetch_layers"};
@@ -245,6 +246,9 @@ class Probe {
 
 void probe(const ProbeRequest& request) {
   Config config = override_config(default_config(), request.overrides, kKeys);
+  if (config.remat_policy == offload::kAuto)
+    throw ConfigError(location(config, "remat_policy") +
+                      ": found auto, expected a policy by name: it is values that are compared");
   validate_remat(config);
   models::Target target = choose_backend(config).target;
   DecoderConfig model = read_model(request);

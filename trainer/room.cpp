@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -69,7 +70,33 @@ std::string needs(const MemoryByKind& memory, models::Target target) {
 
 }  // namespace
 
-std::string shortage(const MemoryByKind& memory, offload::Backend& backend) {
+MemoryLimits memory_limits(const Config& config) {
+  auto bytes = [](double gibibytes) -> std::optional<int64_t> {
+    if (gibibytes == 0) return std::nullopt;
+    return static_cast<int64_t>(gibibytes * (int64_t{1} << 30));
+  };
+  return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
+}
+
+Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
+          const MemoryLimits& limits) {
+  int64_t device = of(memory, MemoryKind::device).peak_bytes,
+          host = of(memory, MemoryKind::pinned_host).peak_bytes;
+  Room room{hardware.device_bytes - hardware.device_reserved_bytes - device,
+            hardware.host_bytes - host};
+  if (shares_memory(hardware.target)) {
+    int64_t spare = hardware.host_bytes - hardware.device_reserved_bytes - device - host;
+    room = {spare, spare};
+  }
+  if (limits.device_bytes)
+    room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
+  if (limits.host_bytes)
+    room.host_spare_bytes = std::min(room.host_spare_bytes, *limits.host_bytes - host);
+  return room;
+}
+
+std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
+                     const MemoryLimits& limits) {
   bool fits = true;
   std::string table;
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
@@ -77,23 +104,34 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend) {
     int64_t available = backend.available_bytes(kind);
     int64_t needed = shares_memory(backend.target()) ? total_peak_bytes(memory) : a.peak_bytes;
     fits = fits && needed <= available;
+    const std::optional<int64_t>& limit =
+        kind == MemoryKind::device ? limits.device_bytes : limits.host_bytes;
+    if (limit && *limit < available) {
+      available = *limit;
+      fits = fits && a.peak_bytes <= *limit;
+    }
     table += fmt::format("  {:<12} needs {} ({}), available {}\n", offload::name(kind),
                          bytes_text(a.peak_bytes), categories_text(a), bytes_text(available));
   }
   return fits ? "" : table;
 }
 
+std::string what_helps(const Config& config, models::Target target) {
+  std::string text;
+  for (const Choice& choice : smaller_choices(config, target))
+    text += fmt::format("  {:<36} {}\n", choice.setting,
+                        needs(analyze(plan_training(choice.config, target).all()), target));
+  return text;
+}
+
 void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend) {
   MemoryByKind memory = analyze(plans.all());
   models::Target target = backend.target();
-  std::string table = shortage(memory, backend);
+  std::string table = shortage(memory, backend, memory_limits(config));
   if (table.empty()) return;
-  std::string smaller;
-  for (const Choice& choice : smaller_choices(config, target))
-    smaller += fmt::format("  {:<36} {}\n", choice.setting,
-                           needs(analyze(plan_training(choice.config, target).all()), target));
   throw PlanError(fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
-                              config.config_file, table, needs(memory, target), smaller));
+                              config.config_file, table, needs(memory, target),
+                              what_helps(config, target)));
 }
 
 }  // namespace longshore::trainer

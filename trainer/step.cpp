@@ -131,6 +131,7 @@ Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool i
   offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers);
   offload::PassOptions pass{.policy = options_.policy,
                             .offload_layers = options_.offload_layers,
+                            .others = options_.others,
                             .micro_batch = micro_batch};
   std::optional<Update> update;
   std::optional<ForwardUpdate> in_forward;

@@ -20,7 +20,8 @@ namespace longshore::trainer {
 
 struct StepOptions {
   offload::Policy policy;
-  std::optional<int> offload_layers;  // as in offload::PassOptions
+  std::optional<int> offload_layers;      // as in offload::PassOptions
+  std::optional<offload::Policy> others;  // likewise
   offload::Transfers transfers;
   int64_t micro_batches = 1;  // gradient_accumulation_steps
   // None: gradients are the step's result.

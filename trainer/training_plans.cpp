@@ -16,12 +16,32 @@ namespace {
 using offload::MemoryKind;
 using offload::Plan;
 
-std::map<std::string, offload::Fate> custom_fates(const Config& config) {
-  std::map<std::string, offload::Fate> fates;
-  for (const auto& [label, text] : config.label_fates)
-    for (offload::Fate fate : {offload::Fate::keep, offload::Fate::offload, offload::Fate::remat})
-      if (text == name(fate)) fates[label] = fate;
+using offload::Fate;
+
+Fate fate_of(const std::string& text) {
+  for (Fate fate : {Fate::keep, Fate::offload})
+    if (text == name(fate)) return fate;
+  return Fate::remat;
+}
+
+// Of the first layers, and of the others where that is said of any label.
+std::map<std::string, Fate> custom_fates(const Config& config) {
+  std::map<std::string, Fate> fates;
+  for (const auto& [label, texts] : config.label_fates) fates[label] = fate_of(texts[0]);
   return fates;
+}
+
+std::optional<std::map<std::string, Fate>> custom_fates_of_others(const Config& config) {
+  std::map<std::string, Fate> fates;
+  bool is_said = false;
+  for (const auto& [label, texts] : config.label_fates) {
+    Fate first = fate_of(texts[0]);
+    is_said = is_said || texts.size() == 2;
+    fates[label] = texts.size() == 2        ? fate_of(texts[1])
+                   : first == Fate::offload ? Fate::keep
+                                            : first;
+  }
+  return is_said ? std::optional(fates) : std::nullopt;
 }
 
 const models::Program& layer(const models::Model& model) {
@@ -66,6 +86,8 @@ StepOptions step_options(const Config& config, const models::Model& model, model
       .policy = make_policy(config.remat_policy, custom_fates(config), layer(model)),
       .transfers = {.layers_ahead = config.prefetch_layers},
       .micro_batches = config.gradient_accumulation_steps};
+  if (auto fates = custom_fates_of_others(config))
+    options.others = make_policy(config.remat_policy, *fates, layer(model));
   if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
   // The gradients of toy_a are the result.
   if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);

@@ -606,17 +606,19 @@ TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {
   EXPECT_EQ(message_of([&] { validate(config); }),
             "default adam_b2: found nan, expected a number from 0 to below 1");
   config = load_text(kModelLines);
-  config.label_fates["context"] = "somewhere";
+  config.label_fates["context"] = {"somewhere"};
   config.remat_policy = "custom";
   EXPECT_EQ(message_of([&] { validate(config); }),
-            "default context: found somewhere, expected remat, device or offload");
+            "default context: found somewhere, expected remat, device or offload, or two of them: of "
+            "the first offload_layers layers, and of the others");
 }
 
 TEST_F(ConfigTest, LabelKeysFillTheCustomPolicy) {
   Config config = load_text(
       kModelLines + "remat_policy: custom\nquery_proj: device\nmlpwo: remat\ncontext: device\n",
       {"context="});
-  std::map<std::string, std::string> fates = {{"query_proj", "device"}, {"mlpwo", "remat"}};
+  std::map<std::string, std::vector<std::string>> fates = {{"query_proj", {"device"}},
+                                                           {"mlpwo", {"remat"}}};
   EXPECT_EQ(config.label_fates, fates);
 }
 

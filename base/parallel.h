@@ -1,0 +1,38 @@
+// Independent work on all cores.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace longshore {
+
+// work(0) to work(count - 1), each once, on several threads. What one of them throws first is
+// thrown here, when all threads have stopped; what had not begun by then is left out.
+template <class Work>
+void parallel_for(size_t count, const Work& work) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) try {
+        work(i);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+  };
+  std::vector<std::jthread> threads;
+  size_t most = std::max(1u, std::thread::hardware_concurrency());
+  while (threads.size() + 1 < std::min(count, most)) threads.emplace_back(run);
+  run();
+  threads.clear();  // joins
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace longshore
