@@ -1,6 +1,7 @@
 #include "offload/arena.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <map>
@@ -25,68 +26,88 @@ int end_of(std::span<const Block> blocks) {
   return end;
 }
 
-// Blocks that have a place: by time, and by offset within a stretch of time.
+// Blocks that have a place, by offset: long-lived ones in one list, the others in those of the
+// stretches of time in which they live.
 class Placed {
  public:
   explicit Placed(std::span<const Block> blocks) : blocks_(blocks), seen_(blocks.size(), -1) {
-    stretches_.resize(end_of(blocks) / kStretch + 1);
+    lists_.resize(1 + end_of(blocks) / kStretch + 1);
   }
+
+  void add(int index) {
+    const Block& block = blocks_[index];
+    if (!is_short(block)) return insert(index, lists_[0]);
+    for (int s = first_list(block); s <= last_list(block); ++s) insert(index, lists_[s]);
+  }
+
+  // The lowest offset that is free throughout a block's life.
+  int64_t lowest_free(int index) {
+    const Block& block = blocks_[index];
+    static const std::vector<int> kNone;
+    if (is_short(block)) {
+      const std::vector<int>& first = lists_[first_list(block)];
+      bool has_second = last_list(block) > first_list(block);
+      return lowest_free(block,
+                         {&lists_[0], &first, has_second ? &lists_[last_list(block)] : &kNone});
+    }
+    found_.clear();
+    auto find = [&](int first, int last) {
+      for (int s = first; s <= last; ++s)
+        for (int other : lists_[s])
+          if (seen_[other] != index && meet(block, blocks_[other])) {
+            seen_[other] = index;
+            found_.push_back(other);
+          }
+    };
+    int end = static_cast<int>(lists_.size()) - 1;
+    find(first_list(block), wraps(block) ? end : last_list(block));
+    if (wraps(block)) find(1, last_list(block));
+    std::sort(found_.begin(), found_.end(), ByOffset{blocks_});
+    return lowest_free(block, {&lists_[0], &found_, &kNone});
+  }
+
+ private:
+  static constexpr int kStretch = 128;  // instructions
 
   struct ByOffset {
     std::span<const Block> blocks;
     bool operator()(int a, int b) const { return blocks[a].offset < blocks[b].offset; }
   };
 
-  void add(int index) {
-    each_stretch(blocks_[index], [&](int s) {
-      std::vector<int>& placed = stretches_[s];
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), index, ByOffset{blocks_}),
-                    index);
-    });
+  static int first_list(const Block& block) { return 1 + block.first / kStretch; }
+  static int last_list(const Block& block) { return 1 + block.last / kStretch; }
+  static bool is_short(const Block& block) {
+    return !wraps(block) && last_list(block) - first_list(block) <= 1;
   }
 
-  // The lowest offset that is free throughout a block's life.
-  int64_t lowest_free(int index) {
-    const Block& block = blocks_[index];
-    if (!wraps(block) && block.first / kStretch == block.last / kStretch)
-      return lowest_free(block, stretches_[block.first / kStretch]);
-    found_.clear();
-    each_stretch(block, [&](int s) {
-      for (int other : stretches_[s])
-        if (seen_[other] != index && meet(block, blocks_[other])) {
-          seen_[other] = index;
-          found_.push_back(other);
-        }
-    });
-    std::sort(found_.begin(), found_.end(), ByOffset{blocks_});
-    return lowest_free(block, found_);
+  void insert(int index, std::vector<int>& list) {
+    list.insert(std::upper_bound(list.begin(), list.end(), index, ByOffset{blocks_}), index);
   }
 
- private:
-  static constexpr int kStretch = 32;  // instructions
-
-  // `others` by offset; those that are not alive together with the block do not matter.
-  int64_t lowest_free(const Block& block, const std::vector<int>& others) const {
+  // Those in the lists that are not alive together with the block do not matter.
+  int64_t lowest_free(const Block& block,
+                      const std::array<const std::vector<int>*, 3>& lists) const {
+    std::array<size_t, 3> at{};
     int64_t offset = 0;
-    for (int index : others) {
-      const Block& other = blocks_[index];
-      if (!meet(block, other)) continue;
-      if (offset + block.bytes <= other.offset) break;
-      offset = std::max(offset, align_up(other.offset + other.bytes));
+    while (true) {
+      int next = -1;
+      size_t from = 0;
+      for (size_t l = 0; l < lists.size(); ++l) {
+        while (at[l] < lists[l]->size() && !meet(block, blocks_[(*lists[l])[at[l]]])) ++at[l];
+        if (at[l] == lists[l]->size()) continue;
+        int other = (*lists[l])[at[l]];
+        if (next >= 0 && blocks_[next].offset <= blocks_[other].offset) continue;
+        next = other;
+        from = l;
+      }
+      if (next < 0 || offset + block.bytes <= blocks_[next].offset) return offset;
+      offset = std::max(offset, align_up(blocks_[next].offset + blocks_[next].bytes));
+      ++at[from];
     }
-    return offset;
-  }
-
-  template <class F>
-  void each_stretch(const Block& block, F f) const {
-    int last = wraps(block) ? static_cast<int>(stretches_.size()) - 1 : block.last / kStretch;
-    for (int s = block.first / kStretch; s <= last; ++s) f(s);
-    if (!wraps(block)) return;
-    for (int s = 0; s <= block.last / kStretch; ++s) f(s);
   }
 
   std::span<const Block> blocks_;
-  std::vector<std::vector<int>> stretches_;
+  std::vector<std::vector<int>> lists_;  // the long-lived ones, then a list for each stretch
   std::vector<int> seen_, found_;
 };
 

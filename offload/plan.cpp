@@ -30,6 +30,25 @@ std::vector<CallerUse> caller_uses(const Plan& plan) {
   return uses;
 }
 
+std::vector<int64_t> alive_bytes(const Plan& plan, MemoryKind kind) {
+  std::vector<int64_t> change(plan.instructions.size() + 1);
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.kind != kind || (buffer.owner == Owner::plan && buffer.first < 0)) continue;
+    int64_t bytes = align_up(buffer.bytes);
+    if (buffer.owner == Owner::caller) {
+      change[0] += bytes;
+      continue;
+    }
+    if (buffer.is_carried) change[0] += bytes;
+    change[buffer.first] += bytes;
+    change[buffer.last + 1] -= bytes;
+  }
+  std::vector<int64_t> alive(plan.instructions.size());
+  int64_t now = 0;
+  for (size_t i = 0; i < alive.size(); ++i) alive[i] = now += change[i];
+  return alive;
+}
+
 MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
   std::vector<std::vector<int>> starting(plan.instructions.size()), ending = starting,
                                                                     appearing = starting;

@@ -108,6 +108,9 @@ struct MemoryAnalysis {
 
 MemoryAnalysis analyze(const Plan& plan, MemoryKind kind);
 
+// What is alive at each instruction, arguments and outputs included.
+std::vector<int64_t> alive_bytes(const Plan& plan, MemoryKind kind);
+
 // Buffers of one name, but for numbers: those of all layers together.
 struct AliveGroup {
   std::string name;  // "decoder.*.gradient"

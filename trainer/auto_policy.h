@@ -19,10 +19,12 @@
 
 namespace longshore::trainer {
 
+inline constexpr double kAsFast = 1e-3;  // relative: plans that close are as fast as each other
+inline constexpr const char* kChosen = "auto";  // the origin of keys that were chosen
+
 // A plan that was walked.
 struct Tried {
-  Config config;     // as it would be written down: without `auto`
-  std::string what;  // "full", or "layers 0 to 23: ...", and what lives on the host
+  Config config;  // as it would be written down: without `auto`
   double step_seconds = 0;
   Phases phases;
   double moved_bytes = 0;  // by the link, both ways
@@ -44,6 +46,9 @@ AutoChoice choose_policy(const Config& config, models::Target target);
 
 // `config`, or what was chosen in its place, with the choice's account in `account`.
 Config with_chosen_policy(const Config& config, models::Target target, std::string& account);
+
+// "full", or "first 24 layers: ...", and what lives on the host.
+std::string what(const Config& config);
 
 // The keys that were chosen, and their values as a config says them.
 std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config);

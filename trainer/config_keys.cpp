@@ -379,8 +379,9 @@ std::string expected(const Key& key) {
 
 bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,
                 Config& config) {
-  const auto* list_key = std::get_if<ListKey>(&key.kind);
-  if (value.style == ScalarStyle::null || (value.list && !list_key)) return false;
+  bool takes_lists =
+      std::holds_alternative<ListKey>(key.kind) || std::holds_alternative<LabelKey>(key.kind);
+  if (value.style == ScalarStyle::null || (value.list && !takes_lists)) return false;
   bool plain = value.style == ScalarStyle::plain;
   const std::string& text = value.text;
   return std::visit(Overload{
