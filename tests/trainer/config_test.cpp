@@ -287,8 +287,8 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "configs/test.yml:12 dtype: found bflaot16, expected auto, float32 or bfloat16; "
             "nearest: bfloat16");
   EXPECT_EQ(error("mlpwo: devcie\n"),
-            "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload; nearest: "
-            "device");
+            "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload, or two of "
+            "them: of the first offload_layers layers, and of the others; nearest: device");
   EXPECT_EQ(error("steps: [1]\n"),
             "configs/test.yml:12 steps: found a list, 1, expected an integer from 1 to 1000000000");
   EXPECT_EQ(error("steps: {a: 1}\n"),
@@ -579,7 +579,7 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(error("per_device_batch_size: 4096\nmax_target_length: 4096\n"), "no error");
   EXPECT_EQ(error("mlpwi_0: device\n"),
             "configs/test.yml:12 mlpwi_0: found device, expected this key only with remat_policy: "
-            "custom, not with remat_policy = \"full\" (default)");
+            "custom or auto, not with remat_policy = \"full\" (default)");
   EXPECT_EQ(error("mlpwi_0: device\nremat_policy: custom\n"), "no error");
   EXPECT_EQ(error("mlpwi_0: device\n", {"mlpwi_0="}), "no error");
   EXPECT_EQ(error("dataset_type: tokens\n"),
