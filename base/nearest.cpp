@@ -1,6 +1,7 @@
 #include "base/nearest.h"
 
 #include <algorithm>
+#include <sstream>
 #include <vector>
 
 namespace longshore {
@@ -46,6 +47,13 @@ std::string join(std::span<const std::string> words, std::string_view separator)
     text += word;
   }
   return text;
+}
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> parts;
+  std::istringstream stream{std::string(list)};
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
 }
 
 }  // namespace longshore

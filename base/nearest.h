@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longshore {
 
@@ -14,5 +15,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 
 // "a, b, c": candidates as an error message lists them.
 std::string join(std::span<const std::string> words, std::string_view separator = ", ");
+
+// The parts of "a,b,c"; of "" none.
+std::vector<std::string> split(std::string_view list);
 
 }  // namespace longshore

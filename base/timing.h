@@ -18,4 +18,13 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
+// Of at least one value, linear between ranks; q from 0 to 1.
+inline double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  double rank = q * static_cast<double>(values.size() - 1);
+  size_t below = static_cast<size_t>(rank);
+  size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
 }  // namespace longshore

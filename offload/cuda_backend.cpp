@@ -279,9 +279,12 @@ CudaDevice find_cuda_device() {
   cudaDeviceProp properties;
   if (cudaError_t status = cudaGetDeviceProperties(&properties, kDevice); status != cudaSuccess)
     return {.description = std::string("the GPU does not answer: ") + cudaGetErrorString(status)};
+  char bus_id[32] = "";
+  check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, kDevice), "asking for the device's bus id");
   return {.usable = true,
           .description = std::string(properties.name) + ", " +
-                         bytes_text(static_cast<int64_t>(properties.totalGlobalMem))};
+                         bytes_text(static_cast<int64_t>(properties.totalGlobalMem)),
+          .pci_bus_id = bus_id};
 }
 
 std::unique_ptr<Backend> make_cuda_backend() { return std::make_unique<CudaBackend>(); }

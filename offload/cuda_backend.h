@@ -12,7 +12,8 @@ namespace longshore::offload {
 
 struct CudaDevice {
   bool usable = false;
-  std::string description;  // "NVIDIA H200, 139.8 GiB", or why there is none
+  std::string description;      // "NVIDIA H200, 139.8 GiB", or why there is none
+  std::string pci_bus_id = "";  // "0000:65:00.0"
 };
 
 CudaDevice find_cuda_device();

@@ -301,7 +301,7 @@ std::string location(const Config& config, const std::string& key) {
   return origin(config, key) + " " + key;
 }
 
-void write_resolved(const Config& config, const fs::path& file) {
+std::string resolved_text(const Config& config) {
   std::string text;
   for_each_key(
       [&](const std::string& title) { text += (text.empty() ? "# " : "\n# ") + title + "\n"; },
@@ -310,7 +310,11 @@ void write_resolved(const Config& config, const fs::path& file) {
         text +=
             key.name + ": " + value_text(key, config) + "  # " + origin(config, key.name) + "\n";
       });
-  write_file(file, text);
+  return text;
+}
+
+void write_resolved(const Config& config, const fs::path& file) {
+  write_file(file, resolved_text(config));
 }
 
 std::string config_help() {

@@ -177,8 +177,9 @@ std::string origin(const Config& config, const std::string& key);
 // "configs/x.yml:14 key": how an error about a key's value begins.
 std::string location(const Config& config, const std::string& key);
 
-// Writes every key, its value and its origin. Loading the file gives an equal config. The file
-// appears whole or not at all; throws Error when it cannot be written.
+// Every key, its value and its origin, as a file that gives an equal config when loaded.
+std::string resolved_text(const Config& config);
+// Writes it. The file appears whole or not at all; throws Error when it cannot be written.
 void write_resolved(const Config& config, const std::filesystem::path& file);
 
 // All keys by section, with default, meaning and range.

@@ -14,4 +14,13 @@ double LearningRate::at(int64_t step) const {
   return peak * (final_fraction + (1 - final_fraction) * cosine);
 }
 
+LearningRate learning_rate_schedule(const Config& config) {
+  int64_t steps =
+      config.learning_rate_schedule_steps < 0 ? config.steps : config.learning_rate_schedule_steps;
+  return {.peak = config.learning_rate,
+          .final_fraction = config.cosine_learning_rate_final_fraction,
+          .warmup_steps = static_cast<int64_t>(config.warmup_steps_fraction * steps),
+          .schedule_steps = steps};
+}
+
 }  // namespace longshore::trainer

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "trainer/config.h"
+
 namespace longshore::trainer {
 
 struct LearningRate {
@@ -14,5 +16,7 @@ struct LearningRate {
   // Of step `step`, counted from 0. The first step's rate is above 0.
   double at(int64_t step) const;
 };
+
+LearningRate learning_rate_schedule(const Config& config);
 
 }  // namespace longshore::trainer

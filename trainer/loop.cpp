@@ -19,15 +19,14 @@
 #include "trainer/console.h"
 #include "trainer/evaluate.h"
 #include "trainer/flops.h"
-#include "trainer/initialize.h"
 #include "trainer/learning_rate.h"
-#include "trainer/load_parameters.h"
 #include "trainer/metrics.h"
 #include "trainer/model_config.h"
 #include "trainer/peak.h"
 #include "trainer/room.h"
 #include "trainer/trace_file.h"
 #include "trainer/training_plans.h"
+#include "trainer/training_session.h"
 #include "trainer/write_file.h"
 
 namespace longshore::trainer {
@@ -104,20 +103,6 @@ Data open_data(const Config& config) {
   return d;
 }
 
-// What was taken: arguments and temporaries from the ledger, arenas as allocated.
-offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind, int64_t arena,
-                                 const offload::MemoryAnalysis& planned) {
-  if (planned.peak_bytes == 0) return {};
-  offload::MemoryAnalysis memory = planned;  // which of its caller's bytes a plan reads and writes
-  int64_t pure_outputs = planned.output_bytes - planned.alias_bytes;
-  memory.argument_bytes = ledger.now_bytes(kind) - pure_outputs;  // between steps these are left
-  memory.temp_bytes = arena;
-  memory.peak_bytes = ledger.now_bytes(kind) + arena;
-  memory.live_bytes = ledger.peak_bytes(kind);
-  memory.by_category = ledger.at_peak(kind);
-  return memory;
-}
-
 std::string parameters_text(const models::ParameterCount& count) {
   std::string text = fmt::format("{:.1f} M parameters", count.all / 1e6);
   if (count.trainable < count.all)
@@ -131,8 +116,7 @@ class Run {
   Run(const Config& config, const ChosenBackend& chosen, const std::string& account)
       : config_(config),
         backend_(make_backend(chosen.target)),
-        plans_(plan_training(config, backend_->target())),
-        memory_(analyze(plans_.all())) {
+        plans_(plan_training(config, backend_->target())) {
     console_.line("backend: " + chosen.description);
     if (!account.empty()) console_.line(account);
     require_room(config, plans_, *backend_);
@@ -153,26 +137,16 @@ class Run {
     Peak peak = find_peak(config_, model.dtype, *backend_);
     console_.line("MFU is against " + peak.description);
 
-    offload::Ledger ledger;
-    offload::Arguments arguments(*backend_, ledger);
-    auto arena_bytes = [&](MemoryKind kind) { return of(memory_, kind).temp_bytes; };
-    offload::Arena device(*backend_, MemoryKind::device, arena_bytes(MemoryKind::device));
-    offload::Arena host(*backend_, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
-    if (config_.load_parameters_path.empty())
-      initialize(plans_.layout, static_cast<uint64_t>(config_.seed), arguments);
-    else
-      console_.line(load_parameters(config_, model, plans_.layout, arguments));
-    TrainStep step(plans_.step, plans_.options.optimizer->adamw, *backend_, arguments, device,
-                   host);
+    TrainingSession session(config_, plans_, *backend_);
+    if (!session.loaded().empty()) console_.line(session.loaded());
     auto executable = [&](const std::optional<offload::Plan>& plan) {
-      return plan ? std::make_unique<offload::Executable>(*plan, *backend_, arguments, device, host)
-                  : nullptr;
+      return plan ? session.executable(*plan) : nullptr;
     };
     auto evaluation = executable(plans_.evaluate), sampling = executable(plans_.sample);
     auto validate = [&](const std::string& when) {
       Validation validation{
           .loss = evaluate(*evaluation, data_.validation, data_.validation_batches, *backend_,
-                           arguments, ledger),
+                           session.arguments(), session.ledger()),
           .unigram_loss = data_.unigram_loss};
       console_.line(fmt::format(
           "validation loss {}: {:.4f}, {:.2f} nats below the unigram cross-entropy of {:.4f}", when,
@@ -184,14 +158,7 @@ class Run {
     data::PrefetchedBatches batches(data_.training, 0, config_.steps * micro_batches);
     double flops = training_flops(plans_.model, micro_batches);
     double tokens = static_cast<double>(model.batch * model.length * micro_batches);
-    int64_t schedule_steps = config_.learning_rate_schedule_steps < 0
-                                 ? config_.steps
-                                 : config_.learning_rate_schedule_steps;
-    LearningRate learning_rate{
-        .peak = config_.learning_rate,
-        .final_fraction = config_.cosine_learning_rate_final_fraction,
-        .warmup_steps = static_cast<int64_t>(config_.warmup_steps_fraction * schedule_steps),
-        .schedule_steps = schedule_steps};
+    LearningRate learning_rate = learning_rate_schedule(config_);
     MetricsFile file(directory_ / "metrics.jsonl");
     std::vector<StepMetrics> steps;
     double training_seconds = 0;
@@ -208,14 +175,14 @@ class Run {
       if (records) {
         if (trace.empty()) trace_start = start;
         trace.push_back({.step = i, .begin = seconds_since(trace_start), .events = {}});
-        result = step.record(batch, scalars, ledger, trace.back().events);
+        result = session.step().record(batch, scalars, session.ledger(), trace.back().events);
       } else {
-        result = step.run(batch, scalars, ledger);
+        result = session.step().run(batch, scalars, session.ledger());
       }
       bool is_last = i + 1 == config_.steps;
       bool is_evaluated = evaluation && !is_last && config_.eval_interval > 0 &&
                           (i + 1) % config_.eval_interval == 0;
-      if (is_last || is_evaluated) step.flush(ledger);
+      if (is_last || is_evaluated) session.step().flush(session.ledger());
       StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
       metrics.loss = result.loss;
       metrics.gradient_norm = result.gradient_norm;
@@ -224,8 +191,8 @@ class Run {
       metrics.tokens_per_second_per_device = tokens / metrics.seconds;
       metrics.tflops_per_device = flops / metrics.seconds / 1e12;
       metrics.mfu = flops / metrics.seconds / peak.flops_per_second;
-      metrics.device_peak_bytes = ledger.now_bytes(MemoryKind::device) + device.bytes();
-      metrics.pinned_host_peak_bytes = ledger.now_bytes(MemoryKind::pinned_host) + host.bytes();
+      metrics.device_peak_bytes = session.peak_bytes(MemoryKind::device);
+      metrics.pinned_host_peak_bytes = session.peak_bytes(MemoryKind::pinned_host);
       console_.line(text(metrics));
       file.write(metrics);
       steps.push_back(metrics);
@@ -243,17 +210,14 @@ class Run {
                             .tokens = config_.sample_tokens,
                             .seed = static_cast<uint64_t>(config_.seed)};
       console_.line("sample: " + sample(*sampling, options, *data_.tokenizer, model, *backend_,
-                                        arguments, ledger));
+                                        session.arguments(), session.ledger()));
     }
-    for (MemoryKind kind : offload::kMemoryKinds)
-      summary.memory[static_cast<size_t>(kind)] =
-          measured(ledger, kind, kind == MemoryKind::device ? device.bytes() : host.bytes(),
-                   of(memory_, kind));
+    summary.memory = session.memory();
     write(summary, directory_ / "summary.json");
     console_.line(text(summary));
     if (config_.lora_rank > 0) {
       write_adapter(directory_ / "adapter", model.lora, config_.load_parameters_path.string(),
-                    plans_.layout, arguments);
+                    plans_.layout, session.arguments());
       console_.line("adapter, as peft reads it: " + (directory_ / "adapter").string());
     }
     console_.line("run directory: " + directory_.string() +
@@ -277,7 +241,6 @@ class Run {
   const Config& config_;
   std::unique_ptr<offload::Backend> backend_;
   TrainingPlans plans_;
-  MemoryByKind memory_;  // planned
   Data data_;
   fs::path directory_;
 };

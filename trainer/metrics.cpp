@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/timing.h"
 #include "trainer/write_file.h"
 
 namespace longshore::trainer {
@@ -14,14 +14,6 @@ namespace {
 using nlohmann::ordered_json;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
-
-// Linear between ranks; `values` sorted.
-double quantile(const std::vector<double>& values, double q) {
-  double rank = q * (values.size() - 1);
-  size_t below = static_cast<size_t>(rank);
-  size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (rank - below) * (values[above] - values[below]);
-}
 
 }  // namespace
 
@@ -61,7 +53,6 @@ Summary summarize(const std::vector<StepMetrics>& steps) {
   std::vector<double> seconds;
   for (const StepMetrics& step : steps) seconds.push_back(step.seconds);
   if (seconds.size() > 1) seconds.erase(seconds.begin());
-  std::sort(seconds.begin(), seconds.end());
   summary.median_step_seconds = quantile(seconds, 0.5);
   summary.p90_step_seconds = quantile(seconds, 0.9);
   // Tokens and FLOPs are the same in every step.

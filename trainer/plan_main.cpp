@@ -3,7 +3,6 @@
 // plan --measure
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/exit_code.h"
@@ -26,13 +25,6 @@ models::Target target_of(const Config& config) {
   if (config.backend == BackendChoice::cuda) return models::Target::cuda;
   if (config.backend == BackendChoice::cpu) return models::Target::cpu;
   return choose_backend(config).target;
-}
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream stream(list);
-  for (std::string name; std::getline(stream, name, ',');) names.push_back(name);
-  return names;
 }
 
 struct Request {

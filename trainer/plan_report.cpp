@@ -18,6 +18,8 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
+const std::vector<std::string> kAllPolicies{"all"};
+
 const offload::LayerPlan& scanned(const TrainingPlans& plans) {
   return *std::find_if(plans.step.layers.begin(), plans.step.layers.end(),
                        [](const offload::LayerPlan& layers) { return layers.is_scan; });
@@ -61,28 +63,28 @@ int64_t replayed(const offload::Partition& partition) {
 
 }  // namespace
 
-std::vector<PolicyPlan> plan_policies(const Config& config, std::vector<std::string> names,
+std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names) {
+  if (names.empty()) return {config.remat_policy};
+  if (names != kAllPolicies) return names;
+  std::vector<std::string> all;
+  for (const offload::PolicyInfo& info : offload::policies())
+    if (info.name != "custom") all.push_back(info.name);
+  return all;
+}
+
+std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
                                       models::Target target) {
-  bool all = names == std::vector<std::string>{"all"};
-  if (names.empty()) names = {config.remat_policy};
-  if (all) {
-    names.clear();
-    for (const offload::PolicyInfo& info : offload::policies())
-      if (info.name != "custom") names.push_back(info.name);
-  }
   std::optional<offload::Hardware> hardware = named_hardware(config);
+  std::vector<std::string> policies = policy_names(config, names);
   std::vector<PolicyPlan> plans;
-  for (const std::string& name : names) {
-    Config one = config;
-    one.remat_policy = name;
-    if (name != "custom" && name != offload::kAuto) one.label_fates.clear();
+  for (const std::string& name : policies) {
     try {
-      validate_remat(one);
+      Config one = with_policy(config, name);
       plans.push_back(plan_policy(one, target, hardware));
-      if (names.size() == 1 && hardware && name != offload::kAuto)
+      if (policies.size() == 1 && hardware && name != offload::kAuto)
         plans.back().advice = advise(one, plans.back().plans, plans.back().room, *hardware);
     } catch (const ConfigError&) {
-      if (!all) throw;  // of all policies, those that suit the model
+      if (names != kAllPolicies) throw;  // of all policies, those that suit the model
     }
   }
   return plans;
@@ -129,27 +131,29 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   return result;
 }
 
+nlohmann::ordered_json json(const PolicyPlan& plan) {
+  nlohmann::ordered_json one{{"policy", plan.policy}};
+  if (plan.estimate) {
+    const Phases& phases = plan.estimate->phases;
+    one["fits"] = plan.room.fits();
+    one["step_seconds"] = plan.estimate->step_seconds;
+    one["mfu"] = plan.mfu;
+    one["phases"] = {{"forward", phases.forward},
+                     {"recompute", phases.recompute},
+                     {"backward", phases.backward},
+                     {"optimizer", phases.optimizer},
+                     {"exposed_transfer", phases.exposed_transfer},
+                     {"exposed_host", phases.exposed_host}};
+    one["bottleneck"] = offload::name(plan.estimate->bottleneck);
+  }
+  for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
+  one["memory"] = json(plan.memory);
+  return one;
+}
+
 void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const PolicyPlan& plan : plans) {
-    nlohmann::ordered_json one{{"policy", plan.policy}};
-    if (plan.estimate) {
-      const Phases& phases = plan.estimate->phases;
-      one["fits"] = plan.room.fits();
-      one["step_seconds"] = plan.estimate->step_seconds;
-      one["mfu"] = plan.mfu;
-      one["phases"] = {{"forward", phases.forward},
-                       {"recompute", phases.recompute},
-                       {"backward", phases.backward},
-                       {"optimizer", phases.optimizer},
-                       {"exposed_transfer", phases.exposed_transfer},
-                       {"exposed_host", phases.exposed_host}};
-      one["bottleneck"] = offload::name(plan.estimate->bottleneck);
-    }
-    for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
-    one["memory"] = json(plan.memory);
-    list.push_back(one);
-  }
+  for (const PolicyPlan& plan : plans) list.push_back(json(plan));
   write_file(path, nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n");
 }
 

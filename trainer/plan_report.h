@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +11,13 @@
 
 namespace longshore::trainer {
 
-// One for each name, the config's own policy where there is none; "all" stands for every policy the
-// model allows but `custom`. A `custom` among several takes the config's label keys, the others
-// ignore them. Throws ConfigError for a policy that does not suit the model.
-std::vector<PolicyPlan> plan_policies(const Config& config, std::vector<std::string> names,
+// The config's own policy where `names` is empty; every policy but `custom` where it is {"all"}.
+std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
+
+// A plan for each of policy_names(), with advice where it is one alone. Where all policies are
+// asked for, those that do not suit the model are left out. Throws ConfigError as plan_policy()
+// does.
+std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
                                       models::Target target);
 
 // A line for each; with a profile the fastest that fits comes first, and what does not fit last.
@@ -22,8 +26,10 @@ std::string table(std::vector<const PolicyPlan*> plans);
 std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
                     bool explain);
 
-// {"plans": [{"policy", "fits", "step_seconds", "mfu", "phases", "memory": {kind: {...}}}]}, times
-// with a profile; whole or not at all.
+// {"policy", "fits", "step_seconds", "mfu", "phases", "bottleneck", "memory": {kind: {...}}}, times
+// with a profile.
+nlohmann::ordered_json json(const PolicyPlan& plan);
+// {"plans": [...]}; whole or not at all.
 void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path);
 
 // The config on each profile of configs/hardware, a line for each.

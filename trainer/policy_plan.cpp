@@ -6,6 +6,13 @@
 
 namespace longshore::trainer {
 
+Config with_policy(Config config, const std::string& policy) {
+  config.remat_policy = policy;
+  if (policy != "custom" && policy != offload::kAuto) config.label_fates.clear();
+  validate_remat(config);
+  return config;
+}
+
 PolicyPlan plan_policy(const Config& asked, models::Target target,
                        const std::optional<offload::Hardware>& hardware) {
   std::string account;

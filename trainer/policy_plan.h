@@ -26,6 +26,10 @@ struct PolicyPlan {
   std::vector<std::pair<std::string, std::string>> chosen;
 };
 
+// The config under that policy: `custom` and `auto` take its label keys, others ignore them. Throws
+// ConfigError as validate_remat() does.
+Config with_policy(Config config, const std::string& policy);
+
 // Throws ConfigError where the policy does not suit the model, and as choose_policy() does.
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);

@@ -164,6 +164,12 @@ TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
   EXPECT_LT(seconds, 2);
 }
 
+TEST(PlanProgram, AdvisesOnOnePolicy) {
+  const std::string toy = "--config toy_b.yml --hardware h200 ";
+  EXPECT_TRUE(contains(run_plan(toy).output, "advice, each change by itself"));
+  EXPECT_FALSE(contains(run_plan(toy + "--explain --policies all").output, "advice"));
+}
+
 struct Wrong {
   const char* name;
   const char* arguments;

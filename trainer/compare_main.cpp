@@ -1,0 +1,105 @@
+// compare --config F [--config G ...] --policies a,b|all [--steps N] [--sweep key=a,b,c]
+//         [--hardware NAME] [--json F] [--html F] [--price PER_HOUR] [key=value ...]
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/exit_code.h"
+#include "base/nearest.h"
+#include "trainer/compare.h"
+#include "trainer/compare_figures.h"
+#include "trainer/compare_html.h"
+#include "trainer/compare_report.h"
+#include "trainer/console.h"
+#include "trainer/help.h"
+#include "trainer/write_file.h"
+
+namespace longshore::trainer {
+namespace {
+
+struct Request {
+  std::vector<std::string> configs, overrides;
+  std::string policies, sweep, hardware, json, html;
+  int64_t steps = 10;
+  std::optional<double> price;
+};
+
+constexpr int64_t kMaxSteps = 10000;
+
+// Before anything is measured, as that takes long.
+void require_folder(const std::string& option, const std::filesystem::path& file) {
+  if (file.empty()) return;
+  std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (!std::filesystem::is_directory(folder))
+    throw ConfigError(option + ": found " + file.native() + ", but there is no folder " +
+                      folder.native());
+}
+
+void check(const Request& request) {
+  if (request.steps < 1 || request.steps > kMaxSteps)
+    throw ConfigError("--steps: found " + std::to_string(request.steps) + ", expected 1 to " +
+                      std::to_string(kMaxSteps));
+  if (request.price && !(*request.price > 0 && std::isfinite(*request.price)))
+    throw ConfigError("--price: found " + std::to_string(*request.price) +
+                      ", expected a positive number, of currency units a device and hour");
+  require_folder("--json", request.json);
+  require_folder("--html", request.html);
+}
+
+std::vector<Comparison> plan(const Request& request) {
+  std::vector<std::string> overrides = request.overrides;
+  if (!request.hardware.empty()) overrides.push_back("hardware=" + request.hardware);
+  std::vector<Comparison> comparisons;
+  for (const Workload& workload : make_workloads(request.configs, request.sweep, overrides))
+    comparisons.push_back(plan_comparison(workload, split(request.policies)));
+  return comparisons;
+}
+
+void compare(const Request& request) {
+  check(request);
+  ComparisonReport report{
+      .comparisons = plan(request), .steps = request.steps, .price_per_device_hour = request.price};
+  Console console;
+  for (Comparison& comparison : report.comparisons)
+    measure(comparison, request.steps, [&](const std::string& line) { console.line(line); });
+  std::printf("\n%s", text(report).c_str());
+  if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");
+  if (!request.html.empty()) write_file(request.html, html(report));
+  require_sound(report.comparisons);
+}
+
+}  // namespace
+}  // namespace longshore::trainer
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  CLI::App app("Measures step times of remat policies side by side.", "compare");
+  trainer::Request request;
+  app.add_option("--config", request.configs,
+                 "a path, or the name of a file in configs/; may be given several times")
+      ->required()
+      ->allow_extra_args(false);
+  app.add_option("--policies", request.policies,
+                 "remat policies with commas between, or all; gains are over the first")
+      ->required();
+  app.add_option("--steps", request.steps, "timed steps of each policy, in up to five rounds")
+      ->capture_default_str();
+  app.add_option("--sweep", request.sweep, "key=a,b,c: the configs with each of these values");
+  app.add_option("--hardware", request.hardware,
+                 "a profile of configs/hardware, or a file: predictions beside the measurements");
+  app.add_option("--price", request.price,
+                 "of a device for an hour, in any currency: adds the cost of a million tokens");
+  app.add_option("--json", request.json, "a file to write plans and measurements to");
+  app.add_option("--html", request.html, "a file for a report with plots, for any browser");
+  app.add_option("key=value", request.overrides, "config keys, above what the file says");
+  app.footer(trainer::config_footer());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return exit_code_of("compare", [&] { trainer::compare(request); });
+}
