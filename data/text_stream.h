@@ -10,9 +10,10 @@
 
 namespace longshore::data {
 
-// What is given out joins to what decode() gives for all tokens at once, less the text of those
-// that stand before. A character whose bytes are spread over several tokens is given out with the
-// last of them.
+// What is given out is whole characters, and joins to what decode() gives for all tokens at once,
+// less the text of those that stand before. A character whose bytes are spread over several tokens
+// is given out with the last of them. Only where tokens for single bytes make no character, which a
+// tokenizer.json replaces as a whole, a character of them may be out that decode() gives as U+FFFD.
 class TextStream {
  public:
   // `before`: tokens whose text is not given out. The tokenizer must outlive this.
@@ -24,7 +25,7 @@ class TextStream {
   std::string finish();
 
  private:
-  std::string give_out(size_t bytes);
+  std::string give_out(std::string_view text);
   void shorten();
 
   const Tokenizer& tokenizer_;
@@ -32,7 +33,7 @@ class TextStream {
   // those before it.
   std::vector<int32_t> window_;
   std::string text_;  // of the window
-  size_t given_ = 0;  // bytes of it
+  size_t given_ = 0;  // characters of it
 };
 
 }  // namespace longshore::data

@@ -102,8 +102,8 @@ std::string text(const Program& program, const Node& node) {
 }
 
 std::string text(const Program& program) {
-  static constexpr const char* kSources[] = {"node",   "input",     "weight",     "batch",
-                                             "scalar", "state",     "cotangent",  "accumulator"};
+  static constexpr const char* kSources[] = {"node",   "input", "weight",    "batch",
+                                             "scalar", "state", "cotangent", "accumulator"};
   std::string result = "program " + program.name + "\n";
   for (ValueId id : program.inputs) {
     const Value& value = program[id];

@@ -24,9 +24,9 @@ enum class Category : uint8_t {
   cache,        // keys and values of the tokens of a text so far
 };
 inline constexpr std::array kCategories{
-    Category::parameters, Category::optimizer,   Category::gradients, Category::batch,
-    Category::kept,       Category::working_set, Category::staging,   Category::workspace,
-    Category::cache};
+    Category::parameters, Category::optimizer, Category::gradients,
+    Category::batch,      Category::kept,      Category::working_set,
+    Category::staging,    Category::workspace, Category::cache};
 
 const char* name(MemoryKind kind);
 const char* name(Category category);

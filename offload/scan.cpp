@@ -74,8 +74,7 @@ void Scan::bind_inputs(const Program& program, int stage, int layer,
   const std::vector<ValueId> states = program.inputs_from(Source::state);
   auto state = states.begin();
   for (const Output& output : program.outputs)
-    if (output.role == OutputRole::state)
-      bindings[output.value.index] = bindings[(state++)->index];
+    if (output.role == OutputRole::state) bindings[output.value.index] = bindings[(state++)->index];
 }
 
 void Scan::run_forward(const Program& program, int stage, int layer,

@@ -50,8 +50,8 @@ Decoding::Decoding(const DecodingPlans& plans, offload::Backend& backend,
                    const offload::Arena& pinned_host)
     : plans_(plans), backend_(backend), arguments_(arguments) {
   for (const DecodingPlans::Run& run : plans.runs)
-    executables_.push_back(std::make_unique<offload::Executable>(run.plan, backend, arguments,
-                                                                 device, pinned_host));
+    executables_.push_back(
+        std::make_unique<offload::Executable>(run.plan, backend, arguments, device, pinned_host));
   // A cache's rows must hold numbers from the beginning.
   for (const offload::Buffer& buffer : plans.runs[0].plan.buffers)
     if (buffer.category == offload::Category::cache) {

@@ -53,8 +53,8 @@ Folders folders_of_run(const fs::path& run) {
                     "that the adapter is for");
   return {.model = config.load_parameters_path,
           .adapter = run / "adapter",
-          .tokenizer = config.tokenizer_path.empty() ? config.load_parameters_path
-                                                     : config.tokenizer_path};
+          .tokenizer =
+              config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path};
 }
 
 Folders folders(const GenerateRequest& request) {
@@ -139,11 +139,11 @@ class Generation {
     constexpr std::array kWeights{offload::Copy::compute};
     std::optional<Adapter> adapter;
     if (!folders.adapter.empty()) adapter.emplace(folders.adapter, layout_);
-    std::string said = load_weights(
-        folders.model, plans_.model, layout_, arguments_, kWeights,
-        [&](const offload::Parameter& parameter, std::span<float> values) {
-          adapter->read(parameter, values);
-        });
+    std::string said =
+        load_weights(folders.model, plans_.model, layout_, arguments_, kWeights,
+                     [&](const offload::Parameter& parameter, std::span<float> values) {
+                       adapter->read(parameter, values);
+                     });
     if (adapter) said += "; adapter: " + folders.adapter.string();
     fmt::print(stderr, "{}\n", said);
   }

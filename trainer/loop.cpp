@@ -267,13 +267,12 @@ class Run {
   std::string sample(Decoding& decoding, offload::Ledger& ledger) const {
     const data::Tokenizer& tokenizer = *data_.tokenizer;
     std::vector<int32_t> text = data_.sample_prompt;
-    for (int32_t token :
-         continue_text(decoding, text,
-                       {.max_tokens = config_.sample_tokens,
-                        .vocabulary = tokenizer.vocab_size(),
-                        .end_tokens = {tokenizer.eos_id()},
-                        .sampling = {.seed = static_cast<uint64_t>(config_.seed)}},
-                       ledger))
+    for (int32_t token : continue_text(decoding, text,
+                                       {.max_tokens = config_.sample_tokens,
+                                       .vocabulary = tokenizer.vocab_size(),
+                                       .end_tokens = {tokenizer.eos_id()},
+                                       .sampling = {.seed = static_cast<uint64_t>(config_.seed)}},
+                                       ledger))
       text.push_back(token);
     return tokenizer.decode(text);
   }

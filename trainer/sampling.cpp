@@ -50,8 +50,7 @@ void keep_top_p(std::vector<Candidate>& candidates, double p) {
 
 // Uniform in [0, 1).
 double uniform(uint64_t seed, int64_t index) {
-  const PhiloxBlock random =
-      philox(seed, RandomUse::kSampling, 0, static_cast<uint64_t>(index));
+  const PhiloxBlock random = philox(seed, RandomUse::kSampling, 0, static_cast<uint64_t>(index));
   const uint64_t bits = uint64_t{random[0]} << 32 | random[1];
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
@@ -61,8 +60,8 @@ double uniform(uint64_t seed, int64_t index) {
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
   for (size_t token = 0; token < logits.size(); ++token)
     if (!std::isfinite(logits[token]))
-      throw Error(fmt::format("the logit of token {} is {}, not a finite number", token,
-                              logits[token]));
+      throw Error(
+          fmt::format("the logit of token {} is {}, not a finite number", token, logits[token]));
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (sampling.temperature == 0) return static_cast<int32_t>(largest - logits.begin());
 

@@ -224,7 +224,7 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
     while (std::ssize(result.plans) < options.micro_batches - 1)
       result.plans.push_back(result.plans.back());
     add_plan("last micro-batch", MicroBatch::further, true);
-    for (int64_t i = 1; i < options.micro_batches; ++i) 
+    for (int64_t i = 1; i < options.micro_batches; ++i)
       rename_batch(result.plans[i], model,
                    [&](const std::string& input) { return batch_name(input, i); });
   }

@@ -86,8 +86,8 @@ const Op cached_attention_op{
 
 CachedAttention cached_attention(Var q, Var k, Var v, const KeyValueCache& cache, Var positions,
                                  const AttentionOptions& options) {
-  auto out = q.trace->emit(cached_attention_op, options,
-                           {q, k, v, cache.keys, cache.values, positions});
+  auto out =
+      q.trace->emit(cached_attention_op, options, {q, k, v, cache.keys, cache.values, positions});
   return {out[0], {out[1], out[2]}};
 }
 

@@ -41,15 +41,18 @@ void cached_attention_composed(const KernelCall& call) {
       auto heads = [&](const at::Tensor& cache) {  // [g,P,D]
         return cache[b].narrow(1, first, count).to(wide).transpose(0, 1);
       };
-      at::Tensor rows = q[b].narrow(1, first, count).to(wide).transpose(0, 1).reshape(
-          {count, s.s * s.group(), s.d});
+      at::Tensor rows = q[b].narrow(1, first, count)
+                            .to(wide)
+                            .transpose(0, 1)
+                            .reshape({count, s.s * s.group(), s.d});
       at::Tensor scores = at::matmul(rows, heads(caches[0]).transpose(1, 2)).mul_(s.scale);
       if (s.soft_cap > 0) scores.div_(s.soft_cap).tanh_().mul_(s.soft_cap);
       scores.view({count, s.s, s.group(), s.p})
           .masked_fill_(hidden, -std::numeric_limits<double>::infinity());
       at::Tensor part = at::matmul(at::softmax(scores, -1), heads(caches[1]));
-      context[b].narrow(1, first, count).copy_(
-          part.view({count, s.s, s.group(), s.d}).transpose(0, 1));
+      context[b]
+          .narrow(1, first, count)
+          .copy_(part.view({count, s.s, s.group(), s.d}).transpose(0, 1));
     });
   }
 }
@@ -62,7 +65,7 @@ int64_t cached_attention_composed_workspace(const std::any& attrs, std::span<con
   int64_t heads = heads_at_once(s), rows = heads * s.s * s.group();
   int64_t numbers = 2 * rows * s.p + 4 * heads * s.p * s.d + 4 * rows * s.d;
   return numbers * std::max(size_bytes(in[0].dtype), size_bytes(Dtype::float32)) +
-         16 * (s.p + s.b * s.s) + 4 * s.s * s.p + (int64_t{9} << 20);
+         16 * (s.p + s.b * s.s) + 4 * s.s * s.p + (1 << 20);
 }
 
 }  // namespace longshore::models

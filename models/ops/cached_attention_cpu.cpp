@@ -115,15 +115,15 @@ LONGSHORE_INLINE void finish_body(const float* out, float sum, T* context, int64
   for (int64_t i = 0; i < d; ++i) store(context[i], out[i] * inverse);
 }
 
-#define LONGSHORE_CACHED_ATTENTION(T)                                                           \
-  LONGSHORE_SIMD void attend_row(const float* q, HeadRows<T> keys, HeadRows<T> values,          \
-                                 Scoring scoring, int64_t begin, int64_t end, SoftmaxRow& row,  \
-                                 float* out) {                                                  \
-    row_body(q, keys, values, scoring, begin, end, row, out);                                   \
-  }                                                                                             \
-  LONGSHORE_SIMD void widen(const T* from, float* to, int64_t d) { widen_body(from, to, d); }   \
-  LONGSHORE_SIMD void finish_row(const float* out, float sum, T* context, int64_t d) {          \
-    finish_body(out, sum, context, d);                                                          \
+#define LONGSHORE_CACHED_ATTENTION(T)                                                          \
+  LONGSHORE_SIMD void attend_row(const float* q, HeadRows<T> keys, HeadRows<T> values,         \
+                                 Scoring scoring, int64_t begin, int64_t end, SoftmaxRow& row, \
+                                 float* out) {                                                 \
+    row_body(q, keys, values, scoring, begin, end, row, out);                                  \
+  }                                                                                            \
+  LONGSHORE_SIMD void widen(const T* from, float* to, int64_t d) { widen_body(from, to, d); }  \
+  LONGSHORE_SIMD void finish_row(const float* out, float sum, T* context, int64_t d) {         \
+    finish_body(out, sum, context, d);                                                         \
   }
 LONGSHORE_CACHED_ATTENTION(float)
 LONGSHORE_CACHED_ATTENTION(bfloat16)
