@@ -171,11 +171,12 @@ class Speed {
       return std::chrono::duration<double>(to - from).count();
     };
     if (tokens_ == 0) return "the text ends with the prompt";
-    std::string text = fmt::format("prompt: {} tokens in {:.2f} s; text: {} tokens", prompt_tokens_,
-                                   seconds(start_, first_), tokens_);
+    std::string text = fmt::format("prompt of {} tokens and the first token: {:.2f} s",
+                                   prompt_tokens_, seconds(start_, first_));
     if (tokens_ > 1)
-      text += fmt::format(" in {:.2f} s, {:.1f} tokens/s", seconds(start_, last_),
-                          static_cast<double>(tokens_ - 1) / seconds(first_, last_));
+      text +=
+          fmt::format("; {} more: {:.2f} s, {:.1f} tokens/s", tokens_ - 1, seconds(first_, last_),
+                      static_cast<double>(tokens_ - 1) / seconds(first_, last_));
     return text;
   }
 

@@ -1,28 +1,42 @@
 #include "models/ops/matrix_vector.h"
 
+#include <algorithm>
+
 #include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {
 
-constexpr int64_t kRows = 4;  // of W that share what is read of x
+constexpr int64_t kRows = 4;    // of W that share what is read of x
+constexpr int64_t kPart = 256;  // elements of a row between prefetches of the next rows
 
 template <class T>
 LONGSHORE_INLINE void put(T* y, float sum, Into into) {
   store(*y, into == Into::add ? sum + load(*y) : sum);
 }
 
+// The processor's own prefetching begins anew with each row: short rows want help.
+template <class T>
+LONGSHORE_INLINE void prefetch(const T* from, int64_t count) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i);
+}
+
 template <class T>
 LONGSHORE_INLINE void rows_body(int64_t k, const T* w, const T* x, T* y, Into into) {
   const T *w1 = w + k, *w2 = w1 + k, *w3 = w2 + k;
   float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+  for (int64_t begin = 0; begin < k; begin += kPart) {
+    int64_t end = std::min(begin + kPart, k);
+    for (const T* row : {w, w1, w2, w3}) prefetch(row + kRows * k + begin, end - begin);
 #pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
-  for (int64_t i = 0; i < k; ++i) {
-    float factor = load(x[i]);
-    sum0 += load(w[i]) * factor;
-    sum1 += load(w1[i]) * factor;
-    sum2 += load(w2[i]) * factor;
-    sum3 += load(w3[i]) * factor;
+    for (int64_t i = begin; i < end; ++i) {
+      float factor = load(x[i]);
+      sum0 += load(w[i]) * factor;
+      sum1 += load(w1[i]) * factor;
+      sum2 += load(w2[i]) * factor;
+      sum3 += load(w3[i]) * factor;
+    }
   }
   put(y, sum0, into);
   put(y + 1, sum1, into);
