@@ -106,10 +106,10 @@ Data open_data(const Config& config) {
     for (int32_t token : d.tokenizer->encode(config.sample_prompt))
       d.sample_prompt.push_back(token);
     if (std::ssize(d.sample_prompt) > sample_capacity(config))
-      throw ConfigError(fmt::format("{}: found {} tokens, expected at most {}, for {} = {}",
-                                    location(config, "sample_prompt"), d.sample_prompt.size() - 1,
-                                    sample_capacity(config) - 1, "max_target_length",
-                                    config.max_target_length));
+      throw ConfigError(
+          fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",
+                      location(config, "sample_prompt"), d.sample_prompt.size() - 1,
+                      sample_capacity(config) - 1, config.max_target_length));
   }
   return d;
 }
@@ -266,14 +266,13 @@ class Run {
   // The prompt and what follows it.
   std::string sample(Decoding& decoding, offload::Ledger& ledger) const {
     const data::Tokenizer& tokenizer = *data_.tokenizer;
+    const ContinuationOptions options{.max_tokens = config_.sample_tokens,
+                                      .vocabulary = tokenizer.vocab_size(),
+                                      .end_tokens = {tokenizer.eos_id()},
+                                      .sampling = {.seed = static_cast<uint64_t>(config_.seed)}};
     std::vector<int32_t> text = data_.sample_prompt;
-    for (int32_t token : continue_text(decoding, text,
-                                       {.max_tokens = config_.sample_tokens,
-                                       .vocabulary = tokenizer.vocab_size(),
-                                       .end_tokens = {tokenizer.eos_id()},
-                                       .sampling = {.seed = static_cast<uint64_t>(config_.seed)}},
-                                       ledger))
-      text.push_back(token);
+    const std::vector<int32_t> more = continue_text(decoding, text, options, ledger);
+    text.insert(text.end(), more.begin(), more.end());
     return tokenizer.decode(text);
   }
 
