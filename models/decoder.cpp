@@ -3,11 +3,13 @@
 #include "models/decoder.h"
 
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
+#include "models/ops/cached_attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
@@ -82,8 +84,20 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, bool has_window) {
   return in;
 }
 
-// [B,T,C] -> [B,T,C]
-Var attention_block(const DecoderConfig& c, Var n, const RopeTable& table, bool has_window) {
+// What a layer is to be: whether it has a window, and how many tokens its cache holds.
+struct LayerKind {
+  bool has_window = false;
+  int64_t cache_capacity = 0;  // 0: none, for training
+};
+
+struct Attended {
+  Var out;  // [B,T,C]
+  std::optional<KeyValueCache> cache;
+};
+
+// n [B,T,C]
+Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
+                         const LayerKind& kind) {
   Trace& t = *n.trace;
   int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
   Var q = projection(c, n, "self_attn.q_proj", q_width, c.qkv_bias);   // [B,T,H*D]
@@ -96,16 +110,28 @@ Var attention_block(const DecoderConfig& c, Var n, const RopeTable& table, bool 
   q = t.label(rope(q, table), "query_proj");
   k = t.label(rope(k, table), "key_proj");
   v = t.label(v, "value_proj");
-  AttentionMask mask;
-  if (c.segments) mask.segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
-  Var context = t.label(attention(q, k, v,
-                                  {.head_dim = c.head_dim,
-                                   .scale = c.query_scale,
-                                   .window = has_window ? c.window : 0,
-                                   .soft_cap = c.attention_cap},
-                                  mask),
-                        "context");  // [B,T,H*D]
-  return t.label(projection(c, context, "self_attn.o_proj", c.width, c.output_bias), "out_proj");
+  const AttentionOptions options{.head_dim = c.head_dim,
+                                 .scale = c.query_scale,
+                                 .window = kind.has_window ? c.window : 0,
+                                 .soft_cap = c.attention_cap};
+  Attended attended;
+  Var context;  // [B,T,H*D]
+  if (kind.cache_capacity > 0) {
+    Type cache{{c.batch, kind.cache_capacity, c.kv_heads, c.head_dim}, c.dtype};
+    KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
+    Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});
+    CachedAttention cached = cached_attention(q, k, v, before, positions, options);
+    context = cached.context;
+    attended.cache = cached.cache;
+  } else {
+    AttentionMask mask;
+    if (c.segments) mask.segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
+    context = attention(q, k, v, options, mask);
+  }
+  context = t.label(context, "context");
+  attended.out =
+      t.label(projection(c, context, "self_attn.o_proj", c.width, c.output_bias), "out_proj");
+  return attended;
 }
 
 // [B,T,C] -> [B,T,C]
@@ -117,11 +143,11 @@ Var mlp_block(const DecoderConfig& c, Var n) {
   return t.label(projection(c, act, "mlp.down_proj", c.width, c.mlp_bias), "mlpwo");
 }
 
-Program decoder_layer(const DecoderConfig& c, bool has_window) {
-  Trace t(has_window ? "window_layer" : "decoder_layer");
-  LayerInputs in = layer_inputs(t, c, has_window);
+Program decoder_layer(const DecoderConfig& c, const LayerKind& kind) {
+  Trace t(kind.has_window ? "window_layer" : "decoder_layer");
+  LayerInputs in = layer_inputs(t, c, kind.has_window);
   Var n = norm(c, in.x, "input_layernorm.weight", c.width);
-  Var out = attention_block(c, n, in.table, has_window);
+  auto [out, cache] = attention_block(c, n, in.table, kind);
   if (c.block == Block::gemma2) out = norm(c, out, "post_attention_layernorm.weight", c.width);
   Var residual = add(in.x, out);
 
@@ -132,6 +158,10 @@ Program decoder_layer(const DecoderConfig& c, bool has_window) {
   Var down = mlp_block(c, m);
   if (is_gemma2) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
   t.output(add(residual, down));
+  if (cache) {
+    t.output(cache->keys, OutputRole::state);
+    t.output(cache->values, OutputRole::state);
+  }
   return t.finish();
 }
 
@@ -165,7 +195,7 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
 }
 
 // The scan: a program for layers with a window and one for those without, as far as there are.
-Stage layers(const DecoderConfig& c) {
+Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
   Stage stage{.name = "decoder",
               .weight_prefix = "model.layers.{}.",
               .programs = {},
@@ -178,32 +208,44 @@ Stage layers(const DecoderConfig& c) {
     int& kind = kind_of[has_window];
     if (kind < 0) {
       kind = static_cast<int>(stage.programs.size());
-      stage.programs.push_back(decoder_layer(c, has_window));
+      stage.programs.push_back(decoder_layer(c, {has_window, cache_capacity}));
     }
     stage.layers.push_back(kind);
   }
   return stage;
 }
 
-}  // namespace
-
-Model decoder(const DecoderConfig& config, const HeadOptions& options) {
+Model three_stages(const DecoderConfig& config, int64_t cache_capacity,
+                   const HeadOptions& options) {
   Model model{.name = "decoder", .stages = {}};
   model.stages.push_back({.name = "embed",
                           .weight_prefix = "",
                           .programs = {embed(config)},
                           .layers = {0},
                           .inputs = {}});
-  model.stages.push_back(layers(config));
+  model.stages.push_back(layers(config, cache_capacity));
   model.stages.push_back({.name = "head",
                           .weight_prefix = "",
                           .programs = {head(config, options)},
                           .layers = {0},
                           .inputs = {{1, 0}}});
+  return model;
+}
+
+}  // namespace
+
+Model decoder(const DecoderConfig& config, const HeadOptions& options) {
+  Model model = three_stages(config, 0, options);
   if (config.lora.rank > 0)
     set_trainable(model, is_lora_weight);
   else
     connect(model);
+  return model;
+}
+
+Model cached_decoder(const DecoderConfig& config, int64_t capacity) {
+  Model model = three_stages(config, capacity, {.head = Head::logits, .rows = config.batch});
+  connect(model);
   return model;
 }
 

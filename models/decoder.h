@@ -83,4 +83,11 @@ struct HeadOptions {
 // head's.
 Model decoder(const DecoderConfig& config, const HeadOptions& head = {});
 
+// The same decoder, for text that is made token by token: each run takes the next T tokens of every
+// row, whose places in it are `positions`, and keeps their keys and values. Each layer has the
+// states `key_cache` and `value_cache` [B,P,G,D], P being `capacity`, the most tokens a row may
+// have. Batch inputs: `tokens`, `positions`, and `rows` i32 [B], the positions of the flattened
+// [B*T] whose logits [B,V] come out. Equal to `decoder` up to the order of summation.
+Model cached_decoder(const DecoderConfig& config, int64_t capacity);
+
 }  // namespace longshore::models

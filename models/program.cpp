@@ -102,8 +102,8 @@ std::string text(const Program& program, const Node& node) {
 }
 
 std::string text(const Program& program) {
-  static constexpr const char* kSources[] = {"node",   "input",     "weight",     "batch",
-                                             "scalar", "cotangent", "accumulator"};
+  static constexpr const char* kSources[] = {"node",   "input", "weight",    "batch",
+                                             "scalar", "state", "cotangent", "accumulator"};
   std::string result = "program " + program.name + "\n";
   for (ValueId id : program.inputs) {
     const Value& value = program[id];
@@ -160,6 +160,11 @@ void verify(const Program& program) {
     if (!exists(program, output.value) || !made[output.value.index])
       throw InternalError(program.name + ": output " + name_of(program, output.value) +
                           " is never made");
+  Types states_in = program.types(program.inputs_from(Source::state)), states_out;
+  for (const Output& output : program.outputs)
+    if (output.role == OutputRole::state) states_out.push_back(program[output.value].type);
+  if (states_in != states_out)
+    throw InternalError(program.name + ": the states that leave are not those that enter");
 }
 
 }  // namespace longshore::models

@@ -3,7 +3,8 @@
 // scanning and planning all read it as data.
 //
 // Invariants (checked by verify): a node reads only inputs and values made before it; every value
-// has one maker; types are what the op's shape rule gives; a label marks at most one value.
+// has one maker; types are what the op's shape rule gives; a label marks at most one value; the
+// outputs that are states are the inputs that are, in their order and of their types.
 // A program knows nothing of memory kinds, policies or devices.
 #pragma once
 
@@ -34,6 +35,7 @@ enum class Source : uint8_t {
   weight,       // a parameter
   batch,        // part of the micro-batch, the same for all layers
   scalar,       // a number that changes from step to step, in device memory
+  state,        // what one run leaves to the next, of each layer its own: a key/value cache
   cotangent,    // gradient of an output of the forward program
   accumulator,  // gradient of a weight so far, to be added to
 };
@@ -75,6 +77,7 @@ enum class OutputRole : uint8_t {
   value,           // read by the next layer or another stage
   loss,            // sum of token losses; its gradient is the scalar `loss_gradient`
   auxiliary_loss,  // mean over the micro-batch; its gradient is `auxiliary_loss_gradient`
+  state,           // takes the place of the program's next input that is a state
 };
 
 struct Output {

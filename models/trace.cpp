@@ -31,6 +31,11 @@ Var Trace::scalar(std::string_view name, Dtype dtype) {
                     {.name = std::string(name), .type = {{}, dtype}, .source = Source::scalar})};
 }
 
+Var Trace::state(std::string_view name, Type type) {
+  return {this,
+          program_.add_input({.name = std::string(name), .type = type, .source = Source::state})};
+}
+
 Var Trace::label(Var value, std::string_view label) {
   Value& named = program_[value.id];
   if (!named.label.empty())

@@ -29,6 +29,8 @@ class Trace {
   Var weight(std::string_view name, Type type, Weight weight);
   Var batch(std::string_view name, Type type);
   Var scalar(std::string_view name, Dtype dtype = Dtype::float32);
+  // Has an output of OutputRole::state.
+  Var state(std::string_view name, Type type);
 
   // Names the value and makes it known to policies under that name.
   Var label(Var value, std::string_view label);

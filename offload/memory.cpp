@@ -12,8 +12,8 @@ const char* name(MemoryKind kind) {
 }
 
 const char* name(Category category) {
-  static constexpr std::array kNames{"parameters", "optimizer",   "gradients", "batch",
-                                     "kept",       "working_set", "staging",   "workspace"};
+  static constexpr std::array kNames{"parameters",  "optimizer", "gradients", "batch", "kept",
+                                     "working_set", "staging",   "workspace", "cache"};
   return kNames[static_cast<size_t>(category)];
 }
 

@@ -21,10 +21,12 @@ enum class Category : uint8_t {
   working_set,  // all other activations and gradients of activations
   staging,      // on the device: copies of what lives in host memory
   workspace,    // scratch of kernels
+  cache,        // keys and values of the tokens of a text so far
 };
 inline constexpr std::array kCategories{
-    Category::parameters, Category::optimizer,   Category::gradients, Category::batch,
-    Category::kept,       Category::working_set, Category::staging,   Category::workspace};
+    Category::parameters, Category::optimizer, Category::gradients,
+    Category::batch,      Category::kept,      Category::working_set,
+    Category::staging,    Category::workspace, Category::cache};
 
 const char* name(MemoryKind kind);
 const char* name(Category category);

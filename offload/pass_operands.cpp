@@ -90,6 +90,10 @@ Operand PassOperands::scalar(const std::string& name, models::Dtype dtype) {
   return batch({.name = name, .type = {{}, dtype}, .source = Source::scalar});
 }
 
+Operand PassOperands::state(const std::string& name, const Type& type) {
+  return {builder_.argument(name, type.bytes(), MemoryKind::device, Category::cache), 0, type};
+}
+
 Operand PassOperands::host_scalar(const std::string& name, models::Dtype dtype) {
   Type type{{}, dtype};
   return {

@@ -45,6 +45,8 @@ class PassOperands {
   // What the host gives each step, on the device: moved there where this is called first.
   Operand batch(const models::Value& value);
   Operand scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
+  // What a layer keeps from run to run, on the device.
+  Operand state(const std::string& name, const models::Type& type);
   // A scalar where the host put it.
   Operand host_scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
 

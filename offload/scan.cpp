@@ -20,6 +20,10 @@ std::string carry_name(const std::string& stage, int layer) {
   return stage + ".carry." + std::to_string(layer);
 }
 
+std::string state_name(const std::string& stage, int layer, const std::string& state) {
+  return stage + "." + std::to_string(layer) + "." + state;
+}
+
 // --- losses, which layers and micro-batches add up
 
 Operand Scan::loss_argument(OutputRole role) {
@@ -64,7 +68,13 @@ void Scan::bind_inputs(const Program& program, int stage, int layer,
       bindings[id.index] = operands_.weight(weight_name(s, layer, value));
     else if (value.source == Source::batch || value.source == Source::scalar)
       bindings[id.index] = operands_.batch(value);
+    else if (value.source == Source::state)
+      bindings[id.index] = operands_.state(state_name(s.name, layer, value.name), value.type);
   }
+  const std::vector<ValueId> states = program.inputs_from(Source::state);
+  auto state = states.begin();
+  for (const Output& output : program.outputs)
+    if (output.role == OutputRole::state) bindings[output.value.index] = bindings[(state++)->index];
 }
 
 void Scan::run_forward(const Program& program, int stage, int layer,
@@ -76,15 +86,18 @@ void Scan::run_forward(const Program& program, int stage, int layer,
              return std::find(node.out.begin(), node.out.end(), output.value) != node.out.end();
            });
   };
+  auto is_loss = [](OutputRole role) {
+    return role == OutputRole::loss || role == OutputRole::auxiliary_loss;
+  };
   for (const Output& output : program.outputs)
-    if (output.role != OutputRole::value && runs_here(output))
+    if (is_loss(output.role) && runs_here(output))
       bind_loss(program, output.value, output.role, bindings);
   builder_.run(program, bindings, place, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Output& output = program.outputs[o];
     if (output.role == OutputRole::value)
       outputs_[{stage, static_cast<int>(o)}] = bindings[output.value.index];
-    else if (runs_here(output))
+    else if (is_loss(output.role) && runs_here(output))
       finish_loss(program, output.value, output.role, bindings, place);
   }
 }
@@ -201,6 +214,8 @@ void Scan::run_backward(int stage, int layer) {
       case OutputRole::auxiliary_loss:
         cotangent = operands_.scalar(kAuxiliaryLossGradient);
         break;
+      case OutputRole::state:
+        throw InternalError(model_.name + ": stage " + s.name + " has a gradient of a state");
       case OutputRole::value:
         cotangent = output_gradients_[{stage, static_cast<int>(o)}];
         if (!cotangent)

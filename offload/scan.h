@@ -38,6 +38,9 @@ struct PassOptions {
 // Whether a forward pass also gives what goes from layer to layer.
 enum class Carries { internal, returned };
 
+// The device argument that holds a layer's state between runs.
+std::string state_name(const std::string& stage, int layer, const std::string& state);
+
 // What enters that layer of a scan; with the number of layers, what leaves the last.
 std::string carry_name(const std::string& stage, int layer);
 
@@ -64,7 +67,8 @@ class Scan {
   void train(const PassOptions& options);
   // Forward only. Outputs of the last stage that are values go to host arguments
   // "output.<index>.host", losses (of this micro-batch alone) to "loss". Carries that are returned
-  // go to the host arguments of their carry_name().
+  // go to the host arguments of their carry_name(). States stay in the device arguments of their
+  // state_name(), rewritten in place.
   void forward(Carries carries = Carries::internal);
 
   // The distinct partitions of a training pass, in the order of stages and layers.

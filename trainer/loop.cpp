@@ -17,6 +17,7 @@
 #include "trainer/auto_policy.h"
 #include "trainer/backend_choice.h"
 #include "trainer/console.h"
+#include "trainer/continuation.h"
 #include "trainer/evaluate.h"
 #include "trainer/flops.h"
 #include "trainer/learning_rate.h"
@@ -62,6 +63,7 @@ struct Data {
   int64_t validation_batches = 0;
   double unigram_loss = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is sampled
+  std::vector<int32_t> sample_prompt;
 };
 
 std::shared_ptr<const data::TokenShard> open_shard(const Config& config, const char* key,
@@ -99,6 +101,15 @@ Data open_data(const Config& config) {
     if (d.validation_shard)
       d.validation_shard->require_tokenizer(d.tokenizer->content_hash(),
                                             config.tokenizer_path.string());
+    // As in training text, a document follows the end of another.
+    d.sample_prompt = {std::max(d.tokenizer->eos_id(), 0)};
+    for (int32_t token : d.tokenizer->encode(config.sample_prompt))
+      d.sample_prompt.push_back(token);
+    if (std::ssize(d.sample_prompt) > sample_capacity(config))
+      throw ConfigError(
+          fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",
+                      location(config, "sample_prompt"), d.sample_prompt.size() - 1,
+                      sample_capacity(config) - 1, config.max_target_length));
   }
   return d;
 }
@@ -139,10 +150,8 @@ class Run {
 
     TrainingSession session(config_, plans_, *backend_);
     if (!session.loaded().empty()) console_.line(session.loaded());
-    auto executable = [&](const std::optional<offload::Plan>& plan) {
-      return plan ? session.executable(*plan) : nullptr;
-    };
-    auto evaluation = executable(plans_.evaluate), sampling = executable(plans_.sample);
+    auto evaluation = plans_.evaluate ? session.executable(*plans_.evaluate) : nullptr;
+    auto decoding = plans_.sample ? session.decoding(*plans_.sample) : nullptr;
     auto validate = [&](const std::string& when) {
       Validation validation{
           .loss = evaluate(*evaluation, data_.validation, data_.validation_batches, *backend_,
@@ -205,13 +214,7 @@ class Run {
     Summary summary = summarize(steps);
     summary.data_wait_fraction = batches.seconds_waited() / training_seconds;
     if (evaluation) summary.validation = validate("at the end");
-    if (sampling) {
-      SampleOptions options{.prompt = config_.sample_prompt,
-                            .tokens = config_.sample_tokens,
-                            .seed = static_cast<uint64_t>(config_.seed)};
-      console_.line("sample: " + sample(*sampling, options, *data_.tokenizer, model, *backend_,
-                                        session.arguments(), session.ledger()));
-    }
+    if (decoding) console_.line("sample: " + sample(*decoding, session.ledger()));
     summary.memory = session.memory();
     write(summary, directory_ / "summary.json");
     console_.line(text(summary));
@@ -226,6 +229,19 @@ class Run {
   }
 
  private:
+  // The prompt and what follows it.
+  std::string sample(Decoding& decoding, offload::Ledger& ledger) const {
+    const data::Tokenizer& tokenizer = *data_.tokenizer;
+    const ContinuationOptions options{.max_tokens = config_.sample_tokens,
+                                      .vocabulary = tokenizer.vocab_size(),
+                                      .end_tokens = {tokenizer.eos_id()},
+                                      .sampling = {.seed = static_cast<uint64_t>(config_.seed)}};
+    std::vector<int32_t> text = data_.sample_prompt;
+    const std::vector<int32_t> more = continue_text(decoding, text, options, ledger);
+    text.insert(text.end(), more.begin(), more.end());
+    return tokenizer.decode(text);
+  }
+
   void finish_trace(const std::vector<RecordedStep>& trace) {
     write_trace(trace, directory_ / "trace.json");
     offload::Overlap times = offload::overlap(trace.back().events);

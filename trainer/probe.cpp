@@ -16,7 +16,7 @@
 #include "trainer/adapter_format.h"
 #include "trainer/backend_choice.h"
 #include "trainer/config.h"
-#include "trainer/config_keys.h"
+#include "trainer/folder_model.h"
 #include "trainer/help.h"
 #include "trainer/hf_folder.h"
 #include "trainer/load_parameters.h"
@@ -57,36 +57,6 @@ Config default_config() {
   Config config;
   config.dtype = ComputeDtype::float32;  // what references are computed in
   return config;
-}
-
-// The config keys' bounds keep products of sizes within int64_t.
-void check_sizes(const std::filesystem::path& file, const DecoderConfig& model) {
-  Config sizes;
-  sizes.base_emb_dim = model.width;
-  sizes.base_num_decoder_layers = model.layers;
-  sizes.base_num_query_heads = model.query_heads;
-  sizes.base_num_kv_heads = model.kv_heads;
-  sizes.head_dim = model.head_dim;
-  sizes.base_mlp_dim = model.mlp_width;
-  sizes.vocab_size = model.vocabulary;
-  constexpr std::array kNames{std::pair{"hidden_size", "base_emb_dim"},
-                              std::pair{"num_hidden_layers", "base_num_decoder_layers"},
-                              std::pair{"num_attention_heads", "base_num_query_heads"},
-                              std::pair{"num_key_value_heads", "base_num_kv_heads"},
-                              std::pair{"head_dim", "head_dim"},
-                              std::pair{"intermediate_size", "base_mlp_dim"},
-                              std::pair{"vocab_size", "vocab_size"}};
-  for (auto [name, key_name] : kNames)
-    if (const Key& key = *find_key(key_name); !is_valid(key, sizes))
-      throw DataError(fmt::format("{}: {}: found {}, expected {}", file.string(), name,
-                                  value_text(key, sizes), expected(key)));
-}
-
-DecoderConfig read_model(const ProbeRequest& request) {
-  DecoderConfig model = read_hf_config(request.model).decoder;
-  check_sizes(request.model / "config.json", model);
-  if (!request.adapter.empty()) model.lora = read_adapter_config(request.adapter);
-  return model;
 }
 
 // Nats at each position: log-sum-exp less the target's logit; 0 where nothing is trained.
@@ -251,7 +221,7 @@ void probe(const ProbeRequest& request) {
                       ": found auto, expected a policy by name: it is values that are compared");
   validate_remat(config);
   models::Target target = choose_backend(config).target;
-  DecoderConfig model = read_model(request);
+  DecoderConfig model = read_folder_model(request.model, request.adapter);
   ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
   if (request.gradients && !inputs.has_labels)
     throw DataError(request.inputs.string() +

@@ -42,18 +42,6 @@ void return_scalar(PlanBuilder& builder, const char* name) {
   builder.move(Lane::device_to_host, device, host, {.stage = "results"});
 }
 
-void choose_batch(Plan& plan, const models::Model& model, int64_t micro_batch) {
-  std::map<std::string, std::string> names;
-  for (const models::Stage& stage : model.stages)
-    for (const models::Program& program : stage.programs)
-      for (models::ValueId id : program.inputs_from(models::Source::batch))
-        names[offload::host_name(program[id].name)] = batch_name(program[id].name, micro_batch);
-  for (offload::Buffer& buffer : plan.buffers)
-    if (auto name = names.find(buffer.name);
-        name != names.end() && buffer.owner == offload::Owner::caller)
-      buffer.name = name->second;
-}
-
 float read_scalar(const offload::Arguments& arguments, const char* name) {
   float value;
   arguments.read(offload::host_name(name), &value, sizeof value);
@@ -68,6 +56,18 @@ void write_scalar(offload::Arguments& arguments, const std::string& name, double
 }
 
 }  // namespace
+
+void rename_batch(Plan& plan, const models::Model& model, const RenameInput& new_name) {
+  std::map<std::string, std::string> names;
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (models::ValueId id : program.inputs_from(models::Source::batch))
+        names[offload::host_name(program[id].name)] = new_name(program[id].name);
+  for (offload::Buffer& buffer : plan.buffers)
+    if (auto name = names.find(buffer.name);
+        name != names.end() && buffer.owner == offload::Owner::caller)
+      buffer.name = name->second;
+}
 
 std::string batch_name(const std::string& input, int64_t micro_batch) {
   return offload::host_name(input) + (micro_batch == 0 ? "" : "." + std::to_string(micro_batch));
@@ -225,7 +225,9 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
     while (std::ssize(result.plans) < options.micro_batches - 1)
       result.plans.push_back(result.plans.back());
     add_plan("last micro-batch", MicroBatch::further, true);
-    for (int64_t i = 1; i < options.micro_batches; ++i) choose_batch(result.plans[i], model, i);
+    for (int64_t i = 1; i < options.micro_batches; ++i)
+      rename_batch(result.plans[i], model,
+                   [&](const std::string& input) { return batch_name(input, i); });
   }
   if (planner.defers()) result.flush = planner.flush(result.plans[0]);
   return result;

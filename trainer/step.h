@@ -52,6 +52,11 @@ offload::Plan plan_forward(const models::Model& model, const offload::ParameterL
                            models::Target target,
                            offload::Carries carries = offload::Carries::internal);
 
+// The pinned host argument to read a batch input from, by the input's name.
+using RenameInput = std::function<std::string(const std::string& input)>;
+// For plans that do not share their batch with others.
+void rename_batch(offload::Plan& plan, const models::Model& model, const RenameInput& new_name);
+
 struct StepResult {
   double loss = 0;  // nats a trained token, auxiliary losses aside
   double auxiliary_loss = 0;

@@ -101,7 +101,8 @@ StepOptions step_options(const Config& config, const models::Model& model, model
 std::vector<const Plan*> TrainingPlans::all() const {
   std::vector<const Plan*> plans = step.all();
   if (evaluate) plans.push_back(&*evaluate);
-  if (sample) plans.push_back(&*sample);
+  if (sample)
+    for (const Plan* plan : sample->all()) plans.push_back(plan);
   return plans;
 }
 
@@ -111,6 +112,12 @@ bool evaluates(const Config& config) {
 
 bool samples(const Config& config) {
   return config.dataset_type == DatasetType::tokens && config.sample_tokens > 0;
+}
+
+// What stands before the prompt, and a token for each of its bytes, which is more than it has.
+int64_t sample_capacity(const Config& config) {
+  int64_t prompt = 2 + std::ssize(config.sample_prompt);
+  return std::min(config.max_target_length, prompt + config.sample_tokens);
 }
 
 TrainingPlans plan_training(const Config& config, models::Target target) {
@@ -123,9 +130,8 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
   if (evaluates(config))
     plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
   if (samples(config))
-    plans.sample = plan_forward(
-        models::decoder(decoder_config(config, target), {.head = models::Head::logits}),
-        plans.layout, "sample", transfers, target);
+    plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
+                                 sample_capacity(config), {}, transfers, target);
   return plans;
 }
 

@@ -8,6 +8,7 @@
 #include "models/decoder.h"
 #include "offload/hardware.h"
 #include "trainer/config.h"
+#include "trainer/decoding.h"
 #include "trainer/memory_report.h"
 #include "trainer/step.h"
 
@@ -19,7 +20,7 @@ struct TrainingPlans {
   StepOptions options;
   StepPlans step;
   std::optional<offload::Plan> evaluate;  // where there is validation text
-  std::optional<offload::Plan> sample;    // logits of one position
+  std::optional<DecodingPlans> sample;    // where text is sampled at the end
 
   std::vector<const offload::Plan*> all() const;
 };
@@ -36,6 +37,8 @@ TrainingPlans plan_training(const Config& config, models::Target target);
 
 bool evaluates(const Config& config);
 bool samples(const Config& config);
+// Tokens of a sampled text at most, prompt included.
+int64_t sample_capacity(const Config& config);
 
 // "attention: flash attention (ATen)", for each op that has several kernels.
 std::vector<std::string> kernel_paths(const models::Model& model, models::Target target);

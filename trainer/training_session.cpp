@@ -50,6 +50,10 @@ std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::
   return std::make_unique<offload::Executable>(plan, backend_, arguments_, device_, pinned_host_);
 }
 
+std::unique_ptr<Decoding> TrainingSession::decoding(const DecodingPlans& plans) {
+  return std::make_unique<Decoding>(plans, backend_, arguments_, device_, pinned_host_);
+}
+
 int64_t TrainingSession::arena_bytes(MemoryKind kind) const {
   if (kind == MemoryKind::device) return device_.bytes();
   return kind == MemoryKind::pinned_host ? pinned_host_.bytes() : 0;

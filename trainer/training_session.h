@@ -7,6 +7,7 @@
 
 #include "offload/executor.h"
 #include "trainer/config.h"
+#include "trainer/decoding.h"
 #include "trainer/memory_report.h"
 #include "trainer/step.h"
 #include "trainer/training_plans.h"
@@ -27,6 +28,7 @@ class TrainingSession {
   offload::Ledger& ledger() { return ledger_; }
   // Of another of the plans, in the same memory.
   std::unique_ptr<offload::Executable> executable(const offload::Plan& plan);
+  std::unique_ptr<Decoding> decoding(const DecodingPlans& plans);
 
   // Measured between steps: arguments by the ledger, arenas as allocated.
   int64_t peak_bytes(offload::MemoryKind kind) const;

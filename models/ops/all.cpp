@@ -3,6 +3,7 @@
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
+#include "models/ops/cached_attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/linear.h"
@@ -24,6 +25,7 @@ std::span<const Op* const> all_ops() {
       &add_bias_grad_op,
       &attention_op,
       &attention_grad_op,
+      &cached_attention_op,
       &clip_op,
       &embedding_op,
       &embedding_grad_op,

@@ -6,6 +6,7 @@
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/matrix_vector.h"
 #include "models/ops/onednn_matmul.h"
 
 namespace longshore::models {
@@ -112,6 +113,8 @@ Matmul weight_grad_product(std::span<const Type> in, Dtype dtype) {
           .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 
+bool is_vector(std::span<const Type> in) { return in[0].shape.rows() == 1; }
+
 template <Matmul (*product)(std::span<const Type>)>
 int64_t workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
   return workspace_bytes(product(in));
@@ -133,6 +136,19 @@ void run_cpu(const KernelCall& call) {
   place_sum(call);
   run(product(types_of(call.in)), call.in[0].data, call.in[1].data, call.out[0].data,
       call.workspace);
+}
+
+int64_t forward_workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return is_vector(in) ? 0 : workspace_bytes(forward_product(in));
+}
+
+void run_forward_cpu(const KernelCall& call) {
+  const Types in = types_of(call.in);
+  if (!is_vector(in)) return run_cpu<forward_product>(call);
+  place_sum(call);
+  Matmul product = forward_product(in);
+  matrix_vector(product.n, product.k, product.ab, call.in[1].data, call.in[0].data,
+                call.out[0].data, product.into);
 }
 
 void run_weight_grad_cpu(const KernelCall& call) {
@@ -182,7 +198,7 @@ const Op linear_op{.name = "linear",
                    .cost = cost,
                    .reuse = reuse_sum,
                    .op_class = OpClass::matmul,
-                   .cpu = {run_cpu<forward_product>, workspace<forward_product>},
+                   .cpu = {run_forward_cpu, forward_workspace},
                    .cuda = {run_composed},
                    .reference = {run_composed}};
 

@@ -83,6 +83,7 @@ void with_float_type(Dtype dtype, F f) {
 // the number of threads.
 template <class F>
 void parallel_shares(int64_t count, F f) {
+  if (count == 1) return f(omp_get_max_threads() - 1, 0, 1);  // not worth waking the others
 #pragma omp parallel
   {
     int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();

@@ -39,6 +39,7 @@ const std::map<std::string, Tolerance> kTolerances{
     {"add_bias_grad", {1e-6, 1e-6}},
     {"attention", {3e-5, 1.5e-2}},
     {"attention_grad", {5e-5, 4e-2}},
+    {"cached_attention", {1e-5, kRounding}},
     {"clip", {1e-7, 1e-7}},
     {"embedding", {0, 0}},
     {"embedding_grad", {1e-6, 1e-6}},
@@ -190,6 +191,8 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
                                     "linear_cross_entropy 3 300 48 5000",
                                     "rms_norm, heads 2 67 6 40",
                                     "add_bias 1 63 33",
+                                    "cached_attention 1 1 8 2 700 650 64 0 0",
+                                    "cached_attention 2 77 6 2 500 300 80 130 0",
                                     "attention 2 700 2 1 40, segments"};
   int threads = omp_get_max_threads(), found = 0;
   Survey survey;

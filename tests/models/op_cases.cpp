@@ -18,6 +18,7 @@
 #include "models/ops/add_bias.h"
 #include "models/ops/aten.h"
 #include "models/ops/attention.h"
+#include "models/ops/cached_attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/linear.h"
@@ -281,6 +282,40 @@ OpCase shared_attention_case(int64_t b, int64_t t, int64_t h, int64_t d) {
                 return std::vector{plain::attention(x, x, x, d)};
               },
           .adjust = {}};
+}
+
+// Caches of `capacity` tokens, full of earlier ones; row b of the batch goes on at first + 3 b.
+struct CachedShape {
+  int64_t b, s, h, g, capacity, first;
+  AttentionOptions options;
+};
+
+OpCase cached_attention_case(const CachedShape& shape) {
+  const auto [b, s, h, g, capacity, first, o] = shape;
+  return {.name = named("cached_attention", b, s, h, g, capacity, first, o.head_dim, o.window,
+                        o.soft_cap),
+          .trace =
+              [=](Dtype dtype) {
+                const AttentionOptions& options = shape.options;
+                Trace trace("cached_attention");
+                Var q = trace.input("q", {{shape.b, shape.s, shape.h * options.head_dim}, dtype});
+                Type kv{{shape.b, shape.s, shape.g * options.head_dim}, dtype};
+                Var k = trace.input("k", kv), v = trace.input("v", kv);
+                Type cache{{shape.b, shape.capacity, shape.g, options.head_dim}, dtype};
+                KeyValueCache before{trace.state("key_cache", cache),
+                                     trace.state("value_cache", cache)};
+                Var positions = trace.batch("positions", ints({shape.b, shape.s}));
+                CachedAttention out = cached_attention(q, k, v, before, positions, options);
+                trace.output(out.context);
+                trace.output(out.cache.keys, OutputRole::state);
+                trace.output(out.cache.values, OutputRole::state);
+                return trace.finish();
+              },
+          .integers = {{"positions", (at::arange(s, at::kInt).unsqueeze(0) + first +
+                                      3 * at::arange(b, at::kInt).unsqueeze(1))
+                                         .to(at::kInt)}},
+          .plain = {},
+          .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
 }
 
 // --- gated layers and add
@@ -767,6 +802,9 @@ std::vector<OpCase> small_cases() {
       attention_case({2, 5, 4, 2, {.head_dim = 3}}),
       attention_case({1, 7, 3, 1, {.head_dim = 4}}),
       shared_attention_case(1, 6, 2, 3),
+      cached_attention_case({1, 1, 1, 1, 1, 0, {.head_dim = 2}}),
+      cached_attention_case({2, 3, 4, 2, 11, 5, {.head_dim = 3, .scale = 0.4}}),
+      cached_attention_case({1, 4, 3, 1, 9, 4, {.head_dim = 6, .window = 3, .soft_cap = 1.5}}),
       gated_case(kSwiglu, 1, 1, 1),
       gated_case(kSwiglu, 2, 3, 5),
       shared_gated_case(kSwiglu, 1, 3, 5),
@@ -841,6 +879,10 @@ std::vector<OpCase> large_cases() {
       attention_case({1, 700, 2, 1, {.head_dim = 80}}),
       attention_case({1, 700, 6, 2, {.head_dim = 128}}),
       shared_attention_case(1, 650, 2, 24),
+      cached_attention_case({1, 1, 8, 2, 700, 650, {.head_dim = 64}}),
+      cached_attention_case({2, 1, 4, 4, 300, 200, {.head_dim = 40, .window = 70}}),
+      cached_attention_case({1, 1, 6, 1, 200, 130, {.head_dim = 256, .soft_cap = 2}}),
+      cached_attention_case({2, 77, 6, 2, 500, 300, {.head_dim = 80, .window = 130}}),
       gated_case(kSwiglu, 1, 1, 1),
       gated_case(kSwiglu, 1, 7, 1),
       gated_case(kSwiglu, 3, 111, 121),

@@ -1,0 +1,58 @@
+// Text token by token: plans that run a decoder on the next tokens only, with the keys and values
+// of all tokens before in a cache on the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "models/decoder.h"
+#include "offload/executor.h"
+#include "offload/parameter_layout.h"
+#include "offload/windows.h"
+
+namespace longshore::trainer {
+
+// For one text. The plans share the cache, and differ in how many tokens they take at a time.
+struct DecodingPlans {
+  models::DecoderConfig model;  // of one row
+  int64_t capacity = 0;         // the most tokens that the text may have
+  struct Run {
+    int64_t tokens;
+    offload::Plan plan;
+  };
+  std::vector<Run> runs;  // the most tokens first; the last takes 1
+
+  std::vector<const offload::Plan*> all() const;
+};
+
+// `layout` is of a training model with these weights, which are read where they are. Beside a plan
+// for single tokens there is one for each of `lengths`, which are at most `capacity`.
+DecodingPlans plan_decoding(models::DecoderConfig model, const offload::ParameterLayout& layout,
+                            int64_t capacity, std::span<const int64_t> lengths,
+                            const offload::Transfers& transfers, models::Target target);
+
+class Decoding {
+ public:
+  // All must outlive this.
+  Decoding(const DecodingPlans& plans, offload::Backend& backend, offload::Arguments& arguments,
+           const offload::Arena& device, const offload::Arena& pinned_host);
+
+  // Takes the text's next tokens, one or more, in as few runs as the plans allow. Returns the
+  // logits [V] of what follows the last. Throws Error, and takes none, where there is no room for
+  // all of them.
+  std::vector<float> append(std::span<const int32_t> tokens, offload::Ledger& ledger);
+
+  int64_t length() const { return length_; }  // of the text so far
+  int64_t room() const { return plans_.capacity - length_; }
+
+ private:
+  const DecodingPlans& plans_;
+  offload::Backend& backend_;
+  offload::Arguments& arguments_;
+  std::vector<std::unique_ptr<offload::Executable>> executables_;  // of plans_.runs
+  int64_t length_ = 0;
+};
+
+}  // namespace longshore::trainer

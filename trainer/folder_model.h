@@ -1,0 +1,15 @@
+// The decoder that a Hugging Face folder holds, for programs that take nothing but such a folder.
+#pragma once
+
+#include <filesystem>
+
+#include "models/decoder.h"
+
+namespace longshore::trainer {
+
+// As its config.json says, with the adapter of peft's folder `adapter` on it; empty: none. Throws
+// DataError, naming the file, also where a size is out of its config key's range.
+models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
+                                        const std::filesystem::path& adapter);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,53 @@
+// generate --model DIR|--run DIR --prompt TEXT [options] [key=value ...]
+#include <CLI/CLI.hpp>
+#include <limits>
+
+#include "base/exit_code.h"
+#include "trainer/generate.h"
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  CLI::App app(
+      "Continues a text with a model of a Hugging Face folder, or with the adapter that a run "
+      "trained. The text goes to standard output as it comes.",
+      "generate");
+  trainer::GenerateRequest request;
+  trainer::Sampling& sampling = request.sampling;
+  auto* from = app.add_option_group("model");
+  CLI::Option* model = from->add_option("--model", request.model,
+                                        "a folder with config.json, weights and a tokenizer");
+  from->add_option("--run", request.run, "a run directory with an adapter/");
+  from->require_option(1);
+  app.add_option("--adapter", request.adapter,
+                 "a folder with a LoRA adapter for the model, as peft writes it")
+      ->needs(model);
+  app.add_option("--prompt", request.prompt, "how the text begins, or what the user says")
+      ->required();
+  app.add_option("--chat-template", request.chat_template,
+                 "how a conversation is written: llama2, llama3, gemma or chatml; the prompt as it "
+                 "is if not given");
+  app.add_option("--max-tokens", request.max_tokens, "the most tokens to add")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--temperature", sampling.temperature,
+                 "what logits are divided by; 0: always the likeliest token")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "only the so many likeliest tokens; 0: all")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
+      ->capture_default_str();
+  app.add_option("--top-p", sampling.top_p,
+                 "only the likeliest tokens that together have this probability")
+      ->check(CLI::Range(std::numeric_limits<double>::min(), 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", sampling.seed, "of the random numbers; the same gives the same text")
+      ->capture_default_str();
+  app.add_option("key=value", request.overrides, "keys, as listed below");
+  app.footer(trainer::generate_footer());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return exit_code_of("generate", [&] { trainer::generate(request); });
+}

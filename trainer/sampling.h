@@ -1,0 +1,22 @@
+// From logits to a token.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace longshore::trainer {
+
+struct Sampling {
+  double temperature = 0.8;  // logits are divided by it; 0: the token with the largest logit
+  int64_t top_k = 0;         // only the so many likeliest tokens; 0: all
+  // Only the likeliest tokens that together have this probability, 0 < top_p <= 1, after top_k
+  // (Holtzman et al. 2019, arXiv 1904.09751).
+  double top_p = 1;
+  uint64_t seed = 0;
+};
+
+// The token at place `index` of a text: a pure function of its arguments. Of equal logits the first
+// is the larger. Throws Error where a logit is not finite.
+int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
+
+}  // namespace longshore::trainer
