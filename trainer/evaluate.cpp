@@ -53,6 +53,7 @@ std::string sample(offload::Executable& plan, const SampleOptions& options,
   for (int32_t token : tokenizer.encode(options.prompt)) text.push_back(token);
   data::Batch window{.shape = {model.batch, model.length}};
   window.targets.assign(model.batch * model.length, data::kIgnoredTarget);
+  window.segments.assign(model.batch * model.length, data::kPadding);
   for (int64_t i = 0; i < model.batch * model.length; ++i)
     window.positions.push_back(static_cast<int32_t>(i % model.length));
   for (int64_t token = 0; token < options.tokens; ++token) {

@@ -11,8 +11,6 @@
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
-#include "data/tokenizer.h"
-#include "data/unigram.h"
 #include "trainer/adapter.h"
 #include "trainer/backend_choice.h"
 #include "trainer/console.h"
@@ -26,6 +24,7 @@
 #include "trainer/peak.h"
 #include "trainer/room.h"
 #include "trainer/trace_file.h"
+#include "trainer/training_data.h"
 #include "trainer/training_plans.h"
 #include "trainer/write_file.h"
 
@@ -52,55 +51,6 @@ fs::path make_run_directory(const Config& config) {
   fs::create_directories(directory, error);
   if (error) throw Error(directory.string() + ": cannot be made: " + error.message());
   return directory;
-}
-
-// What the run reads.
-struct Data {
-  data::BatchSource training;
-  std::shared_ptr<const data::TokenShard> validation_shard;  // with validation text, else null
-  data::BatchSource validation;
-  int64_t validation_batches = 0;
-  double unigram_loss = 0;
-  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is sampled
-};
-
-std::shared_ptr<const data::TokenShard> open_shard(const Config& config, const char* key,
-                                                   const fs::path& path) {
-  auto shard = std::make_shared<const data::TokenShard>(path);
-  if (shard->vocab_size() > config.vocab_size)
-    throw ConfigError(location(config, key) + ": " + path.string() + " has token ids up to " +
-                      std::to_string(shard->vocab_size() - 1) + ", but vocab_size is " +
-                      std::to_string(config.vocab_size) + " (" + origin(config, "vocab_size") +
-                      "). Nearest: vocab_size=" + std::to_string(shard->vocab_size()));
-  return shard;
-}
-
-Data open_data(const Config& config) {
-  Data d;
-  data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
-  uint64_t seed = static_cast<uint64_t>(config.seed);
-  if (config.dataset_type == DatasetType::synthetic) {
-    d.training = data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed);
-    return d;
-  }
-  auto shard = open_shard(config, "dataset_path", config.dataset_path);
-  d.training = data::shuffled_batches(shard, shape, seed);
-  if (evaluates(config)) {
-    d.validation_shard = open_shard(config, "eval_dataset_path", config.eval_dataset_path);
-    d.validation = data::sequential_batches(d.validation_shard, shape);
-    d.validation_batches = data::sequential_batch_count(*d.validation_shard, shape);
-    if (config.eval_steps >= 0)
-      d.validation_batches = std::min(d.validation_batches, config.eval_steps);
-    d.unigram_loss = data::unigram_cross_entropy(*shard, *d.validation_shard);
-  }
-  if (samples(config)) {
-    d.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
-    shard->require_tokenizer(d.tokenizer->content_hash(), config.tokenizer_path.string());
-    if (d.validation_shard)
-      d.validation_shard->require_tokenizer(d.tokenizer->content_hash(),
-                                            config.tokenizer_path.string());
-  }
-  return d;
 }
 
 // What was taken: arguments and temporaries from the ledger, arenas as allocated.
@@ -145,6 +95,7 @@ class Run {
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
                               parameters_text(count_parameters(plans_.model)), name(model.dtype),
                               config_.remat_policy));
+    for (const std::string& note : data_.notes) console_.line(note);
     for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
       console_.line(path);
     Peak peak = find_peak(config_, model.dtype, *backend_);
@@ -275,7 +226,7 @@ class Run {
   std::unique_ptr<offload::Backend> backend_;
   TrainingPlans plans_;
   MemoryByKind memory_;  // planned
-  Data data_;
+  TrainingData data_;
   fs::path directory_;
 };
 

@@ -84,11 +84,11 @@ std::vector<const Plan*> TrainingPlans::all() const {
 }
 
 bool evaluates(const Config& config) {
-  return config.dataset_type == DatasetType::tokens && !config.eval_dataset_path.empty();
+  return config.dataset_type != DatasetType::synthetic && !config.eval_dataset_path.empty();
 }
 
 bool samples(const Config& config) {
-  return config.dataset_type == DatasetType::tokens && config.sample_tokens > 0;
+  return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
 }
 
 TrainingPlans plan_training(const Config& config, models::Target target) {
@@ -100,10 +100,12 @@ TrainingPlans plan_training(const Config& config, models::Target target) {
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))
     plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
-  if (samples(config))
-    plans.sample = plan_forward(
-        models::decoder(decoder_config(config, target), {.head = models::Head::logits}),
-        plans.layout, "sample", transfers, target);
+  if (samples(config)) {
+    models::DecoderConfig sampled = decoder_config(config, target);
+    sampled.segments = false;  // a row is one text
+    plans.sample = plan_forward(models::decoder(sampled, {.head = models::Head::logits}),
+                                plans.layout, "sample", transfers, target);
+  }
   return plans;
 }
 

@@ -71,7 +71,8 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
       << message;
   text = "short\n\n" + std::string(Tokenizer::kMaxTextBytes + 1, 'x');
   message = message_of<DataError>([&] { documents_of(folder.write("one.txt", text)); });
-  EXPECT_NE(message.find("one.txt:3: document of more than"), std::string::npos) << message;
+  EXPECT_NE(message.find("one.txt:3: line of more than 8388608 bytes"), std::string::npos)
+      << message;
   text.pop_back();
   EXPECT_EQ(documents_of(folder.write("whole.txt", text)).size(), 2u);
 }

@@ -1,0 +1,28 @@
+// What a run reads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/batches.h"
+#include "data/tokenizer.h"
+#include "trainer/config.h"
+
+namespace longshore::trainer {
+
+struct TrainingData {
+  data::BatchSource training;
+  data::BatchSource validation;  // where there is text held out
+  int64_t validation_batches = 0;
+  double unigram_loss = 0;
+  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled
+  std::vector<std::string> notes;              // what was found in each file, a line each
+};
+
+// Text is tokenized into base_output_directory/tokens first, unless it is there already. Throws
+// ConfigError and DataError.
+TrainingData open_data(const Config& config);
+
+}  // namespace longshore::trainer
