@@ -85,8 +85,12 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
   PackedBlock block{.rows = {}, .end_document = first_document, .counts = {}};
   Counts& counts = block.counts;
   std::vector<Sequence> sequences;
-  while (block.end_document < shard_->document_count() && counts.documents < kBlockDocuments &&
-         counts.positions < kBlockRows * options_.length) {
+  auto has_room = [&] {
+    const int64_t rows = options_.packing ? counts.positions / options_.length
+                                          : static_cast<int64_t>(sequences.size());
+    return rows < kBlockRows && counts.documents < kBlockDocuments;
+  };
+  while (block.end_document < shard_->document_count() && has_room()) {
     const TokenShard::Range document = shard_->document(block.end_document++);
     ++counts.documents;
     if (document.count > options_.length + 1) ++counts.too_long;

@@ -83,7 +83,7 @@ class Run {
         memory_(analyze(plans_.all())) {
     console_.line("backend: " + chosen.description);
     require_room(config, plans_, *backend_);
-    data_ = open_data(config);
+    data_ = open_data(config, [&](const std::string& text) { console_.line(text); });
     directory_ = make_run_directory(config);
     write_resolved(config, directory_ / "config.yml");
     write_file(directory_ / "plan.txt", text(plans_));
@@ -95,7 +95,6 @@ class Run {
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
                               parameters_text(count_parameters(plans_.model)), name(model.dtype),
                               config_.remat_policy));
-    for (const std::string& note : data_.notes) console_.line(note);
     for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
       console_.line(path);
     Peak peak = find_peak(config_, model.dtype, *backend_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <vector>
 
 #include "base/error.h"
 #include "data/document_rows.h"
@@ -24,21 +25,17 @@ std::string plural(int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+using Say = std::function<void(const std::string&)>;
+
 // Opens files as the config says.
 class Opener {
  public:
-  Opener(const Config& config, const data::Tokenizer* tokenizer)
-      : config_(config), tokenizer_(tokenizer) {}
+  Opener(const Config& config, const data::Tokenizer* tokenizer, const Say& say)
+      : config_(config), tokenizer_(tokenizer), say_(say) {}
 
   Shard shard(const char* key, const fs::path& path) {
-    if (data::is_text(path))
-      check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
-    Shard shard = data::is_text(path)
-                      ? data::open_tokenized(path, *tokenizer_,
-                                             {.chat_template = config_.chat_template,
-                                              .skip_bad_lines = config_.skip_bad_lines},
-                                             config_.base_output_directory / "tokens")
-                      : std::make_shared<const data::TokenShard>(path);
+    Shard shard =
+        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
     check_vocabulary(key, path, shard->vocab_size());
     if (tokenizer_)
       shard->require_tokenizer(tokenizer_->content_hash(), tokenizer_->path().string());
@@ -59,13 +56,20 @@ class Opener {
     if (shard->loss_marks() == data::LossMarks::present)
       throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " + path.string() +
                         " has prompts, which carry no loss; expected dataset_type=documents");
-    notes_.push_back(std::move(note));
+    say_(note);
     return std::make_shared<const data::WindowRows>(shard, config_.max_target_length, remainder);
   }
 
-  std::vector<std::string> take_notes() { return std::move(notes_); }
-
  private:
+  Shard tokenized(const fs::path& path) const {
+    check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
+    fs::path cache = config_.base_output_directory / "tokens";
+    say_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
+    return data::open_tokenized(
+        path, *tokenizer_,
+        {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
+  }
+
   std::shared_ptr<const data::Rows> document_rows(const Shard& shard, std::string note) {
     auto rows = std::make_shared<const data::DocumentRows>(
         shard, data::DocumentRowsOptions{.length = config_.max_target_length,
@@ -81,8 +85,8 @@ class Opener {
       note += fmt::format(", {} left out with no target that carries loss",
                           plural(counts.untrained, "sequence"));
     double capacity = static_cast<double>(rows->count() * config_.max_target_length);
-    notes_.push_back(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
-                                        100 * static_cast<double>(counts.positions) / capacity));
+    say_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
+                            100 * static_cast<double>(counts.positions) / capacity));
     return rows;
   }
 
@@ -96,13 +100,13 @@ class Opener {
 
   const Config& config_;
   const data::Tokenizer* tokenizer_;
+  const Say& say_;
   Shard first_;  // all must be by one tokenizer
-  std::vector<std::string> notes_;
 };
 
 }  // namespace
 
-TrainingData open_data(const Config& config) {
+TrainingData open_data(const Config& config, const Say& say) {
   TrainingData result;
   data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
   uint64_t seed = static_cast<uint64_t>(config.seed);
@@ -112,7 +116,7 @@ TrainingData open_data(const Config& config) {
   }
   if (!config.tokenizer_path.empty())
     result.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
-  Opener opener(config, result.tokenizer.get());
+  Opener opener(config, result.tokenizer.get(), say);
   std::vector<Shard> shards;
   std::vector<data::WeightedRows> sources;
   for (const DatasetFile& file : config.dataset_path) {
@@ -130,7 +134,6 @@ TrainingData open_data(const Config& config) {
     result.validation = data::sequential_batches(std::move(rows), shape);
     result.unigram_loss = data::unigram_cross_entropy(shards, *shard);
   }
-  result.notes = opener.take_notes();
   return result;
 }
 

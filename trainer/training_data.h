@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "data/batches.h"
 #include "data/tokenizer.h"
@@ -18,11 +18,11 @@ struct TrainingData {
   int64_t validation_batches = 0;
   double unigram_loss = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled
-  std::vector<std::string> notes;              // what was found in each file, a line each
 };
 
-// Text is tokenized into base_output_directory/tokens first, unless it is there already. Throws
-// ConfigError and DataError.
-TrainingData open_data(const Config& config);
+// Text is tokenized into base_output_directory/tokens first, unless it is there already, which may
+// take a while; `say` gets lines on what is done and what was found. Throws ConfigError and
+// DataError.
+TrainingData open_data(const Config& config, const std::function<void(const std::string&)>& say);
 
 }  // namespace longshore::trainer
