@@ -1,19 +1,10 @@
 #include "data/document_reader.h"
 
-#include <string_view>
-
 #include "base/error.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 
 namespace longshore::data {
-namespace {
-
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(" \t\v\f\r") == std::string_view::npos;
-}
-
-}  // namespace
 
 bool DocumentReader::next(std::string& document) {
   auto fail = [&](const std::string& what) {

@@ -52,6 +52,10 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\v\f\r") == std::string_view::npos;
+}
+
 std::string at_line(const std::filesystem::path& path, int64_t line_number,
                     const std::string& what) {
   return path.string() + ":" + std::to_string(line_number) + ": " + what;

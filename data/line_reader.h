@@ -33,6 +33,9 @@ class LineReader {
   int64_t line_number_ = 0;
 };
 
+// Empty, or ASCII white space only.
+bool is_blank(std::string_view line);
+
 // "a.jsonl:12: what"
 std::string at_line(const std::filesystem::path& path, int64_t line_number,
                     const std::string& what);
