@@ -219,9 +219,8 @@ std::vector<Key> make_config_keys() {
        "type of AdamW's moments; 8bit: with a scale for each block of 256"},
 
       {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens", "documents"}),
-       "synthetic: random tokens; tokens: the text as one stream, cut into rows; documents: rows "
-       "of "
-       "whole documents"},
+       "synthetic: random tokens; tokens: the text as one stream, cut into rows; documents: whole "
+       "documents in rows"},
       {"dataset_path", data, DatasetKey{&Config::dataset_path},
        "what to train on: .jsonl, .txt, or files that tokenize wrote; a weight is its share of the "
        "rows, and without weights every document comes once an epoch"},

@@ -77,9 +77,9 @@ class Opener {
                                          .excess_length = config_.excess_length_strategy});
     const data::DocumentRows::Counts& counts = rows->counts();
     if (counts.too_long > 0) {
-      constexpr std::array kFates = {"truncated", "split", "skipped"};
+      constexpr std::array kDone = {"truncated", "split", "skipped"};
       note += fmt::format(", {} of them too long and {}", counts.too_long,
-                          kFates[static_cast<size_t>(config_.excess_length_strategy)]);
+                          kDone[static_cast<size_t>(config_.excess_length_strategy)]);
     }
     if (counts.untrained > 0)
       note += fmt::format(", {} left out with no target that carries loss",

@@ -77,6 +77,21 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
   EXPECT_EQ(documents_of(folder.write("whole.txt", text)).size(), 2u);
 }
 
+TEST(LineReader, GoesOnBehindALineThatIsTooLong) {
+  TemporaryFolder folder;
+  LineReader reader(folder.write(
+      "a.txt", "one\r\n" + std::string(Tokenizer::kMaxTextBytes + (3 << 20), 'x') + "\nthree"));
+  std::string line;
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "one");
+  EXPECT_NE(message_of<DataError>([&] { (void)reader.next(line); }).find("a.txt:2: line of more"),
+            std::string::npos);
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "three");
+  EXPECT_EQ(reader.line_number(), 3);
+  EXPECT_FALSE(reader.next(line));
+}
+
 TEST(DocumentReader, NamesAFileItCannotRead) {
   TemporaryFolder folder;
   EXPECT_NE(message_of<DataError>([&] {
