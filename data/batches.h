@@ -6,32 +6,32 @@
 // alone. So the a-th of A micro-batches of step k is source(k * A + a), and these A hold the same
 // rows as one batch A times as large.
 //
-// B rows of T positions: tokens, targets and positions are [B,T], row-major.
+// B rows of T positions: tokens, targets, positions and segments are [B,T], row-major.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "data/token_shard.h"
+#include "data/rows.h"
 
 namespace longshore::data {
-
-// The target of a position that is not trained.
-constexpr int32_t kIgnoredTarget = -1;
 
 struct BatchShape {
   int64_t rows = 0;    // B
   int64_t length = 0;  // T
 };
 
+// Its members are those of Row.
 struct Batch {
   BatchShape shape;
   std::vector<int32_t> tokens;
-  std::vector<int32_t> targets;    // the token after each token, or kIgnoredTarget
-  std::vector<int32_t> positions;  // of each token within its sequence, from 0
-  int64_t total_weights = 0;       // number of targets that are trained
+  std::vector<int32_t> targets;
+  std::vector<int32_t> positions;
+  std::vector<int32_t> segments;
+  int64_t total_weights = 0;  // number of targets that are trained
 };
 
 using BatchSource = std::function<Batch(int64_t micro_batch)>;
@@ -39,18 +39,20 @@ using BatchSource = std::function<Batch(int64_t micro_batch)>;
 // Tokens drawn uniformly from the vocabulary. Endless.
 BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed);
 
-// The shard cut into windows of T + 1 tokens, each starting at the last token of the one before; up
-// to T - 1 tokens at the end are left out. Every epoch visits each window once, in an order of its
-// own. Endless. Throws a DataError when the shard holds no whole window.
-BatchSource shuffled_batches(std::shared_ptr<const TokenShard> shard, BatchShape shape,
-                             uint64_t seed);
+struct WeightedRows {
+  std::shared_ptr<const Rows> rows;
+  std::optional<double> weight;  // its share of the rows of all; not given: rows->count()
+};
 
-// The shard's windows in order, for evaluation: every token but the first is a target once. What
-// the last micro-batch has too much is filled with token 0 and ignored targets. Valid indices are
-// those below sequential_batch_count.
-BatchSource sequential_batches(std::shared_ptr<const TokenShard> shard, BatchShape shape);
+// Rows of one or several sources, as Mixture mixes them; each source visits its rows in epochs,
+// every row once in an order of its own. Endless. Rows are as long as the shape says. Weights are
+// above 0 and given for all sources or for none; they are kept to 32 bits.
+BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed);
 
-// Throws a DataError when the shard holds fewer than 2 tokens, so nothing to predict.
-int64_t sequential_batch_count(const TokenShard& shard, BatchShape shape);
+// All rows in order, for evaluation. What the last micro-batch has too much is padding. Valid
+// indices are those below sequential_batch_count.
+BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape);
+
+int64_t sequential_batch_count(const Rows& rows, BatchShape shape);
 
 }  // namespace longshore::data

@@ -141,12 +141,11 @@ void write_chatml(std::span<const ChatMessage> messages, ChatTemplate::Ending en
 }  // namespace
 
 ChatTemplate ChatTemplate::named(std::string_view name) {
-  static const std::array<std::string, 4> kNames = {"llama2", "llama3", "gemma", "chatml"};
-  for (size_t i = 0; i < kNames.size(); ++i)
-    if (name == kNames[i]) return ChatTemplate(static_cast<Family>(i));
-  const std::string closest = nearest(name, kNames);
+  for (size_t i = 0; i < kChatTemplates.size(); ++i)
+    if (name == kChatTemplates[i]) return ChatTemplate(static_cast<Family>(i));
+  const std::string closest = nearest(name, kChatTemplates);
   throw ConfigError("no chat template is named " + json_quoted(name) + "; there are " +
-                    join(kNames) + (closest.empty() ? "" : ". Nearest: " + closest));
+                    join(kChatTemplates) + (closest.empty() ? "" : ". Nearest: " + closest));
 }
 
 std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> messages,

@@ -1,6 +1,7 @@
 // Conversations as the text that instruction-tuned models were trained on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,6 +26,8 @@ struct ChatPiece {
   bool is_completion = false;         // what the assistant writes, the end of its turn included
 };
 
+inline const std::array<std::string, 4> kChatTemplates = {"llama2", "llama3", "gemma", "chatml"};
+
 // How a family of models writes conversations. Roles other than those three are errors.
 //   llama2   <s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] U [/INST]
 //   llama3   <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>...
@@ -38,7 +41,7 @@ struct ChatPiece {
 // system's.
 class ChatTemplate {
  public:
-  // Throws a ConfigError on a name that is none of the four.
+  // Throws a ConfigError on a name that is none of kChatTemplates.
   static ChatTemplate named(std::string_view name);
 
   enum class Ending {

@@ -1,12 +1,10 @@
 // Plain text, one document after another.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <string_view>
-#include <vector>
+
+#include "data/line_reader.h"
 
 namespace longshore::data {
 
@@ -18,21 +16,14 @@ namespace longshore::data {
 // read, on invalid UTF-8, and on a document of more than Tokenizer::kMaxTextBytes.
 class DocumentReader {
  public:
-  explicit DocumentReader(const std::filesystem::path& path);
+  explicit DocumentReader(const std::filesystem::path& path) : lines_(path) {}
 
   // Puts the next document into `document`. False at the end of the file.
   [[nodiscard]] bool next(std::string& document);
 
  private:
-  bool next_line();
-  [[noreturn]] void fail_at_line(const std::string& what) const;
-
-  std::filesystem::path path_;
-  std::ifstream file_;
-  std::vector<char> buffer_;
-  std::string_view unread_;  // the part of buffer_ still to be cut into lines
+  LineReader lines_;
   std::string line_;
-  int64_t line_number_ = 0;
 };
 
 }  // namespace longshore::data

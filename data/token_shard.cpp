@@ -1,7 +1,9 @@
 #include "data/token_shard.h"
 
+#include <algorithm>
 #include <bit>
 #include <cinttypes>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -13,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct Header {
   char magic[8];
@@ -23,9 +25,15 @@ struct Header {
   uint64_t document_count;
   uint64_t tokenizer_hash;
   uint32_t vocab_size;
-  uint32_t zero;
+  uint32_t has_loss_marks;
+  // From here on not in version 1.
+  uint64_t skipped_lines;
+  uint64_t zero;
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(Header) == 64);
+constexpr size_t kVersion1HeaderBytes = offsetof(Header, skipped_lines);
+
+constexpr uint64_t kDocumentEndBytes = sizeof(uint64_t);
 
 // Far beyond any real vocabulary; a corrupt size must not become an allocation.
 constexpr uint32_t kMaxVocabSize = 1 << 24;
@@ -36,44 +44,81 @@ std::string hexadecimal(uint64_t value) {
   return text;
 }
 
-int bytes_for(int32_t vocab_size) { return vocab_size <= 1 << 16 ? 2 : 4; }
+int64_t two_byte_vocabulary(LossMarks marks) {
+  return marks == LossMarks::present ? 1 << 15 : 1 << 16;
+}
 
-// Whether all of the header can be believed; `file_bytes` at least its size.
-void check_header(const Header& header, uint64_t file_bytes, const std::string& path) {
+uint32_t no_loss_bit(int bytes_per_token) { return uint32_t{1} << (8 * bytes_per_token - 1); }
+
+uint64_t padded(uint64_t bytes) {
+  return (bytes + kDocumentEndBytes - 1) / kDocumentEndBytes * kDocumentEndBytes;
+}
+
+// What stands behind the header.
+uint64_t payload_bytes(const Header& header) {
+  const uint64_t token_bytes = header.token_count * header.bytes_per_token;
+  if (header.version == 1) return token_bytes;
+  return padded(token_bytes) + header.document_count * kDocumentEndBytes;
+}
+
+Header read_header(std::span<const std::byte> file, const std::string& path) {
   auto refuse = [&](const std::string& found) { throw DataError(path + ": " + found); };
+  auto require_bytes = [&](size_t bytes) {
+    if (file.size() < bytes)
+      refuse("not a token file, or truncated: " + std::to_string(file.size()) +
+             " bytes; the header alone has " + std::to_string(bytes));
+  };
+  require_bytes(kVersion1HeaderBytes);
+  Header header{};
+  std::memcpy(&header, file.data(), kVersion1HeaderBytes);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     refuse("not a token file: it does not begin with \"LSTOKENS\". Make one with tokenize --out.");
-  if (header.version != kVersion)
-    refuse("token file version " + std::to_string(header.version) + "; expected version " +
+  if (header.version != 1 && header.version != kVersion)
+    refuse("token file version " + std::to_string(header.version) + "; expected version 1 or " +
            std::to_string(kVersion));
+  if (header.version == 1) return header;
+  require_bytes(sizeof header);
+  std::memcpy(&header, file.data(), sizeof header);
+  return header;
+}
+
+// Whether all of the header can be believed.
+void check_header(const Header& header, uint64_t payload, const std::string& path) {
+  auto refuse = [&](const std::string& found) { throw DataError(path + ": " + found); };
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
     refuse("corrupt header: " + std::to_string(header.bytes_per_token) +
            " bytes per token; expected 2 or 4");
-  const uint32_t most = header.bytes_per_token == 2 ? 1 << 16 : kMaxVocabSize;
+  if (header.has_loss_marks > (header.version == 1 ? 0 : 1))
+    refuse("corrupt header: bytes 44 to 47 are " + std::to_string(header.has_loss_marks));
+  const auto marks = header.has_loss_marks ? LossMarks::present : LossMarks::absent;
+  const int64_t most = header.bytes_per_token == 2 ? two_byte_vocabulary(marks) : kMaxVocabSize;
   if (header.vocab_size < 1 || header.vocab_size > most)
     refuse("corrupt header: vocabulary size " + std::to_string(header.vocab_size) +
            "; expected 1 to " + std::to_string(most) + " with " +
            std::to_string(header.bytes_per_token) + " bytes per token");
-  const uint64_t payload_bytes = file_bytes - sizeof(Header);
-  if (payload_bytes % header.bytes_per_token != 0 ||
-      header.token_count != payload_bytes / header.bytes_per_token)
-    refuse("truncated or corrupt: the header says " + std::to_string(header.token_count) +
-           " tokens of " + std::to_string(header.bytes_per_token) + " bytes, the file holds " +
-           std::to_string(payload_bytes) + " bytes of them");
   if (header.document_count > header.token_count)
     refuse("corrupt header: " + std::to_string(header.document_count) + " documents in " +
            std::to_string(header.token_count) + " tokens");
-  if (header.zero != 0) refuse("corrupt header: bytes 44 to 47 are not zero");
+  const bool fits = header.token_count <= payload / header.bytes_per_token;
+  if (!fits || payload_bytes(header) != payload)
+    refuse(
+        "truncated or corrupt: the header says " + std::to_string(header.token_count) +
+        " tokens of " + std::to_string(header.bytes_per_token) + " bytes" +
+        (header.version == 1 ? "" : " in " + std::to_string(header.document_count) + " documents") +
+        ", the file holds " + std::to_string(payload) + " bytes of them");
+  if (header.zero != 0) refuse("corrupt header: bytes 56 to 63 are not zero");
+  if (header.skipped_lines >> 62)
+    refuse("corrupt header: " + std::to_string(header.skipped_lines) + " lines skipped");
 }
 
-// Copies `count` tokens and gives the largest, read as unsigned: a uint32 beyond int32 is found
-// too.
+// Copies `count` tokens without the bits outside `mask` and gives the largest, read as unsigned: a
+// uint32 beyond int32 is found too.
 template <typename Stored>
-uint32_t copy_tokens(const std::byte* from, int32_t* to, size_t count) {
+uint32_t copy_tokens(const std::byte* from, int32_t* to, size_t count, uint32_t mask) {
   const Stored* tokens = reinterpret_cast<const Stored*>(from);
   uint32_t largest = 0;
   for (size_t i = 0; i < count; ++i) {
-    const uint32_t token = tokens[i];
+    const uint32_t token = tokens[i] & mask;
     to[i] = static_cast<int32_t>(token);
     largest = largest < token ? token : largest;
   }
@@ -81,47 +126,100 @@ uint32_t copy_tokens(const std::byte* from, int32_t* to, size_t count) {
 }
 
 template <typename Stored>
-void store_tokens(std::span<const int32_t> tokens, std::vector<std::byte>& buffer) {
-  const size_t old_bytes = buffer.size();
-  buffer.resize(old_bytes + tokens.size() * sizeof(Stored));
-  Stored* to = reinterpret_cast<Stored*>(buffer.data() + old_bytes);
-  for (size_t i = 0; i < tokens.size(); ++i) to[i] = static_cast<Stored>(tokens[i]);
+void copy_loss_marks(const std::byte* from, std::span<uint8_t> to, uint32_t no_loss) {
+  const Stored* tokens = reinterpret_cast<const Stored*>(from);
+  for (size_t i = 0; i < to.size(); ++i) to[i] = (tokens[i] & no_loss) == 0;
+}
+
+template <typename Stored>
+void store_tokens(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss,
+                  std::vector<std::byte>& buffer) {
+  buffer.resize(tokens.size() * sizeof(Stored));
+  Stored* to = reinterpret_cast<Stored*>(buffer.data());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const bool is_marked = !carries_loss.empty() && carries_loss[i] == 0;
+    to[i] = static_cast<Stored>(static_cast<uint32_t>(tokens[i]) |
+                                (is_marked ? no_loss_bit(sizeof(Stored)) : 0));
+  }
 }
 
 }  // namespace
 
 TokenShard::TokenShard(const std::filesystem::path& path)
     : path_(path), mapping_(path, Access::anywhere) {
-  const size_t bytes = mapping_.bytes().size();
-  if (bytes < sizeof(Header))
-    throw DataError(path.string() + ": not a token file, or truncated: " + std::to_string(bytes) +
-                    " bytes; the header alone has " + std::to_string(sizeof(Header)));
-  Header header;
-  std::memcpy(&header, mapping_.bytes().data(), sizeof header);
-  check_header(header, bytes, path.string());
+  const Header header = read_header(mapping_.bytes(), path.string());
+  version_ = header.version;
+  header_bytes_ = version_ == 1 ? kVersion1HeaderBytes : sizeof(Header);
+  check_header(header, mapping_.bytes().size() - static_cast<size_t>(header_bytes_), path.string());
   bytes_per_token_ = static_cast<int>(header.bytes_per_token);
   token_count_ = static_cast<int64_t>(header.token_count);
   document_count_ = static_cast<int64_t>(header.document_count);
   vocab_size_ = static_cast<int32_t>(header.vocab_size);
   tokenizer_hash_ = header.tokenizer_hash;
+  loss_marks_ = header.has_loss_marks ? LossMarks::present : LossMarks::absent;
+  skipped_lines_ = static_cast<int64_t>(header.skipped_lines);
+  if (!has_documents()) return;
+  const uint64_t end = document_count_ == 0 ? 0 : document_end(document_count_ - 1);
+  if (end != header.token_count)
+    throw DataError(path.string() + ": corrupt: the last document ends at token " +
+                    std::to_string(end) + " of " + std::to_string(token_count_));
+}
+
+const std::byte* TokenShard::tokens_from(int64_t first, size_t count) const {
+  const int64_t signed_count = static_cast<int64_t>(count);
+  if (first < 0 || signed_count > token_count_ || first > token_count_ - signed_count)
+    throw InternalError(path_.string() + ": " + std::to_string(count) + " tokens from " +
+                        std::to_string(first) + " on, of " + std::to_string(token_count_));
+  return mapping_.bytes().data() + header_bytes_ + first * bytes_per_token_;
 }
 
 void TokenShard::read(int64_t first, std::span<int32_t> out) const {
-  const int64_t count = static_cast<int64_t>(out.size());
-  if (first < 0 || count > token_count_ || first > token_count_ - count)
-    throw InternalError(path_.string() + ": " + std::to_string(count) + " tokens from " +
-                        std::to_string(first) + " on, of " + std::to_string(token_count_));
-  const std::byte* from = mapping_.bytes().data() + sizeof(Header) + first * bytes_per_token_;
+  const std::byte* from = tokens_from(first, out.size());
+  const uint32_t mask =
+      loss_marks_ == LossMarks::present ? ~no_loss_bit(bytes_per_token_) : ~uint32_t{0};
   const uint32_t largest = bytes_per_token_ == 2
-                               ? copy_tokens<uint16_t>(from, out.data(), out.size())
-                               : copy_tokens<uint32_t>(from, out.data(), out.size());
-  if (count > 0 && largest >= static_cast<uint32_t>(vocab_size_)) {
+                               ? copy_tokens<uint16_t>(from, out.data(), out.size(), mask)
+                               : copy_tokens<uint32_t>(from, out.data(), out.size(), mask);
+  if (!out.empty() && largest >= static_cast<uint32_t>(vocab_size_)) {
     size_t i = 0;
     while (static_cast<uint32_t>(out[i]) != largest) ++i;
     throw DataError(path_.string() + ": corrupt: token " + std::to_string(first + i) + " is " +
                     std::to_string(largest) + "; the vocabulary has " +
                     std::to_string(vocab_size_));
   }
+}
+
+void TokenShard::read_loss_marks(int64_t first, std::span<uint8_t> out) const {
+  const std::byte* from = tokens_from(first, out.size());
+  if (loss_marks_ == LossMarks::absent)
+    std::ranges::fill(out, uint8_t{1});
+  else if (bytes_per_token_ == 2)
+    copy_loss_marks<uint16_t>(from, out, no_loss_bit(2));
+  else
+    copy_loss_marks<uint32_t>(from, out, no_loss_bit(4));
+}
+
+uint64_t TokenShard::document_end(int64_t index) const {
+  const uint64_t tokens = padded(static_cast<uint64_t>(token_count_ * bytes_per_token_));
+  uint64_t end;
+  std::memcpy(&end,
+              mapping_.bytes().data() + header_bytes_ + tokens +
+                  static_cast<uint64_t>(index) * kDocumentEndBytes,
+              sizeof end);
+  return end;
+}
+
+TokenShard::Range TokenShard::document(int64_t index) const {
+  if (!has_documents() || index < 0 || index >= document_count_)
+    throw InternalError(path_.string() + ": document " + std::to_string(index) + " of " +
+                        std::to_string(document_count_));
+  const uint64_t first = index == 0 ? 0 : document_end(index - 1);
+  const uint64_t end = document_end(index);
+  if (first >= end || end > static_cast<uint64_t>(token_count_))
+    throw DataError(path_.string() + ": corrupt: document " + std::to_string(index) +
+                    " has the tokens from " + std::to_string(first) + " to " + std::to_string(end) +
+                    ", of " + std::to_string(token_count_));
+  return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
 }
 
 void TokenShard::require_tokenizer(uint64_t tokenizer_hash, std::string_view owner) const {
@@ -132,38 +230,55 @@ void TokenShard::require_tokenizer(uint64_t tokenizer_hash, std::string_view own
 }
 
 TokenShardWriter::TokenShardWriter(std::filesystem::path path, int32_t vocab_size,
-                                   uint64_t tokenizer_hash)
+                                   uint64_t tokenizer_hash, LossMarks loss_marks)
     : file_(std::move(path)),
       vocab_size_(vocab_size),
       tokenizer_hash_(tokenizer_hash),
-      bytes_per_token_(bytes_for(vocab_size)) {
+      loss_marks_(loss_marks),
+      bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_marks) ? 2 : 4) {
   const Header to_come{};
   file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
 
-void TokenShardWriter::append(std::span<const int32_t> tokens) {
+void TokenShardWriter::append(std::span<const int32_t> tokens,
+                              std::span<const uint8_t> carries_loss) {
+  auto refuse = [&](const std::string& what) {
+    throw InternalError(file_.path().string() + ": " + what);
+  };
+  if (tokens.empty()) refuse("an empty document");
   for (int32_t token : tokens)
     if (token < 0 || token >= vocab_size_)
-      throw InternalError(file_.path().string() + ": token " + std::to_string(token) +
-                          " of a vocabulary of " + std::to_string(vocab_size_));
-  buffer_.clear();
+      refuse("token " + std::to_string(token) + " of a vocabulary of " +
+             std::to_string(vocab_size_));
+  if (!carries_loss.empty() && carries_loss.size() != tokens.size())
+    refuse(std::to_string(carries_loss.size()) + " loss marks for " +
+           std::to_string(tokens.size()) + " tokens");
+  if (loss_marks_ == LossMarks::absent && std::ranges::find(carries_loss, 0) != carries_loss.end())
+    refuse("a token without loss in a shard without marks");
   if (bytes_per_token_ == 2)
-    store_tokens<uint16_t>(tokens, buffer_);
+    store_tokens<uint16_t>(tokens, carries_loss, buffer_);
   else
-    store_tokens<uint32_t>(tokens, buffer_);
+    store_tokens<uint32_t>(tokens, carries_loss, buffer_);
   file_.append(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
+  document_ends_.push_back(static_cast<uint64_t>(token_count_));
 }
 
-void TokenShardWriter::finish(int64_t document_count) {
+void TokenShardWriter::finish(int64_t skipped_lines) {
+  const uint64_t token_bytes = static_cast<uint64_t>(token_count_ * bytes_per_token_);
+  const std::vector<std::byte> zeros(padded(token_bytes) - token_bytes);
+  file_.append(zeros);
+  file_.append(std::as_bytes(std::span(document_ends_)));
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
   header.bytes_per_token = static_cast<uint32_t>(bytes_per_token_);
   header.token_count = static_cast<uint64_t>(token_count_);
-  header.document_count = static_cast<uint64_t>(document_count);
+  header.document_count = document_ends_.size();
   header.tokenizer_hash = tokenizer_hash_;
   header.vocab_size = static_cast<uint32_t>(vocab_size_);
+  header.has_loss_marks = loss_marks_ == LossMarks::present ? 1 : 0;
+  header.skipped_lines = static_cast<uint64_t>(skipped_lines);
   file_.overwrite_start(std::as_bytes(std::span(&header, 1)));
   file_.finish();
 }

@@ -6,99 +6,86 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "data/document_reader.h"
 #include "data/token_shard.h"
 
 namespace longshore::data {
 namespace {
 
-// Large enough that handing it to a thread costs nothing beside encoding it.
-constexpr size_t kChunkBytes = size_t{256} << 10;
-
-std::vector<int32_t> encode_documents(const Tokenizer& tokenizer,
-                                      const std::vector<std::string>& documents) {
-  std::vector<int32_t> tokens;
-  for (const std::string& document : documents) {
-    const std::vector<int32_t> ids = tokenizer.encode(document);
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    tokens.push_back(tokenizer.eos_id());
-  }
-  return tokens;
-}
+namespace fs = std::filesystem;
 
 // Encodes chunks on all cores and appends them in the order of their coming.
 class OrderedEncoder {
  public:
-  OrderedEncoder(const Tokenizer& tokenizer, TokenShardWriter& writer)
-      : tokenizer_(tokenizer),
-        writer_(writer),
-        most_at_work_(std::max(1u, std::thread::hardware_concurrency())) {}
+  explicit OrderedEncoder(TokenShardWriter& writer)
+      : writer_(writer), most_at_work_(std::max(1u, std::thread::hardware_concurrency())) {}
 
-  void add(std::vector<std::string> chunk) {
+  void add(TextInput::EncodeChunk encode_chunk) {
     if (at_work_.size() == most_at_work_) append_first();
-    at_work_.push_back(
-        std::async(std::launch::async, [&tokenizer = tokenizer_, chunk = std::move(chunk)] {
-          return encode_documents(tokenizer, chunk);
-        }));
+    at_work_.push_back(std::async(std::launch::async, std::move(encode_chunk)));
   }
 
   void finish() {
     while (!at_work_.empty()) append_first();
   }
 
+  int64_t skipped_lines() const { return skipped_lines_; }
+  const std::string& first_fault() const { return first_fault_; }
+
  private:
   void append_first() {
-    writer_.append(at_work_.front().get());
+    const EncodedTexts encoded = at_work_.front().get();
     at_work_.pop_front();
+    for (const Document& document : encoded.documents)
+      writer_.append(document.tokens, document.carries_loss);
+    skipped_lines_ += encoded.skipped_lines;
+    if (first_fault_.empty()) first_fault_ = encoded.first_fault;
   }
 
-  const Tokenizer& tokenizer_;
   TokenShardWriter& writer_;
   size_t most_at_work_;
-  std::deque<std::future<std::vector<int32_t>>> at_work_;
+  int64_t skipped_lines_ = 0;
+  std::string first_fault_;
+  std::deque<std::future<EncodedTexts>> at_work_;
 };
+
+void check_output(std::span<const fs::path> inputs, const fs::path& output) {
+  for (const fs::path& input : inputs)
+    if (std::error_code error; fs::equivalent(input, output, error))
+      throw DataError(output.string() + ": the output is also an input");
+}
 
 }  // namespace
 
-TokenizeSummary tokenize_files(const Tokenizer& tokenizer,
-                               std::span<const std::filesystem::path> inputs,
-                               const std::filesystem::path& output) {
+TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
+                               const fs::path& output, const TokenizeOptions& options) {
   if (tokenizer.eos_id() < 0)
     throw DataError(tokenizer.path().string() +
                     ": the tokenizer has no eos; it is expected to end each document");
-  for (const std::filesystem::path& input : inputs) {
-    std::error_code error;
-    if (std::filesystem::equivalent(input, output, error))
-      throw DataError(output.string() + ": the output is also an input");
-  }
+  check_output(inputs, output);
+  std::deque<TextInput> files;  // they stay where they are
+  for (const fs::path& input : inputs) files.emplace_back(input, tokenizer, options);
+  const bool has_marks = std::ranges::any_of(
+      files, [](const TextInput& file) { return file.loss_marks() == LossMarks::present; });
 
-  TokenShardWriter writer(output, tokenizer.vocab_size(), tokenizer.content_hash());
-  OrderedEncoder encoder(tokenizer, writer);
-  int64_t document_count = 0;
-  std::vector<std::string> chunk;
-  size_t chunk_bytes = 0;
-  for (const std::filesystem::path& input : inputs) {
-    DocumentReader reader(input);
-    for (std::string document; reader.next(document);) {
-      ++document_count;
-      chunk_bytes += document.size();
-      chunk.push_back(std::move(document));
-      if (chunk_bytes >= kChunkBytes) {
-        encoder.add(std::exchange(chunk, {}));
-        chunk_bytes = 0;
-      }
-    }
-  }
-  if (document_count == 0)
-    throw DataError(inputs.empty() ? output.string() + ": no input files"
-                                   : inputs.front().string() + ": found no text to tokenize");
-  encoder.add(std::move(chunk));
+  TokenShardWriter writer(output, tokenizer.vocab_size(), tokenizer.content_hash(),
+                          has_marks ? LossMarks::present : LossMarks::absent);
+  OrderedEncoder encoder(writer);
+  for (const TextInput& file : files)
+    file.read([&](TextInput::EncodeChunk chunk) { encoder.add(std::move(chunk)); });
   encoder.finish();
-  writer.finish(document_count);
-  return {.documents = document_count, .tokens = writer.token_count()};
+  if (writer.document_count() == 0)
+    throw DataError(inputs.empty() ? output.string() + ": no input files"
+                                   : inputs.front().string() + ": found no text to tokenize" +
+                                         (encoder.skipped_lines() == 0
+                                              ? ""
+                                              : ": all lines were skipped, the first since " +
+                                                    encoder.first_fault()));
+  writer.finish(encoder.skipped_lines());
+  return {.documents = writer.document_count(),
+          .tokens = writer.token_count(),
+          .skipped_lines = encoder.skipped_lines()};
 }
 
 }  // namespace longshore::data

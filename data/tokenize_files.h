@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 
+#include "data/text_input.h"
 #include "data/tokenizer.h"
 
 namespace longshore::data {
@@ -12,15 +13,16 @@ namespace longshore::data {
 struct TokenizeSummary {
   int64_t documents = 0;
   int64_t tokens = 0;
+  int64_t skipped_lines = 0;
 };
 
-// Writes the documents of the files (see DocumentReader) in order, each followed by the tokenizer's
-// eos; no bos. Where a text is to start afresh, the model has therefore seen eos before it.
-//
+// Writes the documents of the files (see TextInput) in order, with loss marks where one has them.
 // Uses all cores; the result does not depend on their number. Throws a DataError, and leaves no
-// output, when an input is bad, no document is found or the tokenizer has no eos.
+// output, when an input is bad (with file and line), no document is found or the tokenizer has no
+// eos; a ConfigError on an unknown template.
 TokenizeSummary tokenize_files(const Tokenizer& tokenizer,
                                std::span<const std::filesystem::path> inputs,
-                               const std::filesystem::path& output);
+                               const std::filesystem::path& output,
+                               const TokenizeOptions& options = {});
 
 }  // namespace longshore::data

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/bpe_tokenizer.h"
+#include "data/fnv1a.h"
 #include "data/sentencepiece_model.h"
 #include "data/strict_json.h"
 
@@ -44,12 +45,6 @@ fs::path file_at(const fs::path& path) {
 bool looks_like_json(std::string_view bytes) {
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   return first != bytes.npos && bytes[first] == '{';
-}
-
-uint64_t fnv1a(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  return hash;
 }
 
 // The id that tokenizer_config.json gives under `key`, as a name or an object that holds one;

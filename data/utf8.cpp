@@ -1,6 +1,7 @@
 #include "data/utf8.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 namespace longshore::data {
@@ -56,6 +57,15 @@ size_t valid_utf8_prefix(std::string_view text) {
     at += length;
   }
   return at;
+}
+
+std::string utf8_fault(std::string_view line) {
+  const size_t valid_bytes = valid_utf8_prefix(line);
+  if (valid_bytes == line.size()) return "";
+  char byte[5];
+  std::snprintf(byte, sizeof byte, "0x%02X", static_cast<unsigned char>(line[valid_bytes]));
+  return "invalid UTF-8: found " + std::string(byte) + " at byte " +
+         std::to_string(valid_bytes + 1) + " of the line";
 }
 
 std::string replace_invalid_utf8(std::string_view text) {

@@ -10,6 +10,9 @@ namespace longshore::data {
 // surrogates and what lies beyond U+10FFFF are not valid.
 size_t valid_utf8_prefix(std::string_view text);
 
+// "invalid UTF-8: found 0xE9 at byte 4 of the line"; empty when all of the line is valid.
+std::string utf8_fault(std::string_view line);
+
 inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+FFFD
 
 // `text` with each maximal part of a character that is not valid replaced by one U+FFFD, as the

@@ -20,10 +20,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/document_rows.h"
 
 namespace longshore::trainer {
 
@@ -34,7 +37,12 @@ enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class MomentDtype { float32, bfloat16, block8 };
 enum class OptimizerCompute { device, host };
-enum class DatasetType { synthetic, tokens };
+enum class DatasetType { synthetic, tokens, documents };
+
+struct DatasetFile {
+  std::filesystem::path path;
+  std::optional<double> weight;
+};
 
 struct Config {
   // run
@@ -118,9 +126,13 @@ struct Config {
 
   // data
   DatasetType dataset_type = DatasetType::synthetic;
-  std::filesystem::path dataset_path;
+  std::vector<DatasetFile> dataset_path;
   std::filesystem::path eval_dataset_path;
   std::filesystem::path tokenizer_path;
+  std::string chat_template;  // empty: none
+  bool packing = true;
+  data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
+  bool skip_bad_lines = false;
   int64_t eval_interval = -1;
   int64_t eval_steps = -1;
 

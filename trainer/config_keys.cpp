@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/nearest.h"
+#include "data/chat_template.h"
 #include "models/lora.h"
 #include "offload/policy.h"
 
@@ -48,6 +49,29 @@ NumberKey above(double low, double Config::*member) { return {member, low, End::
 NumberKey fraction(double Config::*member) { return {member, 0, End::included, 1}; }
 NumberKey memory(double Config::*member) { return {member, 0, End::included, kMaxGibibytes}; }
 NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
+
+// "none", then the templates.
+const std::vector<std::string>& chat_template_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> names{"none"};
+    names.insert(names.end(), data::kChatTemplates.begin(), data::kChatTemplates.end());
+    return names;
+  }();
+  return names;
+}
+
+ChoiceKey chat_template_choice() {
+  return {chat_template_names(),
+          [](const Config& config) {
+            if (config.chat_template.empty()) return size_t{0};
+            const std::vector<std::string>& names = chat_template_names();
+            auto name = std::find(names.begin() + 1, names.end(), config.chat_template);
+            return static_cast<size_t>(name - names.begin());
+          },
+          [](Config& config, size_t index) {
+            config.chat_template = index == 0 ? "" : chat_template_names()[index];
+          }};
+}
 
 std::vector<Key> make_config_keys() {
   using enum Section;
@@ -208,12 +232,24 @@ std::vector<Key> make_config_keys() {
       {"moment_dtype", optimizer, choice<&Config::moment_dtype>({"float32", "bfloat16", "8bit"}),
        "type of AdamW's moments; 8bit: with a scale for each block of 256"},
 
-      {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens"}),
-       "synthetic: random tokens; tokens: the file dataset_path"},
-      {"dataset_path", data, PathKey{&Config::dataset_path}, "token file to train on"},
+      {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens", "documents"}),
+       "synthetic: random tokens; tokens: the text as one stream, cut into rows; documents: whole "
+       "documents in rows"},
+      {"dataset_path", data, DatasetKey{&Config::dataset_path},
+       "what to train on: .jsonl, .txt, or files that tokenize wrote; a weight is its share of the "
+       "rows, and without weights every document comes once an epoch"},
       {"eval_dataset_path", data, PathKey{&Config::eval_dataset_path},
-       "token file held out for evaluation; empty: no evaluation"},
-      {"tokenizer_path", data, PathKey{&Config::tokenizer_path}, "the tokenizer's model file"},
+       "file of the same kinds held out for evaluation; empty: no evaluation"},
+      {"tokenizer_path", data, PathKey{&Config::tokenizer_path},
+       "the tokenizer's file, or the folder it is in"},
+      {"chat_template", data, chat_template_choice(), "how messages of a .jsonl file are written"},
+      {"packing", data, FlagKey{&Config::packing},
+       "documents: several in a row, which do not see each other; false: one in a row"},
+      {"excess_length_strategy", data,
+       choice<&Config::excess_length_strategy>({"truncate", "split", "skip"}),
+       "what becomes of a document that is longer than max_target_length"},
+      {"skip_bad_lines", data, FlagKey{&Config::skip_bad_lines},
+       "lines of a .jsonl file that cannot be read are counted, and no error"},
       {"eval_interval", data, IntegerKey{&Config::eval_interval, 1, kMaxSteps, -1},
        "steps between evaluations; -1: only at the end"},
       {"eval_steps", data, IntegerKey{&Config::eval_steps, 1, kMaxSteps, -1},
@@ -298,10 +334,49 @@ std::optional<std::vector<std::string>> items_of(const Scalar& value) {
   return value.text.starts_with('[') ? parse_list(value.text) : split_at_commas(value.text);
 }
 
+// "a.jsonl:0.7"; nothing where the weight is none that a file can have.
+std::optional<DatasetFile> dataset_file(const std::string& item,
+                                        const std::filesystem::path& relative_to) {
+  size_t colon = item.rfind(':');
+  std::optional<double> weight;
+  if (colon != std::string::npos) weight = parse_number<double>(item.substr(colon + 1));
+  std::string path = weight ? item.substr(0, colon) : item;
+  if (path.empty()) return std::nullopt;
+  return DatasetFile{(relative_to / path).lexically_normal(), weight};
+}
+
+bool accepts(const DatasetKey&, const std::vector<DatasetFile>& files) {
+  return files.size() <= kMaxItems && std::ranges::all_of(files, [](const DatasetFile& file) {
+           bool is_weight = !file.weight || (std::isfinite(*file.weight) && *file.weight > 0);
+           return !file.path.empty() && accepts_text(file.path.native()) && is_weight;
+         });
+}
+
+std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
+                                                      const std::filesystem::path& relative_to) {
+  std::vector<DatasetFile> files;
+  if (!value.list && value.text.empty()) return files;
+  std::optional<std::vector<std::string>> items = items_of(value);
+  if (!items) return std::nullopt;
+  for (const std::string& item : *items) {
+    std::optional<DatasetFile> file = dataset_file(item, relative_to);
+    if (!file) return std::nullopt;
+    files.push_back(*std::move(file));
+  }
+  return files;
+}
+
 std::string list_text(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : ", ") + yaml_quoted(item);
   return "[" + text + "]";
+}
+
+std::string dataset_text(const std::vector<DatasetFile>& files) {
+  std::vector<std::string> items;
+  for (const DatasetFile& file : files)
+    items.push_back(file.path.native() + (file.weight ? ":" + number_text(*file.weight) : ""));
+  return list_text(items);
 }
 
 std::string join_alternatives(const std::vector<std::string>& words) {
@@ -372,6 +447,10 @@ std::string expected(const Key& key) {
             return join_alternatives(kind.fates) +
                    ", or two of them: of the first offload_layers layers, and of the others";
           },
+          [](const DatasetKey&) {
+            return "a path, or a list of at most " + std::to_string(kMaxItems) +
+                   ": [a.jsonl:0.7, b.tokens:0.3], with or without weights above 0";
+          },
           [&](const auto&) { return join_alternatives(choices(key)); },
       },
       key.kind);
@@ -379,8 +458,9 @@ std::string expected(const Key& key) {
 
 bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,
                 Config& config) {
-  bool takes_lists =
-      std::holds_alternative<ListKey>(key.kind) || std::holds_alternative<LabelKey>(key.kind);
+  bool takes_lists = std::holds_alternative<ListKey>(key.kind) ||
+                     std::holds_alternative<LabelKey>(key.kind) ||
+                     std::holds_alternative<DatasetKey>(key.kind);
   if (value.style == ScalarStyle::null || (value.list && !takes_lists)) return false;
   bool plain = value.style == ScalarStyle::plain;
   const std::string& text = value.text;
@@ -422,6 +502,12 @@ bool read_value(const Key& key, const Scalar& value, const std::filesystem::path
                           config.*kind.member = *std::move(items);
                           return true;
                         },
+                        [&](const DatasetKey& kind) {
+                          auto files = dataset_files(value, relative_to);
+                          if (!files || !accepts(kind, *files)) return false;
+                          config.*kind.member = *std::move(files);
+                          return true;
+                        },
                         [&](const ChoiceKey& kind) {
                           auto name = std::ranges::find(kind.names, text);
                           if (name == kind.names.end()) return false;
@@ -451,6 +537,7 @@ bool is_valid(const Key& key, const Config& config) {
           [&](const TextKey& kind) { return accepts_text(config.*kind.member); },
           [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
           [&](const ListKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const DatasetKey& kind) { return accepts(kind, config.*kind.member); },
           [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
           [&](const LabelKey& kind) {
             auto fates = config.label_fates.find(key.name);
@@ -482,6 +569,7 @@ std::string value_text(const Key& key, const Config& config) {
           [&](const TextKey& kind) { return yaml_quoted(config.*kind.member); },
           [&](const PathKey& kind) { return yaml_quoted((config.*kind.member).native()); },
           [&](const ListKey& kind) { return list_text(config.*kind.member); },
+          [&](const DatasetKey& kind) { return dataset_text(config.*kind.member); },
           [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
           [&](const LabelKey&) {
             auto fates = config.label_fates.find(key.name);

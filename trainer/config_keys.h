@@ -54,6 +54,12 @@ struct ListKey {
   std::vector<std::string> choices;  // each at most once; empty: any text
 };
 
+// Files, each with or without a weight behind a colon. A YAML list; in one line also with commas
+// between.
+struct DatasetKey {
+  std::vector<DatasetFile> Config::*member;
+};
+
 // One name for each enumerator, in the enum's order.
 struct ChoiceKey {
   std::vector<std::string> names;
@@ -69,7 +75,9 @@ struct LabelKey {
 struct Key {
   std::string name;
   Section section;
-  std::variant<IntegerKey, NumberKey, FlagKey, TextKey, PathKey, ListKey, ChoiceKey, LabelKey> kind;
+  std::variant<IntegerKey, NumberKey, FlagKey, TextKey, PathKey, ListKey, DatasetKey, ChoiceKey,
+               LabelKey>
+      kind;
   std::string doc;
 };
 

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
+#include "data/text_format.h"
 #include "offload/policy.h"
 #include "trainer/config.h"
 #include "trainer/config_keys.h"
@@ -96,10 +98,41 @@ void check_dtypes(const Config& config) {
   }
 }
 
-void check_data(const Config& config) {
-  if (config.dataset_type == DatasetType::tokens && config.dataset_path.empty()) {
+void check_files(const Config& config) {
+  if (config.dataset_path.empty()) {
     refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
   }
+  auto weighted = std::ranges::count_if(
+      config.dataset_path, [](const DatasetFile& file) { return file.weight.has_value(); });
+  if (weighted != 0 && weighted != std::ssize(config.dataset_path)) {
+    refuse(config, "dataset_path", "a weight for each file, or for none");
+  }
+  std::vector<std::filesystem::path> paths;
+  for (const DatasetFile& file : config.dataset_path) paths.push_back(file.path);
+  if (!config.eval_dataset_path.empty()) paths.push_back(config.eval_dataset_path);
+  for (const std::filesystem::path& path : paths) {
+    if (data::is_text(path) && config.tokenizer_path.empty()) {
+      refuse(config, "tokenizer_path", "a path, to tokenize " + printable(path.native()));
+    }
+  }
+  bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);
+  if (!config.chat_template.empty() && !has_jsonl) {
+    refuse(config, "chat_template", "none, or a .jsonl file in dataset_path");
+  }
+  if (config.skip_bad_lines && !has_jsonl) {
+    refuse(config, "skip_bad_lines", "false, or a .jsonl file in dataset_path");
+  }
+  bool has_documents = config.dataset_type == DatasetType::documents;
+  if (!config.packing && !has_documents) {
+    refuse(config, "packing", "true with " + described(config, "dataset_type"));
+  }
+  if (config.excess_length_strategy != data::ExcessLength::truncate && !has_documents) {
+    refuse(config, "excess_length_strategy", "truncate with " + described(config, "dataset_type"));
+  }
+}
+
+void check_data(const Config& config) {
+  if (config.dataset_type != DatasetType::synthetic) check_files(config);
   if (config.eval_interval != -1 && config.eval_dataset_path.empty()) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }

@@ -11,8 +11,6 @@
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
-#include "data/tokenizer.h"
-#include "data/unigram.h"
 #include "trainer/adapter.h"
 #include "trainer/auto_policy.h"
 #include "trainer/backend_choice.h"
@@ -26,6 +24,7 @@
 #include "trainer/peak.h"
 #include "trainer/room.h"
 #include "trainer/trace_file.h"
+#include "trainer/training_data.h"
 #include "trainer/training_plans.h"
 #include "trainer/training_session.h"
 #include "trainer/write_file.h"
@@ -55,65 +54,6 @@ fs::path make_run_directory(const Config& config) {
   return directory;
 }
 
-// What the run reads.
-struct Data {
-  data::BatchSource training;
-  std::shared_ptr<const data::TokenShard> validation_shard;  // with validation text, else null
-  data::BatchSource validation;
-  int64_t validation_batches = 0;
-  double unigram_loss = 0;
-  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is sampled
-  std::vector<int32_t> sample_prompt;
-};
-
-std::shared_ptr<const data::TokenShard> open_shard(const Config& config, const char* key,
-                                                   const fs::path& path) {
-  auto shard = std::make_shared<const data::TokenShard>(path);
-  if (shard->vocab_size() > config.vocab_size)
-    throw ConfigError(location(config, key) + ": " + path.string() + " has token ids up to " +
-                      std::to_string(shard->vocab_size() - 1) + ", but vocab_size is " +
-                      std::to_string(config.vocab_size) + " (" + origin(config, "vocab_size") +
-                      "). Nearest: vocab_size=" + std::to_string(shard->vocab_size()));
-  return shard;
-}
-
-Data open_data(const Config& config) {
-  Data d;
-  data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
-  uint64_t seed = static_cast<uint64_t>(config.seed);
-  if (config.dataset_type == DatasetType::synthetic) {
-    d.training = data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed);
-    return d;
-  }
-  auto shard = open_shard(config, "dataset_path", config.dataset_path);
-  d.training = data::shuffled_batches(shard, shape, seed);
-  if (evaluates(config)) {
-    d.validation_shard = open_shard(config, "eval_dataset_path", config.eval_dataset_path);
-    d.validation = data::sequential_batches(d.validation_shard, shape);
-    d.validation_batches = data::sequential_batch_count(*d.validation_shard, shape);
-    if (config.eval_steps >= 0)
-      d.validation_batches = std::min(d.validation_batches, config.eval_steps);
-    d.unigram_loss = data::unigram_cross_entropy(*shard, *d.validation_shard);
-  }
-  if (samples(config)) {
-    d.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
-    shard->require_tokenizer(d.tokenizer->content_hash(), config.tokenizer_path.string());
-    if (d.validation_shard)
-      d.validation_shard->require_tokenizer(d.tokenizer->content_hash(),
-                                            config.tokenizer_path.string());
-    // As in training text, a document follows the end of another.
-    d.sample_prompt = {std::max(d.tokenizer->eos_id(), 0)};
-    for (int32_t token : d.tokenizer->encode(config.sample_prompt))
-      d.sample_prompt.push_back(token);
-    if (std::ssize(d.sample_prompt) > sample_capacity(config))
-      throw ConfigError(
-          fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",
-                      location(config, "sample_prompt"), d.sample_prompt.size() - 1,
-                      sample_capacity(config) - 1, config.max_target_length));
-  }
-  return d;
-}
-
 std::string parameters_text(const models::ParameterCount& count) {
   std::string text = fmt::format("{:.1f} M parameters", count.all / 1e6);
   if (count.trainable < count.all)
@@ -131,7 +71,7 @@ class Run {
     console_.line("backend: " + chosen.description);
     if (!account.empty()) console_.line(account);
     require_room(config, plans_, *backend_);
-    data_ = open_data(config);
+    data_ = open_data(config, [&](const std::string& text) { console_.line(text); });
     directory_ = make_run_directory(config);
     write_resolved(config, directory_ / "config.yml");
     write_file(directory_ / "plan.txt", account + text(plans_));
@@ -257,7 +197,7 @@ class Run {
   const Config& config_;
   std::unique_ptr<offload::Backend> backend_;
   TrainingPlans plans_;
-  Data data_;
+  TrainingData data_;
   fs::path directory_;
 };
 

@@ -87,6 +87,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.window = config.sliding_window_size;
   decoder.window_rope_base = config.local_rope_max_timescale;
   decoder.lora = lora_config(config);
+  decoder.segments = config.dataset_type == DatasetType::documents && config.packing;
   if (config.full_attention_period > 0)
     for (int64_t layer = 1; layer <= config.base_num_decoder_layers; ++layer)
       decoder.windowed.push_back(layer % config.full_attention_period != 0);

@@ -96,7 +96,7 @@ class Probe {
         arguments_(*backend_, ledger_) {
     model_.batch = inputs_.batch.shape.rows;
     model_.length = inputs_.batch.shape.length;
-    model_.segments = !inputs_.segments.empty();
+    model_.segments = inputs_.has_segments;
     model_.dtype = compute_dtype(config, target);
     models::Model trained = models::decoder(model_);
     layout_ = offload::lay_out(trained, layout_options(config));
@@ -172,13 +172,9 @@ class Probe {
 
   void write_inputs() {
     write_batch(inputs_.batch, arguments_);
-    auto write = [&](const std::string& name, const void* from, size_t bytes) {
-      if (arguments_.has(offload::host_name(name)))
-        arguments_.write(offload::host_name(name), from, static_cast<int64_t>(bytes));
-    };
-    write("segments", inputs_.segments.data(), inputs_.segments.size() * sizeof(int32_t));
     float mean = 1 / static_cast<float>(inputs_.batch.total_weights);
-    write(offload::kLossGradient, &mean, sizeof mean);
+    if (arguments_.has(offload::host_name(offload::kLossGradient)))
+      arguments_.write(offload::host_name(offload::kLossGradient), &mean, sizeof mean);
   }
 
   models::Shape logits_shape() const { return {model_.batch, model_.length, model_.vocabulary}; }

@@ -180,8 +180,9 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
                 fmt::format("at least one that is not {}, behind the first column", kNoLabel));
   if (reader.has("attention_mask")) check_padding(reader, labels);
   if (reader.has("segment_ids")) {
-    inputs.segments = reader.read("segment_ids", {});
-    check_segments(reader, inputs.segments);
+    inputs.has_segments = true;
+    batch.segments = reader.read("segment_ids", {});
+    check_segments(reader, batch.segments);
   }
   return inputs;
 }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <vector>
 
 #include "data/batches.h"
 
@@ -11,8 +10,8 @@ namespace longshore::trainer {
 
 struct ProbeInputs {
   data::Batch batch;
-  std::vector<int32_t> segments;  // [B,T]; empty where the file has none
-  bool has_labels = false;        // without, no target is trained
+  bool has_segments = false;
+  bool has_labels = false;  // without, no target is trained
 };
 
 // Reads tensors [B,T] of int64 or int32:

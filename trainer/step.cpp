@@ -334,6 +334,7 @@ void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_
   write("tokens", batch.tokens);
   write("positions", batch.positions);
   write("targets", batch.targets);
+  write("segments", batch.segments);
 }
 
 }  // namespace longshore::trainer

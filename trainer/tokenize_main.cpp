@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/exit_code.h"
+#include "base/nearest.h"
+#include "data/chat_template.h"
 #include "data/tokenize_files.h"
 #include "data/tokenize_json.h"
 #include "data/tokenizer.h"
@@ -16,8 +18,10 @@ namespace {
 constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
 
-  tokenize --tokenizer PATH --out F.tokens A.txt B.txt
-      Writes the files' documents to one shard that training reads. Documents are
+  tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
+      Writes the files' documents to one shard that training reads. Those of a .jsonl file are its
+      lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}, with bos,
+      where the tokenizer has one, and eos, or as the chat template says. Those of another file are
       paragraphs, separated by blank lines; eos follows each, bos is not written.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
@@ -31,6 +35,7 @@ struct Arguments {
   bool stdin_json = false;
   std::filesystem::path output;
   std::vector<std::filesystem::path> inputs;
+  longshore::data::TokenizeOptions options;
 };
 
 void run(const Arguments& arguments) {
@@ -39,10 +44,13 @@ void run(const Arguments& arguments) {
     longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
     return;
   }
-  const auto summary =
-      longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output);
+  const auto summary = longshore::data::tokenize_files(tokenizer, arguments.inputs,
+                                                       arguments.output, arguments.options);
   std::cout << arguments.output.string() << ": " << summary.tokens << " tokens, "
-            << summary.documents << " documents\n";
+            << summary.documents << " documents";
+  if (arguments.options.skip_bad_lines)
+    std::cout << ", " << summary.skipped_lines << " lines skipped";
+  std::cout << "\n";
 }
 
 }  // namespace
@@ -55,6 +63,12 @@ int main(int argc, char** argv) {
   auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
   auto* output = app.add_option("--out", arguments.output, "shard to write")->excludes(stdin_json);
   auto* inputs = app.add_option("INPUT", arguments.inputs, "UTF-8 text files");
+  app.add_option("--chat-template", arguments.options.chat_template,
+                 "how messages are written: " + longshore::join(longshore::data::kChatTemplates))
+      ->needs(output);
+  app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
+               "count lines of a .jsonl file that cannot be read, and go on")
+      ->needs(output);
   output->needs(inputs);
   inputs->needs(output);
   try {

@@ -107,11 +107,11 @@ std::vector<const Plan*> TrainingPlans::all() const {
 }
 
 bool evaluates(const Config& config) {
-  return config.dataset_type == DatasetType::tokens && !config.eval_dataset_path.empty();
+  return config.dataset_type != DatasetType::synthetic && !config.eval_dataset_path.empty();
 }
 
 bool samples(const Config& config) {
-  return config.dataset_type == DatasetType::tokens && config.sample_tokens > 0;
+  return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
 }
 
 // What stands before the prompt, and a token for each of its bytes, which is more than it has.

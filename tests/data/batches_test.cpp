@@ -6,8 +6,10 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
+#include "data/window_rows.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {
@@ -18,14 +20,27 @@ std::shared_ptr<const TokenShard> counting_shard(const TemporaryFolder& folder, 
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0);
   TokenShardWriter writer(folder / "counting.tokens", 1 << 20, 0);
-  writer.append(tokens);
-  writer.finish(0);
+  if (count > 0) writer.append(tokens);
+  writer.finish();
   return std::make_shared<TokenShard>(folder / "counting.tokens");
+}
+
+using Remainder = WindowRows::Remainder;
+
+BatchSource shuffled_windows(const std::shared_ptr<const TokenShard>& shard, BatchShape shape,
+                             uint64_t seed) {
+  auto rows = std::make_shared<const WindowRows>(shard, shape.length, Remainder::dropped);
+  return shuffled_batches({{std::move(rows), std::nullopt}}, shape, seed);
+}
+
+std::shared_ptr<const Rows> all_windows(const std::shared_ptr<const TokenShard>& shard,
+                                        int64_t length) {
+  return std::make_shared<const WindowRows>(shard, length, Remainder::padded);
 }
 
 bool equal(const Batch& a, const Batch& b) {
   return a.tokens == b.tokens && a.targets == b.targets && a.positions == b.positions &&
-         a.total_weights == b.total_weights;
+         a.segments == b.segments && a.total_weights == b.total_weights;
 }
 
 // What every source must keep, whatever it draws from.
@@ -43,6 +58,7 @@ void expect_pure(const std::function<BatchSource(BatchShape)>& make, int64_t cou
     ASSERT_EQ(batch.tokens.size(), 15u);
     ASSERT_EQ(batch.targets.size(), 15u);
     ASSERT_EQ(batch.positions.size(), 15u);
+    ASSERT_EQ(batch.segments.size(), 15u);
     EXPECT_EQ(batch.total_weights,
               std::count_if(batch.targets.begin(), batch.targets.end(),
                             [](int32_t target) { return target != kIgnoredTarget; }));
@@ -100,7 +116,7 @@ TEST(SyntheticBatches, AreEvenOverTheVocabulary) {
 TEST(ShuffledBatches, ArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
   const auto shard = counting_shard(folder, 103);  // 20 windows of 5: the batches cross epochs
-  expect_pure([&](BatchShape shape) { return shuffled_batches(shard, shape, 7); }, 20);
+  expect_pure([&](BatchShape shape) { return shuffled_windows(shard, shape, 7); }, 20);
 }
 
 TEST(ShuffledBatches, EveryEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {
@@ -110,7 +126,7 @@ TEST(ShuffledBatches, EveryEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {
     const auto shard = counting_shard(folder, token_count);
     const int window_count = (token_count - 1) / length;
     for (int64_t rows : {1, 3, 8}) {
-      const BatchSource source = shuffled_batches(shard, {.rows = rows, .length = length}, 5);
+      const BatchSource source = shuffled_windows(shard, {.rows = rows, .length = length}, 5);
       std::vector<int32_t> starts;
       for (int64_t m = 0; static_cast<int>(starts.size()) < 3 * window_count; ++m) {
         const Batch batch = source(m);
@@ -143,26 +159,28 @@ TEST(ShuffledBatches, SeedsGiveOtherOrders) {
   TemporaryFolder folder;
   const auto shard = counting_shard(folder, 1001);
   const BatchShape shape{.rows = 50, .length = 10};
-  EXPECT_NE(shuffled_batches(shard, shape, 1)(0).tokens,
-            shuffled_batches(shard, shape, 2)(0).tokens);
+  EXPECT_NE(shuffled_windows(shard, shape, 1)(0).tokens,
+            shuffled_windows(shard, shape, 2)(0).tokens);
 }
 
 TEST(ShuffledBatches, RefuseAShardWithoutAWholeWindow) {
   TemporaryFolder folder;
   for (int32_t count : {0, 1, 5}) {
     const std::string message = message_of<DataError>(
-        [&] { shuffled_batches(counting_shard(folder, count), {.rows = 1, .length = 5}, 0); });
+        [&] { shuffled_windows(counting_shard(folder, count), {.rows = 1, .length = 5}, 0); });
     EXPECT_NE(message.find("found " + std::to_string(count) + " tokens; one sequence takes 6"),
               std::string::npos)
         << message;
   }
-  EXPECT_NO_THROW(shuffled_batches(counting_shard(folder, 6), {.rows = 1, .length = 5}, 0)(3));
+  EXPECT_NO_THROW(shuffled_windows(counting_shard(folder, 6), {.rows = 1, .length = 5}, 0)(3));
 }
 
 TEST(SequentialBatches, ArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
   const auto shard = counting_shard(folder, 5 * 3 * 20 - 3);
-  expect_pure([&](BatchShape shape) { return sequential_batches(shard, shape); }, 20);
+  expect_pure(
+      [&](BatchShape shape) { return sequential_batches(all_windows(shard, shape.length), shape); },
+      20);
 }
 
 TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
@@ -172,16 +190,18 @@ TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
     for (int64_t rows : {1, 2, 3})
       for (int64_t length : {1, 4, 200}) {
         const BatchShape shape{.rows = rows, .length = length};
-        const BatchSource source = sequential_batches(shard, shape);
+        const std::shared_ptr<const Rows> rows_of_all = all_windows(shard, length);
+        const BatchSource source = sequential_batches(rows_of_all, shape);
         std::vector<int32_t> targets;
         int64_t total_weights = 0;
-        for (int64_t m = 0; m < sequential_batch_count(*shard, shape); ++m) {
+        for (int64_t m = 0; m < sequential_batch_count(*rows_of_all, shape); ++m) {
           const Batch batch = source(m);
           EXPECT_GT(batch.total_weights, 0);
           total_weights += batch.total_weights;
           for (size_t i = 0; i < batch.targets.size(); ++i) {
             if (batch.targets[i] == kIgnoredTarget) {
               EXPECT_EQ(batch.tokens[i], 0);
+              EXPECT_EQ(batch.segments[i], kPadding);
             } else {
               EXPECT_EQ(batch.tokens[i], batch.targets[i] - 1);
               targets.push_back(batch.targets[i]);
@@ -192,14 +212,101 @@ TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
         std::iota(expected.begin(), expected.end(), 1);
         EXPECT_EQ(targets, expected) << token_count << " " << rows << " " << length;
         EXPECT_EQ(total_weights, token_count - 1);
-        EXPECT_THROW(source(sequential_batch_count(*shard, shape)), InternalError);
+        EXPECT_THROW(source(sequential_batch_count(*rows_of_all, shape)), InternalError);
       }
   }
 }
 
 TEST(SequentialBatches, RefuseAShardWithNothingToPredict) {
   TemporaryFolder folder;
-  EXPECT_THROW(sequential_batches(counting_shard(folder, 1), {.rows = 1, .length = 5}), DataError);
+  EXPECT_NE(message_of<DataError>([&] {
+              all_windows(counting_shard(folder, 1), 5);
+            }).find("found 1 tokens; one sequence takes at least 2"),
+            std::string::npos);
+}
+
+// Rows that say which they are.
+class NumberedRows : public Rows {
+ public:
+  NumberedRows(int32_t source, int64_t count) : source_(source), count_(count) {}
+  int64_t count() const override { return count_; }
+  void read(int64_t index, const Row& into) const override {
+    const std::vector<int32_t> sequence = {source_, static_cast<int32_t>(index), 0};
+    into.put(0, 1, sequence, std::vector<uint8_t>(3, 1));
+  }
+
+ private:
+  int32_t source_;
+  int64_t count_;
+};
+
+std::vector<WeightedRows> sources(const std::vector<int64_t>& counts,
+                                  const std::vector<double>& weights) {
+  std::vector<WeightedRows> sources;
+  for (size_t i = 0; i < counts.size(); ++i)
+    sources.push_back({std::make_shared<NumberedRows>(static_cast<int32_t>(i), counts[i]),
+                       weights.empty() ? std::nullopt : std::optional(weights[i])});
+  return sources;
+}
+
+TEST(ShuffledBatches, OfSeveralSourcesArePureFunctionsOfTheIndex) {
+  TemporaryFolder folder;
+  const auto shard = counting_shard(folder, 103);
+  expect_pure(
+      [&](BatchShape shape) {
+        auto windows = std::make_shared<WindowRows>(shard, shape.length, Remainder::dropped);
+        return shuffled_batches({{windows, 0.3}, {windows, 2.0}}, shape, 7);
+      },
+      20);
+}
+
+TEST(ShuffledBatches, WithoutWeightsVisitEveryRowOnceAnEpoch) {
+  const std::vector<int64_t> counts = {7, 100, 1, 23};
+  const BatchSource source = shuffled_batches(sources(counts, {}), {.rows = 131, .length = 2}, 3);
+  std::set<std::vector<int32_t>> orders;
+  for (int64_t epoch : {0, 1, 1000}) {
+    const Batch batch = source(epoch);
+    std::set<std::pair<int32_t, int32_t>> rows;
+    for (size_t i = 0; i < 131; ++i) rows.emplace(batch.tokens[2 * i], batch.tokens[2 * i + 1]);
+    EXPECT_EQ(rows.size(), 131u);
+    orders.insert(batch.tokens);
+  }
+  EXPECT_EQ(orders.size(), 3u);
+}
+
+TEST(ShuffledBatches, KeepTheWeightsAtEveryPlace) {
+  const std::vector<int64_t> counts = {7, 100, 20, 3};
+  const std::vector<double> weights = {0.5, 3, 1.2, 0.3};
+  const BatchSource source =
+      shuffled_batches(sources(counts, weights), {.rows = 10'000, .length = 2}, 3);
+  std::vector<double> seen(4);
+  std::vector<std::vector<int>> visits;
+  for (int64_t count : counts) visits.emplace_back(count);
+  const Batch batch = source(0);
+  for (int row = 0; row < 10'000; ++row) {
+    const auto from = static_cast<size_t>(batch.tokens[2 * row]);
+    ++seen[from];
+    ++visits[from].at(static_cast<size_t>(batch.tokens[2 * row + 1]));
+    for (size_t i = 0; i < 4; ++i) ASSERT_NEAR(seen[i], (row + 1) * weights[i] / 5, 2) << row;
+  }
+  // Each source goes through its rows evenly, whatever its weight.
+  for (const std::vector<int>& rows : visits)
+    EXPECT_LE(*std::ranges::max_element(rows) - *std::ranges::min_element(rows), 1);
+}
+
+TEST(Batches, AreTheSameFromSeveralThreads) {
+  TemporaryFolder folder;
+  const BatchSource source =
+      shuffled_windows(counting_shard(folder, 5003), {.rows = 4, .length = 7}, 5);
+  std::vector<Batch> batches(64);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (size_t m = t; m < batches.size(); m += 4) batches[m] = source(static_cast<int64_t>(m));
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t m = 0; m < batches.size(); ++m)
+    EXPECT_TRUE(equal(batches[m], source(static_cast<int64_t>(m))));
 }
 
 TEST(Batches, RefuseImpossibleShapes) {

@@ -71,9 +71,25 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
       << message;
   text = "short\n\n" + std::string(Tokenizer::kMaxTextBytes + 1, 'x');
   message = message_of<DataError>([&] { documents_of(folder.write("one.txt", text)); });
-  EXPECT_NE(message.find("one.txt:3: document of more than"), std::string::npos) << message;
+  EXPECT_NE(message.find("one.txt:3: line of more than 8388608 bytes"), std::string::npos)
+      << message;
   text.pop_back();
   EXPECT_EQ(documents_of(folder.write("whole.txt", text)).size(), 2u);
+}
+
+TEST(LineReader, GoesOnBehindALineThatIsTooLong) {
+  TemporaryFolder folder;
+  LineReader reader(folder.write(
+      "a.txt", "one\r\n" + std::string(Tokenizer::kMaxTextBytes + (3 << 20), 'x') + "\nthree"));
+  std::string line;
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "one");
+  EXPECT_NE(message_of<DataError>([&] { (void)reader.next(line); }).find("a.txt:2: line of more"),
+            std::string::npos);
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "three");
+  EXPECT_EQ(reader.line_number(), 3);
+  EXPECT_FALSE(reader.next(line));
 }
 
 TEST(DocumentReader, NamesAFileItCannotRead) {

@@ -13,13 +13,24 @@
 namespace longshore::data {
 namespace {
 
-constexpr size_t kHeaderBytes = 48;
+constexpr size_t kHeaderBytes = 64;
 
 void write_shard(const std::filesystem::path& path, int32_t vocab_size,
                  std::span<const int32_t> tokens) {
   TokenShardWriter writer(path, vocab_size, 0x1234);
   writer.append(tokens);
-  writer.finish(1);
+  writer.finish();
+}
+
+// Version 1, whose header this program no longer writes.
+std::string version1(std::string version2, int64_t documents) {
+  version2[8] = 1;
+  std::memcpy(version2.data() + 24, &documents, sizeof documents);
+  uint64_t token_count;
+  uint32_t bytes_per_token;
+  std::memcpy(&token_count, version2.data() + 16, sizeof token_count);
+  std::memcpy(&bytes_per_token, version2.data() + 12, sizeof bytes_per_token);
+  return version2.substr(0, 48) + version2.substr(kHeaderBytes, token_count * bytes_per_token);
 }
 
 std::vector<int32_t> read_all(const TokenShard& shard) {
@@ -41,24 +52,114 @@ TEST(TokenShard, GivesBackWhatWasWritten) {
         writer.append(
             std::span(tokens).subspan(first, std::min<size_t>(300'000, tokens.size() - first)));
       EXPECT_EQ(writer.token_count(), 700'001);
+      EXPECT_EQ(writer.document_count(), 3);
       writer.finish(12);
     }
     const TokenShard shard(folder / "a.tokens");
     EXPECT_EQ(shard.vocab_size(), vocab_size);
     EXPECT_EQ(shard.tokenizer_hash(), 0xfedcba9876543210);
-    EXPECT_EQ(shard.document_count(), 12);
+    EXPECT_EQ(shard.document_count(), 3);
+    EXPECT_EQ(shard.skipped_lines(), 12);
+    EXPECT_EQ(shard.document(0).first, 0);
+    EXPECT_EQ(shard.document(2).first, 600'000);
+    EXPECT_EQ(shard.document(2).count, 100'001);
+    EXPECT_EQ(shard.loss_marks(), LossMarks::absent);
     EXPECT_EQ(read_all(shard), tokens);
     std::vector<int32_t> some(10);
     shard.read(500'000, some);
     EXPECT_TRUE(std::equal(some.begin(), some.end(), tokens.begin() + 500'000));
+    const size_t token_bytes = tokens.size() * (vocab_size <= 65536 ? 2 : 4);
     EXPECT_EQ(std::filesystem::file_size(folder / "a.tokens"),
-              kHeaderBytes + tokens.size() * (vocab_size <= 65536 ? 2 : 4));
+              kHeaderBytes + (token_bytes + 7) / 8 * 8 + 3 * 8);
+  }
+}
+
+TEST(TokenShard, KeepsDocumentsAndTheirLossMarks) {
+  TemporaryFolder folder;
+  std::mt19937_64 random(1);
+  for (int32_t vocab_size : {1000, 32768, 32769, 1 << 20}) {
+    std::vector<std::vector<int32_t>> documents(300);
+    std::vector<std::vector<uint8_t>> marks(documents.size());
+    TokenShardWriter writer(folder / "a.tokens", vocab_size, 1, LossMarks::present);
+    for (size_t i = 0; i < documents.size(); ++i) {
+      for (size_t n = 1 + random() % 40; n > 0; --n) {
+        documents[i].push_back(static_cast<int32_t>(random() % vocab_size));
+        marks[i].push_back(random() % 2);
+      }
+      documents[i].back() = vocab_size - 1;
+      if (i % 7 == 0) marks[i].assign(marks[i].size(), 1);
+      writer.append(documents[i], i % 7 == 0 ? std::vector<uint8_t>() : marks[i]);
+    }
+    writer.finish();
+    const TokenShard shard(folder / "a.tokens");
+    EXPECT_EQ(shard.loss_marks(), LossMarks::present);
+    ASSERT_EQ(shard.document_count(), std::ssize(documents));
+    int64_t first = 0;
+    for (size_t i = 0; i < documents.size(); ++i) {
+      const TokenShard::Range range = shard.document(static_cast<int64_t>(i));
+      EXPECT_EQ(range.first, first);
+      ASSERT_EQ(range.count, std::ssize(documents[i]));
+      std::vector<int32_t> tokens(documents[i].size());
+      std::vector<uint8_t> carries_loss(tokens.size());
+      shard.read(first, tokens);
+      shard.read_loss_marks(first, carries_loss);
+      EXPECT_EQ(tokens, documents[i]);
+      EXPECT_EQ(carries_loss, marks[i]);
+      first += range.count;
+    }
+    EXPECT_EQ(std::filesystem::file_size(folder / "a.tokens"),
+              kHeaderBytes + (first * (vocab_size <= 32768 ? 2 : 4) + 7) / 8 * 8 + 300 * 8);
+    EXPECT_THROW(shard.document(300), InternalError);
+    EXPECT_THROW(shard.document(-1), InternalError);
+  }
+}
+
+TEST(TokenShard, OfVersion1IsAStreamWithoutDocuments) {
+  TemporaryFolder folder;
+  for (int32_t vocab_size : {100, 100'000}) {
+    write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
+    const std::string old = version1(read_file(folder / "a.tokens"), 2);
+    const TokenShard shard(folder.write("old.tokens", old));
+    EXPECT_EQ(read_all(shard), (std::vector<int32_t>{5, 6, 7}));
+    EXPECT_EQ(shard.document_count(), 2);
+    EXPECT_FALSE(shard.has_documents());
+    EXPECT_EQ(shard.skipped_lines(), 0);
+    EXPECT_THROW(shard.document(0), InternalError);
+    for (size_t bytes = 0; bytes < old.size(); ++bytes)
+      EXPECT_THROW(TokenShard(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
+    EXPECT_THROW(TokenShard(folder.write("long.tokens", old + '\0')), DataError);
+  }
+}
+
+TEST(TokenShard, FindsDocumentsThatCannotBe) {
+  TemporaryFolder folder;
+  TokenShardWriter writer(folder / "a.tokens", 100, 1);
+  for (int i = 0; i < 3; ++i) writer.append(std::vector<int32_t>{1, 2, 3, 4});
+  writer.finish();
+  const std::string whole = read_file(folder / "a.tokens");
+  auto with_end = [&](size_t document, char end) {
+    std::string bytes = whole;
+    bytes[bytes.size() - 8 * (3 - document)] = end;
+    return folder.write("b.tokens", bytes);
+  };
+  EXPECT_NE(message_of<DataError>([&] {
+              TokenShard shard(with_end(2, 11));
+            }).find("b.tokens: corrupt: the last document ends at token 11 of 12"),
+            std::string::npos);
+  for (char end : {'\0', '\x0c', '\x0d', '\x7f'}) {
+    const TokenShard shard(with_end(1, end));
+    EXPECT_NO_THROW(shard.document(0));
+    EXPECT_NE(message_of<DataError>([&] {
+                shard.document(1);
+                shard.document(2);
+              }).find("b.tokens: corrupt: document "),
+              std::string::npos);
   }
 }
 
 TEST(TokenShard, AnEmptyOneIsValid) {
   TemporaryFolder folder;
-  TokenShardWriter(folder / "a.tokens", 10, 1).finish(0);
+  TokenShardWriter(folder / "a.tokens", 10, 1).finish();
   EXPECT_EQ(TokenShard(folder / "a.tokens").token_count(), 0);
 }
 
@@ -96,6 +197,10 @@ TEST(TokenShardWriter, RefusesTokensOutsideTheVocabulary) {
   TokenShardWriter writer(folder / "a.tokens", 10, 1);
   EXPECT_THROW(writer.append(std::vector<int32_t>{10}), InternalError);
   EXPECT_THROW(writer.append(std::vector<int32_t>{-1}), InternalError);
+  EXPECT_THROW(writer.append(std::vector<int32_t>{}), InternalError);
+  EXPECT_THROW(writer.append(std::vector<int32_t>{1, 2}, std::vector<uint8_t>{1}), InternalError);
+  EXPECT_THROW(writer.append(std::vector<int32_t>{1, 2}, std::vector<uint8_t>{1, 0}),
+               InternalError);
 }
 
 TEST(TokenShard, EveryTruncationIsRefused) {
@@ -126,6 +231,12 @@ TEST(TokenShard, AnyHeaderIsRefusedOrSafe) {
       for (int32_t token : read_all(shard)) {
         ASSERT_GE(token, 0);
         ASSERT_LT(token, shard.vocab_size());
+      }
+      for (int64_t i = 0; shard.has_documents() && i < shard.document_count(); ++i) {
+        const TokenShard::Range range = shard.document(i);
+        ASSERT_GE(range.first, 0);
+        ASSERT_GE(range.count, 1);
+        ASSERT_LE(range.first + range.count, shard.token_count());
       }
       ++valid;
     } catch (const DataError&) {
@@ -164,13 +275,18 @@ TEST(TokenShard, SaysWhatItFoundAndExpected) {
     return message_of<DataError>([&] { TokenShard shard(folder.write("b.tokens", bytes)); });
   };
   EXPECT_NE(changed(0, 'X').find("b.tokens: not a token file"), std::string::npos);
-  EXPECT_NE(changed(8, 9).find("version 9; expected version 1"), std::string::npos);
+  EXPECT_NE(changed(8, 9).find("version 9; expected version 1 or 2"), std::string::npos);
   EXPECT_NE(changed(12, 3).find("3 bytes per token; expected 2 or 4"), std::string::npos);
-  EXPECT_NE(changed(16, 4).find("header says 4 tokens of 2 bytes, the file holds 6 bytes"),
+  EXPECT_NE(changed(17, 15).find(
+                "header says 3843 tokens of 2 bytes in 1 documents, the file holds 16 bytes"),
             std::string::npos);
-  EXPECT_NE(changed(16, 2).find("header says 2 tokens of 2 bytes, the file holds 6 bytes"),
-            std::string::npos);
-  EXPECT_NE(changed(44, 1).find("bytes 44 to 47 are not zero"), std::string::npos);
+  EXPECT_NE(
+      changed(24, 2).find("header says 3 tokens of 2 bytes in 2 documents, the file holds 16"),
+      std::string::npos);
+  EXPECT_NE(changed(16, 2).find("the last document ends at token 3 of 2"), std::string::npos);
+  EXPECT_NE(changed(44, 2).find("bytes 44 to 47 are 2"), std::string::npos);
+  EXPECT_NE(changed(56, 1).find("bytes 56 to 63 are not zero"), std::string::npos);
+  EXPECT_NE(changed(55, 127).find(" lines skipped"), std::string::npos);
   EXPECT_NE(changed(24, 4).find("4 documents in 3 tokens"), std::string::npos);
   EXPECT_NE(changed(42, 1).find("vocabulary size 65636"), std::string::npos);
 }
@@ -180,7 +296,7 @@ TEST(TokenShard, FindsTokensOutsideTheVocabularyWhenTheyAreRead) {
   for (int32_t vocab_size : {100, 100'000}) {
     write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7, 8});
     std::string bytes = read_file(folder / "a.tokens");
-    bytes.back() = '\xff';  // the last token's highest byte
+    bytes[kHeaderBytes + 4 * (vocab_size == 100 ? 2 : 4) - 1] = '\xff';  // its highest byte
     const TokenShard shard(folder.write("b.tokens", bytes));
     std::vector<int32_t> three(3);
     EXPECT_NO_THROW(shard.read(0, three));

@@ -1,8 +1,10 @@
 #include "data/tokenize_files.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "base/error.h"
+#include "data/encode_example.h"
 #include "data/token_shard.h"
 #include "tests/data/temporary_folder.h"
 
@@ -46,6 +48,7 @@ TEST_F(TokenizeFiles, WritesEachDocumentThenEosInOrder) {
   EXPECT_EQ(summary.tokens, static_cast<int64_t>(expected.size()));
   const TokenShard shard(folder_ / "out.tokens");
   EXPECT_EQ(shard.document_count(), document_count);
+  EXPECT_EQ(shard.loss_marks(), LossMarks::absent);
   EXPECT_EQ(shard.vocab_size(), tokenizer_.vocab_size());
   EXPECT_NO_THROW(shard.require_tokenizer(tokenizer_.content_hash(), "the tokenizer"));
 }
@@ -62,6 +65,98 @@ TEST_F(TokenizeFiles, LeavesNothingAfterAnError) {
   EXPECT_NE(message({good, folder_ / "none.txt"}).find("none.txt: cannot open"), std::string::npos);
   EXPECT_NE(message({blank}).find("found no text"), std::string::npos);
   EXPECT_EQ(folder_.file_count(), 3u);
+}
+
+TEST_F(TokenizeFiles, WritesExamplesWithWhatIsLearnt) {
+  std::string lines;
+  std::vector<Document> expected;
+  for (int i = 0; i < 5000; ++i) {
+    const CompletionExample example{"Document " + std::to_string(i) + ":",
+                                    std::string(" the boats wait.", 4 + i % 12)};
+    lines += R"({"prompt": ")" + example.prompt + R"(", "completion": ")" + example.completion +
+             "\"}" + (i % 3 ? "\n" : "\r\n\n");
+    expected.push_back(encode(example, tokenizer_, std::nullopt));
+  }
+  const auto jsonl = folder_.write("a.jsonl", lines);
+  const auto text = folder_.write("b.txt", "Plain.\n");
+  expected.push_back({tokenizer_.encode("Plain."), {}});
+  expected.back().tokens.push_back(tokenizer_.eos_id());
+  expected.back().carries_loss.assign(expected.back().tokens.size(), 1);
+  const std::vector<std::filesystem::path> inputs = {jsonl, text};
+  tokenize_files(tokenizer_, inputs, folder_ / "out.tokens");
+
+  const TokenShard shard(folder_ / "out.tokens");
+  EXPECT_EQ(shard.loss_marks(), LossMarks::present);
+  ASSERT_EQ(shard.document_count(), 5001);
+  for (int64_t i = 0; i < 5001; ++i) {
+    const TokenShard::Range range = shard.document(i);
+    Document found{std::vector<int32_t>(range.count), std::vector<uint8_t>(range.count)};
+    shard.read(range.first, found.tokens);
+    shard.read_loss_marks(range.first, found.carries_loss);
+    ASSERT_EQ(found.tokens, expected[i].tokens) << i;
+    ASSERT_EQ(found.carries_loss, expected[i].carries_loss) << i;
+  }
+}
+
+TEST_F(TokenizeFiles, DoesNotDependOnTheNumberOfThreads) {
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i)
+    lines += i % 97 == 5 ? "broken\n"
+                         : "{\"text\": \"The boats wait, number " + std::to_string(i) + ".\"}\n";
+  const std::vector<std::filesystem::path> inputs = {folder_.write("a.jsonl", lines)};
+  auto shard_with = [&](bool one_processor) {
+    cpu_set_t all, one;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+      if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+    if (one_processor) sched_setaffinity(0, sizeof one, &one);
+    tokenize_files(tokenizer_, inputs, folder_ / "out.tokens", {.skip_bad_lines = true});
+    sched_setaffinity(0, sizeof all, &all);
+    return read_file(folder_ / "out.tokens");
+  };
+  EXPECT_EQ(shard_with(true), shard_with(false));
+}
+
+TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
+  const std::string good = "{\"text\": \"one\"}\n";
+  auto summary = [&](const std::string& lines, bool skip) {
+    const std::vector<std::filesystem::path> inputs = {folder_.write("a.jsonl", lines)};
+    return tokenize_files(tokenizer_, inputs, folder_ / "out.tokens", {.skip_bad_lines = skip});
+  };
+  auto message = [&](const std::string& lines, bool skip = false) {
+    std::filesystem::remove(folder_ / "out.tokens");
+    const std::string text = message_of<DataError>([&] { summary(lines, skip); });
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out.tokens"));
+    return text;
+  };
+  struct Bad {
+    std::string line, message;
+  };
+  for (const Bad& bad :
+       {Bad{"{\"text\": \"a\"", "no valid JSON"}, Bad{"{\"text\": \"caf\xe9\"}", "invalid UTF-8"},
+        Bad{"{\"text\": \"\"}", "text: found nothing"}, Bad{"{\"txt\": \"a\"}", "Nearest: text"},
+        Bad{"{\"prompt\": \"a\", \"completion\": \"b\"}",
+            "found prompt and completion, expected text as on line 1"}}) {
+    const std::string text = message(good + "\n" + bad.line + "\n" + good);
+    EXPECT_NE(text.find("a.jsonl:3: "), std::string::npos) << text;
+    EXPECT_NE(text.find(bad.message), std::string::npos) << text;
+    const TokenizeSummary skipped = summary(good + bad.line + "\n" + good + bad.line, true);
+    EXPECT_EQ(skipped.documents, 2);
+    EXPECT_EQ(skipped.skipped_lines, 2);
+    EXPECT_EQ(TokenShard(folder_ / "out.tokens").skipped_lines(), 2);
+  }
+  EXPECT_NE(message("{\n" + good).find("a.jsonl:1: no valid JSON"), std::string::npos);
+  EXPECT_NE(
+      message("\n{\n{\n", true)
+          .find("a.jsonl: found no text to tokenize: all lines were skipped, the first since"),
+      std::string::npos);
+  EXPECT_NE(message("\n \n").find("found no text to tokenize"), std::string::npos);
+  const std::string long_line = good + "{\"text\": \"" + std::string(9 << 20, 'x') + "\"}\n";
+  for (bool skip : {false, true})
+    EXPECT_NE(message(long_line + good, skip).find("a.jsonl:2: line of more than 8388608 bytes"),
+              std::string::npos);
+  EXPECT_EQ(summary(good + "broken\n", true).documents, 1);
 }
 
 TEST_F(TokenizeFiles, DoesNotOverwriteItsInput) {

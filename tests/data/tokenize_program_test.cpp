@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,38 @@ TEST(TokenizeProgram, WritesAShard) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.output, output.string() + ": 4 tokens, 2 documents\n");
   EXPECT_EQ(TokenShard(output).token_count(), 4);
+}
+
+TEST(TokenizeProgram, WritesConversations) {
+  TemporaryFolder folder;
+  const auto input = folder.write(
+      "in.jsonl",
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "the"}]})"
+      "\nbroken\n");
+  const auto output = folder / "out.tokens";
+  const std::string command = "--tokenizer tests/goldens/tokenizers/gemma_bpe --out " +
+                              output.string() + " " + input.string();
+  Result result = run_tokenize(command + " --chat-template gemma");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("in.jsonl:2: no valid JSON"), std::string::npos) << result.output;
+  result = run_tokenize(command + " --skip-bad-lines");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("in.jsonl:1: found messages, expected a chat template"),
+            std::string::npos)
+      << result.output;
+  EXPECT_EQ(run_tokenize(command + " --chat-template gema").exit_code, 2);
+  result = run_tokenize(command + " --skip-bad-lines --chat-template gemma");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.output.ends_with(" tokens, 1 documents, 1 lines skipped\n")) << result.output;
+  const TokenShard shard(output);
+  std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
+  std::vector<uint8_t> carries_loss(tokens.size());
+  shard.read(0, tokens);
+  shard.read_loss_marks(0, carries_loss);
+  const Tokenizer tokenizer("tests/goldens/tokenizers/gemma_bpe");
+  EXPECT_EQ(tokenizer.decode(tokens, SpecialTokens::keep),
+            "<bos><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nthe<end_of_turn>\n");
+  EXPECT_EQ(std::accumulate(carries_loss.begin(), carries_loss.end(), 0), 2);
 }
 
 TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "data/chat_template.h"
 #include "trainer/config_keys.h"
 
 namespace longshore::trainer {
@@ -128,6 +129,11 @@ std::vector<std::string> edge_values(const Key& key) {
             "[~x]",
             "# 'it''s' \"so\": {a} caf\u00e9"};
   }
+  if (std::holds_alternative<DatasetKey>(key.kind)) {
+    return {"", "a.jsonl", "a.jsonl:0.7, b.tokens:3",
+            "['with, comma:1e-3', \"/with:colon\", 'with:0.5:1']",
+            "# 'it''s' \"so\": {a} caf\u00e9"};
+  }
   return choices(key);
 }
 
@@ -200,17 +206,21 @@ TEST_F(ConfigTest, EveryKeyRefusesWhatItDoesNotExpect) {
     if (std::holds_alternative<TextKey>(key.kind) || std::holds_alternative<PathKey>(key.kind)) {
       wrong.push_back("\"nul \\0\"");
     }
-    if (auto* list = std::get_if<ListKey>(&key.kind)) {
+    auto* list = std::get_if<ListKey>(&key.kind);
+    if (list || std::holds_alternative<DatasetKey>(key.kind)) {
       std::erase(wrong, "[1, 2]");
       std::erase(wrong, "\n  - 1");
-      for (const char* value : {"[a, [b]]", "[a, {b: c}]", "[a, ~]", "[\"\"]", "\"\"", "[a, &b c]",
+      for (const char* value : {"[a, [b]]", "[a, {b: c}]", "[a, ~]", "[\"\"]", "[a, &b c]",
                                 "[a, !!str b]", "!!set [a]", "&x [a]", "a,,b", "a,"})
         wrong.push_back(value);
       wrong.push_back("[\"nul \\0\"]");
-      if (list->choices.empty()) wrong.push_back(std::string(257, 'x'));
       std::string many = "x";
       for (int i = 0; i < 100; ++i) many += ",x";
       wrong.push_back(many);
+    }
+    if (list) {
+      wrong.push_back("\"\"");
+      if (list->choices.empty()) wrong.push_back(std::string(257, 'x'));
       if (!list->choices.empty())
         wrong.push_back("[" + list->choices[0] + ", " + list->choices[0] + "]");
     }
@@ -239,8 +249,20 @@ TEST_F(ConfigTest, ChoicesMeanTheirEnumerators) {
   EXPECT_EQ(with("weight_dtype=float32").weight_dtype, WeightDtype::float32);
   EXPECT_EQ(with("model_type=llama").model_type, ModelType::llama);
   EXPECT_EQ(with("dataset_type=synthetic").dataset_type, DatasetType::synthetic);
-  EXPECT_EQ(load_text(kModelLines + "dataset_path: x\n", {"dataset_type=tokens"}).dataset_type,
-            DatasetType::tokens);
+  auto of_type = [&](const std::string& type) {
+    return load_text(kModelLines + "dataset_path: x\n", {"dataset_type=" + type}).dataset_type;
+  };
+  EXPECT_EQ(of_type("tokens"), DatasetType::tokens);
+  EXPECT_EQ(of_type("documents"), DatasetType::documents);
+  auto with_excess = [&](const std::string& strategy) {
+    return with("excess_length_strategy=" + strategy).excess_length_strategy;
+  };
+  EXPECT_EQ(with_excess("truncate"), data::ExcessLength::truncate);
+  EXPECT_EQ(with_excess("split"), data::ExcessLength::split);
+  EXPECT_EQ(with_excess("skip"), data::ExcessLength::skip);
+  EXPECT_EQ(with("chat_template=none").chat_template, "");
+  for (const std::string& name : data::kChatTemplates)
+    EXPECT_EQ(with("chat_template=" + name).chat_template, name);
   EXPECT_TRUE(with("logits_via_embedding=True").logits_via_embedding);
   EXPECT_FALSE(with("logits_via_embedding=FALSE").logits_via_embedding);
 }
@@ -549,11 +571,34 @@ TEST_F(ConfigTest, ConfigsAreFoundByPathThenByName) {
 TEST_F(ConfigTest, PathsAreRelativeToWhereTheyAreWritten) {
   Config config = load_text(kModelLines + "dataset_path: .data/a.tokens\ntokenizer_path: /x/../t\n",
                             {"eval_dataset_path=b.tokens"});
-  EXPECT_EQ(config.dataset_path, root / ".data/a.tokens");
+  ASSERT_EQ(config.dataset_path.size(), 1u);
+  EXPECT_EQ(config.dataset_path[0].path, root / ".data/a.tokens");
   EXPECT_EQ(config.tokenizer_path, "/t");
   EXPECT_EQ(config.eval_dataset_path, fs::current_path() / "b.tokens");
   EXPECT_EQ(config.base_output_directory, root / "runs") << "the default, too, is absolute";
   EXPECT_TRUE(load_text(kModelLines + "dataset_path: a\n", {"dataset_path="}).dataset_path.empty());
+}
+
+TEST_F(ConfigTest, DatasetsHaveWeightsBehindAColon) {
+  using Files = std::vector<std::pair<std::string, std::optional<double>>>;
+  auto files = [&](const std::string& value) {
+    Files files;
+    for (const DatasetFile& file :
+         load_text(kModelLines + "dataset_path: " + value + "\n").dataset_path)
+      files.emplace_back(file.path.lexically_relative(root).string(), file.weight);
+    return files;
+  };
+  EXPECT_EQ(files("a.jsonl"), (Files{{"a.jsonl", std::nullopt}}));
+  EXPECT_EQ(files("a.jsonl:0.7, b.tokens:3"), (Files{{"a.jsonl", 0.7}, {"b.tokens", 3}}));
+  EXPECT_EQ(files("[a, 'b, c:1', d:e]"),
+            (Files{{"a", std::nullopt}, {"b, c", 1}, {"d:e", std::nullopt}}));
+  EXPECT_EQ(files("a:0.5:1"), (Files{{"a:0.5", 1}}));
+  EXPECT_EQ(files("\"\""), Files{});
+  for (const char* value : {"a:0", "a:-1", "a:inf", "a:nan", ":1", "[a, '']", "a,,b"}) {
+    std::string message = error("dataset_path: " + std::string(value) + "\n");
+    EXPECT_TRUE(message.starts_with("configs/test.yml:12 dataset_path: found ")) << message;
+    EXPECT_NE(message.find("with or without weights above 0"), std::string::npos) << message;
+  }
 }
 
 TEST_F(ConfigTest, CommandLineValuesAreTakenAsTheyStand) {
@@ -583,8 +628,34 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(error("mlpwi_0: device\nremat_policy: custom\n"), "no error");
   EXPECT_EQ(error("mlpwi_0: device\n", {"mlpwi_0="}), "no error");
   EXPECT_EQ(error("dataset_type: tokens\n"),
-            "default dataset_path: found \"\", expected a path, for dataset_type = tokens "
+            "default dataset_path: found [], expected a path, for dataset_type = tokens "
             "(configs/test.yml:12)");
+  const std::string documents = "dataset_type: documents\n";
+  const std::string tokens = "dataset_type: tokens\ndataset_path: a.tokens\n";
+  EXPECT_EQ(error(documents + "dataset_path: a.tokens:1, b.tokens\n").substr(0, 37),
+            "configs/test.yml:13 dataset_path: fou");
+  EXPECT_TRUE(error(documents + "dataset_path: a.tokens:1, b.tokens\n")
+                  .ends_with("expected a weight for each file, or for none"));
+  EXPECT_EQ(error(documents + "dataset_path: /a.jsonl\n"),
+            "default tokenizer_path: found \"\", expected a path, to tokenize /a.jsonl");
+  EXPECT_EQ(error(tokens + "eval_dataset_path: /a.txt\n"),
+            "default tokenizer_path: found \"\", expected a path, to tokenize /a.txt");
+  EXPECT_EQ(error(tokens + "chat_template: llama2\n"),
+            "configs/test.yml:14 chat_template: found llama2, expected none, or a .jsonl file in "
+            "dataset_path");
+  EXPECT_EQ(error(tokens + "skip_bad_lines: true\n"),
+            "configs/test.yml:14 skip_bad_lines: found true, expected false, or a .jsonl file in "
+            "dataset_path");
+  EXPECT_EQ(error(tokens + "packing: false\n"),
+            "configs/test.yml:14 packing: found false, expected true with dataset_type = tokens "
+            "(configs/test.yml:12)");
+  EXPECT_EQ(error(tokens + "excess_length_strategy: split\n"),
+            "configs/test.yml:14 excess_length_strategy: found split, expected truncate with "
+            "dataset_type = tokens (configs/test.yml:12)");
+  EXPECT_EQ(
+      error(documents + "dataset_path: a.jsonl, b.txt\ntokenizer_path: t\nchat_template: gemma\n"
+                        "skip_bad_lines: true\npacking: false\nexcess_length_strategy: skip\n"),
+      "no error");
   EXPECT_EQ(error("eval_interval: 5\n"),
             "default eval_dataset_path: found \"\", expected a path, for eval_interval = 5 "
             "(configs/test.yml:12)");
@@ -608,9 +679,10 @@ TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {
   config = load_text(kModelLines);
   config.label_fates["context"] = {"somewhere"};
   config.remat_policy = "custom";
-  EXPECT_EQ(message_of([&] { validate(config); }),
-            "default context: found somewhere, expected remat, device or offload, or two of them: of "
-            "the first offload_layers layers, and of the others");
+  EXPECT_EQ(
+      message_of([&] { validate(config); }),
+      "default context: found somewhere, expected remat, device or offload, or two of them: of "
+      "the first offload_layers layers, and of the others");
 }
 
 TEST_F(ConfigTest, LabelKeysFillTheCustomPolicy) {

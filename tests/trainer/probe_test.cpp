@@ -197,7 +197,7 @@ TEST(ProbeInputs, AreABatch) {
     EXPECT_EQ(inputs.batch.tokens, (Values{1, 2, 3, 9, 0, 5, 6, 7}));
     EXPECT_EQ(inputs.batch.targets, (Values{2, -1, 9, -1, 5, 6, -1, -1}));
     EXPECT_EQ(inputs.batch.positions, (Values{0, 1, 0, 1, 0, 0, 1, 2}));
-    EXPECT_EQ(inputs.segments, (Values{4, 4, 1, 1, 1, 0, 0, 0}));
+    EXPECT_EQ(inputs.batch.segments, (Values{4, 4, 1, 1, 1, 0, 0, 0}));
     EXPECT_EQ(inputs.batch.total_weights, 4);
     EXPECT_EQ(inputs.batch.shape.rows, 2);
     EXPECT_EQ(inputs.batch.shape.length, 4);
@@ -208,7 +208,7 @@ TEST(ProbeInputs, AreABatch) {
   EXPECT_EQ(inputs.batch.targets, std::vector<int32_t>(3, -1));
   EXPECT_EQ(inputs.batch.positions, (std::vector<int32_t>{0, 1, 2}));
   EXPECT_FALSE(inputs.has_labels);
-  EXPECT_TRUE(inputs.segments.empty());
+  EXPECT_FALSE(inputs.has_segments);
 }
 
 TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {

@@ -146,6 +146,48 @@ TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
   EXPECT_LT(summary["validation_unigram_loss"].get<double>(), 8.0);
 }
 
+TEST(TrainProgram, TunesOnConversations) {
+  TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 40; ++i)
+    lines += R"({"messages": [{"role": "user", "content": "The boats )" + std::to_string(i) +
+             R"("}, {"role": "assistant", "content": ")" + std::string(1 + i * 17 % 90, 'a') +
+             "\"}]}\n";
+  std::string jsonl = folder.write("chat.jsonl", lines + "broken\n").string();
+  std::string settings = kSmall +
+                         "dtype=float32 vocab_size=512 dataset_type=documents chat_template=chatml "
+                         "tokenizer_path=tests/goldens/tokenizers/bytelevel_bpe_qwen "
+                         "steps=2 eval_interval=1 learning_rate=0 "
+                         "peak_tflops_per_device=1 base_output_directory=" +
+                         (folder / "").string() + " dataset_path=" + jsonl +
+                         " eval_dataset_path=" + jsonl + " ";
+  ProgramResult bad = run_train(settings);
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_EQ(count(bad.output, "train: " + jsonl + ":41: no valid JSON"), 1u) << bad.output;
+
+  settings += "skip_bad_lines=true ";
+  ProgramResult packed = run_train(settings + "run_name=packed");
+  ASSERT_EQ(packed.exit_code, 0) << packed.output;
+  EXPECT_EQ(count(packed.output, ": 40 documents, "), 2u) << packed.output;
+  EXPECT_EQ(count(packed.output, ", 1 bad line skipped"), 2u) << packed.output;
+  ProgramResult alone = run_train(settings + "run_name=alone packing=false");
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  auto validation_loss = [&](const char* run) {
+    return json::parse(data::read_file(folder / run / "summary.json"))["validation_loss"]
+        .get<double>();
+  };
+  EXPECT_NEAR(validation_loss("packed"), validation_loss("alone"), 1e-5);
+  EXPECT_LT(records(folder / "alone" / "metrics.jsonl")[0]["total_weights"].get<int64_t>(),
+            records(folder / "packed" / "metrics.jsonl")[0]["total_weights"].get<int64_t>());
+  // From the run's own config, with what was tokenized before.
+  ProgramResult again =
+      run_train("--config " + (folder / "packed/config.yml").string() + " run_name=again");
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_EQ(validation_loss("packed"), validation_loss("again"));
+  using Iterator = std::filesystem::directory_iterator;
+  EXPECT_EQ(std::distance(Iterator(folder / "tokens"), Iterator()), 1);
+}
+
 // oneDNN takes other code paths there.
 TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
   TemporaryFolder folder;

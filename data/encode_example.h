@@ -1,0 +1,28 @@
+// Examples as token ids, each with whether it is learnt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "data/chat_template.h"
+#include "data/example.h"
+#include "data/tokenizer.h"
+
+namespace longshore::data {
+
+struct Document {
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> carries_loss;  // 1 or 0 for each token
+};
+
+// Text and pairs have bos before them, where the tokenizer has one, and eos behind, which is
+// learnt; messages are as the template writes them, and the assistant's content is learnt with the
+// end of its turn. A token that holds characters of a prompt and of its completion is learnt.
+//
+// Throws a DataError, without file and line, on messages without a template or that the template
+// does not allow, and where nothing would be learnt: a document's first token is nobody's target.
+Document encode(const Example& example, const Tokenizer& tokenizer,
+                const std::optional<ChatTemplate>& chat_template);
+
+}  // namespace longshore::data

@@ -1,0 +1,102 @@
+#include "data/text_input.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "data/document_reader.h"
+#include "data/example.h"
+#include "data/text_format.h"
+
+namespace longshore::data {
+namespace {
+
+// Large enough that handing it to a thread costs nothing beside encoding it.
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+bool next_example(LineReader& reader, std::string& line) {
+  while (reader.next(line))
+    if (!is_blank(line)) return true;
+  return false;
+}
+
+}  // namespace
+
+TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
+                     const TokenizeOptions& options)
+    : path_(std::move(path)), tokenizer_(tokenizer), options_(options) {
+  if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
+  if (is_jsonl(path_)) find_form();
+}
+
+// What the first line that can be read looks like.
+void TextInput::find_form() {
+  LineReader reader(path_);
+  for (std::string line; form_.empty() && next_example(reader, line);) {
+    try {
+      form_ = form_of(parse_example(line));
+      form_line_ = reader.line_number();
+    } catch (const DataError& error) {
+      if (!options_.skip_bad_lines)
+        throw DataError(at_line(path_, reader.line_number(), error.what()));
+    }
+  }
+}
+
+LossMarks TextInput::loss_marks() const {
+  const bool all_is_learnt = form_.empty() || form_ == form_of(TextExample{});
+  return all_is_learnt ? LossMarks::absent : LossMarks::present;
+}
+
+void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
+  Texts chunk;
+  size_t chunk_bytes = 0;
+  auto finish_chunk = [&] {
+    hand_over([this, texts = std::exchange(chunk, {})] {
+      return is_jsonl(path_) ? encode_lines(texts) : encode_paragraphs(texts);
+    });
+    chunk_bytes = 0;
+  };
+  auto add = [&](Text text) {
+    chunk_bytes += text.text.size();
+    chunk.push_back(std::move(text));
+    if (chunk_bytes >= kChunkBytes) finish_chunk();
+  };
+  if (is_jsonl(path_)) {
+    LineReader reader(path_);
+    for (std::string line; next_example(reader, line);)
+      add({std::move(line), reader.line_number()});
+  } else {
+    DocumentReader reader(path_);
+    for (std::string document; reader.next(document);) add({std::move(document)});
+  }
+  finish_chunk();
+}
+
+EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
+  EncodedTexts encoded;
+  for (const Text& text : texts) {
+    encoded.documents.push_back({tokenizer_.encode(text.text), {}});
+    encoded.documents.back().tokens.push_back(tokenizer_.eos_id());
+  }
+  return encoded;
+}
+
+EncodedTexts TextInput::encode_lines(const Texts& lines) const {
+  EncodedTexts encoded;
+  for (const Text& line : lines) {
+    try {
+      const Example example = parse_example(line.text);
+      if (form_of(example) != form_)
+        throw DataError("found " + form_of(example) + ", expected " + form_ + " as on line " +
+                        std::to_string(form_line_));
+      encoded.documents.push_back(encode(example, tokenizer_, template_));
+    } catch (const DataError& error) {
+      const std::string fault = at_line(path_, line.line_number, error.what());
+      if (!options_.skip_bad_lines) throw DataError(fault);
+      if (++encoded.skipped_lines == 1) encoded.first_fault = fault;
+    }
+  }
+  return encoded;
+}
+
+}  // namespace longshore::data

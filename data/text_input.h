@@ -1,0 +1,72 @@
+// A text file as the documents to tokenize.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/chat_template.h"
+#include "data/encode_example.h"
+#include "data/line_reader.h"
+#include "data/token_shard.h"
+#include "data/tokenizer.h"
+
+namespace longshore::data {
+
+struct TokenizeOptions {
+  std::string chat_template;    // one of kChatTemplates; empty: messages are errors
+  bool skip_bad_lines = false;  // of a .jsonl file: leave them out, and count them
+};
+
+struct EncodedTexts {
+  std::vector<Document> documents;
+  int64_t skipped_lines = 0;
+  std::string first_fault;  // why the first of these was skipped
+};
+
+// Documents of a .jsonl file are its lines, as encode() writes an Example; blank lines are none,
+// and all have the form of the first. Any other file is plain text: its documents (see
+// DocumentReader) are followed by the tokenizer's eos; no bos: where they are one stream, the model
+// has seen eos before each.
+//
+// Throws a DataError with file and line on a bad input. A line that is longer than LineReader
+// allows is one even where bad lines are skipped: whoever wrote it hardly meant lines.
+class TextInput {
+ public:
+  // Looks at the file's first example. Tokenizer and options must outlive the input. Throws a
+  // ConfigError on an unknown template.
+  TextInput(std::filesystem::path path, const Tokenizer& tokenizer, const TokenizeOptions& options);
+  TextInput(const TextInput&) = delete;
+  TextInput& operator=(const TextInput&) = delete;
+
+  // Present where a document may have something that is not learnt.
+  LossMarks loss_marks() const;
+
+  // Reads the file and hands it over chunk by chunk, in order. A chunk is encoded where and when it
+  // is called, while the input is there.
+  using EncodeChunk = std::function<EncodedTexts()>;
+  void read(const std::function<void(EncodeChunk)>& hand_over) const;
+
+ private:
+  struct Text {
+    std::string text;
+    int64_t line_number = 0;  // of an example
+  };
+  using Texts = std::vector<Text>;
+
+  void find_form();
+  EncodedTexts encode_paragraphs(const Texts& texts) const;
+  EncodedTexts encode_lines(const Texts& lines) const;
+
+  std::filesystem::path path_;
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  std::optional<ChatTemplate> template_;
+  std::string form_;  // of an example; empty: plain text, or no example
+  int64_t form_line_ = 0;
+};
+
+}  // namespace longshore::data

@@ -1,0 +1,47 @@
+#include "data/tokenized_file.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+#include "base/error.h"
+#include "data/file_mapping.h"
+#include "data/fnv1a.h"
+
+namespace longshore::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// To be raised with every change to what tokens a text becomes.
+constexpr int kEncodingVersion = 1;
+
+fs::path shard_name(const fs::path& text, const Tokenizer& tokenizer,
+                    const TokenizeOptions& options) {
+  const std::string settings =
+      std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.content_hash()) + " " +
+      std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
+      text.extension().string() + " " + options.chat_template + " " +
+      std::to_string(options.skip_bad_lines);
+  const FileMapping contents(text, Access::from_front_to_back);
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(contents.text(), fnv1a(settings)));
+  return text.stem().string() + "-" + hash + ".tokens";
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenShard> open_tokenized(const fs::path& text, const Tokenizer& tokenizer,
+                                                 const TokenizeOptions& options,
+                                                 const fs::path& cache) {
+  const fs::path shard = cache / shard_name(text, tokenizer, options);
+  std::error_code error;
+  if (!fs::exists(shard, error)) {
+    fs::create_directories(cache, error);
+    if (error) throw DataError(cache.string() + ": cannot be made: " + error.message());
+    tokenize_files(tokenizer, {&text, 1}, shard, options);
+  }
+  return std::make_shared<const TokenShard>(shard);
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,111 @@
+#include "data/encode_example.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::data {
+namespace {
+
+const std::string kGoldens = "tests/goldens/tokenizers/";
+
+std::string learnt(const Document& document, const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < document.tokens.size(); ++i)
+    if (document.carries_loss[i]) ids.push_back(document.tokens[i]);
+  return tokenizer.decode(ids, SpecialTokens::keep);
+}
+
+TEST(EncodeExample, FramesTextWithBosAndEos) {
+  for (const char* name : {"sp_bpe/tokenizer.model", "gemma_bpe/tokenizer.json"}) {
+    const Tokenizer tokenizer(kGoldens + name);
+    ASSERT_GE(tokenizer.bos_id(), 0);
+    std::vector<int32_t> expected = tokenizer.encode("The boats wait");
+    expected.insert(expected.begin(), tokenizer.bos_id());
+    expected.push_back(tokenizer.eos_id());
+    const Document document = encode(TextExample{"The boats wait"}, tokenizer, std::nullopt);
+    EXPECT_EQ(document.tokens, expected);
+    EXPECT_EQ(document.carries_loss, std::vector<uint8_t>(expected.size(), 1));
+  }
+}
+
+// The ids are those of prompt and completion as one text; what is learnt begins with the token that
+// has the completion's first character.
+TEST(EncodeExample, LearnsTheCompletion) {
+  for (const char* name : {"sp_bpe/tokenizer.model", "sp_unigram/tokenizer.model",
+                           "bytelevel_bpe_gpt2/tokenizer.json", "gemma_bpe/tokenizer.json"}) {
+    const Tokenizer tokenizer(kGoldens + name);
+    for (const auto& [prompt, completion] : std::vector<std::pair<std::string, std::string>>{
+             {"The capital of France is", " Paris."},
+             {"Who", "le numbers"},  // the tokens of "Whole" are not those of "Who"
+             {"", "alone"},
+             {"caf\xc3\xa9:\n", "\nau lait"},
+             {"a b ", "c"}}) {
+      const Document document =
+          encode(CompletionExample{prompt, completion}, tokenizer, std::nullopt);
+      std::vector<int32_t> expected = tokenizer.encode(prompt + completion);
+      if (tokenizer.bos_id() >= 0) expected.insert(expected.begin(), tokenizer.bos_id());
+      expected.push_back(tokenizer.eos_id());
+      EXPECT_EQ(document.tokens, expected) << name << " " << prompt;
+      const auto first = std::ranges::find(document.carries_loss, 1);
+      EXPECT_TRUE(std::all_of(first, document.carries_loss.end(), [](int m) { return m == 1; }));
+      // With what is not learnt the prompt is not passed, and one token more passes it.
+      auto decoded = [&](auto end) {
+        const auto count = static_cast<size_t>(end - document.carries_loss.begin());
+        return tokenizer.decode(std::span(document.tokens).first(count));
+      };
+      EXPECT_TRUE(prompt.starts_with(decoded(first))) << name << " " << prompt;
+      EXPECT_GE(decoded(first + 1).size() + 1, prompt.size()) << name << " " << prompt;
+      if (tokenizer.bos_id() >= 0) {
+        EXPECT_EQ(document.carries_loss[0], 0);
+      }
+    }
+  }
+}
+
+TEST(EncodeExample, LearnsWhatTheAssistantSays) {
+  const Tokenizer qwen(kGoldens + "bytelevel_bpe_qwen/tokenizer.json");
+  const Tokenizer llama3(kGoldens + "bytelevel_bpe_llama3/tokenizer.json");
+  const ChatExample example{{{"system", "Be kind."},
+                             {"user", "Hi"},
+                             {"assistant", "\nHello!"},
+                             {"user", "Who are you?"},
+                             {"assistant", "A model."}}};
+  auto check = [&](const Tokenizer& tokenizer, const char* name, const std::string& expected) {
+    const ChatTemplate chat_template = ChatTemplate::named(name);
+    const Document document = encode(example, tokenizer, chat_template);
+    EXPECT_EQ(learnt(document, tokenizer), expected) << name;
+    std::string text;
+    for (const ChatPiece& piece : chat_template.pieces(example.messages, tokenizer))
+      text += piece.text;
+    EXPECT_EQ(document.tokens, tokenizer.encode(text)) << name;
+  };
+  check(llama3, "llama3", "Hello!<|eot_id|>A model.<|eot_id|>");
+  const Document document = encode(example, qwen, ChatTemplate::named("chatml"));
+  // "assistant\n" and "\nHello!" share the token "\n\n", which is learnt.
+  EXPECT_TRUE(learnt(document, qwen).ends_with("\nHello!<|im_end|>A model.<|im_end|>"))
+      << learnt(document, qwen);
+  EXPECT_LE(learnt(document, qwen).size(),
+            std::string("\n\nHello!<|im_end|>A model.<|im_end|>").size());
+}
+
+TEST(EncodeExample, RefusesWhatNothingIsLearntFrom) {
+  const Tokenizer gpt2(kGoldens + "bytelevel_bpe_gpt2/tokenizer.json");
+  const ChatExample chat{{{"user", "Hi"}, {"assistant", "Hello"}}};
+  EXPECT_NE(message_of<DataError>([&] {
+              encode(chat, gpt2, std::nullopt);
+            }).find("found messages, expected a chat template to write them with: llama2, llama3"),
+            std::string::npos);
+  const Tokenizer gemma(kGoldens + "gemma_bpe/tokenizer.json");
+  EXPECT_NE(message_of<DataError>([&] {
+              encode(chat, gemma, ChatTemplate::named("chatml"));
+            }).find("which the tokenizer lacks"),
+            std::string::npos);
+  EXPECT_NO_THROW(encode(TextExample{" "}, gpt2, std::nullopt));
+}
+
+}  // namespace
+}  // namespace longshore::data

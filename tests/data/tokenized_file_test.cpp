@@ -1,0 +1,63 @@
+#include "data/tokenized_file.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::data {
+namespace {
+
+class TokenizedFile : public testing::Test {
+ protected:
+  std::shared_ptr<const TokenShard> open(const std::filesystem::path& path,
+                                         const TokenizeOptions& options = {}) {
+    return open_tokenized(path, tokenizer_, options, folder_ / "cache");
+  }
+  size_t cached() const {
+    using Iterator = std::filesystem::directory_iterator;
+    return static_cast<size_t>(std::distance(Iterator(folder_ / "cache"), Iterator()));
+  }
+
+  TemporaryFolder folder_;
+  Tokenizer tokenizer_{"tests/goldens/tokenizers/sp_bpe/tokenizer.model"};
+};
+
+TEST_F(TokenizedFile, IsMadeOnceForATextAndItsOptions) {
+  const auto path = folder_.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  const auto first = open(path);
+  EXPECT_EQ(first->document_count(), 2);
+  const auto written = std::filesystem::last_write_time(first->path());
+  EXPECT_EQ(open(path)->path(), first->path());
+  EXPECT_EQ(std::filesystem::last_write_time(first->path()), written);
+  EXPECT_EQ(cached(), 1u);
+
+  EXPECT_EQ(open(path, {.skip_bad_lines = true})->document_count(), 2);
+  EXPECT_EQ(open(path, {.chat_template = "llama2"})->document_count(), 2);
+  EXPECT_EQ(cached(), 3u);
+  folder_.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"tow\"}\n");
+  EXPECT_NE(open(path)->path(), first->path());
+  EXPECT_EQ(cached(), 4u);
+  // The same bytes as plain text are one paragraph.
+  EXPECT_EQ(open(folder_.write("a.txt", read_file(path)))->document_count(), 1);
+  const Tokenizer other("tests/goldens/tokenizers/sp_unigram/tokenizer.model");
+  EXPECT_EQ(open_tokenized(path, other, {}, folder_ / "cache")->tokenizer_hash(),
+            other.content_hash());
+  EXPECT_EQ(cached(), 6u);
+}
+
+TEST_F(TokenizedFile, LeavesNothingOfABadText) {
+  const auto path = folder_.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n");
+  EXPECT_NE(message_of<DataError>([&] {
+              open(path);
+            }).find("a.jsonl:2: text: expected a string, found 2"),
+            std::string::npos);
+  EXPECT_EQ(cached(), 0u);
+  EXPECT_EQ(open(path, {.skip_bad_lines = true})->skipped_lines(), 1);
+  EXPECT_NE(
+      message_of<DataError>([&] { open(folder_ / "none.txt"); }).find("none.txt: cannot open"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace longshore::data

@@ -1,0 +1,47 @@
+// Any line as an example: refused with a DataError, or with something to learn, in UTF-8.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "data/example.h"
+#include "data/utf8.h"
+
+namespace {
+
+using namespace longshore::data;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size(); }
+
+struct Check {
+  void operator()(const TextExample& example) const {
+    require(!example.text.empty() && is_utf8(example.text));
+  }
+  void operator()(const CompletionExample& example) const {
+    require(is_utf8(example.prompt) && !example.completion.empty() && is_utf8(example.completion));
+  }
+  void operator()(const ChatExample& example) const {
+    require(std::ranges::any_of(
+        example.messages, [](const ChatMessage& message) { return message.role == "assistant"; }));
+    for (const ChatMessage& message : example.messages)
+      require(is_utf8(message.role) && is_utf8(message.content));
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    std::visit(Check{}, parse_example({reinterpret_cast<const char*>(data), size}));
+  } catch (const longshore::DataError& error) {
+    // What a message quotes of the line is printable.
+    require(std::string_view(error.what()).find('\n') == std::string_view::npos);
+  }
+  return 0;
+}

@@ -1,0 +1,254 @@
+// From files to the losses of their tokens.
+#include "trainer/training_data.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "data/token_shard.h"
+#include "offload/cpu_backend.h"
+#include "tests/data/temporary_folder.h"
+#include "trainer/initialize.h"
+#include "trainer/memory_report.h"
+#include "trainer/model_config.h"
+#include "trainer/read_floats.h"
+#include "trainer/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::message_of;
+using data::TemporaryFolder;
+
+const std::string kTokenizers = LONGSHORE_SOURCE_DIR "/tests/goldens/tokenizers/";
+
+TrainingData open_silently(const Config& config) {
+  return open_data(config, [](const std::string&) {});
+}
+
+class TrainingDataTest : public testing::Test {
+ protected:
+  Config config(const std::vector<std::string>& overrides) const {
+    std::vector<std::string> all = {"model_type=llama",
+                                    "base_emb_dim=32",
+                                    "base_num_decoder_layers=2",
+                                    "base_num_query_heads=4",
+                                    "base_num_kv_heads=2",
+                                    "head_dim=8",
+                                    "base_mlp_dim=48",
+                                    "vocab_size=2048",
+                                    "max_target_length=64",
+                                    "per_device_batch_size=3",
+                                    "dtype=float32",
+                                    "dataset_type=documents",
+                                    "base_output_directory=" + (folder_ / "runs").string(),
+                                    "tokenizer_path=" + kTokenizers + "sp_bpe"};
+    for (const std::string& override : overrides) {
+      std::erase_if(all, [&](const std::string& setting) {
+        return setting.starts_with(override.substr(0, override.find('=') + 1));
+      });
+      all.push_back(override);
+    }
+    return load_config_text("steps: 1", folder_ / "test.yml", all, default_configs());
+  }
+
+  static std::filesystem::path default_configs() { return LONGSHORE_SOURCE_DIR "/configs"; }
+
+  // Prompts and completions of many lengths, some longer than a row.
+  std::string write_pairs(const std::string& name) const {
+    std::string lines;
+    auto words = [](int count) {
+      std::string text;
+      for (int i = 0; i < count; ++i) text += i % 3 ? " the boats" : " wait";
+      return text;
+    };
+    for (int i = 0; i < 60; ++i)
+      lines += R"({"prompt": ")" + std::to_string(i) + words(i * 7 % 13) + R"(", "completion": ")" +
+               words(1 + i * 5 % 31) + "\"}\n";
+    return folder_.write(name, lines).string();
+  }
+
+  TemporaryFolder folder_;
+};
+
+// The loss at each position of each sequence, by its tokens up to there and the target: sequences
+// that begin alike have equal losses.
+using Losses = std::multimap<std::vector<int32_t>, double>;
+
+// Adds those of a batch, whose logits are [B,T,V].
+void add_losses(const data::Batch& batch, const std::vector<float>& logits, Losses& losses) {
+  const size_t vocabulary = logits.size() / batch.tokens.size();
+  std::vector<int32_t> sequence;
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    if (batch.positions[i] == 0) sequence.clear();
+    sequence.push_back(batch.tokens[i]);
+    if (batch.targets[i] == data::kIgnoredTarget) continue;
+    const float* row = logits.data() + i * vocabulary;
+    double sum = 0;
+    for (size_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
+    std::vector<int32_t> place = sequence;
+    place.push_back(batch.targets[i]);
+    losses.emplace(place, std::log(sum) - row[batch.targets[i]]);
+  }
+}
+
+struct Evaluation {
+  Losses losses;
+  double sum = 0;  // of the losses, as the evaluation's plan adds them up
+  int64_t weights = 0;
+};
+
+Evaluation evaluate_all(const Config& config) {
+  TrainingData data = open_silently(config);
+  models::Model model =
+      models::decoder(decoder_config(config, models::Target::cpu), {.head = models::Head::states});
+  offload::ParameterLayout layout = offload::lay_out(model);
+  offload::Plan plan = plan_forward(model, layout, "states", {}, models::Target::cpu);
+  auto backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments(*backend, ledger);
+  using offload::MemoryKind;
+  offload::Arena device(*backend, MemoryKind::device, plan.arena(MemoryKind::device));
+  offload::Arena host(*backend, MemoryKind::pinned_host, plan.arena(MemoryKind::pinned_host));
+  initialize(layout, 1, arguments);
+  offload::Executable executable(plan, *backend, arguments, device, host);
+  Evaluation evaluation;
+  models::Shape shape{config.per_device_batch_size, config.max_target_length, config.vocab_size};
+  for (int64_t i = 0; i < data.validation_batches; ++i) {
+    data::Batch batch = data.validation(i);
+    write_batch(batch, arguments);
+    executable.run(ledger);
+    backend->synchronize();
+    std::vector<float> logits =
+        read_floats(arguments, offload::host_name("output.1"), {shape, models::Dtype::float32});
+    add_losses(batch, logits, evaluation.losses);
+    float sum;
+    arguments.read(offload::host_name(offload::kLoss), &sum, sizeof sum);
+    evaluation.sum += sum;
+    evaluation.weights += batch.total_weights;
+  }
+  return evaluation;
+}
+
+TEST_F(TrainingDataTest, PackedOrOneARowEachTokenHasTheSameLoss) {
+  std::string pairs = write_pairs("a.jsonl");
+  for (const char* excess : {"truncate", "split", "skip"}) {
+    auto evaluation = [&](const std::string& packing) {
+      return evaluate_all(
+          config({"dataset_path=" + pairs, "eval_dataset_path=" + pairs,
+                  std::string("excess_length_strategy=") + excess, "packing=" + packing}));
+    };
+    Evaluation packed = evaluation("true"), alone = evaluation("false");
+    EXPECT_GT(packed.weights, 500);
+    EXPECT_EQ(packed.weights, alone.weights);
+    EXPECT_NEAR(packed.sum / alone.sum, 1, 1e-6);
+    ASSERT_EQ(packed.losses.size(), static_cast<size_t>(packed.weights));
+    ASSERT_EQ(alone.losses.size(), packed.losses.size());
+    for (auto a = packed.losses.begin(), b = alone.losses.begin(); a != packed.losses.end();
+         ++a, ++b) {
+      ASSERT_EQ(a->first, b->first);
+      ASSERT_NEAR(a->second, b->second, 1e-5);
+    }
+    double sum = 0;
+    for (const auto& [place, loss] : packed.losses) sum += loss;
+    EXPECT_NEAR(packed.sum / sum, 1, 1e-5);
+  }
+}
+
+TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
+  std::string pairs = write_pairs("a.jsonl");
+  std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats.\n").string();
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  data::TokenShardWriter writer(folder_ / "c.tokens", tokenizer.vocab_size(),
+                                tokenizer.content_hash());
+  writer.append(std::vector<int32_t>{7, 7, 7, 7, 7});
+  writer.finish();
+  std::vector<std::string> said;
+  TrainingData data = open_data(config({"dataset_path=" + pairs + ":0.5," + text + ":0.25," +
+                                            (folder_ / "c.tokens").string() + ":0.25",
+                                        "per_device_batch_size=4", "packing=false"}),
+                                [&](const std::string& line) { said.push_back(line); });
+  ASSERT_EQ(said.size(), 5u);
+  EXPECT_NE(said[1].find("a.jsonl: 60 documents, "), std::string::npos) << said[1];
+  EXPECT_NE(said[1].find(" of them too long and truncated; 60 rows, "), std::string::npos);
+  EXPECT_NE(said[4].find("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"), std::string::npos)
+      << said[4];
+  for (int64_t batch = 0; batch < 5; ++batch) {
+    int from_shard = 0;
+    data::Batch rows = data.training(batch);
+    for (int row = 0; row < 4; ++row) from_shard += rows.tokens[row * 64] == 7;
+    EXPECT_EQ(from_shard, 1);
+  }
+}
+
+TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
+  std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats wait.\n").string();
+  Config windows = config({"dataset_type=tokens", "dataset_path=" + text,
+                           "eval_dataset_path=" + text, "max_target_length=4"});
+  EXPECT_FALSE(decoder_config(windows, models::Target::cpu).segments);
+  TrainingData data = open_silently(windows);
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  std::vector<int32_t> stream;
+  for (const char* document : {"One boat.", "Two boats wait."}) {
+    for (int32_t token : tokenizer.encode(document)) stream.push_back(token);
+    stream.push_back(tokenizer.eos_id());
+  }
+  data::Batch batch = data.validation(0);
+  size_t targets = std::min<size_t>(stream.size() - 1, 12);
+  for (size_t i = 0; i < targets; ++i) {
+    EXPECT_EQ(batch.tokens[i], stream[i]);
+    EXPECT_EQ(batch.targets[i], stream[i + 1]);
+    EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i % 4));
+  }
+}
+
+TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
+  std::string path = "dataset_path=x.tokens";
+  auto batch_bytes = [&](const std::string& setting) {
+    TrainingPlans plans = plan_training(config({path, setting}), models::Target::cpu);
+    return of(analyze(plans.all()), offload::MemoryKind::pinned_host).argument_bytes;
+  };
+  EXPECT_TRUE(decoder_config(config({path}), models::Target::cpu).segments);
+  EXPECT_EQ(batch_bytes("packing=true") - batch_bytes("packing=false"), 3 * 64 * 4);
+  EXPECT_EQ(batch_bytes("dataset_type=tokens"), batch_bytes("packing=false"));
+}
+
+TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
+  std::string pairs = write_pairs("a.jsonl");
+  auto shard = [&](const char* name, int32_t vocab_size, uint64_t hash) {
+    data::TokenShardWriter writer(folder_ / name, vocab_size, hash);
+    writer.append(std::vector<int32_t>(100, 1));
+    writer.finish();
+    return (folder_ / name).string();
+  };
+  auto expect = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  std::string other = shard("other.tokens", 100, 1);
+  expect(message_of<DataError>([&] { open_silently(config({"dataset_path=" + other})); }),
+         "other.tokens: made by a tokenizer whose model file has the hash 0000000000000001");
+  std::string another = shard("another.tokens", 100, 2);
+  expect(message_of<DataError>([&] {
+           open_silently(config({"dataset_path=" + other + "," + another, "tokenizer_path="}));
+         }),
+         "another.tokens: made by a tokenizer");
+  std::string large = shard("large.tokens", 5000, 1);
+  expect(message_of<ConfigError>([&] {
+           open_silently(config({"dataset_path=" + large, "tokenizer_path="}));
+         }),
+         "command line dataset_path: ");
+  expect(message_of<ConfigError>([&] {
+           open_silently(config({"dataset_path=" + pairs, "vocab_size=99"}));
+         }),
+         "Nearest: vocab_size=");
+  expect(message_of<ConfigError>([&] {
+           open_silently(config({"dataset_path=" + pairs, "dataset_type=tokens"}));
+         }),
+         "command line dataset_type: found tokens, but " + pairs +
+             " has prompts, which carry no loss; expected dataset_type=documents");
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,153 @@
+#include "trainer/training_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "data/document_rows.h"
+#include "data/text_format.h"
+#include "data/tokenized_file.h"
+#include "data/unigram.h"
+#include "data/window_rows.h"
+#include "trainer/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Shard = std::shared_ptr<const data::TokenShard>;
+
+std::string plural(int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+using Say = std::function<void(const std::string&)>;
+
+// Opens files as the config says.
+class Opener {
+ public:
+  Opener(const Config& config, const data::Tokenizer* tokenizer, const Say& say)
+      : config_(config), tokenizer_(tokenizer), say_(say) {}
+
+  Shard shard(const char* key, const fs::path& path) {
+    Shard shard =
+        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
+    check_vocabulary(key, path, shard->vocab_size());
+    if (tokenizer_)
+      shard->require_tokenizer(tokenizer_->content_hash(), tokenizer_->path().string());
+    if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
+    if (!first_) first_ = shard;
+    return shard;
+  }
+
+  std::shared_ptr<const data::Rows> rows(const Shard& shard, const fs::path& path,
+                                         data::WindowRows::Remainder remainder) {
+    std::string note =
+        fmt::format("{}: {}, {}", path.string(), plural(shard->document_count(), "document"),
+                    plural(shard->token_count(), "token"));
+    if (shard->skipped_lines() > 0)
+      note += fmt::format(", {} skipped", plural(shard->skipped_lines(), "bad line"));
+    if (config_.dataset_type == DatasetType::documents)
+      return document_rows(shard, std::move(note));
+    if (shard->loss_marks() == data::LossMarks::present)
+      throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " + path.string() +
+                        " has prompts, which carry no loss; expected dataset_type=documents");
+    say_(note);
+    return std::make_shared<const data::WindowRows>(shard, config_.max_target_length, remainder);
+  }
+
+ private:
+  Shard tokenized(const fs::path& path) const {
+    check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
+    fs::path cache = config_.base_output_directory / "tokens";
+    say_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
+    return data::open_tokenized(
+        path, *tokenizer_,
+        {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
+  }
+
+  std::shared_ptr<const data::Rows> document_rows(const Shard& shard, std::string note) {
+    auto rows = std::make_shared<const data::DocumentRows>(
+        shard, data::DocumentRowsOptions{.length = config_.max_target_length,
+                                         .packing = config_.packing,
+                                         .excess_length = config_.excess_length_strategy});
+    const data::DocumentRows::Counts& counts = rows->counts();
+    if (counts.too_long > 0) {
+      constexpr std::array kDone = {"truncated", "split", "skipped"};
+      note += fmt::format(", {} of them too long and {}", counts.too_long,
+                          kDone[static_cast<size_t>(config_.excess_length_strategy)]);
+    }
+    if (counts.untrained > 0)
+      note += fmt::format(", {} left out with no target that carries loss",
+                          plural(counts.untrained, "sequence"));
+    double capacity = static_cast<double>(rows->count() * config_.max_target_length);
+    say_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
+                            100 * static_cast<double>(counts.positions) / capacity));
+    return rows;
+  }
+
+  void check_vocabulary(const char* key, const fs::path& path, int32_t vocab_size) const {
+    if (vocab_size <= config_.vocab_size) return;
+    throw ConfigError(location(config_, key) + ": " + path.string() + " has token ids up to " +
+                      std::to_string(vocab_size - 1) + ", but vocab_size is " +
+                      std::to_string(config_.vocab_size) + " (" + origin(config_, "vocab_size") +
+                      "). Nearest: vocab_size=" + std::to_string(vocab_size));
+  }
+
+  const Config& config_;
+  const data::Tokenizer* tokenizer_;
+  const Say& say_;
+  Shard first_;  // all must be by one tokenizer
+};
+
+std::vector<int32_t> sample_prompt(const Config& config, const data::Tokenizer& tokenizer) {
+  // As in training text, a document follows the end of another.
+  std::vector<int32_t> prompt{std::max(tokenizer.eos_id(), 0)};
+  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.push_back(token);
+  if (std::ssize(prompt) > sample_capacity(config))
+    throw ConfigError(
+        fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",
+                    location(config, "sample_prompt"), prompt.size() - 1,
+                    sample_capacity(config) - 1, config.max_target_length));
+  return prompt;
+}
+
+}  // namespace
+
+TrainingData open_data(const Config& config, const Say& say) {
+  TrainingData result;
+  data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
+  uint64_t seed = static_cast<uint64_t>(config.seed);
+  if (config.dataset_type == DatasetType::synthetic) {
+    result.training = data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed);
+    return result;
+  }
+  if (!config.tokenizer_path.empty())
+    result.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
+  Opener opener(config, result.tokenizer.get(), say);
+  std::vector<Shard> shards;
+  std::vector<data::WeightedRows> sources;
+  for (const DatasetFile& file : config.dataset_path) {
+    shards.push_back(opener.shard("dataset_path", file.path));
+    sources.push_back(
+        {opener.rows(shards.back(), file.path, data::WindowRows::Remainder::dropped), file.weight});
+  }
+  result.training = data::shuffled_batches(std::move(sources), shape, seed);
+  if (evaluates(config)) {
+    Shard shard = opener.shard("eval_dataset_path", config.eval_dataset_path);
+    auto rows = opener.rows(shard, config.eval_dataset_path, data::WindowRows::Remainder::padded);
+    result.validation_batches = data::sequential_batch_count(*rows, shape);
+    if (config.eval_steps >= 0)
+      result.validation_batches = std::min(result.validation_batches, config.eval_steps);
+    result.validation = data::sequential_batches(std::move(rows), shape);
+    result.unigram_loss = data::unigram_cross_entropy(shards, *shard);
+  }
+  if (samples(config)) result.sample_prompt = sample_prompt(config, *result.tokenizer);
+  return result;
+}
+
+}  // namespace longshore::trainer

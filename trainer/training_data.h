@@ -1,0 +1,30 @@
+// What a run reads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/batches.h"
+#include "data/tokenizer.h"
+#include "trainer/config.h"
+
+namespace longshore::trainer {
+
+struct TrainingData {
+  data::BatchSource training;
+  data::BatchSource validation;  // where there is text held out
+  int64_t validation_batches = 0;
+  double unigram_loss = 0;
+  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled
+  std::vector<int32_t> sample_prompt;          // where text is sampled
+};
+
+// Text is tokenized into base_output_directory/tokens first, unless it is there already, which may
+// take a while; `say` gets lines on what is done and what was found. Throws ConfigError and
+// DataError.
+TrainingData open_data(const Config& config, const std::function<void(const std::string&)>& say);
+
+}  // namespace longshore::trainer
