@@ -51,6 +51,7 @@ struct Config {
   std::filesystem::path base_output_directory = "runs";
   std::filesystem::path load_parameters_path;
   std::filesystem::path load_adapter_path;
+  bool enable_checkpointing = true;
   int64_t steps = 100;
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;

@@ -86,6 +86,8 @@ std::vector<Key> make_config_keys() {
        "folder of a Hugging Face checkpoint to start from; empty: random weights"},
       {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
        "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
+      {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
+       "writes the weights at the end: model/ in the run's folder, as Hugging Face has them"},
       {"steps", run, IntegerKey{&Config::steps, 1, kMaxSteps}, "training steps"},
       {"seed", run, IntegerKey{&Config::seed, 0, std::numeric_limits<int64_t>::max()},
        "decides initial weights and the order of the data"},

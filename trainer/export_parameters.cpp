@@ -30,6 +30,11 @@ std::string config_text(const TrainedModel& trained, Dtype dtype) {
   return models::write_hf_config(model);
 }
 
+std::filesystem::path tokenizer_folder(const TrainedModel& trained) {
+  if (trained.tokenizer.empty()) return trained.source;
+  return is_directory(trained.tokenizer) ? trained.tokenizer : trained.tokenizer.parent_path();
+}
+
 }  // namespace
 
 void export_parameters(const std::filesystem::path& to, const TrainedModel& trained, Dtype dtype,
@@ -56,7 +61,7 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
   write_hf_folder(to, {.config = config_text(trained, dtype),
                        .tensors = tensors,
                        .append_data = append_data,
-                       .tokenizer_folder = trained.source,
+                       .tokenizer_folder = tokenizer_folder(trained),
                        .max_shard_bytes = max_shard_bytes});
 }
 

@@ -18,6 +18,8 @@ struct TrainedModel {
   // The Hugging Face folder that training began from, whose config.json and tokenizer go along;
   // empty: none, and the config.json is write_hf_config's.
   std::filesystem::path source = {};
+  // The tokenizer to go along instead of the source's: its folder, or a file in it.
+  std::filesystem::path tokenizer = {};
 };
 
 // Writes a Hugging Face folder, as write_hf_folder does, with every weight but an adapter's (see

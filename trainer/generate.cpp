@@ -42,11 +42,16 @@ struct Folders {
   fs::path model, adapter, tokenizer;
 };
 
-// Of a run that trained an adapter.
+// What a run has written.
 Folders folders_of_run(const fs::path& run) {
   const Config config = load_config(run / "config.yml", {}, default_configs_directory());
+  if (fs::exists(run / "model"))
+    return {.model = run / "model",
+            .adapter = fs::exists(run / "adapter") ? run / "adapter" : fs::path(),
+            .tokenizer = config.tokenizer_path.empty() ? run / "model" : config.tokenizer_path};
   if (!fs::exists(run / "adapter"))
-    throw DataError(run.string() + ": found no adapter/, expected a run that trained one");
+    throw DataError(run.string() +
+                    ": found neither model/ nor adapter/, expected a run that ended");
   if (config.load_parameters_path.empty())
     throw DataError((run / "config.yml").string() +
                     ": load_parameters_path: found nothing, expected the folder of the weights "

@@ -8,7 +8,7 @@
 int main(int argc, char** argv) {
   using namespace longshore;
   CLI::App app(
-      "Continues a text with a model of a Hugging Face folder, or with the adapter that a run "
+      "Continues a text with a model of a Hugging Face folder, or with what a run has "
       "trained. The text goes to standard output as it comes.",
       "generate");
   trainer::GenerateRequest request;
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   auto* from = app.add_option_group("model");
   CLI::Option* model = from->add_option("--model", request.model,
                                         "a folder with config.json, weights and a tokenizer");
-  from->add_option("--run", request.run, "a run directory with an adapter/");
+  from->add_option("--run", request.run, "a run directory with model/ or adapter/");
   from->require_option(1);
   app.add_option("--adapter", request.adapter,
                  "a folder with a LoRA adapter for the model, as peft writes it")

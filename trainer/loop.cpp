@@ -17,6 +17,7 @@
 #include "trainer/console.h"
 #include "trainer/continuation.h"
 #include "trainer/evaluate.h"
+#include "trainer/export_parameters.h"
 #include "trainer/flops.h"
 #include "trainer/learning_rate.h"
 #include "trainer/metrics.h"
@@ -158,11 +159,7 @@ class Run {
     summary.memory = session.memory();
     write(summary, directory_ / "summary.json");
     console_.line(text(summary));
-    if (config_.lora_rank > 0) {
-      write_adapter(directory_ / "adapter", model.lora, config_.load_parameters_path.string(),
-                    plans_.layout, session.arguments());
-      console_.line("adapter, as peft reads it: " + (directory_ / "adapter").string());
-    }
+    if (config_.enable_checkpointing) write_weights(model, session.arguments());
     console_.line("run directory: " + directory_.string() +
                   " (config.yml, plan.txt: what each layer keeps and computes again, "
                   "metrics.jsonl, summary.json)");
@@ -180,6 +177,26 @@ class Run {
     const std::vector<int32_t> more = continue_text(decoding, text, options, ledger);
     text.insert(text.end(), more.begin(), more.end());
     return tokenizer.decode(text);
+  }
+
+  // Adapters by themselves; all weights where others than an adapter's were trained.
+  void write_weights(const models::DecoderConfig& model, const offload::Arguments& arguments) {
+    if (config_.lora_rank > 0) {
+      write_adapter(directory_ / "adapter", model.lora, config_.load_parameters_path.string(),
+                    plans_.layout, arguments);
+      console_.line("adapter, as peft reads it: " + (directory_ / "adapter").string());
+    }
+    if (config_.lora_rank > 0 && config_.trainable_parameters_mask.empty()) return;
+    export_parameters(directory_ / "model",
+                      {.model = model,
+                       .layout = plans_.layout,
+                       .arguments = arguments,
+                       .source = config_.load_parameters_path,
+                       .tokenizer = config_.tokenizer_path},
+                      config_.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
+                                                                    : models::Dtype::float32);
+    console_.line("weights, as Hugging Face's libraries read them: " +
+                  (directory_ / "model").string());
   }
 
   void finish_trace(const std::vector<RecordedStep>& trace) {

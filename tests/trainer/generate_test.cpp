@@ -227,7 +227,7 @@ TEST(Generate, RefusesWhatIsNotThere) {
   without_adapter.write("config.yml",
                         "base_emb_dim: 8\nbase_num_decoder_layers: 1\nbase_num_query_heads: 1\n"
                         "base_num_kv_heads: 1\nhead_dim: 8\nbase_mlp_dim: 8\nvocab_size: 9\n");
-  expect(of_run(without_adapter / ""), "found no adapter/");
+  expect(of_run(without_adapter / ""), "found neither model/ nor adapter/");
 
   // The tokenizer of another model: it has more tokens.
   TemporaryFolder mixed;

@@ -164,6 +164,35 @@ TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
   EXPECT_LT(seconds, 2);
 }
 
+TEST(PlanProgram, ChoosesAPolicy) {
+  const std::string kTiny =
+      "--config llama3_8b.yml model_name=llama3.2_1b backend=auto --hardware rtx4090 "
+      "base_num_decoder_layers=3 "
+      "vocab_size=1024 max_target_length=512 ";
+  ProgramResult named = run_plan(kTiny + "remat_policy=auto");
+  ASSERT_EQ(named.exit_code, 0) << named.output;
+  EXPECT_TRUE(contains(named.output, "plans walked: none")) << named.output;
+  EXPECT_TRUE(contains(named.output, "  remat_policy: \"none\"")) << named.output;
+  ordered_json plans = json_of(kTiny + "--policies auto,full");
+  EXPECT_EQ(plans["plans"][0]["policy"], "auto");
+  EXPECT_EQ(plans["plans"][0]["chosen"]["remat_policy"], "\"none\"");
+  EXPECT_LT(plans["plans"][0]["step_seconds"], plans["plans"][1]["step_seconds"]);
+
+  for (const auto& [arguments, words] :
+       std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"--config quickstart.yml remat_policy=auto", {"hardware", "a profile", "--measure"}},
+           {"--config quickstart.yml auto_micro_batch=true", {"auto_micro_batch", "auto"}},
+           {kTiny + "remat_policy=auto context=device,offload", {"context", "one fate"}},
+           {kTiny + "remat_policy=auto device_memory_limit=0.001",
+            {"none fits", "device", "short"}},
+           {kTiny + "remat_policy=auot", {"remat_policy", "auot", "Nearest: auto"}}}) {
+    ProgramResult result = run_plan(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    for (const std::string& word : words)
+      EXPECT_TRUE(contains(result.output, word)) << result.output;
+  }
+}
+
 TEST(PlanProgram, AdvisesOnOnePolicy) {
   const std::string toy = "--config toy_b.yml --hardware h200 ";
   EXPECT_TRUE(contains(run_plan(toy).output, "advice, each change by itself"));

@@ -13,7 +13,9 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config.h"
+#include "trainer/hardware_file.h"
 #include "trainer/training_plans.h"
+#include "trainer/write_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -189,6 +191,54 @@ TEST(TrainProgram, TunesOnConversations) {
 }
 
 // oneDNN takes other code paths there.
+// A policy that is chosen trains as any other does, and what was chosen is written down.
+TEST(TrainProgram, TrainsUnderTheChosenPolicy) {
+  TemporaryFolder folder;
+  offload::Hardware machine = offload::nominal_hardware(models::Target::cpu);
+  machine.device_bytes = machine.host_bytes = int64_t{1} << 34;
+  write_file(folder / "machine.yml", text(machine));
+  std::string base = kSynthetic + "steps=2 base_output_directory=" + (folder / "").string();
+  ProgramResult plain = run_train(base + " run_name=a remat_policy=none"),
+                chosen = run_train(base +
+                                   " run_name=b remat_policy=auto device_memory_limit=0.004 "
+                                   "hardware=" +
+                                   (folder / "machine.yml").string());
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  ASSERT_EQ(chosen.exit_code, 0) << chosen.output;
+  EXPECT_EQ(count(chosen.output, "the choice as a config says it:"), 1u) << chosen.output;
+  std::vector<json> expected = records(folder / "a" / "metrics.jsonl"),
+                    steps = records(folder / "b" / "metrics.jsonl");
+  ASSERT_EQ(steps.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(steps[i]["loss"], expected[i]["loss"]);
+    EXPECT_LE(steps[i]["device_peak_bytes"].get<int64_t>(), 4 << 20);
+    EXPECT_GT(expected[i]["device_peak_bytes"].get<int64_t>(), 4 << 20) << "any policy would do";
+  }
+  std::string written = data::read_file(folder / "b" / "config.yml");
+  EXPECT_NE(written.find("remat_policy: "), std::string::npos);
+  EXPECT_EQ(written.find("remat_policy: \"auto\""), std::string::npos) << written;
+}
+
+// What was trained is there at the end, and training goes on from it.
+TEST(TrainProgram, WritesTheWeights) {
+  TemporaryFolder folder;
+  std::string base =
+      kSynthetic + "learning_rate=0.01 base_output_directory=" + (folder / "").string();
+  ProgramResult first = run_train(base + " steps=4 run_name=a"),
+                none = run_train(base + " steps=1 run_name=b enable_checkpointing=false"),
+                on = run_train(base + " steps=1 run_name=c load_parameters_path=" +
+                               (folder / "a/model").string());
+  for (const ProgramResult* run : {&first, &none, &on}) ASSERT_EQ(run->exit_code, 0) << run->output;
+  EXPECT_TRUE(std::filesystem::exists(folder / "a/model/config.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "c/model/model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "b/model"));
+  auto loss = [&](const char* run) {
+    return records(folder / run / "metrics.jsonl")[0]["loss"].get<double>();
+  };
+  EXPECT_EQ(loss("b"), loss("a"));
+  EXPECT_LT(loss("c"), loss("a") - 0.05) << "the same batch, on what has seen it";
+}
+
 TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
   TemporaryFolder folder;
   for (const char* isa : {"SSE41", "AVX2"}) {

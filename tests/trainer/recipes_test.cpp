@@ -1,0 +1,111 @@
+// Recipes for fine-tuning, each trained for real on a small model of its family, from a Hugging
+// Face folder to one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/data/temporary_folder.h"
+#include "tests/trainer/run_program.h"
+#include "trainer/policy_plan.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using offload::MemoryKind;
+
+const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
+
+struct Recipe {
+  const char* name;
+  const char* tokenizer;  // of tests/goldens/tokenizers
+  const char* result;     // what is in the run's folder at the end
+};
+
+void PrintTo(const Recipe& recipe, std::ostream* out) { *out << recipe.name; }
+
+class Recipes : public testing::TestWithParam<Recipe> {};
+
+std::string small(const Config& recipe) {
+  std::string keys =
+      " base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 "
+      "head_dim=16 base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 "
+      "backend=cpu dtype=float32 weight_dtype=float32 peak_tflops_per_device=1 ";
+  if (recipe.sliding_window_size > 0) keys += "sliding_window_size=32 ";
+  if (recipe.query_pre_attn_scalar > 0) keys += "query_pre_attn_scalar=16 ";
+  return keys;
+}
+
+std::string some_text(bool is_jsonl) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    std::string ship = "ship " + std::to_string(i * 37 % 101) + " carries " + std::to_string(i);
+    text += is_jsonl ? R"({"messages": [{"role": "user", "content": "Which )" + ship +
+                           R"(?"}, {"role": "assistant", "content": "The )" + ship + "\"}]}\n"
+                     : "The " + ship + " tons of grain to the harbour.\n\n";
+  }
+  return text;
+}
+
+TEST_P(Recipes, TrainFromAFolderToAFolder) {
+  const Recipe& recipe = GetParam();
+  const std::string file = std::string(recipe.name) + ".yml";
+  const Config config = load_config(file, {}, kConfigs);
+  data::TemporaryFolder folder;
+  const bool is_jsonl = config.dataset_path[0].path.extension() == ".jsonl";
+  const fs::path text = folder.write(is_jsonl ? "chat.jsonl" : "text.txt", some_text(is_jsonl));
+  const std::string common = small(config) + "base_output_directory=" + (folder / "").string();
+
+  ProgramResult standin =
+      run_program(TRAIN_PROGRAM " --config llama3_8b.yml model_name=" + config.model_name + common +
+                  " run_name=standin steps=1");
+  ASSERT_EQ(standin.exit_code, 0) << standin.output;
+  ProgramResult result = run_program(
+      TRAIN_PROGRAM " --config " + file + common +
+      " run_name=run steps=2 offload_layers=" + (config.offload_layers < 0 ? "-1" : "2") +
+      " load_parameters_path=" + (folder / "standin/model").string() +
+      " tokenizer_path=" + std::string(LONGSHORE_SOURCE_DIR) + "/tests/goldens/tokenizers/" +
+      recipe.tokenizer + " dataset_path=" + text.string());
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(fs::is_directory(folder / "run" / recipe.result)) << result.output;
+  const char* other = recipe.result == std::string("model") ? "adapter" : "model";
+  EXPECT_FALSE(fs::exists(folder / "run" / other));
+
+  std::istringstream lines(data::read_file(folder / "run/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json step = nlohmann::json::parse(line);
+    EXPECT_TRUE(std::isfinite(step["loss"].get<double>())) << line;
+    EXPECT_GT(step["grad_norm"].get<double>(), 0) << line;
+    EXPECT_GT(step["total_weights"].get<int>(), 0) << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Recipes,
+    testing::Values(Recipe{"llama3_8b_finetune", "bytelevel_bpe_llama3", "model"},
+                    Recipe{"llama3_8b_lora", "bytelevel_bpe_llama3", "adapter"},
+                    Recipe{"llama3_8b_24gb", "bytelevel_bpe_llama3", "model"},
+                    Recipe{"gemma2_9b_finetune", "gemma_bpe", "model"},
+                    Recipe{"gemma2_9b_lora", "gemma_bpe", "adapter"},
+                    Recipe{"gemma2_9b_attention", "gemma_bpe", "model"},
+                    Recipe{"llama2_7b_continued", "llama2_bpe", "model"},
+                    Recipe{"llama2_13b_continued", "llama2_bpe", "model"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Recipe, Llama8BFitsACardOf24GB) {
+  Config config = load_config("llama3_8b_24gb.yml", {}, kConfigs);
+  config.hardware = (kConfigs / "hardware/rtx4090.yml").string();
+  PolicyPlan plan = plan_policy(config, models::Target::cuda, named_hardware(config));
+  constexpr int64_t kGibibyte = int64_t{1} << 30;
+  EXPECT_LE(of(plan.memory, MemoryKind::device).peak_bytes, 22 * kGibibyte);
+  EXPECT_LE(of(plan.memory, MemoryKind::pinned_host).peak_bytes, 60 * kGibibyte);
+  EXPECT_TRUE(plan.room.fits()) << fits_text(plan.room);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

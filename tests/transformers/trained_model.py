@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What a fine-tuning recipe trains, transformers loads, and it gives the logits that probe gives.
+
+usage: trained_model.py TRAIN PROBE
+
+Recipes run on small models of their family. Logits agree within 1e-5 of the largest, in float32.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+SMALL = ("base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 head_dim=16 "
+         "base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 backend=cpu dtype=float32 "
+         "weight_dtype=float32 peak_tflops_per_device=1").split()
+GEMMA = ["sliding_window_size=32", "query_pre_attn_scalar=16"]
+RECIPES = [("llama3_8b_finetune", "llama3_8b", "bytelevel_bpe_llama3", []),
+           ("gemma2_9b_attention", "gemma2_9b", "gemma_bpe", GEMMA),
+           ("llama2_7b_continued", "llama2_7b", "llama2_bpe", [])]
+
+
+def run(*command):
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+
+
+def conversations(path):
+    with open(path, "w") as file:
+        for i in range(40):
+            messages = [{"role": "user", "content": f"Which ship carries {i}?"},
+                        {"role": "assistant", "content": f"The ship {i * 37 % 101}."}]
+            file.write(json.dumps({"messages": messages}) + "\n")
+
+
+def text(path):
+    path.write_text("".join(f"The ship {i} carries {i * 37 % 101} tons.\n\n" for i in range(200)))
+
+
+def trained(train, work, recipe, model, tokenizer, keys):
+    folder = f"base_output_directory={work}"
+    run(train, "--config", "llama3_8b.yml", f"model_name={model}", *SMALL, *keys, folder, "run_name=before", "steps=1")
+    data = work / ("text.txt" if "continued" in recipe else "chat.jsonl")
+    (text if "continued" in recipe else conversations)(data)
+    run(train, "--config", f"{recipe}.yml", *SMALL, *keys, folder, "run_name=after", "steps=2", "learning_rate=0.01",
+        f"load_parameters_path={work}/before/model", f"dataset_path={data}",
+        f"tokenizer_path=tests/goldens/tokenizers/{tokenizer}")
+    return work / "after" / "model"
+
+
+def main():
+    train, probe = sys.argv[1:]
+    for recipe, model, tokenizer, keys in RECIPES:
+        with tempfile.TemporaryDirectory() as name:
+            work = pathlib.Path(name)
+            folder = trained(train, work, recipe, model, tokenizer, keys)
+            ids = torch.randint(0, 1024, (2, 48), generator=torch.Generator().manual_seed(1))
+            save_file({"input_ids": ids}, work / "inputs.safetensors")
+            run(probe, "--model", folder, "--inputs", work / "inputs.safetensors", "--out", work / "out.safetensors",
+                "backend=cpu")
+            found = load_file(work / "out.safetensors")["logits"]
+            loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, attn_implementation="eager", output_loading_info=True)
+            for kind, names in report.items():
+                assert not names, f"{recipe}: {kind}: {names}"
+            with torch.no_grad():
+                expected = loaded.eval()(input_ids=ids, use_cache=False).logits
+            difference, limit = (found - expected).abs().max(), 1e-5 * expected.abs().max()
+            assert difference <= limit, f"{recipe}: differs by {difference}, allowed {limit}"
+            before = load_file(work / "before/model/model.safetensors")
+            after = load_file(folder / "model.safetensors")
+            changed = {name for name in after if not torch.equal(after[name], before[name])}
+            frozen = {name for name in after if "attention" in recipe and "self_attn" not in name}
+            assert changed == after.keys() - frozen, f"{recipe}: changed {sorted(changed ^ (after.keys() - frozen))}"
+            print(f"{recipe}: logits differ by {difference:.2g}, {len(changed)} tensors of {len(after)} were trained")
+
+
+main()
