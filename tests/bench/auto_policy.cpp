@@ -1,0 +1,135 @@
+// bench_auto [--hardware NAME] [--rounds N] [--random N]
+//
+// What `auto` chooses under three limits of device memory, beside every named policy and random
+// plans that fit: median measured step times, all in turns, and how far the choice is from the
+// fastest.
+#include "trainer/auto_policy.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/exit_code.h"
+#include "offload/policy.h"
+#include "tests/bench/contender.h"
+#include "trainer/backend_choice.h"
+#include "trainer/policy_plan.h"
+
+namespace longshore::bench {
+namespace {
+
+using offload::MemoryKind;
+using trainer::Config;
+
+constexpr Size kSize{256, 8, 512, 4};
+constexpr double kGibibyte = int64_t{1} << 30;
+constexpr models::Target kTarget = models::Target::cpu;
+
+// A plan that takes part.
+struct Entry {
+  std::string name;
+  Config config;
+  double predicted = 0, measured = 0;
+};
+
+int64_t device_bytes(const Config& config, const offload::Hardware& hardware) {
+  return of(plan_policy(config, kTarget, hardware).memory, MemoryKind::device).peak_bytes;
+}
+
+Config random_config(Config config, std::mt19937& random) {
+  auto coin = [&] { return random() % 2 == 0; };
+  config.remat_policy = "custom";
+  config.offload_layers = 1 + static_cast<int64_t>(random() % kSize.layers);
+  for (const char* label :
+       {"query_proj", "key_proj", "value_proj", "context", "out_proj", "mlpwi_0", "mlpwi_1"})
+    for (int part = 0; part < 2; ++part)
+      config.label_fates[label].push_back(
+          std::vector<std::string>{"remat", "device", "offload"}[random() % 3]);
+  config.label_fates["decoder_layer_input"] = {coin() ? "device" : "offload"};
+  config.label_fates[offload::kUnlabelled] = {coin() ? "device" : "remat"};
+  config.parameter_memory_host_offload = random() % 4 == 0;
+  config.gradient_memory_host_offload = random() % 4 == 0;
+  config.optimizer_memory_host_offload = random() % 4 == 0;
+  return config;
+}
+
+// The choice, what it tried of named policies, and random plans.
+std::vector<Entry> entries(const Config& config, const offload::Hardware& hardware, int random,
+                           std::mt19937& generator) {
+  std::vector<Entry> list;
+  trainer::AutoChoice choice = choose_policy(config, kTarget);
+  std::set<std::string> seen;
+  for (const trainer::Tried& tried : choice.tried) {
+    bool is_choice = list.empty();
+    const std::string& policy = tried.config.remat_policy;
+    if (!is_choice && (policy == "custom" || !tried.room.fits() || !seen.insert(policy).second))
+      continue;
+    list.push_back({is_choice ? "auto: " + what(tried.config) : what(tried.config), tried.config,
+                    tried.step_seconds});
+  }
+  for (int tries = 0; random > 0 && tries < 10000; ++tries) try {
+      Config one = random_config(config, generator);
+      trainer::PolicyPlan plan = plan_policy(one, kTarget, hardware);
+      if (!plan.room.fits()) continue;
+      list.push_back({"random: " + what(one), one, plan.estimate->step_seconds});
+      --random;
+    } catch (const ConfigError&) {
+      // An offload of what nothing reads.
+    }
+  return list;
+}
+
+void run(const std::string& profile, int rounds, int random) {
+  const std::vector<std::string> keys{"hardware=" + profile};
+  Config config = llama(kSize, "bfloat16", keys);
+  offload::Hardware hardware = *named_hardware(config);
+  std::unique_ptr<offload::Backend> backend = trainer::make_backend(kTarget);
+  Config least = with_policy(config, "full"), most = with_policy(config, "none");
+  least.parameter_memory_host_offload = least.gradient_memory_host_offload =
+      least.optimizer_memory_host_offload = true;
+  double low = static_cast<double>(device_bytes(least, hardware)),
+         high = static_cast<double>(device_bytes(most, hardware));
+  std::mt19937 generator(1);
+  config.remat_policy = offload::kAuto;
+  for (double part : {0.3, 0.6, 0.9}) {
+    config.device_memory_limit = (low + part * (high - low)) / kGibibyte;
+    std::vector<Entry> list = entries(config, hardware, random, generator);
+    std::vector<std::unique_ptr<Contender>> contenders;
+    for (const Entry& entry : list)
+      contenders.push_back(std::make_unique<Contender>(entry.config, *backend));
+    std::vector<double> medians = median_seconds(contenders, rounds);
+    for (size_t i = 0; i < list.size(); ++i) list[i].measured = medians[i];
+    double chosen = list[0].measured;
+    std::ranges::stable_sort(list, {}, &Entry::measured);
+    std::printf("%.0f MiB on the device, %zu plans: auto is %+.1f %% to the fastest\n",
+                1024 * config.device_memory_limit, list.size(),
+                100 * (chosen / list[0].measured - 1));
+    std::printf("  %9s %9s\n", "measured", "predicted");
+    for (const Entry& entry : list)
+      std::printf("  %9.4f %9.4f  %s\n", entry.measured, entry.predicted, entry.name.c_str());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace longshore::bench
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  CLI::App app("Measures what remat_policy auto chooses beside other plans.", "bench_auto");
+  std::string hardware = "this_machine";
+  int rounds = 9, random = 20;
+  app.add_option("--hardware", hardware, "a profile")->capture_default_str();
+  app.add_option("--rounds", rounds, "steps of each plan")->capture_default_str();
+  app.add_option("--random", random, "random plans")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return exit_code_of("bench_auto", [&] { bench::run(hardware, rounds, random); });
+}

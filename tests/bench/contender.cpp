@@ -1,0 +1,51 @@
+#include "tests/bench/contender.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/timing.h"
+
+namespace longshore::bench {
+
+Contender::Contender(const trainer::Config& config, offload::Backend& backend)
+    : plans_(plan_training(config, backend.target())), session_(config, plans_, backend) {
+  data::BatchSource source =
+      data::synthetic_batches({config.per_device_batch_size, config.max_target_length},
+                              static_cast<int32_t>(config.vocab_size), 0);
+  for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) batches_.push_back(source(i));
+}
+
+double Contender::step() {
+  auto start = std::chrono::steady_clock::now();
+  session_.step().run(batches_, {.learning_rate = 1e-4, .number = ++number_}, session_.ledger());
+  return seconds_since(start);
+}
+
+trainer::Config llama(const Size& size, const std::string& dtype,
+                      const std::vector<std::string>& keys) {
+  std::string text = fmt::format(
+      "base_emb_dim: {0}\nbase_num_decoder_layers: {1}\nbase_num_query_heads: {2}\n"
+      "base_num_kv_heads: {3}\nhead_dim: 64\nbase_mlp_dim: {4}\nvocab_size: 8192\n"
+      "max_target_length: {5}\nper_device_batch_size: {6}\ndtype: {7}\nbackend: cpu\n",
+      size.width, size.layers, size.width / 64, std::max<int64_t>(1, size.width / 256),
+      11 * size.width / 4, size.length, size.batch, dtype);
+  return trainer::load_config_text(text, "bench.yml", keys, trainer::default_configs_directory());
+}
+
+std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
+                                   int rounds) {
+  std::vector<std::vector<double>> seconds(contenders.size());
+  for (int round = 0; round <= rounds; ++round)
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      size_t turn = round % 2 ? i : contenders.size() - 1 - i;
+      double now = contenders[turn]->step();
+      if (round > 0) seconds[turn].push_back(now);
+    }
+  std::vector<double> medians;
+  for (const std::vector<double>& one : seconds) medians.push_back(median(one));
+  return medians;
+}
+
+}  // namespace longshore::bench
