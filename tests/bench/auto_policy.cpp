@@ -1,8 +1,7 @@
 // bench_auto [--hardware NAME] [--rounds N] [--random N]
 //
 // What `auto` chooses under three limits of device memory, beside every named policy and random
-// plans that fit: median measured step times, all in turns, and how far the choice is from the
-// fastest.
+// plans that fit: measured step times over that of the choice, and how far it is from the fastest.
 #include "trainer/auto_policy.h"
 
 #include <fmt/format.h>
@@ -37,7 +36,7 @@ constexpr models::Target kTarget = models::Target::cpu;
 struct Entry {
   std::string name;
   Config config;
-  double predicted = 0, measured = 0;
+  double predicted = 0, measured = 0;  // seconds, then over those of the choice
 };
 
 int64_t device_bytes(const Config& config, const offload::Hardware& hardware) {
@@ -105,16 +104,18 @@ void run(const std::string& profile, int rounds, int random) {
     std::vector<std::unique_ptr<Contender>> contenders;
     for (const Entry& entry : list)
       contenders.push_back(std::make_unique<Contender>(entry.config, *backend));
-    std::vector<double> medians = median_seconds(contenders, rounds);
-    for (size_t i = 0; i < list.size(); ++i) list[i].measured = medians[i];
-    double chosen = list[0].measured;
+    std::vector<double> ratios = relative_seconds(contenders, rounds);
+    double chosen = list[0].predicted;
+    for (size_t i = 0; i < list.size(); ++i) {
+      list[i].measured = ratios[i];
+      list[i].predicted /= chosen;
+    }
     std::ranges::stable_sort(list, {}, &Entry::measured);
-    std::printf("%.0f MiB on the device, %zu plans: auto is %+.1f %% to the fastest\n",
-                1024 * config.device_memory_limit, list.size(),
-                100 * (chosen / list[0].measured - 1));
+    std::printf("%.0f MiB on the device, %zu plans: auto takes %+.1f %% to the fastest\n",
+                1024 * config.device_memory_limit, list.size(), 100 * (1 / list[0].measured - 1));
     std::printf("  %9s %9s\n", "measured", "predicted");
     for (const Entry& entry : list)
-      std::printf("  %9.4f %9.4f  %s\n", entry.measured, entry.predicted, entry.name.c_str());
+      std::printf("  %9.3f %9.3f  %s\n", entry.measured, entry.predicted, entry.name.c_str());
     std::fflush(stdout);
   }
 }

@@ -48,4 +48,22 @@ std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>
   return medians;
 }
 
+std::vector<double> relative_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
+                                     int rounds) {
+  std::vector<std::vector<double>> ratios(contenders.size());
+  ratios[0].push_back(1);
+  for (int round = 0; round <= rounds; ++round) {
+    double before = contenders[0]->step();
+    for (size_t i = 1; i < contenders.size(); ++i) {
+      size_t turn = round % 2 ? i : contenders.size() - i;
+      double now = contenders[turn]->step(), behind = contenders[0]->step();
+      if (round > 0) ratios[turn].push_back(2 * now / (before + behind));
+      before = behind;
+    }
+  }
+  std::vector<double> medians;
+  for (const std::vector<double>& one : ratios) medians.push_back(median(one));
+  return medians;
+}
+
 }  // namespace longshore::bench

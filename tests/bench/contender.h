@@ -40,4 +40,9 @@ trainer::Config llama(const Size& size, const std::string& dtype,
 std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
                                    int rounds);
 
+// Step times over those of the first contender, the median of so many: each step is held against
+// the first one's steps before and behind it, so that a machine whose speed drifts changes nothing.
+std::vector<double> relative_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
+                                     int rounds);
+
 }  // namespace longshore::bench
