@@ -69,9 +69,12 @@ class Adviser {
 
   Trial with_fate(const std::string& label, Fate fate) const {
     StepOptions options = plans_.options;
-    options.policy.name = "tried";
-    options.policy.fates[label] = fate;
-    if (options.others) options.others->fates[label] = fate;
+    auto set = [&](offload::Policy& policy) {
+      policy.name = "tried";
+      policy.fates[label] = fate;
+    };
+    set(options.policy);
+    if (options.others) set(*options.others);
     return trial(std::move(options), layout_options(config_));
   }
 

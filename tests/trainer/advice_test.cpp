@@ -71,6 +71,15 @@ TEST(Advice, JudgesWhatIsOffloadedAlready) {
             std::string::npos);
 }
 
+// Layers that are not alike: what is tried is tried in all of them, whether or not it is read
+// there.
+TEST(Advice, SpeaksOfLayersThatDiffer) {
+  std::vector<std::string> split{"offload_layers=3", "out_proj=remat,device",
+                                 "mlpwi_0=remat,device", "query_proj=remat,device",
+                                 "unlabelled=remat,device"};
+  EXPECT_NE(advised("custom", h100(0), split).about("keeping query_proj"), "");
+}
+
 TEST(Advice, KnowsTheRoom) {
   std::string keeping = "keeping mlpwi_0 would save";
   EXPECT_NE(advised("full", h100(0)).about(keeping).find("which are there"), std::string::npos);
