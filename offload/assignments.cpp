@@ -53,6 +53,14 @@ Assignment assign(const std::vector<Kind>& kinds, const Policy& policy, const Ha
   return result;
 }
 
+// Of what enters a layer, which cannot be computed again.
+std::set<std::string> carry_labels(const models::Stage& stage) {
+  std::set<std::string> labels;
+  for (const Program& program : stage.programs)
+    labels.insert(program[program.inputs_from(models::Source::input)[0]].label);
+  return labels;
+}
+
 // Labels that share a fate, and the fates that are open to them.
 struct Choice {
   std::vector<std::string> labels;
@@ -62,11 +70,10 @@ struct Choice {
 std::vector<Choice> choices_of(const models::Stage& stage,
                                const std::map<std::string, Fate>& fixed) {
   const std::set<std::string> kQkv{"query_proj", "key_proj", "value_proj"};
-  std::set<std::string> carries, seen;
+  std::set<std::string> carries = carry_labels(stage), seen;
   std::vector<Choice> choices;
   Choice qkv{{}, {Fate::remat, Fate::keep, Fate::offload}};
-  for (const Program& program : stage.programs) {
-    carries.insert(program[program.inputs_from(models::Source::input)[0]].label);
+  for (const Program& program : stage.programs)
     for (const std::string& label : program.labels()) {
       if (!seen.insert(label).second) continue;
       if (auto one = fixed.find(label); one != fixed.end())
@@ -78,7 +85,6 @@ std::vector<Choice> choices_of(const models::Stage& stage,
       else
         choices.push_back({{label}, {Fate::remat, Fate::keep, Fate::offload}});
     }
-  }
   if (!qkv.labels.empty()) choices.push_back(qkv);
   auto unlabelled = fixed.find(kUnlabelled);
   choices.push_back({{kUnlabelled},
@@ -124,14 +130,18 @@ std::vector<Assignment> assignments(const models::Stage& stage,
                                     const std::map<std::string, Fate>& fixed,
                                     const Hardware& hardware) {
   std::vector<Kind> kinds = kinds_of(stage);
+  const std::set<std::string> carries = carry_labels(stage);
   std::vector<Assignment> all;
   Combinations combinations(choices_of(stage, fixed));
   do {
     std::map<std::string, Fate> read;
     Assignment one = assign(kinds, combinations.policy(), hardware, read);
     for (auto& [label, fate] : one.policy.fates) {
-      auto found = read.find(label);
-      if (!fixed.contains(label)) fate = found == read.end() ? Fate::remat : found->second;
+      if (fixed.contains(label)) continue;
+      if (auto found = read.find(label); found != read.end())
+        fate = found->second;
+      else
+        fate = carries.contains(label) ? Fate::keep : Fate::remat;
     }
     all.push_back(std::move(one));
   } while (combinations.next());

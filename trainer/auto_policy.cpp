@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -34,6 +35,9 @@ constexpr double kPromise = 0.005;
 constexpr size_t kWalkedBySlack = 8;
 constexpr size_t kWalkedAlike = 2;  // of these, with the same first layers
 constexpr double kNear = 0.03;      // what the formula finds so much slower is not walked
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::min() / 4;
+constexpr Room kImpossible{kNever, kNever};
 
 bool is_set(const Config& config, const char* key) { return config.origins.contains(key); }
 
@@ -330,7 +334,7 @@ class Search {
     add(std::move(walked));
   }
 
-  Tried walk(const Config& config) const {
+  Tried walk(const Config& config) const try {
     PolicyPlan plan = plan_policy(config, target_, hardware_);
     Tried tried{.config = config,
                 .step_seconds = plan.estimate->step_seconds,
@@ -340,6 +344,9 @@ class Search {
     for (const Event& event : plan.estimate->events)
       if (event.lane != Lane::compute) tried.moved_bytes += static_cast<double>(event.bytes);
     return tried;
+  } catch (const ConfigError&) {
+    // The first or the other layers, by themselves, read nothing of what they are to offload.
+    return {.config = config, .room = kImpossible};
   }
 
   static int64_t missing_bytes(const Room& room) {
@@ -368,6 +375,7 @@ class Search {
   }
 
   AutoChoice finish() {
+    std::erase_if(tried_, [](const Tried& one) { return one.room.device_spare_bytes == kNever; });
     std::ranges::stable_sort(tried_, is_before);
     auto is_same = [](const Tried& a, const Tried& b) {
       return a.step_seconds == b.step_seconds && chosen_keys(a.config) == chosen_keys(b.config);
