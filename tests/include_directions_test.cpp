@@ -24,6 +24,18 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"tests", {"base", "data", "models", "offload", "trainer"}},
 };
 
+// The same within trainer/: of a folder there, its other folders. What lies beside them includes
+// all.
+const std::map<std::string, std::set<std::string>> kTrainerMayInclude = {
+    {"config", {}},
+    {"weights", {"config"}},
+    {"step", {"config", "weights"}},
+    {"planning", {"config", "weights", "step"}},
+    {"compare", {"config", "weights", "step", "planning"}},
+    {"generate", {"config", "weights", "step", "planning"}},
+    {"probe", {"config", "weights", "step", "planning"}},
+};
+
 // The language that models are written in. It knows no architecture and no tensor library, and is
 // all that offload/ sees of models/.
 const std::set<std::string> kProgramHeaders = {
@@ -48,6 +60,20 @@ bool is_torch(const std::string& path) {
   return folders.contains(top_folder(path));
 }
 
+// Of a path in trainer/: the folder there, or "".
+std::string trainer_folder(const std::string& path) {
+  const std::string rest = path.substr(std::string("trainer/").size());
+  return rest.find('/') == std::string::npos ? "" : top_folder(rest);
+}
+
+std::string fault_in_trainer(const std::string& from_path, const std::string& to_path) {
+  const std::string from = trainer_folder(from_path), to = trainer_folder(to_path);
+  if (from.empty() || from == to) return "";
+  const auto rule = kTrainerMayInclude.find(from);
+  if (rule == kTrainerMayInclude.end()) return "trainer/" + from + "/ has no rule here";
+  return rule->second.contains(to) ? "" : "trainer/" + from + "/ may not include " + to_path;
+}
+
 // What is wrong with an include, or "".
 std::string fault(const Include& include) {
   const std::string from = top_folder(include.from), path = include.path();
@@ -64,6 +90,7 @@ std::string fault(const Include& include) {
   if (!kMayInclude.contains(to)) return "not a path from the root of the repository";
   if (kProgramHeaders.contains(include.from) && to == "models" && !kProgramHeaders.contains(path))
     return "a program header may include only program headers of models/";
+  if (from == "trainer" && to == "trainer") return fault_in_trainer(include.from, path);
   if (from == to || kMayInclude.at(from).contains(to)) return "";
   if (from == "offload" && to == "models")
     return kProgramHeaders.contains(path) ? "" : "offload/ may include only the program headers";
@@ -140,15 +167,15 @@ TEST(IncludeDirections, FaultsAreSeen) {
   EXPECT_TRUE(is_faulty("data/batches.h", "\"models/types.h\""));
   EXPECT_TRUE(is_faulty("models/llama.cpp", "\"offload/policy.h\""));
   EXPECT_TRUE(is_faulty("offload/scan.cpp", "\"models/decoder.h\""));
-  EXPECT_TRUE(is_faulty("offload/scan.cpp", "\"trainer/config.h\""));
+  EXPECT_TRUE(is_faulty("offload/scan.cpp", "\"trainer/config/config.h\""));
   EXPECT_TRUE(is_faulty("models/program.h", "\"models/decoder.h\""));
   EXPECT_TRUE(is_faulty("models/program.h", "<ATen/core/Tensor.h>"));
   EXPECT_TRUE(is_faulty("offload/plan.h", "<c10/core/Scalar.h>"));
   EXPECT_TRUE(is_faulty("models/ops/rope.cu", "<ATen/core/Tensor.h>"));
-  EXPECT_TRUE(is_faulty("trainer/step.cpp", "\"step.h\""));
+  EXPECT_TRUE(is_faulty("trainer/step/step.cpp", "\"step.h\""));
   EXPECT_FALSE(is_faulty("offload/scan.cpp", "\"models/program.h\""));
   EXPECT_FALSE(is_faulty("models/ops/rope.cpp", "<ATen/core/Tensor.h>"));
-  EXPECT_FALSE(is_faulty("trainer/step.cpp", "\"offload/plan.h\""));
+  EXPECT_FALSE(is_faulty("trainer/step/step.cpp", "\"offload/plan.h\""));
   EXPECT_FALSE(is_faulty("models/ops/rope.cpp", "<vector>"));
 }
 

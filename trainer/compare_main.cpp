@@ -9,13 +9,13 @@
 #include "base/error.h"
 #include "base/exit_code.h"
 #include "base/nearest.h"
-#include "trainer/compare.h"
-#include "trainer/compare_figures.h"
-#include "trainer/compare_html.h"
-#include "trainer/compare_report.h"
+#include "base/write_file.h"
+#include "trainer/compare/compare.h"
+#include "trainer/compare/figures.h"
+#include "trainer/compare/html.h"
+#include "trainer/compare/report.h"
+#include "trainer/config/help.h"
 #include "trainer/console.h"
-#include "trainer/help.h"
-#include "trainer/write_file.h"
 
 namespace longshore::trainer {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/exit_code.h"
-#include "trainer/convert.h"
+#include "trainer/weights/convert.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "base/exit_code.h"
-#include "trainer/generate.h"
+#include "trainer/generate/generate.h"
 
 int main(int argc, char** argv) {
   using namespace longshore;

@@ -1,7 +1,7 @@
 // A training run from config to summary.
 #pragma once
 
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 namespace longshore::trainer {
 

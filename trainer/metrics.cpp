@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/timing.h"
-#include "trainer/write_file.h"
+#include "base/write_file.h"
 
 namespace longshore::trainer {
 namespace {

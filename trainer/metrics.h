@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/memory_report.h"
+#include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
 
@@ -17,7 +17,7 @@ struct StepMetrics {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   int64_t total_weights = 0;  // trained targets
   double tokens_per_second_per_device = 0;
-  double tflops_per_device = 0;  // model FLOPs, trainer/flops.h
+  double tflops_per_device = 0;  // model FLOPs, trainer/step/flops.h
   double mfu = 0;                // 0 to 1
   int64_t device_peak_bytes = 0, pinned_host_peak_bytes = 0;
 };

@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/exit_code.h"
-#include "trainer/probe.h"
+#include "trainer/probe/probe.h"
 
 int main(int argc, char** argv) {
   using namespace longshore;

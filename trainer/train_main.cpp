@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "base/exit_code.h"
-#include "trainer/config.h"
-#include "trainer/help.h"
+#include "trainer/config/config.h"
+#include "trainer/config/help.h"
 #include "trainer/loop.h"
 
 int main(int argc, char** argv) {

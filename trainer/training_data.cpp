@@ -13,7 +13,7 @@
 #include "data/tokenized_file.h"
 #include "data/unigram.h"
 #include "data/window_rows.h"
-#include "trainer/training_plans.h"
+#include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "data/batches.h"
 #include "data/tokenizer.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 namespace longshore::trainer {
 

@@ -2,7 +2,7 @@
 //
 // What `auto` chooses under three limits of device memory, beside every named policy and random
 // plans that fit: measured step times over that of the choice, and how far it is from the fastest.
-#include "trainer/auto_policy.h"
+#include "trainer/planning/auto_policy.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@
 #include "base/exit_code.h"
 #include "offload/policy.h"
 #include "tests/bench/contender.h"
-#include "trainer/backend_choice.h"
-#include "trainer/policy_plan.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/planning/policy_plan.h"
 
 namespace longshore::bench {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "data/batches.h"
-#include "trainer/config.h"
-#include "trainer/training_plans.h"
-#include "trainer/training_session.h"
+#include "trainer/config/config.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/step/training_session.h"
 
 namespace longshore::bench {
 

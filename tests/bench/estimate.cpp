@@ -4,7 +4,7 @@
 // what the profile (this_machine by default, which plan --measure makes) says, and the median of
 // steps of all policies in turns. Ends with the median error, and with every pair of policies whose
 // measured times differ by more than 5 % but are predicted in the other order.
-#include "trainer/estimate.h"
+#include "trainer/step/estimate.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@
 #include "base/exit_code.h"
 #include "base/timing.h"
 #include "tests/bench/contender.h"
-#include "trainer/backend_choice.h"
-#include "trainer/hardware_file.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/hardware_file.h"
 
 namespace longshore::bench {
 namespace {

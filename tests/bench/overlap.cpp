@@ -19,14 +19,14 @@
 #include "base/error.h"
 #include "data/batches.h"
 #include "tests/bench/interleaved.h"
-#include "trainer/backend_choice.h"
-#include "trainer/config.h"
-#include "trainer/initialize.h"
-#include "trainer/model_config.h"
-#include "trainer/plan_report.h"
-#include "trainer/room.h"
-#include "trainer/step.h"
-#include "trainer/training_plans.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/config.h"
+#include "trainer/config/model_config.h"
+#include "trainer/planning/plan_report.h"
+#include "trainer/planning/room.h"
+#include "trainer/step/step.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "data/safetensors_float.h"
-#include "trainer/adapter_format.h"
+#include "trainer/weights/adapter_format.h"
 
 namespace longshore::trainer {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longshore::trainer;

@@ -16,7 +16,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
-#include "trainer/initialize.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

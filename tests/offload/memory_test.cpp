@@ -14,7 +14,7 @@
 #include "tests/offload/resident_set.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
-#include "trainer/initialize.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

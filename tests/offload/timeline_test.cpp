@@ -13,7 +13,7 @@
 #include "offload/plan_builder.h"
 #include "offload/walk.h"
 #include "tests/offload/training.h"
-#include "trainer/initialize.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

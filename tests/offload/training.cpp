@@ -6,7 +6,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/scan.h"
 #include "tests/offload/forwarding_backend.h"
-#include "trainer/initialize.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

@@ -10,7 +10,7 @@
 #include "offload/backend.h"
 #include "offload/policy.h"
 #include "tests/offload/toy_models.h"
-#include "trainer/step.h"
+#include "trainer/step/step.h"
 
 namespace longshore::offload {
 

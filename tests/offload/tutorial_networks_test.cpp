@@ -14,7 +14,7 @@
 #include "offload/scan.h"
 #include "tests/models/run_model.h"
 #include "tests/offload/training.h"
-#include "trainer/initialize.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

@@ -16,9 +16,9 @@
 #include "offload/put.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/resident_set.h"
-#include "trainer/initialize.h"
-#include "trainer/memory_report.h"
-#include "trainer/step.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/step.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "models/decoder.h"
 #include "offload/cpu_backend.h"
-#include "trainer/evaluate.h"
-#include "trainer/initialize.h"
-#include "trainer/step.h"
+#include "trainer/step/evaluate.h"
+#include "trainer/step/step.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {

@@ -10,12 +10,12 @@
 #include <sstream>
 #include <string>
 
+#include "base/write_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/config.h"
-#include "trainer/hardware_file.h"
-#include "trainer/training_plans.h"
-#include "trainer/write_file.h"
+#include "trainer/config/config.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {

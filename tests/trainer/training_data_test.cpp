@@ -10,11 +10,11 @@
 #include "data/token_shard.h"
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
-#include "trainer/initialize.h"
-#include "trainer/memory_report.h"
-#include "trainer/model_config.h"
-#include "trainer/read_floats.h"
-#include "trainer/training_plans.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/initialize.h"
+#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {

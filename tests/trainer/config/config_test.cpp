@@ -1,0 +1,844 @@
+#include "trainer/config/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "base/error.h"
+#include "data/chat_template.h"
+#include "trainer/config/keys.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A valid model in eleven lines; what a test adds begins on line 12.
+const std::string kModelLines =
+    "model_type: llama\n"
+    "base_emb_dim: 64\n"
+    "base_num_decoder_layers: 2\n"
+    "base_num_query_heads: 4\n"
+    "base_num_kv_heads: 2\n"
+    "head_dim: 16\n"
+    "base_mlp_dim: 96\n"
+    "vocab_size: 100\n"
+    "normalization_layer_epsilon: 1e-5\n"
+    "rope_max_timescale: 10000\n"
+    "logits_via_embedding: false\n";
+
+void write_file(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+std::string read_file(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// A source tree of our own: root/configs, root/configs/models and what the test writes there.
+class ConfigTest : public testing::Test {
+ protected:
+  ConfigTest() {
+    std::string name = (fs::temp_directory_path() / "config_test_XXXXXX").string();
+    root = mkdtemp(name.data());
+    write_file(root / "configs/models/small.yml", kModelLines);
+    write_file(root / "configs/models/large.yml",
+               "base_emb_dim: 128\nbase_num_decoder_layers: 3\nbase_num_query_heads: 8\n"
+               "base_num_kv_heads: 8\nhead_dim: 32\nbase_mlp_dim: 256\nvocab_size: 200\n");
+  }
+  ~ConfigTest() override { fs::remove_all(root); }
+
+  Config load(const std::string& name, const std::vector<std::string>& overrides = {}) const {
+    return load_config(name, overrides, root / "configs");
+  }
+
+  Config load_text(const std::string& text, const std::vector<std::string>& overrides = {}) const {
+    return load_config_text(text, root / "configs/test.yml", overrides, root / "configs");
+  }
+
+  template <class Call>
+  static std::string message_of(Call call) {
+    try {
+      call();
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::string text_error(const std::string& text,
+                         const std::vector<std::string>& overrides = {}) const {
+    return message_of([&] { load_text(text, overrides); });
+  }
+
+  // The error for `lines` that follow a valid model, from line 12.
+  std::string error(const std::string& lines,
+                    const std::vector<std::string>& overrides = {}) const {
+    return text_error(kModelLines + lines, overrides);
+  }
+
+  fs::path root;
+};
+
+std::map<std::string, std::string> values_of(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const Key& key : config_keys()) values[key.name] = value_text(key, config);
+  return values;
+}
+
+// Values at the edges of what a key accepts, as text after `key=`.
+std::vector<std::string> edge_values(const Key& key) {
+  if (auto* integer = std::get_if<IntegerKey>(&key.kind)) {
+    std::vector<std::string> values = {std::to_string(integer->low), std::to_string(integer->high),
+                                       "+" + std::to_string(integer->low)};
+    if (integer->also) values.push_back(std::to_string(*integer->also));
+    return values;
+  }
+  if (auto* number = std::get_if<NumberKey>(&key.kind)) {
+    std::vector<std::string> values = {"0.30000000000000004", "1e-300", "5e-324", ".5", "+5E-1"};
+    if (number->low >= 1) values = {"1.0000000000000002", "1.7976931348623157e308", "+1E4", "3"};
+    if (number->low_end == End::included) values.push_back(std::to_string(number->low));
+    return values;
+  }
+  if (std::holds_alternative<TextKey>(key.kind) || std::holds_alternative<PathKey>(key.kind)) {
+    return {"plain",
+            "two words # and no comment",
+            "a: b, [c] {d} &e *f !g |h >i %j @k `l",
+            "\\ back",
+            "say \"so\"",
+            "tab\tnewline\nreturn\r\n end",
+            " led and ended ",
+            "caf\u00e9 \u4f60\u597d \u2028 \U0001F6A2 \ufeff",
+            "true",
+            "12",
+            "\"\\x07 \\e\"",
+            "it's"};
+  }
+  if (auto* list = std::get_if<ListKey>(&key.kind)) {
+    if (!list->choices.empty()) return {"[]", "k_proj", "up_proj, q_proj", "[ 'o_proj', k_proj ]"};
+    return {"[]",
+            "a,b ,  c",
+            R"(['^(?!.*mlp)', "\\d{1,2}"])",
+            R"(\.[qk]_proj$)",
+            "[~x]",
+            "# 'it''s' \"so\": {a} caf\u00e9"};
+  }
+  if (std::holds_alternative<DatasetKey>(key.kind)) {
+    return {"", "a.jsonl", "a.jsonl:0.7, b.tokens:3",
+            "['with, comma:1e-3', \"/with:colon\", 'with:0.5:1']",
+            "# 'it''s' \"so\": {a} caf\u00e9"};
+  }
+  return choices(key);
+}
+
+bool is_invalid(const Config& config) {
+  try {
+    validate(config);
+    return false;
+  } catch (const ConfigError&) {
+    return true;
+  }
+}
+
+TEST_F(ConfigTest, EveryKeyIsWrittenSoThatItLoadsAgain) {
+  const fs::path file = root / "run/config.yml";
+  fs::create_directories(file.parent_path());
+  size_t checked = 0;
+  for (const Key& key : config_keys()) {
+    if (key.name == "model_name") continue;  // one of the models, tested below
+    for (const std::string& value : edge_values(key)) {
+      SCOPED_TRACE(key.name + "=" + value);
+      Config config = load_text(kModelLines);
+      Scalar scalar{value, ScalarStyle::plain};
+      ASSERT_TRUE(read_value(key, scalar, root, config));
+      EXPECT_TRUE(is_valid(key, config));
+      write_resolved(config, file);
+      // A value that contradicts another key is written all the same; reading it says so.
+      if (is_invalid(config)) {
+        EXPECT_THROW(load_config(file, {}, root / "configs"), ConfigError);
+        continue;
+      }
+      Config again = load_config(file, {}, root / "configs");
+      EXPECT_EQ(values_of(again), values_of(config));
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 2 * config_keys().size());
+}
+
+TEST_F(ConfigTest, EveryKeyRefusesWhatItDoesNotExpect) {
+  for (const Key& key : config_keys()) {
+    SCOPED_TRACE(key.name);
+    std::vector<std::string> wrong = {"", "~", "null", "[1, 2]", "{a: 1}", "\n  a: 1", "\n  - 1"};
+    bool is_number =
+        std::holds_alternative<IntegerKey>(key.kind) || std::holds_alternative<NumberKey>(key.kind);
+    if (is_number) {
+      for (const char* value :
+           {"abc", "true", "\"1\"", "'1'", ".nan", "nan", ".inf", "-.inf", "inf", "1e999", "1_000",
+            "0x10", "1 2", "--1", "+-1", "99999999999999999999999999x", "1,5", "\"\""}) {
+        wrong.push_back(value);
+      }
+    }
+    if (auto* integer = std::get_if<IntegerKey>(&key.kind)) {
+      for (const char* value : {"1.0", "1e3", "9223372036854775808", "-9223372036854775809"}) {
+        wrong.push_back(value);
+      }
+      wrong.push_back(std::to_string(integer->low - (integer->also ? 3 : 1)));
+      if (integer->high < std::numeric_limits<int64_t>::max()) {
+        wrong.push_back(std::to_string(integer->high + 1));
+      }
+    }
+    if (auto* number = std::get_if<NumberKey>(&key.kind)) {
+      wrong.push_back("-1e-9");
+      if (number->low_end == End::excluded) wrong.push_back(std::to_string(number->low));
+      if (number->high == 1) wrong.push_back("1.0000000000000002");
+      if (number->high_end == End::excluded) wrong.push_back("1");
+    }
+    if (!choices(key).empty()) {
+      for (const char* value : {"nonsense", "1", "yes"}) wrong.push_back(value);
+    }
+    if (std::holds_alternative<TextKey>(key.kind) || std::holds_alternative<PathKey>(key.kind)) {
+      wrong.push_back("\"nul \\0\"");
+    }
+    auto* list = std::get_if<ListKey>(&key.kind);
+    if (list || std::holds_alternative<DatasetKey>(key.kind)) {
+      std::erase(wrong, "[1, 2]");
+      std::erase(wrong, "\n  - 1");
+      for (const char* value : {"[a, [b]]", "[a, {b: c}]", "[a, ~]", "[\"\"]", "[a, &b c]",
+                                "[a, !!str b]", "!!set [a]", "&x [a]", "a,,b", "a,"})
+        wrong.push_back(value);
+      wrong.push_back("[\"nul \\0\"]");
+      std::string many = "x";
+      for (int i = 0; i < 100; ++i) many += ",x";
+      wrong.push_back(many);
+    }
+    if (list) {
+      wrong.push_back("\"\"");
+      if (list->choices.empty()) wrong.push_back(std::string(257, 'x'));
+      if (!list->choices.empty())
+        wrong.push_back("[" + list->choices[0] + ", " + list->choices[0] + "]");
+    }
+    for (const std::string& value : wrong) {
+      SCOPED_TRACE(value);
+      // Without the model, so that no key is there twice: the value is refused before the missing
+      // keys are.
+      std::string message = text_error("# one\n# two\n" + key.name + ": " + value + "\n");
+      bool is_list = value.starts_with("\n  -");
+      std::string line = value.starts_with('\n') && !is_list ? "4" : "3";
+      EXPECT_TRUE(message.starts_with("configs/test.yml:" + line + " " + key.name + ": found "))
+          << message;
+      EXPECT_NE(message.find(", expected "), std::string::npos) << message;
+    }
+  }
+}
+
+TEST_F(ConfigTest, ChoicesMeanTheirEnumerators) {
+  auto with = [&](const std::string& override) { return load_text(kModelLines, {override}); };
+  EXPECT_EQ(with("backend=auto").backend, BackendChoice::automatic);
+  EXPECT_EQ(with("backend=cpu").backend, BackendChoice::cpu);
+  EXPECT_EQ(with("backend=cuda").backend, BackendChoice::cuda);
+  EXPECT_EQ(with("dtype=auto").dtype, ComputeDtype::automatic);
+  EXPECT_EQ(with("dtype=float32").dtype, ComputeDtype::float32);
+  EXPECT_EQ(with("dtype=bfloat16").dtype, ComputeDtype::bfloat16);
+  EXPECT_EQ(with("weight_dtype=float32").weight_dtype, WeightDtype::float32);
+  EXPECT_EQ(with("model_type=llama").model_type, ModelType::llama);
+  EXPECT_EQ(with("dataset_type=synthetic").dataset_type, DatasetType::synthetic);
+  auto of_type = [&](const std::string& type) {
+    return load_text(kModelLines + "dataset_path: x\n", {"dataset_type=" + type}).dataset_type;
+  };
+  EXPECT_EQ(of_type("tokens"), DatasetType::tokens);
+  EXPECT_EQ(of_type("documents"), DatasetType::documents);
+  auto with_excess = [&](const std::string& strategy) {
+    return with("excess_length_strategy=" + strategy).excess_length_strategy;
+  };
+  EXPECT_EQ(with_excess("truncate"), data::ExcessLength::truncate);
+  EXPECT_EQ(with_excess("split"), data::ExcessLength::split);
+  EXPECT_EQ(with_excess("skip"), data::ExcessLength::skip);
+  EXPECT_EQ(with("chat_template=none").chat_template, "");
+  for (const std::string& name : data::kChatTemplates)
+    EXPECT_EQ(with("chat_template=" + name).chat_template, name);
+  EXPECT_TRUE(with("logits_via_embedding=True").logits_via_embedding);
+  EXPECT_FALSE(with("logits_via_embedding=FALSE").logits_via_embedding);
+}
+
+TEST_F(ConfigTest, NoTwoKeysShareANameOrAMember) {
+  const Config defaults = load_text(kModelLines);
+  for (const Key& key : config_keys()) {
+    for (const std::string& value : edge_values(key)) {
+      Config config = defaults;
+      ASSERT_TRUE(read_value(key, {value, ScalarStyle::plain}, root, config));
+      for (const Key& other : config_keys()) {
+        if (&other == &key) continue;
+        EXPECT_NE(other.name, key.name);
+        EXPECT_EQ(value_text(other, config), value_text(other, defaults))
+            << key.name << " changes " << other.name;
+      }
+    }
+  }
+}
+
+TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
+  EXPECT_EQ(error("stepps: 3\n"),
+            "configs/test.yml:12 stepps: found an unknown key, expected one that --help lists; "
+            "nearest: steps");
+  EXPECT_EQ(error("qqqqqqqqq: 3\n"),
+            "configs/test.yml:12 qqqqqqqqq: found an unknown key, expected one that --help lists");
+  EXPECT_EQ(error("base_confg: 3\n"),
+            "configs/test.yml:12 base_confg: found an unknown key, expected one that --help lists; "
+            "nearest: base_config");
+  EXPECT_EQ(error("\n# note\nsteps: 0\n"),
+            "configs/test.yml:14 steps: found 0, expected an integer from 1 to 1000000000");
+  EXPECT_EQ(error("steps: \"10\"\n"),
+            "configs/test.yml:12 steps: found \"10\", expected an integer from 1 to 1000000000");
+  EXPECT_EQ(error("steps:\n"),
+            "configs/test.yml:12 steps: found nothing, expected an integer from 1 to 1000000000");
+  EXPECT_EQ(error("eval_interval: 0\n"),
+            "configs/test.yml:12 eval_interval: found 0, expected an integer from 1 to 1000000000, "
+            "or -1");
+  EXPECT_EQ(error("adam_b1: 1\n"),
+            "configs/test.yml:12 adam_b1: found 1, expected a number from 0 to below 1");
+  EXPECT_EQ(error("adam_eps: 0\n"),
+            "configs/test.yml:12 adam_eps: found 0, expected a number above 0");
+  EXPECT_EQ(error("dtype: bflaot16\n"),
+            "configs/test.yml:12 dtype: found bflaot16, expected auto, float32 or bfloat16; "
+            "nearest: bfloat16");
+  EXPECT_EQ(error("mlpwo: devcie\n"),
+            "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload, or two of "
+            "them: of the first offload_layers layers, and of the others; nearest: device");
+  EXPECT_EQ(error("steps: [1]\n"),
+            "configs/test.yml:12 steps: found a list, 1, expected an integer from 1 to 1000000000");
+  EXPECT_EQ(error("steps: {a: 1}\n"),
+            "configs/test.yml:12 steps: found a map, expected a single value");
+  EXPECT_EQ(error("steps: 1\nseed: 2\nsteps: 1\n"),
+            "configs/test.yml:14 steps: found the key again, expected it once; the first is on "
+            "line 12");
+  EXPECT_EQ(error("", {"stesp=3"}),
+            "command line stesp: found an unknown key, expected one that --help lists; nearest: "
+            "steps");
+  EXPECT_EQ(error("", {"steps=many"}),
+            "command line steps: found many, expected an integer from 1 to 1000000000");
+  EXPECT_EQ(error("", {"steps="}),
+            "command line steps: found nothing, expected an integer from 1 to 1000000000");
+  EXPECT_EQ(error("", {"steps"}), "command line: found steps, expected key=value");
+  EXPECT_EQ(error("", {"=3"}), "command line: found =3, expected key=value");
+  EXPECT_EQ(error("", {"steps=1", "steps=2"}),
+            "command line steps: found the key again, expected it once");
+  EXPECT_EQ(
+      error("", {"run_name=\"a\" b"}),
+      "command line run_name: found \"a\" b, expected a value that ends where its quotes end");
+  EXPECT_EQ(error("", {"base_config=other.yml"}),
+            "command line base_config: found other.yml, expected this key in a file only");
+  EXPECT_EQ(error("", {"run_name=\xff"}),
+            "command line run_name: found the byte 0xff, expected UTF-8 text without control "
+            "characters");
+  EXPECT_EQ(error("", {"model_name=smal"}),
+            "command line model_name: found smal, expected a model of configs/models: large, "
+            "small; nearest: small");
+  EXPECT_EQ(error("model_name: ../test\n").substr(0, 44),
+            "configs/test.yml:12 model_name: found ../tes");
+  EXPECT_EQ(text_error("steps: 3\n"),
+            "configs/test.yml base_emb_dim: found nothing, expected an integer from 1 to 262144; "
+            "model_name brings all model keys");
+}
+
+TEST_F(ConfigTest, ListsAreReadInEverySpelling) {
+  using List = std::vector<std::string>;
+  auto targets = [&](const std::string& value) {
+    return load_text(kModelLines + "lora_targets: " + value + "\n").lora_targets;
+  };
+  const List expected{"q_proj", "up_proj"};
+  for (const char* value :
+       {"[q_proj, up_proj]", "['q_proj', \"up_proj\"]", "q_proj,up_proj", "q_proj, up_proj",
+        "\n  - q_proj\n  - up_proj", "\n- q_proj\n- up_proj"})
+    EXPECT_EQ(targets(value), expected) << value;
+  auto mask = [&](const std::string& value) {
+    return load_text(kModelLines, {"trainable_parameters_mask=" + value}).trainable_parameters_mask;
+  };
+  EXPECT_EQ(mask("a,b"), (List{"a", "b"}));
+  EXPECT_EQ(mask("[a, b]"), (List{"a", "b"}));
+  EXPECT_EQ(mask("['a,b']"), List{"a,b"});
+  EXPECT_EQ(mask("'a{1,2}'"), List{"a{1,2}"});
+  EXPECT_EQ(mask("[]"), List{});
+  EXPECT_EQ(mask(R"(['\.[0-9]'])"), List{R"(\.[0-9])"});
+  EXPECT_EQ(load_text(kModelLines, {"run_name=[a]"}).run_name, "[a]");
+  EXPECT_EQ(error("lora_targets: [q_prj]\n").substr(0, 55),
+            "configs/test.yml:12 lora_targets: found a list, q_prj, ");
+  EXPECT_EQ(error("run_name: [a]\n"),
+            "configs/test.yml:12 run_name: found a list, a, expected text");
+  EXPECT_EQ(error("", {"lora_targets="}).substr(0, 42),
+            "command line lora_targets: found nothing, ");
+}
+
+TEST_F(ConfigTest, AdaptersAskForWhatTheyNeed) {
+  EXPECT_EQ(load_text(kModelLines, {"lora_rank=8"}).lora_rank, 8);
+  EXPECT_EQ(error("", {"lora_rank=8", "lora_targets=[]"}),
+            "command line lora_targets: found [], expected projections, for lora_rank = 8 (command "
+            "line)");
+  EXPECT_NE(error("", {"load_adapter_path=x"})
+                .find("default load_parameters_path: found \"\", "
+                      "expected the weights that the adapter is for"),
+            std::string::npos);
+  EXPECT_NE(text_error("model_type: toy_a\nbase_emb_dim: 8\nbase_num_decoder_layers: 2\n"
+                       "base_mlp_dim: 8\nlora_rank: 4\n")
+                .find("configs/test.yml:5 lora_rank: found 4, expected 0 with model_type = toy_a"),
+            std::string::npos);
+}
+
+TEST_F(ConfigTest, OnlyFlatYamlIsRead) {
+  EXPECT_EQ(text_error(""), "configs/test.yml: found no keys, expected key: value");
+  EXPECT_EQ(text_error("# nothing\n"), "configs/test.yml: found no keys, expected key: value");
+  EXPECT_EQ(text_error("---\n"), "configs/test.yml: found no keys, expected key: value");
+  EXPECT_EQ(text_error("{}"), "configs/test.yml: found no keys, expected key: value");
+  EXPECT_EQ(text_error("\nsteps\n"), "configs/test.yml:2: found steps, expected key: value");
+  EXPECT_EQ(text_error("- steps\n"), "configs/test.yml:1: found a list, expected key: value");
+  EXPECT_EQ(text_error("[[[["), "configs/test.yml:1: found a list, expected key: value");
+  EXPECT_EQ(text_error("? [a]\n: 1\n"), "configs/test.yml:1: found a list, expected key: value");
+  EXPECT_EQ(text_error("? {a: 1}\n: 1\n"), "configs/test.yml:1: found a map, expected key: value");
+  EXPECT_EQ(text_error("~: 3\n"), "configs/test.yml:1: found an empty key, expected key: value");
+  EXPECT_EQ(error("steps: &a 3\n"),
+            "configs/test.yml:12 steps: found an anchor (&name), expected a value without an "
+            "anchor");
+  EXPECT_EQ(text_error("&a steps: 3\nseed: *a\n"),
+            "configs/test.yml:1: found an anchor (&name), expected a value without an anchor");
+  EXPECT_EQ(text_error("&a {steps: 3}\n"),
+            "configs/test.yml:1: found an anchor (&name), expected a value without an anchor");
+  EXPECT_EQ(error("steps: !!int 3\n"),
+            "configs/test.yml:12 steps: found the tag tag:yaml.org,2002:int, expected a value "
+            "without a tag");
+  EXPECT_EQ(error("<<: {steps: 3}\n"),
+            "configs/test.yml:12: found a merge key (<<), expected base_config: other.yml");
+  EXPECT_EQ(error("---\nsteps: 3\n"), "configs/test.yml:12: found a second document, expected one");
+  EXPECT_EQ(error("steps: 3\n...\nnonsense\n"),
+            "configs/test.yml:14: found a second document, expected one");
+  EXPECT_EQ(text_error("steps: 3\nrun_name: \xc3\x28\n"),
+            "configs/test.yml:2: found the byte 0xc3, expected UTF-8 text without control "
+            "characters");
+  EXPECT_EQ(text_error(std::string("steps: 3\0\n", 10)),
+            "configs/test.yml:1: found the byte 0x00, expected UTF-8 text without control "
+            "characters");
+  // The parser takes 0x04 for the end of the text.
+  EXPECT_EQ(text_error("steps: 3\n\x04garbage\n"),
+            "configs/test.yml:2: found the byte 0x04, expected UTF-8 text without control "
+            "characters");
+  for (const char* text :
+       {"steps: 3\n\tseed: 4\n", "run_name: \"open\n", "run_name: 'open\n", "steps: 3\n  seed: 4\n",
+        "{steps: 3", "steps: 3\n]\n", "run_name: *none\n", "%YAML 9\n---\nsteps: 3\n", "a: b: c\n",
+        "@: 1\n", "run_name: \"\\q\"\n"}) {
+    SCOPED_TRACE(text);
+    std::string message = text_error(text);
+    EXPECT_TRUE(message.starts_with("configs/test.yml:")) << message;
+  }
+}
+
+TEST_F(ConfigTest, QuotedAndBlockScalarsKeepTheirText) {
+  auto prompt = [&](const std::string& value) {
+    return load_text(kModelLines + "sample_prompt: " + value).sample_prompt;
+  };
+  EXPECT_EQ(prompt("two words  # a comment\n"), "two words");
+  EXPECT_EQ(prompt("two\n  lines"), "two lines");
+  EXPECT_EQ(prompt("'it''s # no comment'"), "it's # no comment");
+  EXPECT_EQ(prompt("\"\\x41\\t\\\"\\u00e9\" # a comment\r\n"), "A\t\"\u00e9");
+  EXPECT_EQ(prompt(">\n  folded\n  text\n"), "folded text\n");
+  EXPECT_EQ(prompt("|\n  a\n   b\n"), "a\n b\n");
+  EXPECT_EQ(prompt("|-\n  a\n"), "a");
+  EXPECT_EQ(prompt("|+\n  a\n\n"), "a\n\n");
+  EXPECT_EQ(prompt("|\n"), "");
+}
+
+TEST_F(ConfigTest, LargeAndHostileTextIsRefusedAtOnce) {
+  const size_t large = size_t{1} << 20;
+  EXPECT_EQ(text_error("# " + std::string(large, 'x')),
+            "configs/test.yml: found more than 1 MiB, expected a config");
+  write_file(root / "configs/large.yml", kModelLines + "# " + std::string(10 * large, 'x'));
+  EXPECT_EQ(message_of([&] { load("large.yml"); }),
+            "configs/large.yml: found more than 1 MiB, expected a config");
+  for (const char* piece :
+       {"[",   "{", "{a: ", "- ", "? ",    "a: ", "&a ", "!a ", "*a ",   "\"",    "'",
+        "|\n", ">", "%",    ": ", "a:\n ", "\n",  " ",   "#",   "---\n", "...\n", "x"}) {
+    SCOPED_TRACE(piece);
+    std::string text = "run_name: ";
+    while (text.size() + 8 < large) text += piece;
+    std::string message = text_error(text);
+    EXPECT_TRUE(message.starts_with("configs/test.yml")) << message.substr(0, 200);
+    EXPECT_LT(message.size(), 400u);
+  }
+}
+
+TEST_F(ConfigTest, LaterSourcesWin) {
+  write_file(root / "configs/base.yml", "model_name: small\nsteps: 10\nseed: 10\nhead_dim: 32\n");
+  write_file(root / "configs/middle.yml", "base_config: base.yml\nsteps: 20\nrun_name: middle\n");
+  write_file(root / "configs/top.yml",
+             "learning_rate: 0.5\nbase_config: middle.yml\nrun_name: top\n");
+  Config config = load("top.yml", {"learning_rate=0.25"});
+  EXPECT_EQ(config.seed, 10);
+  EXPECT_EQ(origin(config, "seed"), "configs/base.yml:3");
+  EXPECT_EQ(config.steps, 20);
+  EXPECT_EQ(origin(config, "steps"), "configs/middle.yml:2");
+  EXPECT_EQ(config.run_name, "top");
+  EXPECT_EQ(location(config, "run_name"), "configs/top.yml:3 run_name");
+  EXPECT_EQ(config.learning_rate, 0.25);
+  EXPECT_EQ(location(config, "learning_rate"), "command line learning_rate");
+  EXPECT_EQ(config.head_dim, 32) << "a recipe overrides its model's keys";
+  EXPECT_EQ(origin(config, "head_dim"), "configs/base.yml:4");
+  EXPECT_EQ(config.base_emb_dim, 64);
+  EXPECT_EQ(origin(config, "base_emb_dim"), "configs/models/small.yml:2");
+  EXPECT_EQ(config.adam_b1, 0.9);
+  EXPECT_EQ(origin(config, "adam_b1"), "default");
+  EXPECT_EQ(config.config_file, "configs/top.yml");
+}
+
+TEST_F(ConfigTest, NamingAModelReplacesTheOneBefore) {
+  write_file(root / "configs/base.yml",
+             "rope_max_timescale: 500\nmodel_name: small\nhead_dim: 48\nsteps: 7\n");
+  Config named = load("base.yml");
+  EXPECT_EQ(named.rope_max_timescale, 500) << "the order of keys in a file does not matter";
+  EXPECT_EQ(named.head_dim, 48);
+
+  Config config = load("base.yml", {"base_mlp_dim=64", "model_name=large"});
+  EXPECT_EQ(config.model_name, "large");
+  EXPECT_EQ(config.head_dim, 32);
+  EXPECT_EQ(origin(config, "head_dim"), "configs/models/large.yml:5");
+  EXPECT_EQ(config.rope_max_timescale, 10000) << "nothing of the first model is left";
+  EXPECT_EQ(origin(config, "rope_max_timescale"), "default");
+  EXPECT_EQ(config.base_mlp_dim, 64) << "the command line's own keys stand";
+  EXPECT_EQ(config.steps, 7);
+}
+
+TEST_F(ConfigTest, AModelFileHoldsModelKeysOnly) {
+  write_file(root / "configs/models/mixed.yml", kModelLines + "steps: 3\n");
+  EXPECT_TRUE(message_of([&] { load_text("model_name: mixed\n"); })
+                  .starts_with("configs/models/mixed.yml:12 steps: found a key that is not a "
+                               "model's, expected one of model_type, base_emb_dim, "));
+  write_file(root / "configs/models/derived.yml", "base_config: small.yml\n");
+  EXPECT_TRUE(message_of([&] { load_text("model_name: derived\n"); })
+                  .starts_with("configs/models/derived.yml:1 base_config: found a key that is not "
+                               "a model's"));
+}
+
+TEST_F(ConfigTest, BaseConfigIsFoundBesideTheFileFirst) {
+  write_file(root / "configs/base.yml", kModelLines + "steps: 1\n");
+  write_file(root / "mine/base.yml", kModelLines + "steps: 2\n");
+  write_file(root / "mine/top.yml", "base_config: base.yml\n");
+  write_file(root / "other/top.yml", "base_config: base.yml\n");
+  EXPECT_EQ(load(root / "mine/top.yml").steps, 2);
+  EXPECT_EQ(load(root / "other/top.yml").steps, 1);
+  EXPECT_EQ(text_error("base_config: bass.yml\n"),
+            "configs/test.yml:1 base_config: found bass.yml, expected a file beside this one or in "
+            "configs/; nearest: base.yml");
+  for (const char* value : {"", "\"\"", ".", "models", "/dev/zero"}) {
+    std::string message = text_error(std::string("base_config: ") + value + "\n");
+    EXPECT_TRUE(message.starts_with("configs/test.yml:1 base_config: found ")) << message;
+  }
+}
+
+TEST_F(ConfigTest, ErrorsOfABaseNameTheBase) {
+  write_file(root / "configs/base.yml", kModelLines + "steps: none\n");
+  EXPECT_EQ(text_error("base_config: base.yml\nsteps: 3\n"),
+            "configs/base.yml:12 steps: found none, expected an integer from 1 to 1000000000");
+}
+
+TEST_F(ConfigTest, CyclesAreRefused) {
+  write_file(root / "configs/a.yml", "base_config: models/../b.yml\n");
+  write_file(root / "configs/b.yml", "\nbase_config: ../configs/a.yml\n");
+  EXPECT_EQ(message_of([&] { load("a.yml"); }),
+            "configs/b.yml:2 base_config: found ../configs/a.yml, which leads back to this file, "
+            "expected a config that does not inherit from itself");
+  write_file(root / "configs/self.yml", "base_config: self.yml\n");
+  EXPECT_TRUE(message_of([&] { load("self.yml"); }).starts_with("configs/self.yml:1 base_config"));
+  fs::create_symlink("self.yml", root / "configs/link.yml");
+  EXPECT_TRUE(message_of([&] { load("link.yml"); }).find("leads back") != std::string::npos);
+}
+
+TEST_F(ConfigTest, ConfigsAreFoundByPathThenByName) {
+  write_file(root / "configs/found.yml", kModelLines);
+  EXPECT_EQ(load("found.yml").config_file, "configs/found.yml");
+  EXPECT_EQ(load(root / "configs/found.yml").config_file, "configs/found.yml");
+  EXPECT_EQ(message_of([&] { load("fuond.yml"); }),
+            "command line --config: found fuond.yml, expected a file, by path or in " +
+                (root / "configs").string() + "; nearest: found.yml");
+  for (const char* name : {"", ".", "models", "/dev/zero", "/dev/null", "/nowhere/x.yml"}) {
+    EXPECT_TRUE(message_of([&] { load(name); }).starts_with("command line --config: found "))
+        << name;
+  }
+}
+
+TEST_F(ConfigTest, PathsAreRelativeToWhereTheyAreWritten) {
+  Config config = load_text(kModelLines + "dataset_path: .data/a.tokens\ntokenizer_path: /x/../t\n",
+                            {"eval_dataset_path=b.tokens"});
+  ASSERT_EQ(config.dataset_path.size(), 1u);
+  EXPECT_EQ(config.dataset_path[0].path, root / ".data/a.tokens");
+  EXPECT_EQ(config.tokenizer_path, "/t");
+  EXPECT_EQ(config.eval_dataset_path, fs::current_path() / "b.tokens");
+  EXPECT_EQ(config.base_output_directory, root / "runs") << "the default, too, is absolute";
+  EXPECT_TRUE(load_text(kModelLines + "dataset_path: a\n", {"dataset_path="}).dataset_path.empty());
+}
+
+TEST_F(ConfigTest, DatasetsHaveWeightsBehindAColon) {
+  using Files = std::vector<std::pair<std::string, std::optional<double>>>;
+  auto files = [&](const std::string& value) {
+    Files files;
+    for (const DatasetFile& file :
+         load_text(kModelLines + "dataset_path: " + value + "\n").dataset_path)
+      files.emplace_back(file.path.lexically_relative(root).string(), file.weight);
+    return files;
+  };
+  EXPECT_EQ(files("a.jsonl"), (Files{{"a.jsonl", std::nullopt}}));
+  EXPECT_EQ(files("a.jsonl:0.7, b.tokens:3"), (Files{{"a.jsonl", 0.7}, {"b.tokens", 3}}));
+  EXPECT_EQ(files("[a, 'b, c:1', d:e]"),
+            (Files{{"a", std::nullopt}, {"b, c", 1}, {"d:e", std::nullopt}}));
+  EXPECT_EQ(files("a:0.5:1"), (Files{{"a:0.5", 1}}));
+  EXPECT_EQ(files("\"\""), Files{});
+  for (const char* value : {"a:0", "a:-1", "a:inf", "a:nan", ":1", "[a, '']", "a,,b"}) {
+    std::string message = error("dataset_path: " + std::string(value) + "\n");
+    EXPECT_TRUE(message.starts_with("configs/test.yml:12 dataset_path: found ")) << message;
+    EXPECT_NE(message.find("with or without weights above 0"), std::string::npos) << message;
+  }
+}
+
+TEST_F(ConfigTest, CommandLineValuesAreTakenAsTheyStand) {
+  auto prompt = [&](const std::string& value) {
+    return load_text(kModelLines, {"sample_prompt=" + value}).sample_prompt;
+  };
+  EXPECT_EQ(prompt("Once: [a] {b} # c = d"), "Once: [a] {b} # c = d");
+  EXPECT_EQ(prompt(""), "");
+  EXPECT_EQ(prompt("\"two\\nlines\""), "two\nlines");
+  EXPECT_EQ(prompt("'it''s'"), "it's");
+  EXPECT_EQ(error("", {"sample_prompt=\"a\"\nsteps: 3"}).substr(0, 40),
+            "command line sample_prompt: found \"a\"?st");
+}
+
+TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
+  EXPECT_EQ(error("", {"base_num_kv_heads=3"}),
+            "configs/test.yml:4 base_num_query_heads: found 4, expected a multiple of "
+            "base_num_kv_heads = 3 (command line)");
+  EXPECT_EQ(error("", {"head_dim=15"}), "command line head_dim: found 15, expected an even number");
+  EXPECT_EQ(error("per_device_batch_size: 4097\nmax_target_length: 4096\n"),
+            "configs/test.yml:12 per_device_batch_size: found 4097, expected at most 16777216 "
+            "tokens with max_target_length = 4096 (configs/test.yml:13)");
+  EXPECT_EQ(error("per_device_batch_size: 4096\nmax_target_length: 4096\n"), "no error");
+  EXPECT_EQ(error("mlpwi_0: device\n"),
+            "configs/test.yml:12 mlpwi_0: found device, expected this key only with remat_policy: "
+            "custom or auto, not with remat_policy = \"full\" (default)");
+  EXPECT_EQ(error("mlpwi_0: device\nremat_policy: custom\n"), "no error");
+  EXPECT_EQ(error("mlpwi_0: device\n", {"mlpwi_0="}), "no error");
+  EXPECT_EQ(error("dataset_type: tokens\n"),
+            "default dataset_path: found [], expected a path, for dataset_type = tokens "
+            "(configs/test.yml:12)");
+  const std::string documents = "dataset_type: documents\n";
+  const std::string tokens = "dataset_type: tokens\ndataset_path: a.tokens\n";
+  EXPECT_EQ(error(documents + "dataset_path: a.tokens:1, b.tokens\n").substr(0, 37),
+            "configs/test.yml:13 dataset_path: fou");
+  EXPECT_TRUE(error(documents + "dataset_path: a.tokens:1, b.tokens\n")
+                  .ends_with("expected a weight for each file, or for none"));
+  EXPECT_EQ(error(documents + "dataset_path: /a.jsonl\n"),
+            "default tokenizer_path: found \"\", expected a path, to tokenize /a.jsonl");
+  EXPECT_EQ(error(tokens + "eval_dataset_path: /a.txt\n"),
+            "default tokenizer_path: found \"\", expected a path, to tokenize /a.txt");
+  EXPECT_EQ(error(tokens + "chat_template: llama2\n"),
+            "configs/test.yml:14 chat_template: found llama2, expected none, or a .jsonl file in "
+            "dataset_path");
+  EXPECT_EQ(error(tokens + "skip_bad_lines: true\n"),
+            "configs/test.yml:14 skip_bad_lines: found true, expected false, or a .jsonl file in "
+            "dataset_path");
+  EXPECT_EQ(error(tokens + "packing: false\n"),
+            "configs/test.yml:14 packing: found false, expected true with dataset_type = tokens "
+            "(configs/test.yml:12)");
+  EXPECT_EQ(error(tokens + "excess_length_strategy: split\n"),
+            "configs/test.yml:14 excess_length_strategy: found split, expected truncate with "
+            "dataset_type = tokens (configs/test.yml:12)");
+  EXPECT_EQ(
+      error(documents + "dataset_path: a.jsonl, b.txt\ntokenizer_path: t\nchat_template: gemma\n"
+                        "skip_bad_lines: true\npacking: false\nexcess_length_strategy: skip\n"),
+      "no error");
+  EXPECT_EQ(error("eval_interval: 5\n"),
+            "default eval_dataset_path: found \"\", expected a path, for eval_interval = 5 "
+            "(configs/test.yml:12)");
+  EXPECT_EQ(error("sample_tokens: 5\n"),
+            "default tokenizer_path: found \"\", expected a path, for sample_tokens = 5 "
+            "(configs/test.yml:12)");
+  for (const char* name : {"a/b", "..", "."}) {
+    EXPECT_TRUE(error("", {std::string("run_name=") + name})
+                    .starts_with("command line run_name: found \"" + std::string(name) + "\""));
+  }
+  EXPECT_EQ(error("", {"base_output_directory="}),
+            "command line base_output_directory: found \"\", expected a path");
+}
+
+TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {
+  Config config = load_text(kModelLines);
+  validate(config);
+  config.adam_b2 = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(message_of([&] { validate(config); }),
+            "default adam_b2: found nan, expected a number from 0 to below 1");
+  config = load_text(kModelLines);
+  config.label_fates["context"] = {"somewhere"};
+  config.remat_policy = "custom";
+  EXPECT_EQ(
+      message_of([&] { validate(config); }),
+      "default context: found somewhere, expected remat, device or offload, or two of them: of "
+      "the first offload_layers layers, and of the others");
+}
+
+TEST_F(ConfigTest, LabelKeysFillTheCustomPolicy) {
+  Config config = load_text(
+      kModelLines + "remat_policy: custom\nquery_proj: device\nmlpwo: remat\ncontext: device\n",
+      {"context="});
+  std::map<std::string, std::vector<std::string>> fates = {{"query_proj", {"device"}},
+                                                           {"mlpwo", {"remat"}}};
+  EXPECT_EQ(config.label_fates, fates);
+}
+
+TEST_F(ConfigTest, TheResolvedFileShowsEveryKeyWithItsOrigin) {
+  write_file(root / "configs/top.yml", "model_name: small\nhead_dim: 32\ndataset_path: a b\n");
+  Config config = load("top.yml", {"seed=3"});
+  fs::path file = root / "config.yml";
+  write_resolved(config, file);
+  std::string text = read_file(file);
+  for (const char* line :
+       {"\nmodel_name: \"small\"  # configs/top.yml:1\n", "\nhead_dim: 32  # configs/top.yml:2\n",
+        "\nbase_emb_dim: 64  # configs/models/small.yml:2\n", "\nseed: 3  # command line\n",
+        "\nadam_b1: 0.9  # default\n", "\nlearning_rate: 3e-05  # default\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+  }
+  for (const Key& key : config_keys()) {
+    EXPECT_NE(text.find("\n" + key.name + ": "), std::string::npos) << key.name;
+  }
+  Config again = load(file);
+  EXPECT_EQ(values_of(again), values_of(config));
+  write_resolved(again, file);
+  EXPECT_EQ(values_of(load(file)), values_of(config)) << "and over an older file";
+  EXPECT_FALSE(fs::exists(root / "config.yml.partial"));
+}
+
+TEST_F(ConfigTest, AFileThatCannotBeWrittenLeavesNothing) {
+  Config config = load_text(kModelLines);
+  EXPECT_THROW(write_resolved(config, root / "missing/config.yml"), Error);
+  EXPECT_FALSE(fs::exists(root / "missing"));
+  fs::create_directories(root / "occupied/config.yml");
+  EXPECT_THROW(write_resolved(config, root / "occupied/config.yml"), Error);
+  EXPECT_FALSE(fs::exists(root / "occupied/config.yml.partial"));
+}
+
+TEST_F(ConfigTest, OddFileNamesStayOnTheirLine) {
+  write_file(root / "configs/odd\xff\nsteps: 9.yml", kModelLines + "seed: 5\n");
+  Config config = load("odd\xff\nsteps: 9.yml");
+  EXPECT_EQ(origin(config, "seed"), "configs/odd??steps: 9.yml:12");
+  write_resolved(config, root / "config.yml");
+  EXPECT_EQ(values_of(load(root / "config.yml")), values_of(config));
+}
+
+// Cuts and byte changes of a valid file: an error of ours, or a config that is valid and whole.
+TEST_F(ConfigTest, DamagedTextIsAnErrorOrAConfig) {
+  write_file(root / "configs/base.yml", "steps: 3\n");
+  const std::string text =
+      "# a config\nbase_config: base.yml\nmodel_name: small  # note\nrun_name: \"q \\\"x\\\" "
+      "\\x41\"\n"
+      "sample_prompt: 'it''s'\nlearning_rate: 1.5e-3\nlogits_via_embedding: true\n"
+      "remat_policy: custom\nquery_proj: device\nadam_b1: 0.5\ndataset_path: >\n  folded\n  text\n"
+      "tokenizer_path: |\n  block\nseed: 12\n";
+  ASSERT_EQ(text_error(text), "no error");
+  size_t loaded = 0, refused = 0;
+  auto check = [&](const std::string& damaged) {
+    try {
+      Config config = load_text(damaged);
+      validate(config);
+      ++loaded;
+    } catch (const ConfigError& error) {
+      std::string message = error.what();
+      bool says_where = message.starts_with("configs/") || message.starts_with("default ");
+      EXPECT_TRUE(says_where) << message;
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+      ++refused;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "escaped: " << error.what() << " for\n" << damaged;
+    }
+  };
+  const std::string bytes("\0\4\t\n\r \"'#%&*,-.0:>?@[]`{|}~!\x7f\x80\xc3\xff", 33);
+  for (size_t i = 0; i <= text.size(); ++i) {
+    check(text.substr(0, i));
+    check(text.substr(i));
+    for (char byte : bytes) {
+      std::string inserted = text, replaced = text;
+      check(inserted.insert(i, 1, byte));
+      if (i < text.size()) replaced[i] = byte;
+      check(replaced);
+    }
+    if (i < text.size()) check(std::string(text).erase(i, 1));
+  }
+  EXPECT_GT(loaded, 1000u);
+  EXPECT_GT(refused, 10000u);
+}
+
+TEST(ConfigHelp, ListsEveryKeyWithItsMeaning) {
+  std::string help = config_help();
+  EXPECT_NE(help.find("base_config"), std::string::npos);
+  for (const Key& key : config_keys()) {
+    EXPECT_NE(help.find("\n  " + key.name + " = "), std::string::npos) << key.name;
+    EXPECT_NE(help.find(key.doc + " [" + expected(key) + "]"), std::string::npos) << key.name;
+  }
+}
+
+// The shipped files.
+
+int64_t parameter_count(const Config& config) {
+  const int64_t D = config.base_emb_dim, H = config.head_dim, V = config.vocab_size;
+  const int64_t attention =
+      D * H * (2 * config.base_num_query_heads + 2 * config.base_num_kv_heads);
+  const int64_t layer = attention + 3 * D * config.base_mlp_dim + 2 * D;
+  const int64_t tables = config.logits_via_embedding ? 1 : 2;
+  return config.base_num_decoder_layers * layer + tables * V * D + D;
+}
+
+TEST(ShippedConfigs, ModelsHaveTheirPublishedParameterCounts) {
+  const std::map<std::string, int64_t> published = {
+      {"llama2_7b", 6'738'415'616}, {"llama2_13b", 13'015'864'320}, {"llama2_70b", 68'976'648'192},
+      {"llama3_8b", 8'030'261'248}, {"llama3_70b", 70'553'706'496},
+  };
+  const fs::path configs = default_configs_directory();
+  for (const auto& [name, count] : published) {
+    Config config =
+        load_config_text("model_name: " + name + "\n", configs / "test.yml", {}, configs);
+    EXPECT_EQ(parameter_count(config), count) << name;
+    EXPECT_EQ(config.rope_max_timescale, name.starts_with("llama3") ? 500000 : 10000) << name;
+  }
+}
+
+TEST(ShippedConfigs, AllLoadAndSurviveWriting) {
+  const fs::path configs = default_configs_directory();
+  std::string name = (fs::temp_directory_path() / "config_test_XXXXXX").string();
+  const fs::path directory = mkdtemp(name.data());
+  auto check = [&](const Config& config) {
+    write_resolved(config, directory / "config.yml");
+    EXPECT_EQ(values_of(load_config(directory / "config.yml", {}, configs)), values_of(config))
+        << config.config_file;
+  };
+  size_t recipes = 0, models = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(configs)) {
+    if (!entry.is_regular_file()) continue;
+    check(load_config(entry.path().filename(), {}, configs));
+    ++recipes;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(configs / "models")) {
+    std::string text = "model_name: " + entry.path().stem().string() + "\n";
+    check(load_config_text(text, configs / "test.yml", {}, configs));
+    ++models;
+  }
+  EXPECT_GE(recipes, 5u);
+  EXPECT_GE(models, 5u);
+  fs::remove_all(directory);
+}
+
+TEST(ShippedConfigs, QuickstartHasAboutTenMillionParameters) {
+  Config config = load_config("quickstart.yml", {}, default_configs_directory());
+  EXPECT_NEAR(static_cast<double>(parameter_count(config)), 10e6, 1e6);
+  EXPECT_EQ(config.dataset_type, DatasetType::tokens);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

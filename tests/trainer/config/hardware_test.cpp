@@ -1,0 +1,187 @@
+// Profiles, and what plans take by them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "models/ops/linear.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/planning/plan_report.h"
+#include "trainer/step/estimate.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using models::Dtype;
+using offload::Hardware;
+using offload::Lane;
+using offload::RateCurve;
+
+const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
+
+constexpr const char* kLeast =
+    "target: cuda\n"
+    "device_bytes: 80e9\n"
+    "host_bytes: 100e9\n"
+    "launch_seconds: 1e-6\n"
+    "link_to_device: 2e9\n"
+    "link_to_host: 1e9\n";
+
+Hardware parse(const std::string& more) { return parse_hardware(kLeast + more, "x.yml", "x"); }
+
+std::string refused(const std::string& more) {
+  try {
+    parse(more);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RateCurve, GoesStraightInLogarithms) {
+  RateCurve curve({{1e3, 10}, {1e5, 1000}, {1e6, 1000}});
+  EXPECT_DOUBLE_EQ(curve.at(1), 10);
+  EXPECT_DOUBLE_EQ(curve.at(1e3), 10);
+  EXPECT_NEAR(curve.at(1e4), 100, 1e-9);
+  EXPECT_DOUBLE_EQ(curve.at(3e5), 1000);
+  EXPECT_DOUBLE_EQ(curve.at(1e9), 1000);
+  EXPECT_DOUBLE_EQ(RateCurve(7).at(123), 7);
+  EXPECT_TRUE(std::isinf(RateCurve().at(1)));
+}
+
+// A product [64,32]·[16,32]ᵀ: 65536 FLOPs; 2·(64·32 + 16·32 + 64·16) bytes in bf16.
+double product_seconds(const Hardware& hardware, Dtype dtype, Lane lane = Lane::compute) {
+  std::vector<models::Type> in{{{64, 32}, dtype}, {{16, 32}, dtype}}, out{{{64, 16}, dtype}};
+  return hardware.kernel_seconds(lane, models::linear_op, {}, in, out);
+}
+
+TEST(Hardware, FindsTheCurveThatIsNearest) {
+  Hardware hardware = parse(
+      "flops_per_second.linear.bf16: 65536\n"
+      "flops_per_second.linear: 32768\n"
+      "flops_per_second.matmul.f32: 8192\n"
+      "flops_per_second.matmul: 4096\n"
+      "flops_per_second.host.matmul: 2048\n");
+  EXPECT_NEAR(product_seconds(hardware, Dtype::bfloat16), 1, 1e-5);
+  EXPECT_NEAR(product_seconds(hardware, Dtype::float32), 2, 1e-5);
+  EXPECT_NEAR(product_seconds(hardware, Dtype::float32, Lane::host_compute), 32, 1e-5);
+  hardware.flops_per_second.erase("linear");
+  EXPECT_NEAR(product_seconds(hardware, Dtype::float32), 8, 1e-5);
+  hardware.flops_per_second.erase("matmul.f32");
+  EXPECT_NEAR(product_seconds(hardware, Dtype::float32), 16, 1e-5);
+  hardware.bytes_per_second["linear"] = RateCurve(4 * (64 * 32 + 16 * 32 + 64 * 16) / 20.);
+  EXPECT_NEAR(product_seconds(hardware, Dtype::float32), 20, 1e-5);
+  EXPECT_NEAR(product_seconds(hardware, Dtype::bfloat16), 10, 1e-5);
+}
+
+TEST(Hardware, SharesItsLink) {
+  Hardware hardware = parse("link_both_ways: 0.5\n");
+  EXPECT_NEAR(hardware.copy_seconds(Lane::host_to_device, 2'000'000'000, false), 1, 1e-5);
+  EXPECT_NEAR(hardware.copy_seconds(Lane::device_to_host, 2'000'000'000, false), 2, 1e-5);
+  EXPECT_NEAR(hardware.copy_seconds(Lane::device_to_host, 2'000'000'000, true), 4, 1e-5);
+}
+
+TEST(HardwareFile, ReadsWhatIsShipped) {
+  std::vector<std::string> names = hardware_names(kConfigs);
+  for (const char* name : {"h200", "h100", "a100_80g", "rtx4090", "rtx5090", "tpu_v5p"}) {
+    ASSERT_NE(std::ranges::find(names, name), names.end()) << name;
+    Hardware hardware = read_hardware(name, kConfigs);
+    EXPECT_EQ(hardware.name, name);
+    EXPECT_GT(hardware.peak_flops_per_second.at(Dtype::bfloat16), 1e14);
+    // No product is faster than the peak, and text() loses nothing that matters.
+    for (double size : {1e8, 1e10, 1e12, 1e14})
+      EXPECT_LT(hardware.flops_per_second.at("matmul.bf16").at(size),
+                0.95 * hardware.peak_flops_per_second.at(Dtype::bfloat16));
+    EXPECT_EQ(text(parse_hardware(text(hardware), "again", name)), text(hardware));
+  }
+}
+
+TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(refused(""), "");
+  EXPECT_NE(refused("flops_per_second.linaer: 1\n").find("nearest: flops_per_second.linear"),
+            std::string::npos);
+  EXPECT_NE(refused("peer_to_pear: true\n").find("x.yml:7"), std::string::npos);
+  for (const char* bad :
+       {"peer_to_peer: yes\n", "link_both_ways: 0\n", "link_both_ways: 1.5\n",
+        "gpus_per_link: -1\n", "flops_per_second.matmul: []\n",
+        "flops_per_second.matmul: [1:2, 1:3]\n", "flops_per_second.matmul: [2:2, 1:3]\n",
+        "flops_per_second.matmul: [1:0]\n", "flops_per_second.matmul: fast\n",
+        "flops_per_second.matmul: nan\n", "flops_per_second.matmul: [1:inf]\n",
+        "flops_per_second.matmul.f16: 1\n", "flops_per_second.: 1\n", "flops_per_second: 1\n",
+        "device_reserved_bytes: 80e9\n", "device_reserved_bytes: 1e40\n",
+        "kernels_beside_copies: [1, 2]\n", "target: gpu\n"})
+    EXPECT_NE(refused(bad), "") << bad;
+  EXPECT_THROW(parse_hardware("target: cpu\n", "x.yml", "x"), ConfigError);
+  try {
+    read_hardware("h20", kConfigs);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("nearest: h200"), std::string::npos) << error.what();
+  }
+}
+
+Config config_for(const std::string& hardware, std::vector<std::string> more = {}) {
+  more.push_back("hardware=" + (kConfigs / "hardware" / (hardware + ".yml")).string());
+  return load_config_text("model_name: llama3.2_1b\ndtype: bfloat16\n", kConfigs / "test.yml", more,
+                          kConfigs);
+}
+
+PolicyPlan planned(const Config& config) {
+  return std::move(plan_policies(config, {}, models::Target::cuda)[0]);
+}
+
+TEST(Estimate, PhasesAddUpToTheStep) {
+  for (const char* policy : {"none", "full", "minimal_offloaded"})
+    for (const char* homes : {"false", "true"})
+      for (const char* compute : {"device", "host"}) {
+        if (compute == std::string("host") && homes == std::string("false")) continue;
+        PolicyPlan plan = planned(config_for(
+            "h100", {std::string("remat_policy=") + policy,
+                     std::string("optimizer_memory_host_offload=") + homes,
+                     std::string("optimizer_compute=") + compute, "per_device_batch_size=4"}));
+        const Estimate& e = *plan.estimate;
+        EXPECT_NEAR(e.phases.total(), e.step_seconds, 1e-9 * e.step_seconds);
+        EXPECT_EQ(e.phases.recompute > 0, policy != std::string("none"));
+        EXPECT_GT(e.phases.backward, e.phases.forward);
+        EXPECT_GT(plan.mfu, 0.05);
+        EXPECT_LT(plan.mfu, 0.75);
+        EXPECT_LE(e.busy(e.bottleneck), e.step_seconds * (1 + 1e-9));
+      }
+}
+
+TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
+  Config config = config_for("h100", {"remat_policy=minimal_offloaded", "per_device_batch_size=4"});
+  TrainingPlans plans = plan_training(config, models::Target::cuda);
+  Hardware fast = *named_hardware(config), slow = fast;
+  slow.link_to_device = slow.link_to_host = RateCurve(1e9);
+  Estimate hidden = estimate(plans.step, fast), exposed = estimate(plans.step, slow);
+  EXPECT_GT(exposed.phases.exposed_transfer, 10 * hidden.phases.exposed_transfer);
+  EXPECT_NEAR(exposed.phases.backward, hidden.phases.backward, 1e-9);
+  EXPECT_NE(exposed.bottleneck, Lane::compute);
+  EXPECT_EQ(hidden.bottleneck, Lane::compute);
+}
+
+// The largest that fits, and not one more.
+TEST(PlanReport, FindsTheLargestThatFits) {
+  Config config = config_for("rtx4090", {"remat_policy=full", "optimizer_memory_host_offload=true",
+                                         "max_target_length=1024"});
+  Hardware hardware = *named_hardware(config);
+  auto fits = [&](int64_t batch) {
+    Config one = config;
+    one.per_device_batch_size = batch;
+    return planned(one).room.fits();
+  };
+  int64_t most = largest_that_fits(config, "per_device_batch_size", hardware);
+  EXPECT_GT(most, 1);
+  EXPECT_TRUE(fits(most));
+  EXPECT_FALSE(fits(most + 1));
+  hardware.device_bytes = 1 << 30;
+  EXPECT_EQ(largest_that_fits(config, "per_device_batch_size", hardware), 0);
+  EXPECT_THROW(largest_that_fits(config, "steps", hardware), ConfigError);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,142 @@
+#include "trainer/config/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "base/error.h"
+#include "models/hf/config.h"
+#include "offload/policy.h"
+#include "trainer/config/config.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using models::Target;
+
+const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
+
+Config with_model(const std::string& name, std::vector<std::string> overrides = {}) {
+  overrides.insert(overrides.begin(), "dtype=bfloat16");
+  return load_config_text("model_name: " + name + "\n", kConfigs / "test.yml", overrides, kConfigs);
+}
+
+// Each file of configs/models begins with "# NAME: N parameters.", N as published.
+TEST(ModelConfigs, HaveTheirPublishedParameters) {
+  const std::regex first_line(R"(# .+: ([\d,]+) parameters\.)");
+  int models = 0;
+  for (const auto& entry : fs::directory_iterator(kConfigs / "models")) {
+    std::string line;
+    std::ifstream file(entry.path());
+    std::getline(file, line);
+    std::smatch match;
+    ASSERT_TRUE(std::regex_match(line, match, first_line)) << entry.path();
+    std::string digits = match[1];
+    std::erase(digits, ',');
+    models::Model model = make_model(with_model(entry.path().stem()), Target::cpu);
+    EXPECT_EQ(parameter_count(model), std::stoll(digits)) << entry.path();
+    ++models;
+  }
+  EXPECT_GE(models, 34);
+}
+
+// What is trained from a file of configs/models can be published.
+TEST(ModelConfigs, HaveAConfigJson) {
+  for (const auto& entry : fs::directory_iterator(kConfigs / "models")) {
+    const models::DecoderConfig decoder =
+        decoder_config(with_model(entry.path().stem()), Target::cpu);
+    const models::DecoderConfig read = models::parse_hf_config(models::write_hf_config(decoder));
+    EXPECT_EQ(parameter_count(models::decoder(read)), parameter_count(models::decoder(decoder)))
+        << entry.path();
+    EXPECT_EQ(read.windowed, decoder.windowed) << entry.path();
+    EXPECT_EQ(read.rope_scaling, decoder.rope_scaling) << entry.path();
+  }
+}
+
+// Labels stand at the same points in all of them.
+TEST(ModelConfigs, TakeEveryPolicy) {
+  for (const char* name : {"llama3.1_8b", "mistral_7b", "qwen2.5_7b", "qwen3_8b", "gemma_2b",
+                           "gemma2_9b", "gemma3_1b"}) {
+    models::Model model = make_model(with_model(name), Target::cpu);
+    for (const models::Program& layer : model.stages[1].programs)
+      for (const offload::PolicyInfo& policy : offload::policies())
+        EXPECT_NO_THROW(offload::make_policy(policy.name, {}, layer)) << name << " " << policy.name;
+  }
+}
+
+TEST(ModelConfigs, LayersHaveTheirWindows) {
+  auto kinds = [](const char* name) { return make_model(with_model(name), Target::cpu).stages[1]; };
+  models::Stage gemma2 = kinds("gemma2_2b"), gemma3 = kinds("gemma3_1b");
+  ASSERT_EQ(gemma2.programs.size(), 2u);
+  EXPECT_EQ(gemma2.programs[gemma2.layers[0]].name, "window_layer");
+  EXPECT_EQ(gemma2.programs[gemma2.layers[1]].name, "decoder_layer");
+  for (size_t layer = 0; layer < gemma3.layers.size(); ++layer)
+    EXPECT_EQ(gemma3.programs[gemma3.layers[layer]].name,
+              layer % 6 == 5 ? "decoder_layer" : "window_layer");
+  EXPECT_EQ(kinds("mistral_7b").programs.size(), 1u);
+  EXPECT_EQ(kinds("mistral_7b").programs[0].name, "window_layer");
+}
+
+// Soft-caps and windows are nothing that flash attention knows.
+TEST(ModelConfigs, ChooseAPathForAttention) {
+  auto paths = [](const std::string& model, Target target) {
+    return kernel_paths(make_model(with_model(model), target), target);
+  };
+  const std::vector<std::string> flash{"attention: flash attention (ATen)"},
+      tiles{"attention: tiles of ATen's matrix products"},
+      own{"attention: tiles of oneDNN's matrix products"};
+  EXPECT_EQ(paths("llama3_8b", Target::cuda), flash);
+  EXPECT_EQ(paths("gemma2_9b", Target::cuda), tiles);
+  EXPECT_EQ(paths("gemma3_12b", Target::cuda), (std::vector{flash[0], tiles[0]}));
+  EXPECT_EQ(paths("gemma2_9b", Target::cpu), own);
+}
+
+TEST(ModelConfigs, ContradictionsAreRefused) {
+  EXPECT_THROW(with_model("llama3.1_8b", {"rope_low_freq_factor=5"}), ConfigError);
+  EXPECT_THROW(with_model("llama3.1_8b", {"full_attention_period=2"}), ConfigError);
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    models::parse_hf_config(text);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(HfConfig, WhatWouldChangeResultsIsRefused) {
+  auto config = [](const std::string& more) {
+    return R"({"model_type":"llama","vocab_size":10,"hidden_size":8,"num_hidden_layers":1,)"
+           R"("num_attention_heads":2,"intermediate_size":12,"rms_norm_eps":1e-5)" +
+           more + "}";
+  };
+  EXPECT_EQ(refusal(config("")), "");
+  EXPECT_EQ(refusal(config(R"(,"bos_token_id":1,"use_cache":true)")), "");
+  for (const auto& [more, mentioned] : std::vector<std::pair<std::string, std::string>>{
+           {R"(,"quantization_config":{})", "quantization_config"},
+           {R"(,"attention_dropout":0.1)", "attention_dropout"},
+           {R"(,"hidden_act":"relu")", "hidden_act"},
+           {R"(,"num_key_value_heads":3)", "num_key_value_heads"},
+           {R"(,"head_dim":3)", "head_dim"},
+           {R"(,"rope_scaling":{"type":"yarn","factor":2})", "rope_scaling.type"},
+           {R"(,"rope_scaling":{"rope_type":"linear"})", "rope_scaling.factor"},
+           {R"(,"rope_parameters":{"rope_theta":1,"partial_rotary_factor":0.5})",
+            "rope_parameters.partial_rotary_factor"},
+           {R"(,"vocab_size":-1)", "vocab_size"},
+           {R"(,"torch_dtype":"int8")", "torch_dtype"}}) {
+    EXPECT_NE(refusal(config(more)).find(mentioned), std::string::npos)
+        << more << ": " << refusal(config(more));
+  }
+  EXPECT_NE(refusal(R"({"model_type":"gpt2"})").find("model_type"), std::string::npos);
+  EXPECT_NE(refusal("[]"), "");
+  EXPECT_NE(refusal("{"), "");
+  EXPECT_NE(refusal(std::string(100000, '[')), "");
+}
+
+}  // namespace
+}  // namespace longshore::trainer

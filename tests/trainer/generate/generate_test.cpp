@@ -1,0 +1,269 @@
+// The generate program as a user meets it, on models of random weights with a tokenizer.
+#include "trainer/generate/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "data/tokenizer.h"
+#include "data/utf8.h"
+#include "models/decoder.h"
+#include "offload/cpu_backend.h"
+#include "offload/executor.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/trainer/run_program.h"
+#include "trainer/config/config.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/export_parameters.h"
+#include "trainer/weights/initialize.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::TemporaryFolder;
+
+const fs::path kTokenizers = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/tokenizers";
+
+models::DecoderConfig small_model() {
+  return {.length = 8,
+          .vocabulary = 900,
+          .width = 48,
+          .layers = 2,
+          .query_heads = 4,
+          .kv_heads = 2,
+          .head_dim = 12,
+          .mlp_width = 64};
+}
+
+// A folder as a published model has it, and an adapter of it that changes what it says.
+class Models {
+ public:
+  Models() {
+    write(small_model(), folder / "model");
+    fs::copy(kTokenizers / "sp_bpe/tokenizer.model", folder / "model");
+    models::DecoderConfig adapted = small_model();
+    adapted.lora = {.rank = 2, .alpha = 64, .targets = {"q_proj", "down_proj"}};
+    Weights weights(adapted);
+    for (const auto& [name, location] : weights.layout.by_name) {
+      if (!models::is_lora_weight(name)) continue;
+      const offload::Slab& slab = weights.layout.slab(location);
+      const offload::Parameter& parameter = weights.layout.parameter(location);
+      std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7) - 3;
+      for (offload::Copy copy : {offload::Copy::compute, offload::Copy::master})
+        if (slab.has(copy))
+          weights.arguments.write_part(argument_name(slab, copy), parameter.offset * 4,
+                                       values.data(),
+                                       static_cast<int64_t>(values.size() * sizeof(float)));
+    }
+    write_adapter(folder / "adapter", adapted.lora, "", weights.layout, weights.arguments);
+  }
+
+  TemporaryFolder folder;
+
+ private:
+  struct Weights {
+    explicit Weights(const models::DecoderConfig& config)
+        : layout(offload::lay_out(models::decoder(config))),
+          backend(offload::make_cpu_backend()),
+          arguments(*backend, ledger) {
+      initialize(layout, 5, arguments);
+    }
+    offload::ParameterLayout layout;
+    std::unique_ptr<offload::Backend> backend;
+    offload::Ledger ledger;
+    offload::Arguments arguments;
+  };
+
+  static void write(const models::DecoderConfig& config, const fs::path& to) {
+    Weights weights(config);
+    export_parameters(to, {config, weights.layout, weights.arguments}, models::Dtype::float32);
+  }
+};
+
+// Made once: nothing changes them.
+const fs::path& folder() {
+  static const Models models;
+  static const fs::path path = models.folder / "";
+  return path;
+}
+
+std::string quoted(const std::string& text) { return "'" + text + "'"; }
+
+// With standard error in a file of its own.
+struct Generated {
+  int exit_code;
+  std::string text, errors;
+};
+
+Generated run_generate(const std::string& arguments) {
+  TemporaryFolder errors;
+  ProgramResult result = run_program("{ OMP_WAIT_POLICY=passive " GENERATE_PROGRAM " " + arguments +
+                                     " 2>" + quoted((errors / "errors").string()) + "; }");
+  return {result.exit_code, result.output, data::read_file(errors / "errors")};
+}
+
+GenerateRequest request() {
+  return {.model = folder() / "model",
+          .prompt = "The boats wait.",
+          .max_tokens = 24,
+          .sampling = {.temperature = 0}};
+}
+
+std::string text_of(const GenerateRequest& request) {
+  testing::internal::CaptureStdout();
+  generate(request);
+  return testing::internal::GetCapturedStdout();
+}
+
+std::string text_of(const Sampling& sampling) {
+  GenerateRequest sampled = request();
+  sampled.sampling = sampling;
+  return text_of(sampled);
+}
+
+TEST(Generate, WritesTextAndItsSpeed) {
+  Generated generated =
+      run_generate("--model " + quoted((folder() / "model").string()) +
+                   " --prompt 'The boats wait.' --max-tokens 40 --temperature 3 dtype=float32");
+  EXPECT_EQ(generated.exit_code, 0);
+  EXPECT_GT(generated.text.size(), 30u);
+  EXPECT_TRUE(generated.text.ends_with("\n"));
+  EXPECT_EQ(data::valid_utf8_prefix(generated.text), generated.text.size());
+  EXPECT_EQ(generated.text.find("The boats"), std::string::npos);
+  EXPECT_NE(generated.errors.find("weights: "), std::string::npos) << generated.errors;
+  EXPECT_NE(generated.errors.find("; 39 more: "), std::string::npos) << generated.errors;
+  EXPECT_NE(generated.errors.find(" tokens/s\n"), std::string::npos) << generated.errors;
+}
+
+TEST(Generate, TheSeedGivesTheText) {
+  const std::string text = text_of({.seed = 1});
+  EXPECT_EQ(text_of({.seed = 1}), text);
+  EXPECT_NE(text_of({.seed = 2}), text);
+  const std::string greedy = text_of({.temperature = 0});
+  EXPECT_NE(greedy, text);
+  EXPECT_EQ(text_of({.temperature = 0, .seed = 9}), greedy);
+  EXPECT_EQ(text_of({.top_k = 1}), greedy);
+  EXPECT_EQ(text_of({.top_p = 1e-9}), greedy);
+}
+
+TEST(Generate, TheWeightsHomeChangesNothing) {
+  GenerateRequest offloaded = request();
+  offloaded.overrides = {"parameter_memory_host_offload=true"};
+  EXPECT_EQ(text_of(offloaded), text_of(request()));
+}
+
+// More than one run's tokens, with a rest.
+TEST(Generate, TakesLongPrompts) {
+  GenerateRequest longer = request();
+  for (int i = 0; i < 120; ++i) longer.prompt += " The boats wait.";
+  EXPECT_GT(text_of(longer).size(), 1u);
+}
+
+TEST(Generate, KnowsConversations) {
+  GenerateRequest chat = request();
+  chat.chat_template = "llama2";
+  EXPECT_NE(text_of(chat), text_of(request()));
+  chat.chat_template = "llama3";
+  std::string message = data::message_of<DataError>([&] { generate(chat); });
+  EXPECT_NE(message.find("<|begin_of_text|>"), std::string::npos) << message;
+}
+
+TEST(Generate, TakesAdaptersAndRuns) {
+  GenerateRequest adapted = request();
+  adapted.adapter = folder() / "adapter";
+  const std::string text = text_of(adapted);
+  EXPECT_NE(text, text_of(request()));
+
+  // What a run leaves that trained this adapter.
+  TemporaryFolder run;
+  fs::copy(folder() / "adapter", run / "adapter");
+  run.write("config.yml",
+            "base_emb_dim: 48\nbase_num_decoder_layers: 2\nbase_num_query_heads: 4\n"
+            "base_num_kv_heads: 2\nhead_dim: 12\nbase_mlp_dim: 64\nvocab_size: 900\n"
+            "lora_rank: 2\nload_parameters_path: " +
+                (folder() / "model").string() + "\n");
+  GenerateRequest of_run = request();
+  of_run.model.clear();
+  of_run.run = run / "";
+  EXPECT_EQ(text_of(of_run), text);
+}
+
+void copy_model(const fs::path& from, const TemporaryFolder& to) {
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy(from / file, to / file);
+}
+
+TEST(Generate, RefusesWhatIsNotThere) {
+  auto expect = [](const GenerateRequest& bad, const std::string& words) {
+    try {
+      generate(bad);
+      ADD_FAILURE() << words;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  auto of_model = [](const fs::path& model) {
+    GenerateRequest bad = request();
+    bad.model = model;
+    return bad;
+  };
+  auto of_run = [](const fs::path& run) {
+    GenerateRequest bad = request();
+    bad.run = run;
+    return bad;
+  };
+  expect(of_model("/no/such"), "/no/such/config.json");
+  expect(of_run("/no/such"), "/no/such/config.yml");
+
+  TemporaryFolder without_tokenizer;
+  copy_model(folder() / "model", without_tokenizer);
+  expect(of_model(without_tokenizer / ""), "tokenizer.json");
+
+  TemporaryFolder without_adapter;
+  without_adapter.write("config.yml",
+                        "base_emb_dim: 8\nbase_num_decoder_layers: 1\nbase_num_query_heads: 1\n"
+                        "base_num_kv_heads: 1\nhead_dim: 8\nbase_mlp_dim: 8\nvocab_size: 9\n");
+  expect(of_run(without_adapter / ""), "found neither model/ nor adapter/");
+
+  // The tokenizer of another model: it has more tokens.
+  TemporaryFolder mixed;
+  copy_model(fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/llama2_mha_untied", mixed);
+  fs::copy(kTokenizers / "sp_bpe/tokenizer.model", mixed / "tokenizer.model");
+  expect(of_model(mixed / ""), "in the prompt, expected 0 to 130: the model's vocab_size is 131");
+
+  TemporaryFolder without_bos;
+  copy_model(folder() / "model", without_bos);
+  fs::copy(kTokenizers / "bytelevel_bpe_qwen/tokenizer.json", without_bos / "tokenizer.json");
+  GenerateRequest empty = of_model(without_bos / "");
+  empty.prompt = "";
+  expect(empty, "--prompt: found nothing, expected some text");
+
+  GenerateRequest bad = request();
+  bad.chat_template = "lama2";
+  expect(bad, "llama2");
+  bad = request();
+  bad.overrides = {"dtpe=float32"};
+  expect(bad, "nearest: dtype");
+  bad.overrides = {"steps=3"};
+  expect(bad, "of no use here");
+}
+
+TEST(Generate, RefusesCommandLines) {
+  const std::string model = "--model x ", prompt = "--prompt x ";
+  for (const auto& [arguments, word] : {std::pair{prompt, "--model"},
+                                        {model, "--prompt"},
+                                        {model + "--run x " + prompt, "--run"},
+                                        {model + prompt + "--top-p 0", "--top-p"}}) {
+    Generated generated = run_generate(arguments);
+    EXPECT_EQ(generated.exit_code, 2) << arguments << "\n" << generated.errors;
+    EXPECT_NE(generated.errors.find(word), std::string::npos) << generated.errors;
+    EXPECT_EQ(generated.text, "") << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,260 @@
+// The plan program as a user meets it: its table, its explanations, its file and its exit codes.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "offload/policy.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/trainer/run_program.h"
+#include "trainer/config/config.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::TemporaryFolder;
+using nlohmann::ordered_json;
+
+ProgramResult run_plan(const std::string& arguments) {
+  return run_program(PLAN_PROGRAM " " + arguments);
+}
+
+const std::string kQuickstart = "--config quickstart.yml backend=cpu ";
+
+bool contains(const std::string& text, const std::string& word) {
+  return text.find(word) != std::string::npos;
+}
+
+// First words of the lines below the table's head.
+std::vector<std::string> policies_of(const std::string& output) {
+  std::vector<std::string> names;
+  std::istringstream lines(output);
+  std::string line, name;
+  while (std::getline(lines, line) && !line.starts_with("policy "))
+    ;
+  while (std::getline(lines, line) && std::istringstream(line) >> name) names.push_back(name);
+  return names;
+}
+
+std::string line_of(const std::string& output, const std::string& first_word) {
+  std::istringstream lines(output);
+  std::string word;
+  for (std::string line; std::getline(lines, line);)
+    if (std::istringstream(line) >> word && word == first_word) return line;
+  return "";
+}
+
+// What the program writes for a config and policies.
+ordered_json json_of(const std::string& arguments) {
+  TemporaryFolder folder;
+  std::string file = (folder / "plans.json").string();
+  ProgramResult result = run_plan(arguments + " --json " + file);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(folder.file_count(), 1u);
+  return ordered_json::parse(data::read_file(file));
+}
+
+TEST(PlanProgram, AllIsEveryPolicyButCustom) {
+  ProgramResult result = run_plan(kQuickstart + "--policies all");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  std::vector<std::string> expected;
+  for (const offload::PolicyInfo& policy : offload::policies())
+    if (policy.name != "custom") expected.push_back(policy.name);
+  EXPECT_GT(expected.size(), 8u);
+  EXPECT_EQ(policies_of(result.output), expected) << result.output;
+
+  // Of a network with other labels, those that speak of none.
+  result = run_plan("--config toy_a.yml backend=cpu --policies all");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(policies_of(result.output), (std::vector<std::string>{"none", "full"}));
+}
+
+TEST(PlanProgram, WritesWhatTheAnalysisSays) {
+  std::vector<std::string> overrides{"backend=cpu", "gradient_accumulation_steps=2",
+                                     "optimizer_memory_host_offload=true"};
+  std::string arguments = "--config quickstart.yml --policies none,minimal_offloaded ";
+  for (const std::string& override : overrides) arguments += override + " ";
+  ordered_json plans = json_of(arguments)["plans"];
+  ASSERT_EQ(plans.size(), 2u);
+  for (const ordered_json& plan : plans) {
+    std::vector<std::string> one = overrides;
+    one.push_back("remat_policy=" + plan["policy"].get<std::string>());
+    Config config = load_config("quickstart.yml", one, default_configs_directory());
+    EXPECT_EQ(plan["memory"], json(analyze(plan_training(config, models::Target::cpu).all())));
+    for (const char* kind : {"device", "pinned_host"}) {
+      const ordered_json& memory = plan["memory"][kind];
+      auto bytes = [&](const char* key) { return memory.at(key).get<int64_t>(); };
+      EXPECT_GT(bytes("argument_bytes"), 0);
+      EXPECT_EQ(bytes("total_bytes"), bytes("argument_bytes") + bytes("output_bytes") -
+                                          bytes("alias_bytes") + bytes("temp_bytes"));
+      EXPECT_EQ(bytes("peak_bytes"), bytes("total_bytes"));
+      int64_t by_category = 0;
+      for (const auto& [category, part] : memory.at("by_category").items())
+        by_category += part.get<int64_t>();
+      EXPECT_GT(by_category, 0);
+      EXPECT_LE(by_category, bytes("peak_bytes"));
+    }
+  }
+  EXPECT_LT(plans[1]["memory"]["device"]["peak_bytes"], plans[0]["memory"]["device"]["peak_bytes"]);
+  EXPECT_GT(plans[1]["memory"]["pinned_host"]["temp_bytes"],
+            plans[0]["memory"]["pinned_host"]["temp_bytes"]);
+}
+
+TEST(PlanProgram, ExplainsWhatHappensToEachLabel) {
+  ProgramResult result =
+      run_plan(kQuickstart + "--explain dtype=float32 remat_policy=qkv_proj_offloaded");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  constexpr int64_t kTokens = 8 * 256, kWidth = 320, kMlpWidth = 864, kFloatBytes = 4;
+  struct Expected {
+    const char* label;
+    int64_t width;
+    const char* fate;
+  };
+  for (const Expected& expected : {Expected{"query_proj", kWidth, "goes to pinned_host"},
+                                   Expected{"value_proj", kWidth, "goes to pinned_host"},
+                                   Expected{"decoder_layer_input", kWidth, "stays on the device"},
+                                   Expected{"context", kWidth, "computed again"},
+                                   Expected{"mlpwi_1", kMlpWidth, "computed again"},
+                                   Expected{"mlpwo", kWidth, "not read again"}}) {
+    std::string line = line_of(result.output, expected.label);
+    EXPECT_TRUE(line.ends_with(expected.fate)) << expected.label << ": " << line;
+    EXPECT_TRUE(contains(line, offload::bytes_text(kTokens * expected.width * kFloatBytes)))
+        << line;
+  }
+  for (const char* words :
+       {"layers 0 to 4", "layers 5 to 5", "context.again, attention", "swiglu.again = swiglu("})
+    EXPECT_TRUE(contains(result.output, words)) << words << "\n" << result.output;
+  EXPECT_FALSE(contains(result.output, "query_proj.again"));
+
+  result = run_plan(kQuickstart + "--explain remat_policy=none");
+  EXPECT_TRUE(contains(result.output, "nothing is replayed")) << result.output;
+  EXPECT_FALSE(contains(run_plan(kQuickstart).output, "replayed"));
+}
+
+// JAX's tutorial networks, their layers' inputs in host memory: all but the last one's.
+void expect_offloaded_inputs(const std::string& config, int64_t layers, int64_t input_bytes) {
+  std::string arguments = "--config " + config + " backend=cpu x=offload --policies none,custom";
+  ordered_json plans = json_of(arguments)["plans"];
+  const ordered_json &none = plans[0]["memory"], &offloaded = plans[1]["memory"];
+  auto bytes = [](const ordered_json& memory, const char* kind, const char* key) {
+    return memory.at(kind).at(key).get<int64_t>();
+  };
+  EXPECT_EQ(
+      bytes(offloaded, "pinned_host", "temp_bytes") - bytes(none, "pinned_host", "temp_bytes"),
+      (layers - 1) * input_bytes);
+  EXPECT_LT(bytes(offloaded, "device", "peak_bytes"), bytes(none, "device", "peak_bytes"));
+}
+
+TEST(PlanProgram, OffloadsTheTutorialsNetworks) {
+  expect_offloaded_inputs("toy_a.yml remat_policy=custom", 10, 256 * 256 * 4);
+  expect_offloaded_inputs("toy_b.yml remat_policy=custom", 4, int64_t{7168} * 7168 * 4);
+}
+
+TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
+  auto start = std::chrono::steady_clock::now();
+  ProgramResult result = run_plan("--config llama3_70b.yml backend=cuda");
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(result.output, "planned for cuda")) << result.output;
+  std::printf("%.2f s\n", seconds);
+  EXPECT_LT(seconds, 2);
+}
+
+TEST(PlanProgram, ChoosesAPolicy) {
+  const std::string kTiny =
+      "--config llama3_8b.yml model_name=llama3.2_1b backend=auto --hardware rtx4090 "
+      "base_num_decoder_layers=3 "
+      "vocab_size=1024 max_target_length=512 ";
+  ProgramResult named = run_plan(kTiny + "remat_policy=auto");
+  ASSERT_EQ(named.exit_code, 0) << named.output;
+  EXPECT_TRUE(contains(named.output, "plans walked: none")) << named.output;
+  EXPECT_TRUE(contains(named.output, "  remat_policy: \"none\"")) << named.output;
+  ordered_json plans = json_of(kTiny + "--policies auto,full");
+  EXPECT_EQ(plans["plans"][0]["policy"], "auto");
+  EXPECT_EQ(plans["plans"][0]["chosen"]["remat_policy"], "\"none\"");
+  EXPECT_LT(plans["plans"][0]["step_seconds"], plans["plans"][1]["step_seconds"]);
+
+  for (const auto& [arguments, words] :
+       std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"--config quickstart.yml remat_policy=auto", {"hardware", "a profile", "--measure"}},
+           {"--config quickstart.yml auto_micro_batch=true", {"auto_micro_batch", "auto"}},
+           {kTiny + "remat_policy=auto context=device,offload", {"context", "one fate"}},
+           {kTiny + "remat_policy=auto device_memory_limit=0.001",
+            {"none fits", "device", "short"}},
+           {kTiny + "remat_policy=auot", {"remat_policy", "auot", "Nearest: auto"}}}) {
+    ProgramResult result = run_plan(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    for (const std::string& word : words)
+      EXPECT_TRUE(contains(result.output, word)) << result.output;
+  }
+}
+
+TEST(PlanProgram, AdvisesOnOnePolicy) {
+  const std::string toy = "--config toy_b.yml --hardware h200 ";
+  EXPECT_TRUE(contains(run_plan(toy).output, "advice, each change by itself"));
+  EXPECT_FALSE(contains(run_plan(toy + "--explain --policies all").output, "advice"));
+}
+
+struct Wrong {
+  const char* name;
+  const char* arguments;
+  std::vector<std::string> words;
+};
+
+class PlanProgramRefuses : public testing::TestWithParam<Wrong> {};
+
+TEST_P(PlanProgramRefuses, AndNamesWhatCanBe) {
+  TemporaryFolder folder;
+  ProgramResult result = run_plan(kQuickstart + "--json " + (folder / "plans.json").string() + " " +
+                                  GetParam().arguments);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  for (const std::string& word : GetParam().words)
+    EXPECT_TRUE(contains(result.output, word)) << word << "\n" << result.output;
+  EXPECT_EQ(folder.file_count(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, PlanProgramRefuses,
+    testing::Values(
+        Wrong{"Policy",
+              "remat_policy=fulll",
+              {"remat_policy", "'fulll'", "minimal_offloaded", "Nearest: full"}},
+        Wrong{"OneOfSeveralPolicies", "--policies none,fulll", {"'fulll'", "Nearest: full"}},
+        Wrong{"Label", "remat_policy=custom qkv_proj=offload", {"qkv_proj", "nearest: key_proj"}},
+        Wrong{"AnotherModelsLabel",
+              "remat_policy=custom x=offload",
+              {"x: the model emits no label 'x'", "query_proj"}},
+        Wrong{"LabelOfAnotherPolicy", "context=offload", {"context", "remat_policy: custom"}},
+        Wrong{"Fate", "remat_policy=custom context=sometimes", {"context", "remat, device"}},
+        Wrong{"UnreadValue",
+              "remat_policy=custom mlpwo=offload",
+              {"mlpwo: offload cannot be honoured", "context, mlpwi_0, mlpwi_1"}},
+        Wrong{"UpdatesOnTheHost",
+              "optimizer_compute=host",
+              {"optimizer_compute", "optimizer_memory_host_offload: true"}},
+        Wrong{"OffloadLayers",
+              "offload_layers=7",
+              {"offload_layers", "found 7", "base_num_decoder_layers = 6"}},
+        Wrong{"Option", "--no-such-option", {"no-such-option"}}),
+    [](const testing::TestParamInfo<Wrong>& info) { return info.param.name; });
+
+TEST(PlanProgram, RefusesPoliciesThatTheModelHasNoLabelsFor) {
+  ProgramResult result = run_plan("--config toy_a.yml backend=cpu --policies minimal");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.output, "it emits x, y")) << result.output;
+}
+
+TEST(PlanProgram, FailsWhereTheFileCannotBeWritten) {
+  TemporaryFolder folder;
+  std::string nowhere = (folder / "none" / "plans.json").string();
+  ProgramResult result = run_plan(kQuickstart + "--json " + nowhere);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(contains(result.output, nowhere)) << result.output;
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,106 @@
+// What a run that does not fit is told.
+#include "trainer/planning/room.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "offload/virtual_backend.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/offload/forwarding_backend.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::MemoryKind;
+
+constexpr int64_t kPlenty = int64_t{1} << 40;
+
+// A device with so much memory.
+class SmallBackend : public offload::ForwardingBackend {
+ public:
+  SmallBackend(offload::Backend& other, std::map<MemoryKind, int64_t> available)
+      : ForwardingBackend(other), available_(std::move(available)) {}
+
+  int64_t available_bytes(MemoryKind kind) override { return available_.at(kind); }
+
+ private:
+  std::map<MemoryKind, int64_t> available_;
+};
+
+Config config_of(std::vector<std::string> overrides) {
+  return load_config("quickstart.yml", overrides, default_configs_directory());
+}
+
+MemoryByKind memory_of(const Config& config) {
+  return analyze(plan_training(config, models::Target::cuda).all());
+}
+
+// The lines below "with": a setting, and what it would need.
+std::map<std::string, std::string> choices_of(const std::string& message) {
+  std::map<std::string, std::string> choices;
+  std::istringstream lines(message.substr(message.find("; with\n") + 7));
+  for (std::string line; std::getline(lines, line);) {
+    std::string setting;
+    std::istringstream words(line);
+    words >> setting;
+    size_t needs = line.find_first_not_of(' ', line.find(setting) + setting.size());
+    choices[setting] = line.substr(needs);
+  }
+  return choices;
+}
+
+TEST(Room, NamesTheKindAndTheKeysThatHelp) {
+  std::vector<std::string> overrides{"remat_policy=minimal_offloaded",
+                                     "optimizer_memory_host_offload=true",
+                                     "gradient_accumulation_steps=2"};
+  Config config = config_of(overrides);
+  TrainingPlans plans = plan_training(config, models::Target::cuda);
+  MemoryByKind memory = analyze(plans.all());
+  int64_t device = of(memory, MemoryKind::device).peak_bytes,
+          pinned = of(memory, MemoryKind::pinned_host).peak_bytes;
+  auto device_without_memory =
+      offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));
+
+  SmallBackend just_enough(*device_without_memory,
+                           {{MemoryKind::device, device}, {MemoryKind::pinned_host, pinned}});
+  EXPECT_NO_THROW(require_room(config, plans, just_enough));
+
+  for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
+    std::map<MemoryKind, int64_t> available{{MemoryKind::device, kPlenty},
+                                            {MemoryKind::pinned_host, kPlenty}};
+    available[kind] = of(memory, kind).peak_bytes - 1;
+    SmallBackend small(*device_without_memory, available);
+    std::string message = data::message_of<PlanError>([&] { require_room(config, plans, small); });
+    for (const std::string& words :
+         {std::string("does not fit"), "pinned_host  needs " + offload::bytes_text(pinned),
+          "device       needs " + offload::bytes_text(device),
+          "available " + offload::bytes_text(available[kind])})
+      EXPECT_NE(message.find(words), std::string::npos) << words << "\n" << message;
+
+    // Each choice needs what it is said to need, and some need less of what is short.
+    std::map<std::string, std::string> choices = choices_of(message);
+    EXPECT_GE(choices.size(), 6u) << message;
+    int helpful = 0;
+    for (const auto& [setting, needs] : choices) {
+      std::string key = setting.substr(0, setting.find('=') + 1);
+      std::vector<std::string> changed{setting};
+      for (const std::string& other : overrides)
+        if (!other.starts_with(key)) changed.push_back(other);
+      MemoryByKind tried = memory_of(config_of(changed));
+      EXPECT_EQ(needs, "device " + offload::bytes_text(of(tried, MemoryKind::device).peak_bytes) +
+                           ", pinned_host " +
+                           offload::bytes_text(of(tried, MemoryKind::pinned_host).peak_bytes))
+          << setting;
+      helpful += of(tried, kind).peak_bytes <= available[kind];
+    }
+    EXPECT_GE(helpful, 3) << message;
+    EXPECT_TRUE(choices.contains("remat_policy=full")) << message;
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,396 @@
+// The probe program against transformers: every family, every tensor that transformers gives, under
+// several policies; and what it refuses.
+#include "trainer/probe/probe.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "data/safetensors_writer.h"
+#include "tests/offload/toy_models.h"
+#include "tests/trainer/golden.h"
+#include "tests/trainer/run_program.h"
+#include "trainer/probe/inputs.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::SafetensorsDtype;
+using data::SafetensorsFile;
+using data::SafetensorsInfo;
+using data::TemporaryFolder;
+
+std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
+
+ProgramResult run_probe(const fs::path& model, const fs::path& inputs, const fs::path& out,
+                        const std::string& arguments) {
+  return run_program("OMP_WAIT_POLICY=passive " PROBE_PROGRAM " --model " + quoted(model) +
+                     " --inputs " + quoted(inputs) + " --out " + quoted(out) + " " + arguments);
+}
+
+// What the program writes.
+fs::path probed(const TemporaryFolder& folder, const fs::path& model, const fs::path& inputs,
+                const std::string& arguments) {
+  static int count = 0;
+  fs::path out = folder / (std::to_string(++count) + ".safetensors");
+  ProgramResult result = run_probe(model, inputs, out, arguments);
+  EXPECT_EQ(result.exit_code, 0) << arguments << "\n" << result.output;
+  return out;
+}
+
+bool is_input(const std::string& name) {
+  return name == "input_ids" || name == "labels" || name == "attention_mask" ||
+         name == "segment_ids" || name == "position_ids";
+}
+
+// The results are what the golden has beside its inputs and `not_here`, and within its tolerances.
+void expect_all(const Golden& golden, const fs::path& out, const std::string& not_here = "") {
+  SafetensorsFile results(out);
+  size_t compared = 0;
+  for (const data::SafetensorsTensor& reference : golden.tensors.tensors()) {
+    if (is_input(reference.name) || reference.name == not_here) continue;
+    ++compared;
+    ASSERT_TRUE(results.contains(reference.name)) << reference.name;
+    const data::SafetensorsTensor& result = results.at(reference.name);
+    EXPECT_EQ(result.shape, reference.shape) << reference.name;
+    EXPECT_EQ(result.dtype, SafetensorsDtype::float32) << reference.name;
+    golden.expect(reference.name, floats(result), golden.tolerance(reference.name));
+  }
+  EXPECT_EQ(compared, results.tensors().size());
+}
+
+// The checkpoint with the older spelling of config.json.
+fs::path older_spelling(const TemporaryFolder& folder, const fs::path& model) {
+  fs::path copy = folder / "older";
+  fs::create_directory(copy);
+  for (const fs::directory_entry& entry : fs::directory_iterator(model))
+    if (entry.path().filename().string().starts_with("model"))
+      fs::create_symlink(entry.path(), copy / entry.path().filename());
+  fs::copy_file(model / "config_v4.json", copy / "config.json");
+  return copy;
+}
+
+class Goldens : public testing::TestWithParam<const char*> {};
+
+TEST_P(Goldens, EveryTensorIsTransformers) {
+  Golden golden(GetParam());
+  TemporaryFolder folder;
+  fs::path inputs = golden.folder / "golden.safetensors";
+  fs::path out = probed(folder, golden.folder, inputs, "--gradients remat_policy=none");
+  expect_all(golden, out);
+
+  // To the bit, whatever a layer keeps, wherever weights and gradients live, however the config is
+  // spelled.
+  std::string bytes = data::read_file(out);
+  EXPECT_EQ(bytes, data::read_file(probed(folder, older_spelling(folder, golden.folder), inputs,
+                                          "--gradients remat_policy=full")));
+  EXPECT_EQ(bytes, data::read_file(probed(folder, golden.folder, inputs,
+                                          "--gradients remat_policy=qkv_proj_offloaded "
+                                          "parameter_memory_host_offload=true "
+                                          "gradient_memory_host_offload=true")));
+}
+
+// How far transformers itself gets from its float32 results when it computes in bfloat16 is the
+// scale, by group of tensors: relative to a tensor's largest value it is off by up to
+// measured_bf16's max_rel_to_tensor_max. We round at other places, so twice that is allowed (found
+// on one machine: up to 1.6). The loss is a mean whose error is what is left of many that cancel;
+// one measured value of it is no scale (found: 0.3 to 8 times). Independent errors of n tokens, of
+// which the largest is e, leave less than e / sqrt(n) in the mean; so that is the loss's scale.
+TEST_P(Goldens, Bfloat16IsAsNearAsTransformers) {
+  if (offload::cpu_dtypes().back() != models::Dtype::bfloat16)
+    GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  constexpr double kFactor = 2;
+  Golden golden(GetParam());
+  TemporaryFolder folder;
+  SafetensorsFile results(probed(folder, golden.folder, golden.folder / "golden.safetensors",
+                                 "--gradients dtype=bfloat16 remat_policy=qkv_proj_offloaded"));
+  const nlohmann::json& measured = golden.description["measured_bf16"];
+  double trained = golden.description["trained_tokens"];
+  for (const data::SafetensorsTensor& result : results.tensors()) {
+    bool is_loss = result.name == "loss";
+    const nlohmann::json& scale = measured[is_loss ? "token_loss" : first_word(result.name)];
+    Tolerance tolerance{.rel = kFactor * scale["max_rel_to_tensor_max"].get<double>()};
+    if (is_loss) tolerance = {.abs = kFactor * scale["max_abs"].get<double>() / std::sqrt(trained)};
+    golden.expect(result.name, floats(result), tolerance);
+  }
+  // It did compute in bfloat16: hidden states are exact in it.
+  for (float value : floats(results.at("hidden.layers.0")))
+    ASSERT_EQ(std::bit_cast<uint32_t>(value) & 0xffff, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Goldens,
+                         testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
+                                         "llama32_packed", "mistral_window", "qwen2_bias",
+                                         "qwen3_qknorm", "gemma1_mqa", "gemma2", "gemma3_text"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// With an adapter: gradients of its matrices and of nothing else. Without, the base model.
+class LoraGoldens : public testing::TestWithParam<const char*> {};
+
+TEST_P(LoraGoldens, EveryTensorIsPefts) {
+  Golden golden(GetParam());
+  TemporaryFolder folder;
+  const fs::path adapter = golden.folder / "adapter";
+  const fs::path inputs = golden.folder / "golden.safetensors";
+  const fs::path out = probed(folder, golden.folder, inputs,
+                              "--adapter " + quoted(adapter) + " --gradients remat_policy=none");
+  expect_all(golden, out, "base_logits");
+  auto again = [&](const std::vector<std::string>& overrides) {
+    probe({golden.folder, inputs, folder / "again", true, adapter, overrides});
+    return data::read_file(folder / "again");
+  };
+  EXPECT_TRUE(data::read_file(out) == again({"remat_policy=full"}));
+  EXPECT_TRUE(data::read_file(out) ==
+              again({"remat_policy=qkv_proj_offloaded", "parameter_memory_host_offload=true",
+                     "gradient_memory_host_offload=true"}));
+
+  probe({golden.folder, inputs, folder / "base"});
+  golden.expect("base_logits", floats(SafetensorsFile(folder / "base").at("logits")),
+                golden.tolerance("base_logits"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens, testing::Values("lora_llama", "lora_gemma2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// --- inputs
+
+struct Tensor {
+  std::vector<int64_t> shape, values;
+  SafetensorsDtype dtype = SafetensorsDtype::int64;
+};
+using Tensors = std::map<std::string, Tensor>;
+
+fs::path write_inputs(const fs::path& path, const Tensors& tensors) {
+  std::vector<SafetensorsInfo> infos;
+  for (const auto& [name, tensor] : tensors) infos.push_back({name, tensor.dtype, tensor.shape});
+  infos = data::sorted_as_safetensors(infos);
+  data::SafetensorsWriter writer(path, infos);
+  for (const SafetensorsInfo& info : infos)
+    for (int64_t value : tensors.at(info.name).values)  // little-endian: the low bytes come first
+      writer.append(info.name, std::as_bytes(std::span(&value, 1)).first(size_bytes(info.dtype)));
+  writer.finish();
+  return path;
+}
+
+// Two rows of four tokens, the second padded; vocabulary 10.
+Tensors good_inputs() {
+  return {{"input_ids", {{2, 4}, {1, 2, 3, 9, 0, 5, 6, 7}}},
+          {"labels", {{2, 4}, {1, 2, -100, 9, 0, 5, 6, -100}}},
+          {"attention_mask", {{2, 4}, {1, 1, 1, 1, 1, 1, 1, 0}}},
+          {"segment_ids", {{2, 4}, {4, 4, 1, 1, 1, 0, 0, 0}}},
+          {"position_ids", {{2, 4}, {0, 1, 0, 1, 0, 0, 1, 2}}}};
+}
+
+TEST(ProbeInputs, AreABatch) {
+  TemporaryFolder folder;
+  for (SafetensorsDtype dtype : {SafetensorsDtype::int64, SafetensorsDtype::int32}) {
+    Tensors tensors = good_inputs();
+    for (auto& [name, tensor] : tensors) tensor.dtype = dtype;
+    tensors["hidden.layers.0"] = tensors["logits"] = {{1}, {0}};
+    ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", tensors), 10);
+    using Values = std::vector<int32_t>;
+    EXPECT_EQ(inputs.batch.tokens, (Values{1, 2, 3, 9, 0, 5, 6, 7}));
+    EXPECT_EQ(inputs.batch.targets, (Values{2, -1, 9, -1, 5, 6, -1, -1}));
+    EXPECT_EQ(inputs.batch.positions, (Values{0, 1, 0, 1, 0, 0, 1, 2}));
+    EXPECT_EQ(inputs.batch.segments, (Values{4, 4, 1, 1, 1, 0, 0, 0}));
+    EXPECT_EQ(inputs.batch.total_weights, 4);
+    EXPECT_EQ(inputs.batch.shape.rows, 2);
+    EXPECT_EQ(inputs.batch.shape.length, 4);
+    EXPECT_TRUE(inputs.has_labels);
+  }
+  Tensors ids{{"input_ids", {{1, 3}, {1, 2, 3}}}};
+  ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", ids), 10);
+  EXPECT_EQ(inputs.batch.targets, std::vector<int32_t>(3, -1));
+  EXPECT_EQ(inputs.batch.positions, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_FALSE(inputs.has_labels);
+  EXPECT_FALSE(inputs.has_segments);
+}
+
+TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
+  struct Bad {
+    const char* tensor;
+    Tensor value;
+    const char* message;  // behind the file's name
+  };
+  const std::vector<int64_t> kShape{2, 4};
+  const Bad bad[]{
+      {"input_ids",
+       {kShape, {1, 2, 3, 10, 0, 5, 6, 7}},
+       "input_ids[0,3]: found 10, expected 0 to 9"},
+      {"input_ids",
+       {kShape, {1, 2, 3, 9, -1, 5, 6, 7}},
+       "input_ids[1,0]: found -1, expected 0 to 9"},
+      {"input_ids", {kShape, {1, 2, 3, 9, 0, 5, 1LL << 32, 7}}, "input_ids[1,2]: found 4294967296"},
+      {"input_ids", {{8}, {1, 2, 3, 9, 0, 5, 6, 7}}, "input_ids: found [8], expected [B,T]"},
+      {"input_ids", {{0, 4}, {}}, "input_ids: found [0,4], expected [B,T]"},
+      {"input_ids",
+       {{1, 2}, {1, 2}, SafetensorsDtype::int16},
+       "input_ids: found I16, expected I64"},
+      {"labels", {{1, 4}, {1, 2, 3, 4}}, "labels: found [1,4], expected [2,4]"},
+      {"labels",
+       {kShape, {1, 2, 10, 9, 0, 5, 6, -100}},
+       "labels[0,2]: found 10, expected 0 to 9, or -100"},
+      {"labels", {kShape, {1, 2, -1, 9, 0, 5, 6, -100}}, "labels[0,2]: found -1,"},
+      {"labels",
+       {kShape, {1, 2, 3, 9, 0, 5, 6, 7}},
+       "labels[1,3]: found 7 where attention_mask is 0, expected -100"},
+      {"labels",
+       {kShape, {1, -100, -100, -100, 0, -100, -100, -100}},
+       "labels: found no target to train"},
+      {"attention_mask",
+       {kShape, {1, 1, 1, 1, 1, 2, 1, 0}},
+       "attention_mask[1,1]: found 2, expected 0 to 1"},
+      {"attention_mask",
+       {kShape, {1, 1, 1, 1, 0, 1, 1, 1}},
+       "attention_mask[1,1]: found 1 after 0, expected padding on the right"},
+      {"segment_ids",
+       {kShape, {0, 1, 0, 0, 1, 0, 0, 0}},
+       "segment_ids[0,2]: found 0 again, expected each id of a row in one run"},
+      {"segment_ids", {kShape, {0, 0, 0, 0, 0, 0, 0, -1}}, "segment_ids[1,3]: found -1"},
+      {"position_ids",
+       {kShape, {0, 1, -2, 3, 0, 1, 2, 3}},
+       "position_ids[0,2]: found -2, expected 0 to 2147483647"},
+      {"position_ids",
+       {kShape, {0, 1, 2, 3, 0, 1, 2, 1LL << 31}},
+       "position_ids[1,3]: found 2147483648"},
+      {"token_type_ids",
+       {kShape, {0, 0, 0, 0, 0, 0, 0, 0}},
+       "token_type_ids: found a tensor that is no input"},
+      {"gradient", {{1}, {0}}, "gradient: found a tensor that is no input"},
+  };
+  TemporaryFolder folder;
+  for (const Bad& b : bad) {
+    Tensors tensors = good_inputs();
+    tensors[b.tensor] = b.value;
+    if (b.value.shape != kShape && std::string(b.tensor) == "input_ids")
+      tensors = {{b.tensor, b.value}};
+    fs::path file = write_inputs(folder / "inputs", tensors);
+    std::string message = data::message_of<DataError>([&] { read_probe_inputs(file, 10); });
+    EXPECT_TRUE(message.starts_with(file.string() + ": " + b.message)) << message;
+  }
+  fs::path empty = write_inputs(folder / "inputs", {});
+  EXPECT_EQ(data::message_of<DataError>([&] { read_probe_inputs(empty, 10); }),
+            empty.string() + ": input_ids: found nothing, expected a tensor [B,T]");
+  // 2^24 + 1 tokens: refused by the header, before any of them is read.
+  Tensor many{{1, (1 << 24) + 1}, {}, SafetensorsDtype::int32};
+  std::string data(4 * ((1 << 24) + 1), '\0');
+  data::SafetensorsWriter writer(folder / "many", {{"input_ids", many.dtype, many.shape}});
+  writer.append("input_ids", std::as_bytes(std::span(data)));
+  writer.finish();
+  EXPECT_NE(data::message_of<DataError>([&] {
+              read_probe_inputs(folder / "many", 10);
+            }).find("at most 16777216 tokens"),
+            std::string::npos);
+}
+
+// --- the program
+
+const fs::path kModel = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/llama32_tied";
+
+// Without labels nothing that needs them; padding changes nothing before it.
+TEST(Probe, PaddingAndMissingLabels) {
+  TemporaryFolder folder;
+  Tensors tensors{{"input_ids", {{2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}}}};
+  SafetensorsFile whole(probed(folder, kModel, write_inputs(folder / "a", tensors), ""));
+  EXPECT_EQ(whole.tensors().size(), 5u);  // 2 layers, embed, final_norm, logits
+  tensors["attention_mask"] = {{2, 4}, {1, 1, 1, 0, 1, 1, 1, 1}};
+  tensors["input_ids"].values[3] = 0;
+  SafetensorsFile padded(probed(folder, kModel, write_inputs(folder / "b", tensors), ""));
+  std::vector<float> a = floats(whole.at("logits")), b = floats(padded.at("logits"));
+  size_t vocabulary = a.size() / 8;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (i / vocabulary != 3) {
+      ASSERT_EQ(a[i], b[i]) << i;
+    }
+}
+
+// What a call throws: the error's exit code and its message.
+ProgramResult refusal(const ProbeRequest& request) {
+  try {
+    probe(request);
+  } catch (const ConfigError& error) {
+    return {2, error.what()};
+  } catch (const DataError& error) {
+    return {1, error.what()};
+  }
+  return {0, ""};
+}
+
+TEST(Probe, BadCallsWriteNothing) {
+  TemporaryFolder folder, outputs;
+  fs::path good = write_inputs(folder / "good", {{"input_ids", {{1, 2}, {1, 2}}}});
+  fs::path bad = write_inputs(folder / "bad", {{"input_ids", {{1, 2}, {1, 307}}}});
+  fs::path too_wide = folder / "wide";
+  fs::create_directory(too_wide);
+  std::string config = data::read_file(kModel / "config.json");
+  size_t at = config.find("\"vocab_size\": 307");
+  ASSERT_NE(at, std::string::npos);
+  folder.write("wide/config.json", config.replace(at, 17, "\"vocab_size\": 2000000000"));
+  fs::path other_weights = folder / "other";
+  fs::create_directory(other_weights);
+  fs::copy_file(kModel / "config.json", other_weights / "config.json");
+  fs::create_symlink(kModel.parent_path() / "llama32_packed/model.safetensors",
+                     other_weights / "model.safetensors");
+
+  // An adapter of another model, and a folder that holds none.
+  const fs::path goldens = kModel.parent_path(), adapter = goldens / "lora_llama/adapter";
+
+  fs::path out = outputs / "out";
+  struct Bad {
+    ProbeRequest request;
+    int exit_code;
+    std::vector<std::string> words;
+  };
+  auto key = [&](const std::string& setting) {
+    return ProbeRequest{.model = kModel, .inputs = good, .out = out, .overrides = {setting}};
+  };
+  const Bad calls[]{
+      {{kModel, bad, out}, 1, {"bad: input_ids[0,1]: found 307, expected 0 to 306"}},
+      {{kModel, good, out, true}, 1, {"good: labels: found nothing", "--gradients"}},
+      {{kModel, folder / "none", out}, 1, {(folder / "none").string()}},
+      {{folder / "none", good, out}, 1, {"none/config.json"}},
+      {{too_wide, good, out}, 1, {"config.json: vocab_size: found 2000000000", "4194304"}},
+      {{other_weights, good, out}, 1, {"other", "model.embed_tokens.weight is [149,48]"}},
+      {{kModel, good, outputs / "no" / "out"}, 1, {(outputs / "no").string()}},
+      {{kModel, good, out, false, adapter},
+       1,
+       {"adapter_model.safetensors: is not this model's",
+        "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"}},
+      {{kModel, good, out, false, goldens}, 1, {(goldens / "adapter_config.json").string()}},
+      {key("steps=3"), 2, {"command line steps", "of no use here", "dtype", "prefetch_layers"}},
+      {key("base_emb_dim=64"), 2, {"command line base_emb_dim", "of no use here"}},
+      {key("remat_polcy=full"), 2, {"unknown", "nearest: remat_policy"}},
+      {key("remat_policy=fulll"), 2, {"remat_policy: found 'fulll'", "Nearest: full"}},
+      {key("dtype=float16"), 2, {"dtype: found float16", "bfloat16"}},
+      {key("context=device"), 2, {"context", "remat_policy"}},
+      {key("offload_layers=3"), 2, {"offload_layers: found 3", "2 layers"}},
+  };
+  for (const Bad& call : calls) {
+    ProgramResult result = refusal(call.request);
+    EXPECT_EQ(result.exit_code, call.exit_code) << result.output;
+    for (const std::string& word : call.words)
+      EXPECT_NE(result.output.find(word), std::string::npos) << word << " in " << result.output;
+    EXPECT_EQ(outputs.file_count(), 0u) << result.output;
+  }
+}
+
+TEST(Probe, ErrorsBecomeExitCodes) {
+  TemporaryFolder folder;
+  fs::path bad = write_inputs(folder / "bad", {{"input_ids", {{1, 2}, {1, 307}}}});
+  for (auto [arguments, exit_code, word] :
+       {std::tuple{"", 1, "probe: "}, std::tuple{"steps=3", 2, "probe: command line steps"},
+        std::tuple{"--no_such_option", 2, "no_such_option"}}) {
+    ProgramResult result = run_probe(kModel, bad, folder / "out", arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.output;
+    EXPECT_NE(result.output.find(word), std::string::npos) << result.output;
+  }
+  EXPECT_EQ(folder.file_count(), 1u);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

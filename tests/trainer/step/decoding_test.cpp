@@ -1,0 +1,297 @@
+// Decoding token by token against transformers' logits and against our own full forward pass, for
+// every family.
+#include "trainer/step/decoding.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "tests/offload/toy_models.h"
+#include "tests/trainer/golden.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/generate/continuation.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/step.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/folder_model.h"
+#include "trainer/weights/load_parameters.h"
+#include "trainer/weights/read_floats.h"
+
+namespace longshore::trainer {
+namespace {
+
+using models::DecoderConfig;
+using models::Dtype;
+using offload::MemoryKind;
+
+struct Setting {
+  Dtype dtype = Dtype::float32;
+  MemoryKind home = MemoryKind::device;  // of the weights
+  bool with_adapter = false;
+};
+
+// A checkpoint with its weights in memory, to be run in any way; texts share one capacity.
+class Loaded {
+ public:
+  Loaded(const std::filesystem::path& folder, const Setting& setting = {})
+      : backend_(make_backend(models::Target::cpu)), arguments_(*backend_, ledger_) {
+    const auto adapter_folder = setting.with_adapter ? folder / "adapter" : "";
+    model = read_folder_model(folder, adapter_folder);
+    model.dtype = setting.dtype;
+    layout_ = offload::lay_out(models::decoder(model), {.homes = {.parameters = setting.home}});
+    std::optional<Adapter> adapter;
+    if (setting.with_adapter) adapter.emplace(adapter_folder, layout_);
+    constexpr std::array kWeights{offload::Copy::compute};
+    load_weights(folder, model, layout_, arguments_, kWeights,
+                 [&](const offload::Parameter& parameter, std::span<float> values) {
+                   adapter->read(parameter, values);
+                 });
+  }
+
+  // Logits [V] behind each part of the text, which is run in parts of these lengths; behind them
+  // token by token.
+  std::vector<std::vector<float>> decode(std::span<const int32_t> text,
+                                         const std::vector<int64_t>& parts) {
+    Running running(*this, std::ssize(text), parts);
+    std::vector<std::vector<float>> logits;
+    for (size_t i = 0; !text.empty(); ++i) {
+      size_t count = i < parts.size() ? static_cast<size_t>(parts[i]) : 1;
+      logits.push_back(running.decoding.append(text.first(count), ledger_));
+      text = text.subspan(count);
+    }
+    return logits;
+  }
+
+  std::vector<int32_t> continued(std::span<const int32_t> prompt, int64_t capacity,
+                                 const ContinuationOptions& options,
+                                 const std::function<void(int32_t)>& on_token = nullptr) {
+    Running running(*this, capacity, {});
+    return continue_text(running.decoding, prompt, options, ledger_, on_token);
+  }
+
+  // Logits [T,V] of the full forward pass.
+  std::vector<float> forward(std::span<const int32_t> text) {
+    DecoderConfig whole = model;
+    whole.batch = 1;
+    whole.length = std::ssize(text);
+    offload::Plan plan = plan_forward(models::decoder(whole, {.head = models::Head::states}),
+                                      layout_, "forward", {}, models::Target::cpu);
+    data::Batch batch{.shape = {1, whole.length}};
+    batch.tokens.assign(text.begin(), text.end());
+    batch.targets.assign(text.size(), data::kIgnoredTarget);
+    for (int32_t i = 0; i < whole.length; ++i) batch.positions.push_back(i);
+    offload::Arguments arguments(*backend_, ledger_);  // their sizes are this text's
+    Arenas arenas(*backend_, {&plan});
+    offload::Executable executable(
+        plan, *backend_,
+        [&](const offload::Buffer& buffer) {
+          bool is_weight = buffer.category == offload::Category::parameters;
+          auto& from = is_weight ? arguments_ : arguments;
+          return from.at(buffer.name, buffer.bytes, buffer.kind, buffer.category);
+        },
+        arenas.device, arenas.host);
+    write_batch(batch, arguments);
+    executable.run(ledger_);
+    backend_->synchronize();
+    return read_floats(arguments, offload::host_name("output.1"),
+                       {{whole.length, whole.vocabulary}, whole.dtype});
+  }
+
+  DecoderConfig model;
+
+ private:
+  struct Arenas {
+    Arenas(offload::Backend& backend, const std::vector<const offload::Plan*>& plans)
+        : memory(analyze(plans)),
+          device(backend, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes),
+          host(backend, MemoryKind::pinned_host, of(memory, MemoryKind::pinned_host).temp_bytes) {}
+    MemoryByKind memory;
+    offload::Arena device, host;
+  };
+  // With weights of this model; all else is its own.
+  struct Running {
+    Running(Loaded& loaded, int64_t capacity, const std::vector<int64_t>& lengths)
+        : plans(plan_decoding(loaded.model, loaded.layout_, capacity, lengths, {},
+                              models::Target::cpu)),
+          arenas(*loaded.backend_, plans.all()),
+          decoding(plans, *loaded.backend_, loaded.arguments_, arenas.device, arenas.host) {}
+    DecodingPlans plans;
+    Arenas arenas;
+    Decoding decoding;
+  };
+  std::unique_ptr<offload::Backend> backend_;
+  offload::ParameterLayout layout_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+};
+
+std::vector<int32_t> row(const Golden& golden, int64_t index) {
+  const auto& ids = golden.tensors.at("input_ids");
+  std::vector<int64_t> all = integers(ids);
+  return {all.begin() + index * ids.shape[1], all.begin() + (index + 1) * ids.shape[1]};
+}
+
+double largest_of(std::span<const float> values) {
+  double largest = 0;
+  for (float value : values) largest = std::max(largest, std::abs(double(value)));
+  return largest;
+}
+
+double largest_difference(std::span<const float> a, std::span<const float> b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double(a[i]) - b[i]));
+  return largest;
+}
+
+size_t likeliest(std::span<const float> logits) {
+  return static_cast<size_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+class DecodingOf : public testing::TestWithParam<const char*> {};
+
+// [B,T,V] of the golden's batch, token by token.
+std::vector<float> all_logits(Loaded& loaded, const Golden& golden) {
+  std::vector<float> logits;
+  for (int64_t b = 0; b < golden.tensors.at("input_ids").shape[0]; ++b)
+    for (const std::vector<float>& part : loaded.decode(row(golden, b), {}))
+      logits.insert(logits.end(), part.begin(), part.end());
+  return logits;
+}
+
+TEST_P(DecodingOf, LogitsAreTransformers) {
+  Golden golden(GetParam());
+  Loaded loaded(golden.folder);
+  golden.expect("logits", all_logits(loaded, golden), golden.tolerance("logits"));
+  Loaded offloaded(golden.folder, {.home = MemoryKind::pinned_host});
+  EXPECT_EQ(loaded.decode(row(golden, 0), {}), offloaded.decode(row(golden, 0), {}));
+}
+
+// Twice what transformers is off by in bfloat16: see probe_test.cpp.
+TEST_P(DecodingOf, Bfloat16IsAsNearAsTransformers) {
+  if (offload::cpu_dtypes().back() != Dtype::bfloat16)
+    GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  Golden golden(GetParam());
+  Loaded loaded(golden.folder, {.dtype = Dtype::bfloat16});
+  double off = golden.description["measured_bf16"]["logits"]["max_rel_to_tensor_max"];
+  golden.expect("logits", all_logits(loaded, golden), {.rel = 2 * off});
+}
+
+// Whatever parts a text is run in; and the likeliest token is the same, so that greedy texts are.
+TEST_P(DecodingOf, PartsAreTheFullForwardPass) {
+  Golden golden(GetParam());
+  Loaded loaded(golden.folder);
+  std::vector<int32_t> text = row(golden, 0);
+  int64_t whole = std::ssize(text), vocabulary = loaded.model.vocabulary;
+  std::vector<float> forward = loaded.forward(text);
+  double tolerance = 1e-5 * largest_of(forward);
+  for (const std::vector<int64_t>& parts :
+       {std::vector<int64_t>{}, std::vector<int64_t>{whole}, std::vector<int64_t>{5, 3, 5}}) {
+    std::vector<std::vector<float>> logits = loaded.decode(text, parts);
+    for (size_t i = 0, end = 0; i < logits.size(); ++i) {
+      end += i < parts.size() ? static_cast<size_t>(parts[i]) : 1;
+      std::span expected(forward.data() + (static_cast<int64_t>(end) - 1) * vocabulary,
+                         static_cast<size_t>(vocabulary));
+      EXPECT_LE(largest_difference(logits[i], expected), tolerance) << end;
+      EXPECT_EQ(likeliest(logits[i]), likeliest(expected)) << end;
+    }
+  }
+}
+
+TEST_P(DecodingOf, GreedyTextIsThatOfFullForwardPasses) {
+  Golden golden(GetParam());
+  Loaded loaded(golden.folder);
+  std::vector<int32_t> text = row(golden, 0);
+  text.resize(4);
+  ContinuationOptions options{.max_tokens = 10,
+                              .vocabulary = static_cast<int32_t>(loaded.model.vocabulary),
+                              .end_tokens = {},
+                              .sampling = {.temperature = 0}};
+  std::vector<int32_t> continued = loaded.continued(text, 14, options);
+  for (int32_t token : continued) {
+    std::vector<float> logits = loaded.forward(text);
+    EXPECT_EQ(likeliest(std::span(logits).last(static_cast<size_t>(loaded.model.vocabulary))),
+              static_cast<size_t>(token));
+    text.push_back(token);
+  }
+  EXPECT_EQ(text.size(), 14u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecodingOf,
+                         testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
+                                         "mistral_window", "qwen2_bias", "qwen3_qknorm",
+                                         "gemma1_mqa", "gemma2", "gemma3_text"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Decoding, AdaptersArePefts) {
+  for (const char* name : {"lora_llama", "lora_gemma2"}) {
+    Golden golden(name);
+    Loaded loaded(golden.folder, {.with_adapter = true});
+    golden.expect("logits", all_logits(loaded, golden), golden.tolerance("logits"));
+  }
+}
+
+const std::filesystem::path kModel =
+    std::filesystem::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/llama32_tied";
+
+TEST(Decoding, TakesNoMoreThanItsCapacity) {
+  Loaded loaded(kModel);
+  std::vector<int32_t> text(6, 1);
+  EXPECT_EQ(loaded.decode(text, {5}).size(), 2u);
+  ContinuationOptions options{.max_tokens = 9, .vocabulary = 307, .end_tokens = {}, .sampling = {}};
+  // Of the last token only the choice is made.
+  EXPECT_EQ(loaded.continued(std::span(text).first(4), 6, options).size(), 3u);
+  text.push_back(1);
+  std::string message = data::message_of<Error>([&] { loaded.continued(text, 6, options); });
+  EXPECT_NE(message.find("found 7 more, expected at most 6"), std::string::npos) << message;
+}
+
+TEST(Decoding, EndTokensEndTheText) {
+  Loaded loaded(kModel);
+  const std::vector<int32_t> prompt{3, 1, 4, 1, 5};
+  ContinuationOptions options{
+      .max_tokens = 12, .vocabulary = 307, .end_tokens = {}, .sampling = {.temperature = 2}};
+  std::vector<int32_t> seen,
+      all = loaded.continued(prompt, 20, options, [&](int32_t token) { seen.push_back(token); });
+  ASSERT_EQ(all.size(), 12u);
+  EXPECT_EQ(seen, all);
+  options.end_tokens = {-1, all[7]};
+  auto end = std::ranges::find(all, all[7]);
+  EXPECT_EQ(loaded.continued(prompt, 20, options), std::vector<int32_t>(all.begin(), end));
+  options.vocabulary = 20;
+  for (int32_t token : loaded.continued(prompt, 20, options)) EXPECT_LT(token, 20);
+}
+
+// The weights being trained are the ones that are read, where they are.
+TEST(Decoding, SamplesFromTheWeightsInTraining) {
+  for (const char* home : {"false", "true"}) {
+    Config config = load_config(
+        "quickstart.yml",
+        std::vector<std::string>{"base_num_decoder_layers=3", "sample_tokens=5", "backend=cpu",
+                                 std::string("parameter_memory_host_offload=") + home},
+        default_configs_directory());
+    TrainingPlans plans = plan_training(config, models::Target::cpu);
+    std::set<std::string> trained;
+    for (const offload::Plan* plan : plans.step.all())
+      for (const offload::Buffer& buffer : plan->buffers)
+        if (buffer.owner == offload::Owner::caller) trained.insert(buffer.name);
+    ASSERT_TRUE(plans.sample);
+    size_t read = 0;
+    for (const offload::Plan* plan : plans.sample->all())
+      for (const offload::Buffer& buffer : plan->buffers)
+        if (buffer.category == offload::Category::parameters) {
+          ++read;
+          EXPECT_TRUE(trained.contains(buffer.name)) << buffer.name;
+        }
+    EXPECT_GE(read, 5u);
+    EXPECT_EQ(plans.sample->capacity, 2 + 9 + 5);
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer

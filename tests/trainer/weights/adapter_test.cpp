@@ -1,0 +1,329 @@
+#include "trainer/weights/adapter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/safetensors_writer.h"
+#include "models/decoder.h"
+#include "models/hf/config.h"
+#include "offload/cpu_backend.h"
+#include "tests/data/temporary_folder.h"
+#include "trainer/weights/adapter_format.h"
+#include "trainer/weights/initialize.h"
+#include "trainer/weights/load_parameters.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::TemporaryFolder;
+using models::LoraConfig;
+using nlohmann::json;
+
+const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
+const fs::path kGolden = kGoldens / "lora_llama";
+const fs::path kAdapter = kGolden / "adapter";
+
+std::string golden_config() { return data::read_file(kAdapter / "adapter_config.json"); }
+
+models::DecoderConfig model_of(const fs::path& golden) {
+  models::DecoderConfig config = models::parse_hf_config(data::read_file(golden / "config.json"));
+  config.lora = parse_adapter_config(data::read_file(golden / "adapter/adapter_config.json"));
+  return config;
+}
+
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Weights of a golden case, base and adapter, where training would have them.
+struct Loaded {
+  explicit Loaded(const fs::path& golden, const fs::path& adapter,
+                  const offload::LayoutOptions& options = {},
+                  models::Dtype dtype = models::Dtype::float32) {
+    models::DecoderConfig model = model_of(golden);
+    model.dtype = dtype;
+    layout = offload::lay_out(models::decoder(model), options);
+    Config config;
+    config.load_parameters_path = golden;
+    config.load_adapter_path = adapter;
+    config.seed = 3;
+    said = load_parameters(config, model, layout, arguments);
+  }
+
+  std::vector<float> compute(const std::string& name) {
+    auto location = layout.by_name.at(name);
+    const offload::Parameter& parameter = layout.parameter(location);
+    std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
+    arguments.read_part(argument_name(layout.slab(location), offload::Copy::compute),
+                        parameter.offset * 4, values.data(), std::ssize(values) * 4);
+    return values;
+  }
+
+  std::unique_ptr<offload::Backend> backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments{*backend, ledger};
+  offload::ParameterLayout layout;
+  std::string said;
+};
+
+// --- tensors
+
+TEST(Adapter, RoundTripGivesPeftsBytes) {
+  for (const char* name : {"lora_llama", "lora_gemma2"}) {
+    fs::path golden = kGoldens / name;
+    // Masters hold what bfloat16 weights have lost.
+    for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
+      TemporaryFolder folder;
+      Loaded loaded(golden, golden / "adapter", {}, dtype);
+      EXPECT_NE(loaded.said.find("adapter: "), std::string::npos) << loaded.said;
+      write_adapter(folder / "a/b", model_of(golden).lora, "..", loaded.layout, loaded.arguments);
+      EXPECT_EQ(data::read_file(folder / "a/b/adapter_model.safetensors"),
+                data::read_file(golden / "adapter/adapter_model.safetensors"));
+      // Each key we write is one of peft's, with the value that peft wrote.
+      json ours = json::parse(data::read_file(folder / "a/b/adapter_config.json"));
+      json peft = json::parse(data::read_file(golden / "adapter/adapter_config.json"));
+      for (const auto& [key, value] : ours.items()) EXPECT_EQ(value, peft.at(key)) << key;
+      EXPECT_EQ(parse_adapter_config(ours.dump()), parse_adapter_config(peft.dump()));
+      // Nothing is written over.
+      EXPECT_NE(refusal([&] {
+                  write_adapter(folder / "a/b", {}, "", loaded.layout, loaded.arguments);
+                }).find("holds an adapter already"),
+                std::string::npos);
+    }
+  }
+}
+
+// Without a file, A is uniform within ±1/sqrt(in) and B zero: the model as it was.
+TEST(Adapter, StartsAsPeftStarts) {
+  Loaded loaded(kGolden, "");
+  int matrices = 0;
+  for (const auto& [name, location] : loaded.layout.by_name) {
+    if (!models::is_lora_weight(name)) continue;
+    ++matrices;
+    std::vector<float> values = loaded.compute(name);
+    if (name.find("lora_B") != name.npos) {
+      EXPECT_EQ(values, std::vector<float>(values.size(), 0.f)) << name;
+      continue;
+    }
+    float bound = 1 / std::sqrt(48.f);
+    auto [least, most] = std::ranges::minmax(values);
+    double mean = 0, square = 0;
+    for (float value : values) {
+      mean += value / static_cast<double>(values.size());
+      square += value * value / static_cast<double>(values.size());
+    }
+    EXPECT_GE(least, -bound);
+    EXPECT_LE(most, bound);
+    EXPECT_LT(least, -0.95 * bound);
+    EXPECT_GT(most, 0.95 * bound);
+    EXPECT_NEAR(mean, 0, 0.2 * bound);
+    EXPECT_NEAR(square, bound * bound / 3, 0.2 * bound * bound / 3);
+  }
+  EXPECT_EQ(matrices, 12);
+  Loaded again(kGolden, "");
+  std::string a = "model.layers.0.self_attn.q_proj.lora_A.weight";
+  EXPECT_EQ(loaded.compute(a), again.compute(a));
+  EXPECT_NE(loaded.compute(a), loaded.compute("model.layers.1.self_attn.q_proj.lora_A.weight"));
+}
+
+struct Tensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  float value = 0;
+};
+
+void write_tensors(const fs::path& folder, const std::vector<Tensor>& tensors) {
+  std::vector<data::SafetensorsInfo> infos;
+  for (const Tensor& tensor : tensors)
+    infos.push_back({tensor.name, data::SafetensorsDtype::float32, tensor.shape});
+  data::SafetensorsWriter writer(folder / "adapter_model.safetensors", infos);
+  for (size_t i = 0; i < infos.size(); ++i) {
+    std::vector<float> values(static_cast<size_t>(infos[i].element_count()), tensors[i].value);
+    writer.append(infos[i].name, std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+}
+
+TEST(Adapter, WhatDoesNotFitIsListedAtOnce) {
+  TemporaryFolder folder;
+  const std::string layer = "base_model.model.model.layers.0.self_attn.";
+  write_tensors(folder / "", {{layer + "k_proj.lora_A.weight", {4, 48}},
+                              {layer + "q_proj.lora_A.weight", {5, 48}},
+                              {layer + "v_proj.lora_A.weight", {4, 48}}});
+  std::string what = refusal([&] { Loaded(kGolden, folder / ""); });
+  for (const std::string& part :
+       {"not expected: " + layer + "k_proj.lora_A.weight",
+        layer + "q_proj.lora_A.weight is [5,48], expected [4,48]",
+        "missing " + layer + "q_proj.lora_B.weight", "missing " + layer + "v_proj.lora_B.weight"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_EQ(what.find("missing " + layer + "v_proj.lora_A"), std::string::npos) << what;
+  const data::SafetensorsTensor integers{{"a", data::SafetensorsDtype::int32, {2}}, {}};
+  EXPECT_EQ(refusal([&] {
+              check_adapter_tensors({&integers, 1}, {{"a", {2}}, {"b", {}}});
+            }),
+            "a is I32, expected F32, BF16, F16 or F64\n  missing b");
+  EXPECT_NE(refusal([&] { Loaded(kGolden, kGolden); }).find("adapter_model.safetensors"),
+            std::string::npos);
+}
+
+TEST(Adapter, ValuesMustBeFinite) {
+  TemporaryFolder folder;
+  std::vector<Tensor> tensors;
+  data::SafetensorsFile golden(kAdapter / "adapter_model.safetensors");
+  for (const data::SafetensorsTensor& tensor : golden.tensors())
+    tensors.push_back({tensor.name, tensor.shape, 1});
+  tensors[3].value = std::numeric_limits<float>::infinity();
+  write_tensors(folder / "", tensors);
+  std::string what = refusal([&] { Loaded(kGolden, folder / ""); });
+  EXPECT_NE(what.find(tensors[3].name + ": 0 NaN and 64 infinite"), std::string::npos) << what;
+}
+
+// --- the config
+
+TEST(AdapterConfig, ReadsPefts) {
+  EXPECT_EQ(parse_adapter_config(golden_config()),
+            (LoraConfig{.rank = 4, .alpha = 8, .targets = {"q_proj", "v_proj"}}));
+  json object = json::parse(golden_config());
+  object["target_modules"] = {"down_proj", "q_proj"};
+  object["lora_alpha"] = 2.5;
+  object["some_future_method"] = false;
+  EXPECT_EQ(parse_adapter_config(object.dump()),
+            (LoraConfig{.rank = 4, .alpha = 2.5, .targets = {"q_proj", "down_proj"}}));
+}
+
+TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
+  auto with = [](const std::string& key, const json& value) {
+    json object = json::parse(golden_config());
+    object[key] = value;
+    return refusal([&] { parse_adapter_config(object.dump()); });
+  };
+  EXPECT_EQ(with("peft_version", "0.1"), "");
+  for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
+           {"use_dora", true},
+           {"use_rslora", true},
+           {"lora_bias", true},
+           {"bias", "all"},
+           {"bias", "lora_only"},
+           {"lora_dropout", 0.05},
+           {"rank_pattern", {{"q_proj", 8}}},
+           {"alpha_pattern", {{"q_proj", 8}}},
+           {"modules_to_save", json::array({"lm_head"})},
+           {"layers_to_transform", json::array({0, 1})},
+           {"layers_to_transform", 1},
+           {"layer_replication", json::array({json::array({0, 2})})},
+           {"exclude_modules", "mlp"},
+           {"target_parameters", json::array({"w"})},
+           {"trainable_token_indices", json::array({1})},
+           {"fan_in_fan_out", true},
+           {"init_lora_weights", "pissa"},
+           {"init_lora_weights", "olora"},
+           {"loftq_config", {{"loftq_bits", 4}}},
+           {"megatron_config", {{"a", 1}}},
+           {"use_qalora", true},
+           {"some_future_method", "on"},
+           {"peft_type", "IA3"},
+           {"peft_type", nullptr},
+           {"task_type", "SEQ_CLS"},
+           {"r", 0},
+           {"r", -1},
+           {"r", 4.5},
+           {"r", "4"},
+           {"r", 1 << 20},
+           {"r", uint64_t{1} << 63},
+           {"r", nullptr},
+           {"lora_alpha", 0},
+           {"lora_alpha", -1},
+           {"lora_alpha", "8"},
+           {"target_modules", "all-linear"},
+           {"target_modules", json::array()},
+           {"target_modules", json::array({"lm_head"})},
+           {"target_modules", json::array({"q_proj", 1})},
+           {"target_modules", nullptr}}) {
+    std::string what = with(key, value);
+    EXPECT_TRUE(what.starts_with(key + ": found ") || what.starts_with('"' + key + "\": found "))
+        << key << " " << value << ": " << what;
+  }
+}
+
+TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
+  json object = json::parse(golden_config());
+  object["r"] = 0;
+  object["target_modules"] = {"lm_head", "q_proj", "wte"};
+  object["use_dora"] = true;
+  std::string what = refusal([&] { parse_adapter_config(object.dump()); });
+  for (const char* part :
+       {"r: found 0, expected an integer from 1", "target_modules: found \"lm_head\"",
+        "target_modules: found \"wte\"", "use_dora\": found true, which is not"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_EQ(std::ranges::count(what, '\n'), 3) << what;
+  TemporaryFolder folder;
+  folder.write("adapter_config.json", object.dump());
+  EXPECT_EQ(refusal([&] { read_adapter_config(folder / ""); }),
+            (folder / "adapter_config.json").string() + ": " + what);
+}
+
+TEST(AdapterConfig, WhatIsNoConfigIsRefused) {
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{"), std::string(100000, '['),
+        "{\"use_dora\":" + std::string(400000, '[') + std::string(400000, ']') + "}",
+        std::string((1 << 20) + 1, ' ') + "{}"})
+    EXPECT_NE(refusal([&] { parse_adapter_config(text); }), "") << text.substr(0, 30);
+}
+
+TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
+  Config config = load_config_text(
+      "model_name: llama3.2_1b\n", fs::path(LONGSHORE_SOURCE_DIR) / "configs/test.yml",
+      std::vector<std::string>{"load_parameters_path=x", "load_adapter_path=" + kAdapter.string()},
+      fs::path(LONGSHORE_SOURCE_DIR) / "configs");
+  Config given = with_adapter(config);
+  EXPECT_EQ(given.lora_rank, 4);
+  EXPECT_EQ(given.lora_alpha, 8);
+  EXPECT_EQ(given.lora_targets, (std::vector<std::string>{"q_proj", "v_proj"}));
+  EXPECT_EQ(origin(given, "lora_rank"), (kAdapter / "adapter_config.json").string());
+  // What a run writes down reads as the same.
+  EXPECT_EQ(with_adapter(given).lora_rank, 4);
+
+  config.lora_targets = {"v_proj", "q_proj"};
+  config.origins["lora_targets"] = "command line";
+  EXPECT_NO_THROW(with_adapter(config));
+  config.lora_targets = {"v_proj"};
+  config.lora_rank = 8;
+  config.origins["lora_rank"] = "command line";
+  std::string what = refusal([&] { with_adapter(config); });
+  for (const char* part : {"command line load_adapter_path: ", "holds another adapter: ",
+                           "lora_rank: 8 (command line), 4 in the adapter",
+                           "lora_targets: v_proj (command line), q_proj, v_proj in the adapter"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_EQ(what.find("lora_alpha"), std::string::npos) << what;
+
+  config.load_adapter_path = kGolden;
+  EXPECT_NE(refusal([&] { with_adapter(config); }).find("adapter_config.json"), std::string::npos);
+}
+
+// --- merging
+
+TEST(Merged, AddsTheScaledProduct) {
+  // W [2,3], B·A = [1; 2]·[1 10 100] + [3; 4]·[1 0 0]
+  std::vector<float> weight{0, 1, 2, 3, 4, 5}, a{1, 10, 100, 1, 0, 0}, b{1, 3, 2, 4};
+  EXPECT_EQ(merged(weight, {.a = a, .b = b, .rank = 2, .scale = 0.5}),
+            (std::vector<float>{2, 6, 52, 6, 14, 105}));
+  EXPECT_THROW(merged(weight, {.a = a, .b = b, .rank = 4, .scale = 1}), InternalError);
+  b.push_back(1);
+  EXPECT_THROW(merged(weight, {.a = a, .b = b, .rank = 2, .scale = 1}), InternalError);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

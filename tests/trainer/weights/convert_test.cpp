@@ -1,0 +1,395 @@
+#include "trainer/weights/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/bfloat16.h"
+#include "base/error.h"
+#include "base/philox.h"
+#include "data/safetensors_float.h"
+#include "models/hf/config.h"
+#include "offload/cpu_backend.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/trainer/golden.h"
+#include "tests/trainer/run_program.h"
+#include "trainer/probe/probe.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/adapter_format.h"
+#include "trainer/weights/export_parameters.h"
+#include "trainer/weights/initialize.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::message_of;
+using data::read_file;
+using data::SafetensorsDtype;
+using data::TemporaryFolder;
+
+const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
+
+std::map<std::string, std::string> contents(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    files[entry.path().filename()] = read_file(entry.path());
+  return files;
+}
+
+std::string bytes_of(const data::SafetensorsTensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()};
+}
+
+// Config and weights of a golden case, and a tokenizer's files.
+fs::path source(const TemporaryFolder& temporary, const std::string& name) {
+  const fs::path folder = temporary / name;
+  fs::create_directories(folder);
+  for (const fs::directory_entry& entry : fs::directory_iterator(kGoldens / name)) {
+    const std::string file = entry.path().filename();
+    if (file == "config.json" || file.starts_with("model"))
+      fs::copy_file(entry.path(), folder / file);
+  }
+  temporary.write(name + "/tokenizer.json", "{\"any\": \"bytes\xff\"}");
+  temporary.write(name + "/chat_template.jinja", "");
+  temporary.write(name + "/README.md", "not copied");
+  return folder;
+}
+
+TEST(Convert, WithoutADtypeNothingChangesAndTheSecondTripGivesTheSameFiles) {
+  TemporaryFolder temporary;
+  for (const char* name : {"llama31_gqa", "llama32_tied"})
+    for (int64_t max_shard_bytes : {int64_t{20'000}, kDefaultMaxShardBytes}) {
+      const fs::path from = source(temporary, name);
+      const fs::path first = temporary / "first", second = temporary / "second";
+      convert({.from = from, .to = first, .dtype = {}, .max_shard_bytes = max_shard_bytes});
+      convert({.from = first, .to = second, .dtype = {}, .max_shard_bytes = max_shard_bytes});
+      EXPECT_TRUE(contents(first) == contents(second));
+
+      data::Checkpoint before(from), after(first);
+      ASSERT_EQ(before.names(), after.names());
+      for (const std::string& tensor : before.names()) {
+        EXPECT_EQ(data::SafetensorsInfo(before.at(tensor)), after.at(tensor));
+        EXPECT_TRUE(bytes_of(before.at(tensor)) == bytes_of(after.at(tensor))) << tensor;
+      }
+      const auto files = contents(first);
+      for (const char* same : {"config.json", "tokenizer.json", "chat_template.jinja"})
+        EXPECT_EQ(files.at(same), read_file(from / same));
+      EXPECT_FALSE(files.contains("README.md"));
+      EXPECT_EQ(files.contains("model.safetensors"), max_shard_bytes == kDefaultMaxShardBytes);
+      EXPECT_EQ(files.contains("model.safetensors.index.json"),
+                max_shard_bytes != kDefaultMaxShardBytes);
+      for (const fs::path& folder : {from, first, second}) fs::remove_all(folder);
+    }
+}
+
+// Each in its layers' order: a reader that wants one layer finds it in one file or two.
+TEST(Convert, FilesHoldLayersInOrder) {
+  TemporaryFolder temporary;
+  convert({.from = kGoldens / "llama31_gqa",
+           .to = temporary / "to",
+           .dtype = {},
+           .max_shard_bytes = 20'000});
+  const auto index =
+      data::parse_safetensors_index(read_file(temporary / "to" / "model.safetensors.index.json"));
+  const std::string norm = ".input_layernorm.weight";
+  EXPECT_LT(index.at("model.embed_tokens.weight"), index.at("model.layers.0" + norm));
+  EXPECT_LT(index.at("model.layers.0" + norm), index.at("model.layers.1" + norm));
+  EXPECT_LT(index.at("model.layers.1" + norm), index.at("model.layers.2" + norm));
+}
+
+TEST(Convert, EachWeightIsRoundedAndWidenedBackExactly) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "qwen2_bias");
+  convert({.from = from, .to = temporary / "bf16", .dtype = SafetensorsDtype::bfloat16});
+  convert({.from = temporary / "bf16",
+           .to = temporary / "back",
+           .dtype = SafetensorsDtype::float32,
+           .max_shard_bytes = 10'000});
+  data::Checkpoint original(from), narrow(temporary / "bf16"), wide(temporary / "back");
+  for (const std::string& name : original.names()) {
+    std::vector<float> expected = floats(original.at(name));
+    for (float& value : expected) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(narrow.at(name).dtype, SafetensorsDtype::bfloat16);
+    EXPECT_EQ(wide.at(name).dtype, SafetensorsDtype::float32);
+    EXPECT_EQ(floats(narrow.at(name)), expected) << name;
+    EXPECT_EQ(floats(wide.at(name)), expected) << name;
+    EXPECT_EQ(wide.at(name).shape, original.at(name).shape);
+  }
+  EXPECT_EQ(read_hf_config(temporary / "bf16").decoder.dtype, models::Dtype::bfloat16);
+  EXPECT_EQ(read_hf_config(temporary / "back").decoder, read_hf_config(from).decoder);
+}
+
+// A tied model's lm_head may be there, and stays.
+TEST(Convert, RefusesWeightsThatAreNotTheModels) {
+  TemporaryFolder temporary;
+  const fs::path folder = source(temporary, "llama32_tied");
+  const data::Checkpoint checkpoint(folder);
+  std::vector<data::SafetensorsInfo> tensors;
+  for (const std::string& name : checkpoint.names()) tensors.push_back(checkpoint.at(name));
+  auto write = [&](const fs::path& to, float value) {
+    write_hf_folder(to, {.config = read_file(folder / "config.json"),
+                         .tensors = tensors,
+                         .append_data =
+                             [&](const data::SafetensorsInfo& info, auto& writer) {
+                               const auto count = static_cast<size_t>(info.bytes()) / 4;
+                               const std::vector<float> values(count, value);
+                               writer.append(info.name, std::as_bytes(std::span(values)));
+                             },
+                         .tokenizer_folder = {}});
+  };
+  auto refusal = [&](const fs::path& from, std::optional<SafetensorsDtype> dtype = {}) {
+    const std::string what = message_of<DataError>(
+        [&] { convert({.from = from, .to = temporary / "to", .dtype = dtype}); });
+    EXPECT_FALSE(fs::exists(temporary / "to"));
+    return what;
+  };
+  write(temporary / "large", 65520);
+  EXPECT_EQ(refusal(temporary / "large", SafetensorsDtype::float16),
+            "tensor \"model.embed_tokens.weight\": found finite F32 values beyond what F16 can "
+            "hold, expected none");
+
+  tensors.push_back(tensors.front());
+  tensors.back().name = "lm_head.weight";
+  write(temporary / "tied", 1);
+  EXPECT_NO_THROW(convert({.from = temporary / "tied", .to = temporary / "tied_too", .dtype = {}}));
+  EXPECT_TRUE(data::Checkpoint(temporary / "tied_too").contains("lm_head.weight"));
+
+  tensors.back().dtype = SafetensorsDtype::int32;
+  tensors[0].name += "x";
+  write(temporary / "other", 1);
+  const std::string what = refusal(temporary / "other");
+  for (const char* part :
+       {"other: is not this model's", "lm_head.weight is I32, expected F32",
+        "missing model.embed_tokens.weight; nearest:", "not expected: model.embed_tokens.weightx"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  fs::remove(folder / "config.json");
+  EXPECT_NE(refusal(folder).find("config.json: found no file"), std::string::npos);
+  EXPECT_NE(refusal(temporary / "nothing").find("nothing/config.json"), std::string::npos);
+}
+
+// A missing file among those to copy is none; one that cannot be read is an error, and nothing is
+// left.
+TEST(Convert, AFolderIsWholeOrNotThere) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied");
+  fs::create_symlink("nowhere", from / "tokenizer.model");
+  EXPECT_NE(message_of<DataError>([&] {
+              convert({.from = from, .to = temporary / "to", .dtype = {}});
+            }).find("tokenizer.model"),
+            std::string::npos);
+  EXPECT_EQ(temporary.file_count(), 1u);
+  fs::remove(from / "tokenizer.model");
+  EXPECT_NE(message_of<ConfigError>([&] {
+              convert({.from = from, .to = from, .dtype = {}});
+            }).find("nearest: " + from.string() + "-2"),
+            std::string::npos);
+}
+
+// --- adapters
+
+data::SafetensorsFile probed(const TemporaryFolder& folder, const fs::path& model,
+                             const Golden& golden) {
+  static int count = 0;
+  const fs::path out = folder / ("probe" + std::to_string(++count));
+  probe({.model = model, .inputs = golden.folder / "golden.safetensors", .out = out});
+  return data::SafetensorsFile(out);
+}
+
+// A base weight with the adapter of its module, whole.
+std::vector<float> merged_weight(const data::Checkpoint& base, const data::SafetensorsFile& adapter,
+                                 const models::LoraConfig& config, const std::string& weight) {
+  const std::string module = weight.substr(0, weight.rfind('.'));
+  const std::vector<float> a = floats(adapter.at(peft_name(models::lora_a_name(module))));
+  const std::vector<float> b = floats(adapter.at(peft_name(models::lora_b_name(module))));
+  return merged(floats(base.at(weight)),
+                {.a = a, .b = b, .rank = config.rank, .scale = config.scale()});
+}
+
+class MergedGoldens : public testing::TestWithParam<const char*> {};
+
+// The base model with the adapter in its weights computes what peft computes with both.
+TEST_P(MergedGoldens, GivesPeftsLogits) {
+  Golden golden(GetParam());
+  TemporaryFolder temporary;
+  const fs::path adapter = golden.folder / "adapter", to = temporary / "to";
+  const std::string said = convert({.from = golden.folder, .to = to, .adapter = adapter});
+  EXPECT_NE(said.find("F32; "), std::string::npos) << said;
+  EXPECT_NE(said.find("of them merged with " + adapter.string()), std::string::npos) << said;
+  golden.expect("logits", floats(probed(temporary, to, golden).at("logits")),
+                golden.tolerance("logits"));
+  golden.expect("base_logits", floats(probed(temporary, golden.folder, golden).at("logits")),
+                golden.tolerance("base_logits"));
+  EXPECT_EQ(read_file(to / "config.json"), read_file(golden.folder / "config.json"));
+}
+
+// Each adapted weight is the sum in float32, rounded once; all else keeps its bits.
+TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
+  Golden golden(GetParam());
+  TemporaryFolder temporary;
+  const fs::path folder = golden.folder / "adapter";
+  convert({.from = golden.folder, .to = temporary / "f32", .adapter = folder});
+  convert({.from = golden.folder,
+           .to = temporary / "bf16",
+           .adapter = folder,
+           .dtype = SafetensorsDtype::bfloat16,
+           .max_shard_bytes = 30'000});
+  const models::LoraConfig config = read_adapter_config(folder);
+  const data::SafetensorsFile adapter(folder / "adapter_model.safetensors");
+  const data::Checkpoint base(golden.folder), wide(temporary / "f32"), narrow(temporary / "bf16");
+  ASSERT_EQ(wide.names(), base.names());
+  ASSERT_EQ(narrow.names(), base.names());
+  size_t adapted = 0;
+  for (const std::string& name : base.names()) {
+    std::vector<float> expected = floats(base.at(name));
+    if (name.ends_with("q_proj.weight") || name.ends_with("v_proj.weight")) {
+      ++adapted;
+      expected = merged_weight(base, adapter, config, name);
+      EXPECT_NE(floats(base.at(name)), expected) << name;
+    }
+    EXPECT_EQ(floats(wide.at(name)), expected) << name;
+    EXPECT_EQ(wide.at(name).shape, base.at(name).shape);
+    for (float& value : expected) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(narrow.at(name).dtype, SafetensorsDtype::bfloat16);
+    EXPECT_EQ(floats(narrow.at(name)), expected) << name;
+  }
+  EXPECT_EQ(2 * adapted, adapter.tensors().size());
+  EXPECT_EQ(read_file(temporary / "bf16" / "config.json"),
+            models::with_hf_dtype(read_file(golden.folder / "config.json"), "bfloat16"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MergedGoldens, testing::Values("lora_llama", "lora_gemma2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Weights that take several pieces, the last of them smaller, from and to bfloat16; and a module
+// that has a bias, which stays.
+TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
+  models::DecoderConfig model{.vocabulary = 11,
+                              .width = 516,
+                              .layers = 1,
+                              .query_heads = 2,
+                              .kv_heads = 1,
+                              .head_dim = 4,
+                              .mlp_width = 2200,
+                              .qkv_bias = true};
+  model.lora = {.rank = 3, .alpha = 7, .targets = {"q_proj", "up_proj", "down_proj"}};
+  const offload::ParameterLayout layout = offload::lay_out(models::decoder(model));
+  const auto backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments(*backend, ledger);
+  write_parameters(
+      layout,
+      [](const offload::Parameter& parameter, std::span<float> values) {
+        uint32_t next = random_sequence(parameter.name);
+        for (float& value : values) {
+          next = next * 1664525 + 1013904223;
+          value = static_cast<float>(next >> 16) / 65536.f - 0.5f;
+        }
+      },
+      arguments);
+  TemporaryFolder temporary;
+  export_parameters(temporary / "base", {.model = model, .layout = layout, .arguments = arguments},
+                    models::Dtype::bfloat16);
+  write_adapter(temporary / "adapter", model.lora, "", layout, arguments);
+  convert({.from = temporary / "base", .to = temporary / "to", .adapter = temporary / "adapter"});
+
+  const data::SafetensorsFile adapter(temporary / "adapter/adapter_model.safetensors");
+  const data::Checkpoint base(temporary / "base"), result(temporary / "to");
+  const std::string layer = "model.layers.0.", bias = layer + "self_attn.q_proj.bias";
+  EXPECT_TRUE(bytes_of(base.at(bias)) == bytes_of(result.at(bias)));
+  ASSERT_GT(base.at(layer + "mlp.up_proj.weight").element_count(), 1 << 20);
+  for (const char* module : {"self_attn.q_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    const std::string name = layer + module + ".weight";
+    std::vector<float> expected = merged_weight(base, adapter, model.lora, name);
+    for (float& value : expected) value = to_float(to_bfloat16(value));
+    EXPECT_EQ(floats(result.at(name)), expected) << name;
+  }
+}
+
+TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
+  TemporaryFolder temporary;
+  const fs::path llama = kGoldens / "lora_llama";
+  auto refusal = [&](const Conversion& conversion) {
+    const std::string what = message_of<DataError>([&] { convert(conversion); });
+    EXPECT_FALSE(fs::exists(temporary / "to"));
+    return what;
+  };
+  // An adapter of another model: every tensor is listed.
+  std::string what = refusal(
+      {.from = kGoldens / "lora_gemma2", .to = temporary / "to", .adapter = llama / "adapter"});
+  for (const char* part :
+       {"adapter_model.safetensors: is not this model's",
+        "layers.0.self_attn.q_proj.lora_A.weight is [4,48], expected [4,44]",
+        "layers.1.self_attn.v_proj.lora_B.weight is [16,4], expected [28,4]",
+        "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_NE(refusal({.from = llama, .to = temporary / "to", .adapter = llama})
+                .find((llama / "adapter_config.json").string()),
+            std::string::npos);
+
+  // A base model in F64: nothing says to what the sum should be rounded.
+  const data::Checkpoint checkpoint(llama);
+  std::vector<data::SafetensorsInfo> tensors;
+  for (const std::string& name : checkpoint.names()) {
+    tensors.push_back(checkpoint.at(name));
+    tensors.back().dtype = SafetensorsDtype::float64;
+  }
+  write_hf_folder(temporary / "f64",
+                  {.config = read_file(llama / "config.json"),
+                   .tensors = tensors,
+                   .append_data =
+                       [&](const data::SafetensorsInfo& info, auto& writer) {
+                         const auto values = floats(checkpoint.at(info.name));
+                         const std::vector<double> wide(values.begin(), values.end());
+                         writer.append(info.name, std::as_bytes(std::span(wide)));
+                       },
+                   .tokenizer_folder = {}});
+  what = refusal({.from = temporary / "f64", .to = temporary / "to", .adapter = llama / "adapter"});
+  EXPECT_NE(what.find("q_proj.weight is F64"), std::string::npos) << what;
+  convert({.from = temporary / "f64",
+           .to = temporary / "f32",
+           .adapter = llama / "adapter",
+           .dtype = SafetensorsDtype::float32});
+  convert({.from = llama, .to = temporary / "same", .adapter = llama / "adapter"});
+  EXPECT_TRUE(read_file(temporary / "f32/model.safetensors") ==
+              read_file(temporary / "same/model.safetensors"));
+}
+
+TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
+  TemporaryFolder temporary;
+  const std::string program = CONVERT_PROGRAM;
+  const std::string from = program + " --from " + (kGoldens / "qwen3_qknorm").string();
+  auto to = [&](const char* name) { return " --to " + (temporary / name).string(); };
+
+  const ProgramResult done =
+      run_program(from + to("a") + " --dtype bfloat16 --max-shard-size 20KB");
+  EXPECT_EQ(done.exit_code, 0) << done.output;
+  EXPECT_EQ(done.output, (temporary / "a").string() + ": 35 tensors, 0.1 MB of BF16\n");
+  const fs::path llama = kGoldens / "lora_llama";
+  EXPECT_EQ(run_program(program + " --from " + llama.string() + " --adapter " +
+                        (llama / "adapter").string() + to("adapted"))
+                .output,
+            (temporary / "adapted").string() +
+                ": 30 tensors, 0.3 MB of F32; 6 of them merged with " +
+                (llama / "adapter").string() + "\n");
+  std::set<std::string> files;
+  for (const auto& [name, bytes] : contents(temporary / "a")) {
+    files.insert(name);
+    EXPECT_LE(bytes.size(), 25'000u) << name;
+  }
+  EXPECT_TRUE(files.contains("model.safetensors.index.json"));
+  for (const std::string& wrong : {from, from + to("a"), from + to("c") + " --dtype int8",
+                                   from + to("c") + " --max-shard-size 0"}) {
+    const ProgramResult result = run_program(wrong);
+    EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
+    EXPECT_NE(result.output, "");
+  }
+  EXPECT_EQ(run_program(program + " --from nothing" + to("c")).exit_code, 1);
+  EXPECT_FALSE(fs::exists(temporary / "c"));
+}
+
+}  // namespace
+}  // namespace longshore::trainer

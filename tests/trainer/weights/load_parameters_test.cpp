@@ -1,0 +1,111 @@
+#include "trainer/weights/load_parameters.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_float.h"
+#include "models/decoder.h"
+#include "models/hf/config.h"
+#include "offload/cpu_backend.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using offload::Copy;
+using offload::MemoryKind;
+
+const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
+
+models::DecoderConfig config_of(const std::string& name) {
+  std::ifstream file(kGoldens / name / "config.json");
+  return models::parse_hf_config(std::string{std::istreambuf_iterator<char>(file), {}});
+}
+
+struct Loaded {
+  Loaded(const fs::path& folder, const models::DecoderConfig& model,
+         const offload::LayoutOptions& options = {})
+      : layout(offload::lay_out(models::decoder(model), options)) {
+    Config config;
+    config.load_parameters_path = folder;
+    said = load_parameters(config, model, layout, arguments);
+  }
+
+  std::unique_ptr<offload::Backend> backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments{*backend, ledger};
+  offload::ParameterLayout layout;
+  std::string said;
+};
+
+std::string refusal(const fs::path& folder, const models::DecoderConfig& model) {
+  try {
+    Loaded loaded(folder, model);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Every weight of the folder, wherever slabs live, in one file or several.
+TEST(LoadParameters, BringsEveryWeightWhereItLives) {
+  for (const char* name : {"llama32_tied", "llama31_gqa", "qwen2_bias", "gemma3_text"})
+    for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
+      offload::LayoutOptions options{.homes = {home, home, home}};
+      Loaded loaded(kGoldens / name, config_of(name), options);
+      data::Checkpoint checkpoint(kGoldens / name);
+      for (const std::string& tensor : checkpoint.names()) {
+        auto location = loaded.layout.by_name.at(tensor);
+        const offload::Parameter& parameter = loaded.layout.parameter(location);
+        std::vector<float> expected(static_cast<size_t>(parameter.type.shape.count()));
+        data::to_float32(checkpoint.at(tensor), expected);
+        std::vector<float> found(expected.size());
+        loaded.arguments.read_part(argument_name(loaded.layout.slab(location), Copy::compute),
+                                   parameter.offset * 4, found.data(),
+                                   static_cast<int64_t>(found.size() * sizeof(float)));
+        EXPECT_EQ(found, expected) << tensor;
+      }
+      EXPECT_EQ(loaded.ledger.now_bytes(MemoryKind::device) == 0, home == MemoryKind::pinned_host);
+      EXPECT_NE(loaded.said.find(name), std::string::npos);
+    }
+}
+
+TEST(LoadParameters, AnotherModelIsRefusedKeyByKey) {
+  models::DecoderConfig model = config_of("gemma2");
+  EXPECT_EQ(refusal(kGoldens / "gemma2", model), "");
+  model.mlp_width += 1;
+  model.logits_cap = 7;
+  std::string what = refusal(kGoldens / "gemma2", model);
+  for (const char* part : {"base_mlp_dim: 89 here, 88 in the checkpoint", "final_logits_soft_cap",
+                           "load_parameters_path"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  what = refusal(kGoldens / "mistral_window", config_of("qwen2_bias"));
+  EXPECT_NE(what.find("attention_bias"), std::string::npos) << what;
+}
+
+TEST(LoadParameters, WhatDoesNotFitIsListedAtOnce) {
+  fs::path folder = fs::path(testing::TempDir()) / "load_parameters_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  // Another model's tensors under this one's config.
+  fs::copy(kGoldens / "llama32_tied/config.json", folder / "config.json");
+  fs::copy(kGoldens / "qwen3_qknorm/model.safetensors", folder / "model.safetensors");
+  std::string what = refusal(folder, config_of("llama32_tied"));
+  for (const char* part : {"not expected: model.layers.0.self_attn.q_norm.weight",
+                           "model.embed_tokens.weight is [173,40], expected f32["})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  fs::remove(folder / "model.safetensors");
+  EXPECT_NE(refusal(folder, config_of("llama32_tied")).find("model.safetensors"),
+            std::string::npos);
+  fs::remove(folder / "config.json");
+  EXPECT_NE(refusal(folder, config_of("llama32_tied")).find("config.json"), std::string::npos);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

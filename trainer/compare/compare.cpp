@@ -1,0 +1,215 @@
+#include "trainer/compare/compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/timing.h"
+#include "trainer/compare/energy_meter.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/config/model_config.h"
+#include "trainer/config/yaml.h"
+#include "trainer/planning/room.h"
+#include "trainer/step/flops.h"
+#include "trainer/step/learning_rate.h"
+#include "trainer/step/training_session.h"
+#include "trainer/weights/adapter.h"
+
+namespace longshore::trainer {
+namespace {
+
+constexpr int64_t kRounds = 5;        // at most
+constexpr int64_t kUntimedSteps = 2;  // of each turn
+
+struct Sweep {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+Sweep parse_sweep(const std::string& text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    throw ConfigError("--sweep: found " + excerpt(text) + ", expected key=a,b,c");
+  Sweep sweep{.key = text.substr(0, equals), .values = split(text.substr(equals + 1))};
+  if (sweep.key == "remat_policy")
+    throw ConfigError("--sweep: found remat_policy, which --policies names");
+  return sweep;
+}
+
+Workload make_workload(const std::string& name, const std::string& config,
+                       const std::vector<std::string>& overrides) {
+  Workload workload{.name = name,
+                    .config = load_config(config, overrides, default_configs_directory())};
+  if (is_toy(workload.config))
+    throw ConfigError(location(workload.config, "model_type") +
+                      ": found a toy, which is there for plan; expected a decoder");
+  workload.config = with_adapter(workload.config);
+  workload.config.dataset_type = DatasetType::synthetic;
+  return workload;
+}
+
+void require_distinct(std::vector<std::string> words, const std::string& option) {
+  std::sort(words.begin(), words.end());
+  if (auto twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
+    throw ConfigError(option + ": found " + excerpt(*twice) + " twice, expected each once");
+}
+
+void require_profile_of(models::Target target, const Config& config) {
+  std::optional<offload::Hardware> hardware = named_hardware(config);
+  if (!hardware || hardware->target == target) return;
+  std::vector<std::string> names;
+  for (const std::string& name : hardware_names(default_configs_directory()))
+    if (read_hardware(name, default_configs_directory()).target == target) names.push_back(name);
+  throw ConfigError(location(config, "hardware") + ": found " + hardware->name +
+                    ", a profile of another kind of machine than this; expected one of " +
+                    join(names) + "; plan --measure makes this_machine");
+}
+
+bool is_known(const std::string& policy) {
+  return policy == offload::kAuto ||
+         std::ranges::count(offload::policies(), policy, &offload::PolicyInfo::name) > 0;
+}
+
+Candidate make_candidate(const Config& config, const std::string& policy, models::Target target) {
+  Candidate candidate{.policy = policy, .plan = {}, .obstacle = "", .turns = {}};
+  try {
+    candidate.plan = plan_policy(with_policy(config, policy), target, named_hardware(config));
+  } catch (const ConfigError& error) {
+    if (!is_known(policy)) throw;
+    candidate.obstacle = error.what();
+  } catch (const PlanError& error) {
+    candidate.obstacle = error.what();
+  }
+  return candidate;
+}
+
+using Step = std::vector<data::Batch>;  // a batch for each micro-batch
+
+std::vector<Step> make_steps(const Config& config, int64_t count) {
+  data::BatchSource source = data::synthetic_batches(
+      {config.per_device_batch_size, config.max_target_length},
+      static_cast<int32_t>(config.vocab_size), static_cast<uint64_t>(config.seed));
+  std::vector<Step> steps(count);
+  int64_t micro_batch = 0;
+  for (Step& step : steps)
+    for (int64_t m = 0; m < config.gradient_accumulation_steps; ++m)
+      step.push_back(source(micro_batch++));
+  return steps;
+}
+
+Turn train_a_while(const Config& config, const TrainingPlans& plans, int64_t timed_steps,
+                   offload::Backend& backend, EnergyMeter* meter) {
+  TrainingSession session(config, plans, backend);
+  LearningRate learning_rate = learning_rate_schedule(config);
+  Turn turn;
+  if (meter) turn.joules = 0;
+  for (const Step& step : make_steps(config, kUntimedSteps + timed_steps)) {
+    int64_t number = std::ssize(turn.steps);
+    double joules = meter ? meter->joules() : 0;
+    auto start = std::chrono::steady_clock::now();
+    turn.steps.push_back(session.step().run(
+        step, {.learning_rate = learning_rate.at(number), .number = number + 1}, session.ledger()));
+    double seconds = seconds_since(start);
+    if (number < kUntimedSteps) continue;
+    turn.seconds.push_back(seconds);
+    if (meter) *turn.joules += meter->joules() - joules;
+  }
+  turn.memory = session.memory();
+  return turn;
+}
+
+}  // namespace
+
+std::vector<Workload> make_workloads(const std::vector<std::string>& configs,
+                                     const std::string& sweep,
+                                     std::span<const std::string> overrides) {
+  std::vector<Workload> workloads;
+  std::vector<std::string> names;
+  auto add = [&](const std::string& name, const std::string& config,
+                 const std::vector<std::string>& all_overrides) {
+    workloads.push_back(make_workload(name, config, all_overrides));
+    names.push_back(name);
+  };
+  const std::vector<std::string> given(overrides.begin(), overrides.end());
+  for (const std::string& config : configs) {
+    if (sweep.empty()) {
+      add(config, config, given);
+      continue;
+    }
+    Sweep swept = parse_sweep(sweep);
+    for (const std::string& value : swept.values) {
+      std::vector<std::string> one = given;
+      one.push_back(swept.key + "=" + value);
+      add((configs.size() > 1 ? config + " " : "") + one.back(), config, one);
+    }
+  }
+  require_distinct(names, "--config, --sweep");
+  return workloads;
+}
+
+bool is_measured(const Comparison& comparison) {
+  return !std::ranges::all_of(comparison.candidates, &std::vector<Turn>::empty, &Candidate::turns);
+}
+
+Comparison plan_comparison(const Workload& workload, const std::vector<std::string>& policies) {
+  const Config& config = workload.config;
+  std::vector<std::string> names = policy_names(config, policies);
+  require_distinct(names, "--policies");
+  Comparison comparison{.workload = workload, .backend = choose_backend(config), .candidates = {}};
+  models::Target target = comparison.backend.target;
+  require_profile_of(target, config);
+  for (const std::string& name : names)
+    comparison.candidates.push_back(make_candidate(config, name, target));
+  int64_t micro_batches = config.gradient_accumulation_steps;
+  comparison.tokens =
+      static_cast<double>(config.per_device_batch_size * config.max_target_length * micro_batches);
+  comparison.flops = training_flops(make_model(config, target), micro_batches);
+  return comparison;
+}
+
+void interleave(std::vector<Candidate>& candidates, int64_t steps, const TakeTurn& take_turn) {
+  std::vector<Candidate*> taking_part;
+  for (Candidate& candidate : candidates)
+    if (candidate.obstacle.empty()) taking_part.push_back(&candidate);
+  int64_t rounds = std::min(steps, kRounds);
+  for (int64_t round = 0; round < rounds; ++round) {
+    TurnRequest request{.round = round + 1,
+                        .rounds = rounds,
+                        .timed_steps = steps / rounds + (round < steps % rounds ? 1 : 0)};
+    for (size_t i = 0; i < taking_part.size(); ++i) {
+      Candidate& candidate = *taking_part[(i + round) % taking_part.size()];
+      candidate.turns.push_back(take_turn(candidate, request));
+    }
+  }
+}
+
+void measure(Comparison& comparison, int64_t steps, const Say& say) {
+  const Config& config = comparison.workload.config;
+  models::Target target = comparison.backend.target;
+  std::unique_ptr<offload::Backend> backend = make_backend(target);
+  for (Candidate& candidate : comparison.candidates)
+    if (candidate.plan)
+      if (std::string missing = shortage(candidate.plan->memory, *backend); !missing.empty())
+        candidate.obstacle = "does not fit on this machine:\n" +
+                             missing.substr(0, missing.find_last_not_of('\n') + 1);
+  models::Dtype dtype = compute_dtype(config, target);
+  std::unique_ptr<EnergyMeter> meter = find_energy_meter(target);
+  interleave(
+      comparison.candidates, steps, [&](const Candidate& candidate, const TurnRequest& request) {
+        // Once a turn, so that one slow moment does not count.
+        Peak peak = find_peak(config, dtype, *backend);
+        if (peak.flops_per_second > comparison.peak.flops_per_second) comparison.peak = peak;
+        Turn turn = train_a_while(config, candidate.plan->plans, request.timed_steps, *backend,
+                                  meter.get());
+        say(fmt::format("{}: round {} of {}, {}: {:.4f} s", comparison.workload.name, request.round,
+                        request.rounds, candidate.policy, fmt::join(turn.seconds, ", ")));
+        return turn;
+      });
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,119 @@
+#include "trainer/compare/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/timing.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::MemoryKind;
+
+std::vector<double> all_seconds(const Candidate& candidate) {
+  std::vector<double> seconds;
+  for (const Turn& turn : candidate.turns)
+    seconds.insert(seconds.end(), turn.seconds.begin(), turn.seconds.end());
+  return seconds;
+}
+
+int64_t device_bytes(const Candidate& candidate) {
+  return of(candidate.turns.back().memory, MemoryKind::device).peak_bytes;
+}
+
+Gain gain_over(const Candidate& baseline, const Candidate& candidate) {
+  auto part = [](const std::vector<double>& before, const std::vector<double>& now) {
+    return 1 - quantile(now, 0.5) / quantile(before, 0.5);
+  };
+  std::vector<double> by_round;
+  for (size_t i = 0; i < candidate.turns.size(); ++i)
+    by_round.push_back(part(baseline.turns[i].seconds, candidate.turns[i].seconds));
+  auto [least, most] = std::ranges::minmax(by_round);
+  return {.part = part(all_seconds(baseline), all_seconds(candidate)),
+          .least = least,
+          .most = most,
+          .saved_device_bytes = device_bytes(baseline) - device_bytes(candidate)};
+}
+
+std::optional<double> tokens_per_joule(const Candidate& candidate, double tokens_per_step) {
+  double joules = 0;
+  for (const Turn& turn : candidate.turns) joules += turn.joules.value_or(0);
+  if (joules <= 0) return std::nullopt;
+  return tokens_per_step * static_cast<double>(all_seconds(candidate).size()) / joules;
+}
+
+bool is_same(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+// What first differs, or "".
+std::string difference(const Candidate& first, const Turn& expected, const Candidate& other,
+                       const Turn& found) {
+  for (size_t i = 0; i < std::min(expected.steps.size(), found.steps.size()); ++i)
+    for (auto [name, value] : {std::pair{"loss", &StepResult::loss},
+                               std::pair{"gradient norm", &StepResult::gradient_norm}})
+      if (double a = expected.steps[i].*value, b = found.steps[i].*value; !is_same(a, b))
+        return fmt::format("{} of step {}: {} under {}, {} under {}", name, i, a, first.policy, b,
+                           other.policy);
+  return "";
+}
+
+}  // namespace
+
+Figures figures(const Comparison& comparison, const Candidate& candidate,
+                std::optional<double> price_per_device_hour) {
+  std::vector<double> seconds = all_seconds(candidate);
+  Figures result{.median_seconds = quantile(seconds, 0.5),
+                 .p10_seconds = quantile(seconds, 0.1),
+                 .p90_seconds = quantile(seconds, 0.9),
+                 .memory = candidate.turns.back().memory,
+                 .tokens_per_joule = tokens_per_joule(candidate, comparison.tokens)};
+  result.tokens_per_second = comparison.tokens / result.median_seconds;
+  result.mfu = comparison.flops / result.median_seconds / comparison.peak.flops_per_second;
+  const Candidate& baseline = comparison.candidates[0];
+  if (&candidate != &baseline && !baseline.turns.empty())
+    result.gain = gain_over(baseline, candidate);
+  if (price_per_device_hour)
+    result.cost_per_million_tokens = *price_per_device_hour / 3600 / result.tokens_per_second * 1e6;
+  return result;
+}
+
+std::vector<std::string> differences(const Comparison& comparison) {
+  const Candidate* first = nullptr;
+  const Turn* longest = nullptr;  // of the first policy
+  std::vector<std::string> lines;
+  for (const Candidate& candidate : comparison.candidates) {
+    if (candidate.turns.empty()) continue;
+    if (!first) {
+      first = &candidate;
+      longest = &*std::ranges::max_element(candidate.turns, {},
+                                           [](const Turn& turn) { return turn.steps.size(); });
+    }
+    for (const Turn& turn : candidate.turns)
+      if (std::string line = difference(*first, *longest, candidate, turn); !line.empty()) {
+        lines.push_back(comparison.workload.name + ": " + line);
+        break;
+      }
+  }
+  return lines;
+}
+
+std::vector<std::string> differences(const std::vector<Comparison>& comparisons) {
+  std::vector<std::string> all;
+  for (const Comparison& comparison : comparisons)
+    for (const std::string& line : differences(comparison)) all.push_back(line);
+  return all;
+}
+
+void require_sound(const std::vector<Comparison>& comparisons) {
+  if (std::ranges::none_of(comparisons, is_measured))
+    throw PlanError("none of the policies can be measured here");
+  if (std::vector<std::string> lines = differences(comparisons); !lines.empty())
+    throw Error("results depend on the policy, which they must not:\n" + join(lines, "\n"));
+}
+
+}  // namespace longshore::trainer

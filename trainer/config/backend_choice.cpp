@@ -1,0 +1,47 @@
+#include "trainer/config/backend_choice.h"
+
+#include <omp.h>
+
+#include "base/error.h"
+#include "offload/cpu_backend.h"
+#ifdef LONGSHORE_CUDA
+#include "offload/cuda_backend.h"
+#endif
+
+namespace longshore::trainer {
+namespace {
+
+ChosenBackend cpu(const std::string& why) {
+  return {models::Target::cpu,
+          "cpu (" + std::to_string(omp_get_max_threads()) + " threads), " + why};
+}
+
+}  // namespace
+
+ChosenBackend choose_backend(const Config& config) {
+  if (config.backend == BackendChoice::cpu) return cpu("as " + origin(config, "backend") + " asks");
+  bool asked = config.backend == BackendChoice::cuda;
+#ifdef LONGSHORE_CUDA
+  offload::CudaDevice device = offload::find_cuda_device();
+  if (device.usable)
+    return {models::Target::cuda,
+            "cuda (" + device.description + "), " +
+                (asked ? "as " + origin(config, "backend") + " asks" : "since a GPU is there")};
+  std::string why = device.description;
+#else
+  std::string why = "this build has no CUDA backend";
+#endif
+  if (asked)
+    throw ConfigError(location(config, "backend") + ": found cuda, but " + why +
+                      ". Nearest: auto, cpu");
+  return cpu("since " + why);
+}
+
+std::unique_ptr<offload::Backend> make_backend(models::Target target) {
+#ifdef LONGSHORE_CUDA
+  if (target == models::Target::cuda) return offload::make_cuda_backend();
+#endif
+  return offload::make_cpu_backend(target);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,24 @@
+// Which backend a run uses, and why.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "offload/backend.h"
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+struct ChosenBackend {
+  models::Target target = models::Target::cpu;
+  std::string description;  // "cpu (2 threads), since this build has no CUDA backend"
+};
+
+// Throws ConfigError when `backend: cuda` asks for what is not there.
+// Makes nothing: a GPU is looked for, not touched.
+ChosenBackend choose_backend(const Config& config);
+
+// Of a target that was chosen.
+std::unique_ptr<offload::Backend> make_backend(models::Target target);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,585 @@
+#include "trainer/config/keys.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <type_traits>
+
+#include "base/nearest.h"
+#include "data/chat_template.h"
+#include "models/lora.h"
+#include "offload/policy.h"
+
+namespace longshore::trainer {
+namespace {
+
+// Bounds of sizes, chosen together: see the header of config.h.
+constexpr int64_t kMaxEmbDim = 1 << 18;
+constexpr int64_t kMaxMlpDim = 1 << 20;
+constexpr int64_t kMaxLayers = 1 << 12;
+constexpr int64_t kMaxHeads = 1 << 10;
+constexpr int64_t kMaxHeadDim = 1 << 10;
+constexpr int64_t kMaxVocabulary = 1 << 22;
+constexpr int64_t kMaxLength = 1 << 22;
+constexpr int64_t kMaxBatch = 1 << 16;
+constexpr int64_t kMaxSteps = 1'000'000'000;
+constexpr int64_t kMaxRank = 1 << 14;
+constexpr double kMaxGibibytes = 1 << 20;
+constexpr size_t kMaxItems = 100;
+constexpr size_t kMaxItemBytes = 256;
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+template <auto member>
+ChoiceKey choice(std::vector<std::string> names) {
+  using Enum = std::remove_reference_t<decltype(std::declval<Config&>().*member)>;
+  return {std::move(names),
+          [](const Config& config) { return static_cast<size_t>(config.*member); },
+          [](Config& config, size_t index) { config.*member = static_cast<Enum>(index); }};
+}
+
+NumberKey at_least(double low, double Config::*member) { return {member, low}; }
+NumberKey above(double low, double Config::*member) { return {member, low, End::excluded}; }
+NumberKey fraction(double Config::*member) { return {member, 0, End::included, 1}; }
+NumberKey memory(double Config::*member) { return {member, 0, End::included, kMaxGibibytes}; }
+NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
+
+// "none", then the templates.
+const std::vector<std::string>& chat_template_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> names{"none"};
+    names.insert(names.end(), data::kChatTemplates.begin(), data::kChatTemplates.end());
+    return names;
+  }();
+  return names;
+}
+
+ChoiceKey chat_template_choice() {
+  return {chat_template_names(),
+          [](const Config& config) {
+            if (config.chat_template.empty()) return size_t{0};
+            const std::vector<std::string>& names = chat_template_names();
+            auto name = std::find(names.begin() + 1, names.end(), config.chat_template);
+            return static_cast<size_t>(name - names.begin());
+          },
+          [](Config& config, size_t index) {
+            config.chat_template = index == 0 ? "" : chat_template_names()[index];
+          }};
+}
+
+std::vector<Key> make_config_keys() {
+  using enum Section;
+  return {
+      {"model_name", run, TextKey{&Config::model_name},
+       "file of configs/models that brings the model keys; the config may override them"},
+      {"run_name", run, TextKey{&Config::run_name},
+       "folder of the run; empty: config name and time; a given one resumes what is there"},
+      {"base_output_directory", run, PathKey{&Config::base_output_directory},
+       "where the folders of runs are made"},
+      {"load_parameters_path", run, PathKey{&Config::load_parameters_path},
+       "folder of a Hugging Face checkpoint to start from; empty: random weights"},
+      {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
+       "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
+      {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
+       "writes the weights at the end: model/ in the run's folder, as Hugging Face has them"},
+      {"steps", run, IntegerKey{&Config::steps, 1, kMaxSteps}, "training steps"},
+      {"seed", run, IntegerKey{&Config::seed, 0, std::numeric_limits<int64_t>::max()},
+       "decides initial weights and the order of the data"},
+      {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda"}),
+       "auto: cuda where this build and machine have it"},
+
+      {"model_type", model,
+       choice<&Config::model_type>({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2",
+                                    "gemma3_text", "toy_a", "toy_b"}),
+       "the architecture; the toys are for plan: see configs/toy_a.yml, configs/toy_b.yml"},
+      {"base_emb_dim", model, IntegerKey{&Config::base_emb_dim, 1, kMaxEmbDim},
+       "width of the residual stream"},
+      {"base_num_decoder_layers", model,
+       IntegerKey{&Config::base_num_decoder_layers, 1, kMaxLayers}, "decoder layers"},
+      {"base_num_query_heads", model, IntegerKey{&Config::base_num_query_heads, 1, kMaxHeads},
+       "attention heads"},
+      {"base_num_kv_heads", model, IntegerKey{&Config::base_num_kv_heads, 1, kMaxHeads},
+       "key and value heads; divides base_num_query_heads"},
+      {"head_dim", model, IntegerKey{&Config::head_dim, 2, kMaxHeadDim},
+       "width of a head; even, as RoPE turns pairs"},
+      {"base_mlp_dim", model, IntegerKey{&Config::base_mlp_dim, 1, kMaxMlpDim},
+       "width between the MLP's projections"},
+      {"vocab_size", model, IntegerKey{&Config::vocab_size, 2, kMaxVocabulary},
+       "number of token ids"},
+      {"normalization_layer_epsilon", model, above(0, &Config::normalization_layer_epsilon),
+       "added to the mean square in RMSNorm"},
+      {"rope_max_timescale", model, at_least(1, &Config::rope_max_timescale),
+       "RoPE's base, often called theta"},
+      {"logits_via_embedding", model, FlagKey{&Config::logits_via_embedding},
+       "the output projection is the embedding table"},
+      {"attention_bias", model, FlagKey{&Config::attention_bias},
+       "llama: biases on attention's projections; qwen2 has them on query, key and value"},
+      {"mlp_bias", model, FlagKey{&Config::mlp_bias}, "llama: biases on the MLP's projections"},
+      {"sliding_window_size", model, IntegerKey{&Config::sliding_window_size, 0, kMaxLength},
+       "keys that a query of a layer with a window sees, itself included; 0: no window"},
+      {"full_attention_period", model, IntegerKey{&Config::full_attention_period, 0, kMaxLayers},
+       "with a window: each so many'th layer has none; 0: all have it"},
+      {"query_pre_attn_scalar", model, at_least(0, &Config::query_pre_attn_scalar),
+       "scores are divided by its root; 0: head_dim"},
+      {"attn_logits_soft_cap", model, at_least(0, &Config::attn_logits_soft_cap),
+       "soft-cap of attention's scores; 0: none"},
+      {"final_logits_soft_cap", model, at_least(0, &Config::final_logits_soft_cap),
+       "soft-cap of the logits; 0: none"},
+      {"local_rope_max_timescale", model, at_least(0, &Config::local_rope_max_timescale),
+       "RoPE's base in layers with a window; 0: as in the others"},
+      {"rope_type", model, choice<&Config::rope_type>({"default", "linear", "llama3"}),
+       "how RoPE's frequencies are scaled in layers without a window"},
+      {"rope_factor", model, at_least(1, &Config::rope_factor),
+       "linear, llama3: divides frequencies"},
+      {"rope_low_freq_factor", model, above(0, &Config::rope_low_freq_factor),
+       "llama3: turns within the original length up to which a frequency is divided"},
+      {"rope_high_freq_factor", model, above(0, &Config::rope_high_freq_factor),
+       "llama3: turns from which it stays"},
+      {"rope_original_max_position_embeddings", model,
+       IntegerKey{&Config::rope_original_max_position_embeddings, 1, kMaxLength},
+       "llama3: the original length"},
+
+      {"trainable_parameters_mask", training,
+       ListKey{&Config::trainable_parameters_mask, "regular expressions", {}},
+       "a parameter trains when one of them is found in its full name; the others are frozen; "
+       "none: all train"},
+      {"lora_rank", training, IntegerKey{&Config::lora_rank, 0, kMaxRank},
+       "rank of low-rank adapters, beside which all other weights are frozen but those that the "
+       "mask finds; 0: no adapters"},
+      {"lora_alpha", training, above(0, &Config::lora_alpha),
+       "adapters' products are scaled by lora_alpha / lora_rank"},
+      {"lora_targets", training,
+       ListKey{&Config::lora_targets,
+               "projections",
+               {models::kLoraTargets.begin(), models::kLoraTargets.end()}},
+       "projections that have an adapter"},
+
+      {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, kMaxLength},
+       "tokens of a sequence"},
+      {"per_device_batch_size", batch, IntegerKey{&Config::per_device_batch_size, 1, kMaxBatch},
+       "sequences of a micro-batch"},
+      {"gradient_accumulation_steps", batch,
+       IntegerKey{&Config::gradient_accumulation_steps, 1, kMaxBatch}, "micro-batches of a step"},
+      {"dtype", batch, choice<&Config::dtype>({"auto", "float32", "bfloat16"}),
+       "type of activations and computing; auto: bfloat16 where the machine has it"},
+      {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32", "bfloat16"}),
+       "type of the weights that are trained; bfloat16: no master copy, stochastic rounding"},
+
+      {"remat_policy", remat, TextKey{&Config::remat_policy},
+       "what a layer keeps and what it computes again; custom: the label keys below; auto: what is "
+       "fastest on `hardware` and fits, also of where parameters, gradients and optimizer state "
+       "live; keys that are set stay"},
+      {"auto_micro_batch", remat, FlagKey{&Config::auto_micro_batch},
+       "auto also divides a step's sequences between per_device_batch_size and "
+       "gradient_accumulation_steps"},
+      {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, kMaxLayers, -1},
+       "so many layers, from the first, follow the policy; what it offloads stays on the device in "
+       "the others, or their fate is the second of a label's key; -1: all but the last"},
+      {"decoder_layer_input", remat, LabelKey{}, "custom: the layer's input"},
+      {"query_proj", remat, LabelKey{}, "custom: queries as attention reads them"},
+      {"key_proj", remat, LabelKey{}, "custom: keys as attention reads them"},
+      {"value_proj", remat, LabelKey{}, "custom: values as attention reads them"},
+      {"context", remat, LabelKey{}, "custom: attention's output with its log-sum-exp"},
+      {"out_proj", remat, LabelKey{}, "custom: the output projection's result"},
+      {"mlpwi_0", remat, LabelKey{}, "custom: the MLP's gate, before its activation"},
+      {"mlpwi_1", remat, LabelKey{}, "custom: the MLP's linear branch"},
+      {"mlpwo", remat, LabelKey{}, "custom: the MLP's result"},
+      {offload::kUnlabelled, remat, LabelKey{{"remat", "device"}},
+       "custom: what has no label: results of norms and activations"},
+      {"x", remat, LabelKey{}, "custom, of the toys: the layer's input"},
+      {"y", remat, LabelKey{}, "custom, of toy_a: the first product"},
+
+      {"parameter_memory_host_offload", offload, FlagKey{&Config::parameter_memory_host_offload},
+       "weights live in host memory and are fetched when used"},
+      {"gradient_memory_host_offload", offload, FlagKey{&Config::gradient_memory_host_offload},
+       "gradients go to host memory as they are made"},
+      {"optimizer_memory_host_offload", offload, FlagKey{&Config::optimizer_memory_host_offload},
+       "moments and master weights live in host memory"},
+      {"optimizer_compute", offload, choice<&Config::optimizer_compute>({"device", "host"}),
+       "who updates weights whose moments live in host memory: they come to the device, or the "
+       "host computes"},
+      {"prefetch_layers", offload,
+       NumberKey{&Config::prefetch_layers, 0, End::included, 64, End::included, -1},
+       "how many layers ahead of its use, or behind its making, a transfer may run; 0: the least "
+       "memory, nothing is hidden; -1: as many as it takes"},
+      {"hardware", offload, TextKey{&Config::hardware},
+       "profile of configs/hardware, or a file, that choices go by; none: round numbers"},
+      {"device_memory_limit", offload, memory(&Config::device_memory_limit),
+       "GiB of device memory that a run may take; 0: all there is"},
+      {"host_memory_limit", offload, memory(&Config::host_memory_limit),
+       "GiB of pinned host memory that a run may take; 0: all there is"},
+
+      {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
+      {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),
+       "part of the schedule that rises linearly from 0"},
+      {"cosine_learning_rate_final_fraction", optimizer,
+       fraction(&Config::cosine_learning_rate_final_fraction),
+       "learning rate at the schedule's end, as a part of the peak"},
+      {"learning_rate_schedule_steps", optimizer,
+       IntegerKey{&Config::learning_rate_schedule_steps, 1, kMaxSteps, -1},
+       "length of the schedule; -1: steps"},
+      {"adam_b1", optimizer, below_one(&Config::adam_b1), "decay of the first moment"},
+      {"adam_b2", optimizer, below_one(&Config::adam_b2), "decay of the second moment"},
+      {"adam_eps", optimizer, above(0, &Config::adam_eps), "added to the second moment's root"},
+      {"adam_weight_decay", optimizer, at_least(0, &Config::adam_weight_decay),
+       "decoupled weight decay"},
+      {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),
+       "largest global norm of the gradient; 0: no clipping"},
+      {"moment_dtype", optimizer, choice<&Config::moment_dtype>({"float32", "bfloat16", "8bit"}),
+       "type of AdamW's moments; 8bit: with a scale for each block of 256"},
+
+      {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens", "documents"}),
+       "synthetic: random tokens; tokens: the text as one stream, cut into rows; documents: whole "
+       "documents in rows"},
+      {"dataset_path", data, DatasetKey{&Config::dataset_path},
+       "what to train on: .jsonl, .txt, or files that tokenize wrote; a weight is its share of the "
+       "rows, and without weights every document comes once an epoch"},
+      {"eval_dataset_path", data, PathKey{&Config::eval_dataset_path},
+       "file of the same kinds held out for evaluation; empty: no evaluation"},
+      {"tokenizer_path", data, PathKey{&Config::tokenizer_path},
+       "the tokenizer's file, or the folder it is in"},
+      {"chat_template", data, chat_template_choice(), "how messages of a .jsonl file are written"},
+      {"packing", data, FlagKey{&Config::packing},
+       "documents: several in a row, which do not see each other; false: one in a row"},
+      {"excess_length_strategy", data,
+       choice<&Config::excess_length_strategy>({"truncate", "split", "skip"}),
+       "what becomes of a document that is longer than max_target_length"},
+      {"skip_bad_lines", data, FlagKey{&Config::skip_bad_lines},
+       "lines of a .jsonl file that cannot be read are counted, and no error"},
+      {"eval_interval", data, IntegerKey{&Config::eval_interval, 1, kMaxSteps, -1},
+       "steps between evaluations; -1: only at the end"},
+      {"eval_steps", data, IntegerKey{&Config::eval_steps, 1, kMaxSteps, -1},
+       "batches of an evaluation; -1: the whole file"},
+
+      {"peak_tflops_per_device", report, at_least(0, &Config::peak_tflops_per_device),
+       "what MFU is measured against; 0: measured at start"},
+      {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
+       "steps whose lanes are recorded in trace.json; 0: none"},
+      {"skip_first_n_steps_for_profiler", report,
+       IntegerKey{&Config::skip_first_n_steps_for_profiler, 0, kMaxSteps},
+       "steps before the recorded ones"},
+      {"sample_prompt", report, TextKey{&Config::sample_prompt},
+       "how the text sampled at the end begins"},
+      {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, kMaxLength},
+       "length of the text sampled at the end; 0: no sample"},
+  };
+}
+
+const std::vector<std::string> kFlags = {"true", "false"};
+
+// A YAML number in decimal. std::from_chars knows no leading plus.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  T value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string number_text(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+bool accepts(const IntegerKey& key, int64_t value) {
+  return (value >= key.low && value <= key.high) || value == key.also;
+}
+
+bool accepts(const NumberKey& key, double value) {
+  bool above = key.low_end == End::included ? value >= key.low : value > key.low;
+  bool below = key.high_end == End::included ? value <= key.high : value < key.high;
+  return std::isfinite(value) && ((above && below) || value == key.also);
+}
+
+// File names and C interfaces end at a NUL.
+bool accepts_text(const std::string& text) { return text.find('\0') == std::string::npos; }
+
+bool accepts(const ListKey& key, const std::vector<std::string>& items) {
+  auto accepts_item = [&](const std::string& item) {
+    return !item.empty() && item.size() <= kMaxItemBytes && accepts_text(item) &&
+           (key.choices.empty() || std::ranges::find(key.choices, item) != key.choices.end());
+  };
+  bool is_set = key.choices.empty() || std::set(items.begin(), items.end()).size() == items.size();
+  return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
+}
+
+bool accepts(const LabelKey& key, const std::vector<std::string>& fates) {
+  return (fates.size() == 1 || fates.size() == 2) &&
+         std::ranges::all_of(fates, [&](const std::string& fate) {
+           return std::ranges::find(key.fates, fate) != key.fates.end();
+         });
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    std::string item = text.substr(begin, end - begin);
+    item.erase(0, item.find_first_not_of(' '));
+    item.erase(item.find_last_not_of(' ') + 1);
+    items.push_back(item);
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::optional<std::vector<std::string>> items_of(const Scalar& value) {
+  if (value.list) return value.list;
+  if (value.style == ScalarStyle::quoted) return std::vector{value.text};
+  return value.text.starts_with('[') ? parse_list(value.text) : split_at_commas(value.text);
+}
+
+// "a.jsonl:0.7"; nothing where the weight is none that a file can have.
+std::optional<DatasetFile> dataset_file(const std::string& item,
+                                        const std::filesystem::path& relative_to) {
+  size_t colon = item.rfind(':');
+  std::optional<double> weight;
+  if (colon != std::string::npos) weight = parse_number<double>(item.substr(colon + 1));
+  std::string path = weight ? item.substr(0, colon) : item;
+  if (path.empty()) return std::nullopt;
+  return DatasetFile{(relative_to / path).lexically_normal(), weight};
+}
+
+bool accepts(const DatasetKey&, const std::vector<DatasetFile>& files) {
+  return files.size() <= kMaxItems && std::ranges::all_of(files, [](const DatasetFile& file) {
+           bool is_weight = !file.weight || (std::isfinite(*file.weight) && *file.weight > 0);
+           return !file.path.empty() && accepts_text(file.path.native()) && is_weight;
+         });
+}
+
+std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
+                                                      const std::filesystem::path& relative_to) {
+  std::vector<DatasetFile> files;
+  if (!value.list && value.text.empty()) return files;
+  std::optional<std::vector<std::string>> items = items_of(value);
+  if (!items) return std::nullopt;
+  for (const std::string& item : *items) {
+    std::optional<DatasetFile> file = dataset_file(item, relative_to);
+    if (!file) return std::nullopt;
+    files.push_back(*std::move(file));
+  }
+  return files;
+}
+
+std::string list_text(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + yaml_quoted(item);
+  return "[" + text + "]";
+}
+
+std::string dataset_text(const std::vector<DatasetFile>& files) {
+  std::vector<std::string> items;
+  for (const DatasetFile& file : files)
+    items.push_back(file.path.native() + (file.weight ? ":" + number_text(*file.weight) : ""));
+  return list_text(items);
+}
+
+std::string join_alternatives(const std::vector<std::string>& words) {
+  std::string text = words.front();
+  for (size_t i = 1; i < words.size(); ++i) {
+    text += (i + 1 == words.size() ? " or " : ", ") + words[i];
+  }
+  return text;
+}
+
+std::string expected_number(const NumberKey& key) {
+  std::string low = number_text(key.low);
+  if (std::isinf(key.high)) {
+    return key.low_end == End::included ? "a number of at least " + low : "a number above " + low;
+  }
+  std::string high = number_text(key.high);
+  std::string range =
+      "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
+  return key.also ? range + ", or " + number_text(*key.also) : range;
+}
+
+}  // namespace
+
+const std::vector<Key>& config_keys() {
+  static const std::vector<Key> keys = make_config_keys();
+  return keys;
+}
+
+const Key* find_key(const std::string& name) {
+  auto key = std::ranges::find(config_keys(), name, &Key::name);
+  return key == config_keys().end() ? nullptr : &*key;
+}
+
+std::vector<std::string> choices(const Key& key) {
+  return std::visit(Overload{
+                        [](const ChoiceKey& kind) { return kind.names; },
+                        [](const ListKey& kind) { return kind.choices; },
+                        [](const LabelKey& kind) { return kind.fates; },
+                        [](const FlagKey&) { return kFlags; },
+                        [](const auto&) { return std::vector<std::string>(); },
+                    },
+                    key.kind);
+}
+
+std::string expected(const Key& key) {
+  return std::visit(
+      Overload{
+          [](const IntegerKey& kind) {
+            std::string range = "an integer ";
+            if (kind.high == std::numeric_limits<int64_t>::max()) {
+              range += "of at least " + std::to_string(kind.low);
+            } else {
+              range += "from " + std::to_string(kind.low) + " to " + std::to_string(kind.high);
+            }
+            return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
+          },
+          [](const NumberKey& kind) { return expected_number(kind); },
+          [](const TextKey&) { return std::string("text"); },
+          [](const PathKey&) { return std::string("a path"); },
+          [](const ListKey& kind) {
+            std::string text = "a list, [a, b], of ";
+            if (!kind.choices.empty())
+              return text + kind.items + " out of " + join(kind.choices) + ", each once";
+            return text + "at most " + std::to_string(kMaxItems) + " " + kind.items +
+                   ", each of at most " + std::to_string(kMaxItemBytes) + " bytes";
+          },
+          [](const LabelKey& kind) {
+            return join_alternatives(kind.fates) +
+                   ", or two of them: of the first offload_layers layers, and of the others";
+          },
+          [](const DatasetKey&) {
+            return "a path, or a list of at most " + std::to_string(kMaxItems) +
+                   ": [a.jsonl:0.7, b.tokens:0.3], with or without weights above 0";
+          },
+          [&](const auto&) { return join_alternatives(choices(key)); },
+      },
+      key.kind);
+}
+
+bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,
+                Config& config) {
+  bool takes_lists = std::holds_alternative<ListKey>(key.kind) ||
+                     std::holds_alternative<LabelKey>(key.kind) ||
+                     std::holds_alternative<DatasetKey>(key.kind);
+  if (value.style == ScalarStyle::null || (value.list && !takes_lists)) return false;
+  bool plain = value.style == ScalarStyle::plain;
+  const std::string& text = value.text;
+  return std::visit(Overload{
+                        [&](const IntegerKey& kind) {
+                          std::optional<int64_t> number = parse_number<int64_t>(text);
+                          if (!plain || !number || !accepts(kind, *number)) return false;
+                          config.*kind.member = *number;
+                          return true;
+                        },
+                        [&](const NumberKey& kind) {
+                          std::optional<double> number = parse_number<double>(text);
+                          if (!plain || !number || !accepts(kind, *number)) return false;
+                          config.*kind.member = *number;
+                          return true;
+                        },
+                        [&](const FlagKey& kind) {
+                          bool is_true = text == "true" || text == "True" || text == "TRUE";
+                          bool is_false = text == "false" || text == "False" || text == "FALSE";
+                          if (!plain || (!is_true && !is_false)) return false;
+                          config.*kind.member = is_true;
+                          return true;
+                        },
+                        [&](const TextKey& kind) {
+                          if (!accepts_text(text)) return false;
+                          config.*kind.member = text;
+                          return true;
+                        },
+                        [&](const PathKey& kind) {
+                          if (!accepts_text(text)) return false;
+                          config.*kind.member = text.empty()
+                                                    ? std::filesystem::path()
+                                                    : (relative_to / text).lexically_normal();
+                          return true;
+                        },
+                        [&](const ListKey& kind) {
+                          std::optional<std::vector<std::string>> items = items_of(value);
+                          if (!items || !accepts(kind, *items)) return false;
+                          config.*kind.member = *std::move(items);
+                          return true;
+                        },
+                        [&](const DatasetKey& kind) {
+                          auto files = dataset_files(value, relative_to);
+                          if (!files || !accepts(kind, *files)) return false;
+                          config.*kind.member = *std::move(files);
+                          return true;
+                        },
+                        [&](const ChoiceKey& kind) {
+                          auto name = std::ranges::find(kind.names, text);
+                          if (name == kind.names.end()) return false;
+                          kind.set(config, static_cast<size_t>(name - kind.names.begin()));
+                          return true;
+                        },
+                        [&](const LabelKey& kind) {
+                          if (!value.list && text.empty()) {
+                            config.label_fates.erase(key.name);
+                            return true;
+                          }
+                          std::optional<std::vector<std::string>> items = items_of(value);
+                          if (!items || !accepts(kind, *items)) return false;
+                          config.label_fates[key.name] = *std::move(items);
+                          return true;
+                        },
+                    },
+                    key.kind);
+}
+
+bool is_valid(const Key& key, const Config& config) {
+  return std::visit(
+      Overload{
+          [&](const IntegerKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const NumberKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const FlagKey&) { return true; },
+          [&](const TextKey& kind) { return accepts_text(config.*kind.member); },
+          [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
+          [&](const ListKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const DatasetKey& kind) { return accepts(kind, config.*kind.member); },
+          [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
+          [&](const LabelKey& kind) {
+            auto fates = config.label_fates.find(key.name);
+            return fates == config.label_fates.end() || accepts(kind, fates->second);
+          },
+      },
+      key.kind);
+}
+
+void copy_value(const Key& key, const Config& from, Config& to) {
+  std::visit(Overload{
+                 [&](const ChoiceKey& kind) { kind.set(to, kind.get(from)); },
+                 [&](const LabelKey&) {
+                   to.label_fates.erase(key.name);
+                   auto fate = from.label_fates.find(key.name);
+                   if (fate != from.label_fates.end()) to.label_fates.insert(*fate);
+                 },
+                 [&](const auto& kind) { to.*kind.member = from.*kind.member; },
+             },
+             key.kind);
+}
+
+std::string value_text(const Key& key, const Config& config) {
+  return std::visit(
+      Overload{
+          [&](const IntegerKey& kind) { return std::to_string(config.*kind.member); },
+          [&](const NumberKey& kind) { return number_text(config.*kind.member); },
+          [&](const FlagKey& kind) { return std::string(config.*kind.member ? "true" : "false"); },
+          [&](const TextKey& kind) { return yaml_quoted(config.*kind.member); },
+          [&](const PathKey& kind) { return yaml_quoted((config.*kind.member).native()); },
+          [&](const ListKey& kind) { return list_text(config.*kind.member); },
+          [&](const DatasetKey& kind) { return dataset_text(config.*kind.member); },
+          [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
+          [&](const LabelKey&) {
+            auto fates = config.label_fates.find(key.name);
+            if (fates == config.label_fates.end()) return std::string("\"\"");
+            return fates->second.size() == 1 ? fates->second[0] : "[" + join(fates->second) + "]";
+          },
+      },
+      key.kind);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "data/text_format.h"
+#include "offload/policy.h"
+#include "trainer/config/config.h"
+#include "trainer/config/keys.h"
+#include "trainer/config/yaml.h"
+
+namespace longshore::trainer {
+namespace {
+
+// "head_dim = 65 (configs/x.yml:3)"
+std::string described(const Config& config, const std::string& key) {
+  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
+}
+
+[[noreturn]] void refuse(const Config& config, const std::string& key,
+                         const std::string& expectation) {
+  throw ConfigError(location(config, key) + ": found " +
+                    excerpt(value_text(*find_key(key), config)) + ", expected " + expectation);
+}
+
+// Toys have no heads and no vocabulary.
+bool is_read(const Key& key, const Config& config) {
+  static const std::set<std::string> kOfToyA{"model_type", "base_emb_dim",
+                                             "base_num_decoder_layers", "base_mlp_dim"};
+  if (!is_toy(config) || key.section != Section::model) return true;
+  bool is_toy_b_inner = config.model_type == ModelType::toy_b && key.name == "base_mlp_dim";
+  return kOfToyA.contains(key.name) && !is_toy_b_inner;
+}
+
+void check_ranges(const Config& config) {
+  const Config defaults;
+  for (const Key& key : config_keys()) {
+    if (is_valid(key, config) || !is_read(key, config)) continue;
+    bool is_missing = value_text(key, config) == value_text(key, defaults);
+    if (!is_missing) refuse(config, key.name, expected(key));
+    throw ConfigError((config.config_file.empty() ? "config" : config.config_file) + " " +
+                      key.name + ": found nothing, expected " + expected(key) +
+                      "; model_name brings all model keys");
+  }
+}
+
+void check_model(const Config& config) {
+  if (is_toy(config)) return;
+  if (config.rope_low_freq_factor >= config.rope_high_freq_factor) {
+    refuse(config, "rope_low_freq_factor",
+           "less than " + described(config, "rope_high_freq_factor"));
+  }
+  if (config.full_attention_period > 0 && config.sliding_window_size == 0) {
+    refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
+  }
+  if (config.base_num_query_heads % config.base_num_kv_heads != 0) {
+    refuse(config, "base_num_query_heads",
+           "a multiple of " + described(config, "base_num_kv_heads"));
+  }
+  if (config.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
+}
+
+void check_training(const Config& config) {
+  if (config.lora_rank > 0 && is_toy(config)) {
+    refuse(config, "lora_rank", "0 with " + described(config, "model_type"));
+  }
+  if (config.lora_rank > 0 && config.lora_targets.empty()) {
+    refuse(config, "lora_targets", "projections, for " + described(config, "lora_rank"));
+  }
+  if (!config.load_adapter_path.empty() && config.load_parameters_path.empty()) {
+    refuse(config, "load_parameters_path",
+           "the weights that the adapter is for, with " + described(config, "load_adapter_path"));
+  }
+}
+
+void check_batch(const Config& config) {
+  if (config.per_device_batch_size * config.max_target_length > kMaxTokens) {
+    refuse(config, "per_device_batch_size",
+           "at most " + std::to_string(kMaxTokens) + " tokens with " +
+               described(config, "max_target_length"));
+  }
+}
+
+void check_offload(const Config& config) {
+  if (config.offload_layers > config.base_num_decoder_layers) {
+    refuse(config, "offload_layers",
+           "at most " + described(config, "base_num_decoder_layers") + ", or -1");
+  }
+  if (config.optimizer_compute == OptimizerCompute::host && !config.optimizer_memory_host_offload) {
+    refuse(config, "optimizer_compute",
+           "device, or host with optimizer_memory_host_offload: true: the host updates what it "
+           "holds");
+  }
+}
+
+void check_dtypes(const Config& config) {
+  if (config.weight_dtype == WeightDtype::bfloat16 && config.dtype == ComputeDtype::float32) {
+    refuse(config, "weight_dtype", "float32 with " + described(config, "dtype"));
+  }
+}
+
+void check_files(const Config& config) {
+  if (config.dataset_path.empty()) {
+    refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
+  }
+  auto weighted = std::ranges::count_if(
+      config.dataset_path, [](const DatasetFile& file) { return file.weight.has_value(); });
+  if (weighted != 0 && weighted != std::ssize(config.dataset_path)) {
+    refuse(config, "dataset_path", "a weight for each file, or for none");
+  }
+  std::vector<std::filesystem::path> paths;
+  for (const DatasetFile& file : config.dataset_path) paths.push_back(file.path);
+  if (!config.eval_dataset_path.empty()) paths.push_back(config.eval_dataset_path);
+  for (const std::filesystem::path& path : paths) {
+    if (data::is_text(path) && config.tokenizer_path.empty()) {
+      refuse(config, "tokenizer_path", "a path, to tokenize " + printable(path.native()));
+    }
+  }
+  bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);
+  if (!config.chat_template.empty() && !has_jsonl) {
+    refuse(config, "chat_template", "none, or a .jsonl file in dataset_path");
+  }
+  if (config.skip_bad_lines && !has_jsonl) {
+    refuse(config, "skip_bad_lines", "false, or a .jsonl file in dataset_path");
+  }
+  bool has_documents = config.dataset_type == DatasetType::documents;
+  if (!config.packing && !has_documents) {
+    refuse(config, "packing", "true with " + described(config, "dataset_type"));
+  }
+  if (config.excess_length_strategy != data::ExcessLength::truncate && !has_documents) {
+    refuse(config, "excess_length_strategy", "truncate with " + described(config, "dataset_type"));
+  }
+}
+
+void check_data(const Config& config) {
+  if (config.dataset_type != DatasetType::synthetic) check_files(config);
+  if (config.eval_interval != -1 && config.eval_dataset_path.empty()) {
+    refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
+  }
+  if (config.sample_tokens > 0 && config.tokenizer_path.empty()) {
+    refuse(config, "tokenizer_path", "a path, for " + described(config, "sample_tokens"));
+  }
+}
+
+void check_run(const Config& config) {
+  bool is_folder_name = config.run_name.find('/') == std::string::npos && config.run_name != "." &&
+                        config.run_name != "..";
+  if (!is_folder_name) {
+    refuse(config, "run_name", "the name of one folder inside base_output_directory");
+  }
+  if (config.base_output_directory.empty()) refuse(config, "base_output_directory", "a path");
+}
+
+}  // namespace
+
+bool is_toy(const Config& config) {
+  return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
+}
+
+void validate_remat(const Config& config) {
+  bool is_auto = config.remat_policy == offload::kAuto;
+  for (const auto& [label, fates] : config.label_fates) {
+    if (config.remat_policy != "custom" && !is_auto)
+      refuse(config, label,
+             "this key only with remat_policy: custom or auto, not with " +
+                 described(config, "remat_policy"));
+    if (is_auto && fates.size() > 1)
+      refuse(config, label, "one fate, which stays, with " + described(config, "remat_policy"));
+  }
+  if (is_auto && config.hardware.empty())
+    refuse(config, "hardware",
+           "a profile, whose times are what " + described(config, "remat_policy") +
+               " goes by (plan --measure makes that of this machine)");
+  if (config.auto_micro_batch && !is_auto)
+    refuse(config, "auto_micro_batch",
+           "false, or remat_policy: auto, not " + described(config, "remat_policy"));
+}
+
+void validate(const Config& config) {
+  check_ranges(config);
+  check_run(config);
+  check_model(config);
+  check_training(config);
+  check_batch(config);
+  validate_remat(config);
+  check_offload(config);
+  check_dtypes(config);
+  check_data(config);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,315 @@
+#include "trainer/config/yaml.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string origin_of(const std::string& name, int line) {
+  return name + ":" + std::to_string(line);
+}
+
+// Stops at the first event that a flat map of scalars does not have, so deep nesting and alias
+// bombs cost nothing.
+class FlatMapReader : public YAML::EventHandler {
+ public:
+  explicit FlatMapReader(std::string name) : name_(std::move(name)) {}
+
+  std::vector<Setting> settings;
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) refuse(mark, "a second document", "one");
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_anchor(mark, anchor);
+    if (state_ == State::key) refuse(mark, "an empty key", "key: value");
+    add_scalar(mark, {"", ScalarStyle::null});
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    refuse(mark, "an alias (*name)", "the value itself");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_anchor(mark, anchor);
+    // The parser's own tags: "?" for a plain scalar, "!" for one in quotes or a block.
+    if (tag != "?" && tag != "!") refuse(mark, "the tag " + excerpt(tag), "a value without a tag");
+    add_scalar(mark, {value, tag == "?" ? ScalarStyle::plain : ScalarStyle::quoted});
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    refuse_anchor(mark, anchor);
+    if (state_ == State::item) refuse(mark, "a list in a list", "single values");
+    if (state_ != State::value) refuse(mark, "a list", "key: value");
+    if (tag != "?") refuse(mark, "the tag " + excerpt(tag), "a list without a tag");
+    list_.emplace();
+    state_ = State::item;
+  }
+  void OnSequenceEnd() override {
+    state_ = State::value;
+    add_value({.text = "", .list = std::move(list_)});
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    refuse_anchor(mark, anchor);
+    if (state_ != State::root) {
+      bool is_value = state_ == State::value || state_ == State::item;
+      refuse(mark, "a map", is_value ? "a single value" : "key: value");
+    }
+    if (tag != "?") refuse(mark, "the tag " + excerpt(tag), "a map without a tag");
+    state_ = State::key;
+  }
+  void OnMapEnd() override {}
+
+ private:
+  enum class State { root, key, value, item };
+
+  [[noreturn]] void refuse(const YAML::Mark& mark, const std::string& found,
+                           const std::string& expected) const {
+    std::string where = origin_of(name_, mark.line + 1);
+    if (state_ == State::value || state_ == State::item) where += " " + excerpt(key_);
+    throw ConfigError(where + ": found " + found + ", expected " + expected);
+  }
+
+  void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
+    if (anchor != YAML::NullAnchor) {
+      refuse(mark, "an anchor (&name)", "a value without an anchor");
+    }
+  }
+
+  void add_scalar(const YAML::Mark& mark, Scalar scalar) {
+    switch (state_) {
+      case State::root:
+        if (scalar.style == ScalarStyle::null) return;  // "---" alone: no keys
+        refuse(mark, excerpt(scalar.text), "key: value");
+      case State::key:
+        if (scalar.text == "<<") refuse(mark, "a merge key (<<)", "base_config: other.yml");
+        if (auto [first, is_new] = lines_.try_emplace(scalar.text, mark.line + 1); !is_new) {
+          throw ConfigError(origin_of(name_, mark.line + 1) + " " + excerpt(scalar.text) +
+                            ": found the key again, expected it once; the first is on line " +
+                            std::to_string(first->second));
+        }
+        key_ = scalar.text;
+        key_line_ = mark.line + 1;
+        state_ = State::value;
+        return;
+      case State::value:
+        add_value(std::move(scalar));
+        return;
+      case State::item:
+        if (scalar.style == ScalarStyle::null) refuse(mark, "an item without a value", "text");
+        list_->push_back(std::move(scalar.text));
+        return;
+    }
+  }
+
+  void add_value(Scalar value) {
+    settings.push_back({key_, std::move(value), origin_of(name_, key_line_)});
+    state_ = State::key;
+  }
+
+  std::string name_;
+  State state_ = State::root;
+  int documents_ = 0;
+  std::string key_;
+  int key_line_ = 0;
+  std::optional<std::vector<std::string>> list_;
+  std::map<std::string, int> lines_;
+};
+
+// Length of the UTF-8 sequence at the start of `text`, or 0 when there is no valid one.
+size_t utf8_sequence_bytes(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto continues = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
+  unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    bool overlong = lead == 0xE0 && continues(1) && byte(1) < 0xA0;
+    bool surrogate = lead == 0xED && continues(1) && byte(1) >= 0xA0;
+    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    bool overlong = lead == 0xF0 && continues(1) && byte(1) < 0x90;
+    bool too_large = lead == 0xF4 && continues(1) && byte(1) >= 0x90;
+    return continues(1) && continues(2) && continues(3) && !overlong && !too_large ? 4 : 0;
+  }
+  return 0;
+}
+
+std::string hex(char c) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  unsigned char byte = static_cast<unsigned char>(c);
+  return {kDigits[byte >> 4], kDigits[byte & 15]};
+}
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+// The YAML parser repairs bad UTF-8 silently and takes some control characters for the text's end.
+// Throws for the first such byte; `origin` gives the place of a line.
+template <class Origin>
+void check_characters(std::string_view text, Origin origin) {
+  int line = 1;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] == '\n') ++line;
+    bool allowed = !is_control(text[i]) || text[i] == '\n' || text[i] == '\r' || text[i] == '\t';
+    size_t bytes = utf8_sequence_bytes(text.substr(i));
+    if (bytes == 0 || !allowed) {
+      throw ConfigError(origin(line) + ": found the byte 0x" + hex(text[i]) +
+                        ", expected UTF-8 text without control characters");
+    }
+    i += bytes;
+  }
+}
+
+void read_yaml(std::string_view text, const std::string& name, YAML::EventHandler& handler) {
+  if (text.size() > kMaxConfigBytes) {
+    throw ConfigError(name + ": found more than 1 MiB, expected a config");
+  }
+  check_characters(text, [&](int line) { return origin_of(name, line); });
+  try {
+    // The parser misses that quotes are not closed when the text ends with its line; a comment
+    // behind it makes it notice.
+    std::istringstream stream(std::string(text) + (text.ends_with('\n') ? "#" : "\n#"));
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(handler)) {
+    }
+  } catch (const YAML::Exception& error) {
+    std::string where = error.mark.is_null() ? name : origin_of(name, error.mark.line + 1);
+    throw ConfigError(where + ": found " + error.msg + ", expected flat YAML (key: value)");
+  }
+}
+
+// One `key: value` of YAML with a key we know.
+std::optional<Scalar> parse_value(const std::string& text) {
+  FlatMapReader reader{std::string(kCommandLine)};
+  try {
+    read_yaml("value: " + text, std::string(kCommandLine), reader);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+  if (reader.settings.size() != 1) return std::nullopt;
+  return std::move(reader.settings.front().value);
+}
+
+Scalar parse_quoted(const std::string& text, const std::string& key) {
+  std::optional<Scalar> value = parse_value(text);
+  if (!value) {
+    throw ConfigError(std::string(kCommandLine) + " " + excerpt(key) + ": found " + excerpt(text) +
+                      ", expected a value that ends where its quotes end");
+  }
+  return *std::move(value);
+}
+
+bool is_null_word(std::string_view text) {
+  return text == "~" || text == "null" || text == "Null" || text == "NULL";
+}
+
+}  // namespace
+
+std::string read_yaml_file(const fs::path& file, const std::string& name) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kMaxConfigBytes + 1, '\0');
+  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad())
+    throw ConfigError(name + ": found a file that cannot be read, expected a config");
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return text;
+}
+
+std::vector<std::string> yaml_files(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entries(directory, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (entries->path().extension() == ".yml") {
+      names.push_back(entries->path().filename().string());
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name) {
+  FlatMapReader reader(name);
+  read_yaml(text, name, reader);
+  if (reader.settings.empty()) throw ConfigError(name + ": found no keys, expected key: value");
+  return std::move(reader.settings);
+}
+
+std::vector<Setting> parse_command_line_settings(std::span<const std::string> arguments) {
+  std::vector<Setting> settings;
+  for (const std::string& argument : arguments) {
+    size_t equals = argument.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw ConfigError(std::string(kCommandLine) + ": found " + excerpt(argument) +
+                        ", expected key=value");
+    }
+    std::string key = argument.substr(0, equals);
+    std::string text = argument.substr(equals + 1);
+    check_characters(text, [&](int) { return std::string(kCommandLine) + " " + excerpt(key); });
+    if (std::ranges::find(settings, key, &Setting::key) != settings.end()) {
+      throw ConfigError(std::string(kCommandLine) + " " + excerpt(key) +
+                        ": found the key again, expected it once");
+    }
+    Scalar value;
+    if (text.starts_with('"') || text.starts_with('\'')) {
+      value = parse_quoted(text, key);
+    } else {
+      value = {text, is_null_word(text) ? ScalarStyle::null : ScalarStyle::plain};
+    }
+    settings.push_back({std::move(key), std::move(value), std::string(kCommandLine)});
+  }
+  return settings;
+}
+
+std::optional<std::vector<std::string>> parse_list(const std::string& text) {
+  std::optional<Scalar> value = text.starts_with('[') ? parse_value(text) : std::nullopt;
+  return value ? std::move(value->list) : std::nullopt;
+}
+
+std::string yaml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', c};
+    } else if (is_control(c)) {
+      quoted += "\\x" + hex(c);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size();) {
+    size_t bytes = utf8_sequence_bytes(text.substr(i));
+    bool is_shown = bytes > 0 && !is_control(text[i]);
+    shown += is_shown ? text.substr(i, bytes) : "?";
+    i += std::max<size_t>(bytes, 1);
+  }
+  return shown;
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr size_t kMaxBytes = 60;
+  if (text.size() <= kMaxBytes) return printable(text);
+  size_t end = kMaxBytes;  // back to where a character begins
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return printable(text.substr(0, end)) + "...";
+}
+
+}  // namespace longshore::trainer

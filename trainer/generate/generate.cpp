@@ -1,0 +1,230 @@
+#include "trainer/generate/generate.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/timing.h"
+#include "data/chat_template.h"
+#include "data/text_stream.h"
+#include "data/tokenizer.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/config.h"
+#include "trainer/config/help.h"
+#include "trainer/config/model_config.h"
+#include "trainer/generate/continuation.h"
+#include "trainer/planning/room.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/folder_model.h"
+#include "trainer/weights/load_parameters.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using models::DecoderConfig;
+using offload::MemoryKind;
+
+const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_offload",
+                                     "prefetch_layers"};
+
+// Tokens of a prompt that run at a time: enough that weights are read seldom.
+constexpr int64_t kPrefillTokens = 256;
+
+struct Folders {
+  fs::path model, adapter, tokenizer;
+};
+
+// What a run has written.
+Folders folders_of_run(const fs::path& run) {
+  const Config config = load_config(run / "config.yml", {}, default_configs_directory());
+  if (fs::exists(run / "model"))
+    return {.model = run / "model",
+            .adapter = fs::exists(run / "adapter") ? run / "adapter" : fs::path(),
+            .tokenizer = config.tokenizer_path.empty() ? run / "model" : config.tokenizer_path};
+  if (!fs::exists(run / "adapter"))
+    throw DataError(run.string() +
+                    ": found neither model/ nor adapter/, expected a run that ended");
+  if (config.load_parameters_path.empty())
+    throw DataError((run / "config.yml").string() +
+                    ": load_parameters_path: found nothing, expected the folder of the weights "
+                    "that the adapter is for");
+  return {.model = config.load_parameters_path,
+          .adapter = run / "adapter",
+          .tokenizer =
+              config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path};
+}
+
+Folders folders(const GenerateRequest& request) {
+  if (!request.run.empty()) return folders_of_run(request.run);
+  return {.model = request.model, .adapter = request.adapter, .tokenizer = request.model};
+}
+
+struct Prompt {
+  std::vector<int32_t> tokens, end_tokens;
+};
+
+Prompt plain_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
+  Prompt prompt;
+  if (tokenizer.bos_id() >= 0) prompt.tokens.push_back(tokenizer.bos_id());
+  for (int32_t token : tokenizer.encode(text)) prompt.tokens.push_back(token);
+  return prompt;
+}
+
+Prompt chat_prompt(const std::string& text, const std::string& name,
+                   const data::Tokenizer& tokenizer) {
+  const auto chat = data::ChatTemplate::named(name);
+  std::vector<data::ChatMessage> messages{{"user", text}};
+  Prompt prompt;
+  for (const data::ChatPiece& piece :
+       chat.pieces(messages, tokenizer, data::ChatTemplate::Ending::assistant_opens))
+    if (piece.special_id)
+      prompt.tokens.push_back(*piece.special_id);
+    else
+      for (int32_t token : tokenizer.encode(piece.text)) prompt.tokens.push_back(token);
+  messages.push_back({"assistant", "."});
+  for (const data::ChatPiece& piece : chat.pieces(messages, tokenizer))
+    if (piece.special_id && piece.is_completion) prompt.end_tokens.push_back(*piece.special_id);
+  return prompt;
+}
+
+Prompt make_prompt(const GenerateRequest& request, const data::Tokenizer& tokenizer,
+                   const DecoderConfig& model) {
+  Prompt prompt = request.chat_template.empty()
+                      ? plain_prompt(request.prompt, tokenizer)
+                      : chat_prompt(request.prompt, request.chat_template, tokenizer);
+  if (prompt.tokens.empty())
+    throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
+                      tokenizer.path().string() + " has no bos that could stand for it");
+  for (int32_t token : prompt.tokens)
+    if (token >= model.vocabulary)
+      throw DataError(fmt::format(
+          "{}: found the token {} in the prompt, expected 0 to {}: the model's vocab_size is {}",
+          tokenizer.path().string(), token, model.vocabulary - 1, model.vocabulary));
+  if (tokenizer.eos_id() >= 0) prompt.end_tokens.push_back(tokenizer.eos_id());
+  return prompt;
+}
+
+class Generation {
+ public:
+  Generation(const Folders& folders, const DecoderConfig& model, const Config& config,
+             models::Target target, int64_t prompt_tokens, int64_t max_tokens)
+      : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
+    layout_ = offload::lay_out(models::decoder(model), layout_options(config));
+    offload::Transfers transfers;
+    if (config.prefetch_layers >= 0) transfers.layers_ahead = config.prefetch_layers;
+    const int64_t whole = std::min(prompt_tokens, kPrefillTokens);
+    const std::array lengths{whole, std::max(prompt_tokens % whole, int64_t{1})};
+    plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
+    const MemoryByKind memory = analyze(plans_.all());
+    if (std::string table = shortage(memory, *backend_); !table.empty())
+      throw PlanError(fmt::format("{} with {} tokens does not fit on this machine:\n{}",
+                                  folders.model.string(), plans_.capacity, table));
+    load(folders);
+    for (auto [arena, kind] :
+         {std::pair{&device_, MemoryKind::device}, std::pair{&host_, MemoryKind::pinned_host}})
+      arena->emplace(*backend_, kind, of(memory, kind).temp_bytes);
+    decoding_.emplace(plans_, *backend_, arguments_, *device_, *host_);
+  }
+
+  std::vector<int32_t> run(const Prompt& prompt, const ContinuationOptions& options,
+                           const std::function<void(int32_t)>& on_token) {
+    return continue_text(*decoding_, prompt.tokens, options, ledger_, on_token);
+  }
+
+ private:
+  void load(const Folders& folders) {
+    constexpr std::array kWeights{offload::Copy::compute};
+    std::optional<Adapter> adapter;
+    if (!folders.adapter.empty()) adapter.emplace(folders.adapter, layout_);
+    std::string said =
+        load_weights(folders.model, plans_.model, layout_, arguments_, kWeights,
+                     [&](const offload::Parameter& parameter, std::span<float> values) {
+                       adapter->read(parameter, values);
+                     });
+    if (adapter) said += "; adapter: " + folders.adapter.string();
+    fmt::print(stderr, "{}\n", said);
+  }
+
+  std::unique_ptr<offload::Backend> backend_;
+  offload::ParameterLayout layout_;
+  DecodingPlans plans_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+  std::optional<offload::Arena> device_, host_;
+  std::optional<Decoding> decoding_;
+};
+
+// The first new token comes of the prompt's run, the others of one run each.
+class Speed {
+ public:
+  explicit Speed(int64_t prompt_tokens) : prompt_tokens_(prompt_tokens) {}
+
+  void token_came() {
+    last_ = Clock::now();
+    if (tokens_++ == 0) first_ = last_;
+  }
+  std::string text() const {
+    auto seconds = [](Clock::time_point from, Clock::time_point to) {
+      return std::chrono::duration<double>(to - from).count();
+    };
+    if (tokens_ == 0) return "the text ends with the prompt";
+    std::string text = fmt::format("prompt of {} tokens and the first token: {:.2f} s",
+                                   prompt_tokens_, seconds(start_, first_));
+    if (tokens_ > 1)
+      text +=
+          fmt::format("; {} more: {:.2f} s, {:.1f} tokens/s", tokens_ - 1, seconds(first_, last_),
+                      static_cast<double>(tokens_ - 1) / seconds(first_, last_));
+    return text;
+  }
+
+ private:
+  int64_t prompt_tokens_, tokens_ = 0;
+  Clock::time_point start_ = Clock::now(), first_, last_;
+};
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void generate(const GenerateRequest& request) {
+  const Config config = override_config({}, request.overrides, kKeys);
+  const models::Target target = choose_backend(config).target;
+  const Folders from = folders(request);
+  DecoderConfig model = read_folder_model(from.model, from.adapter);
+  model.dtype = compute_dtype(config, target);
+  const data::Tokenizer tokenizer(from.tokenizer);
+  const Prompt prompt = make_prompt(request, tokenizer, model);
+
+  const int64_t prompt_tokens = std::ssize(prompt.tokens);
+  Generation generation(from, model, config, target, prompt_tokens, request.max_tokens);
+  data::TextStream stream(tokenizer, prompt.tokens);
+  Speed speed(prompt_tokens);
+  generation.run(prompt,
+                 {.max_tokens = request.max_tokens,
+                  .vocabulary = tokenizer.vocab_size(),
+                  .end_tokens = prompt.end_tokens,
+                  .sampling = request.sampling},
+                 [&](int32_t token) {
+                   speed.token_came();
+                   print(stream.add(token));
+                 });
+  print(stream.finish() + "\n");
+  fmt::print(stderr, "{}\n", speed.text());
+}
+
+std::string generate_footer() {
+  return "Keys, with what is taken by default:\n" + config_help(Config{}, kKeys);
+}
+
+}  // namespace longshore::trainer

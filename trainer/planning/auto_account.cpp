@@ -1,0 +1,122 @@
+// How a choice is told.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/nearest.h"
+#include "trainer/config/keys.h"
+#include "trainer/planning/auto_policy.h"
+#include "trainer/planning/policy_plan.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::bytes_text;
+using offload::MemoryKind;
+
+// "offload query_proj, key_proj; keep context": what is neither is computed again.
+std::string fates_text(const Config& config, size_t which) {
+  std::map<std::string, std::vector<std::string>> labels;  // by fate
+  for (const Key& key : config_keys())
+    if (auto fates = config.label_fates.find(key.name); fates != config.label_fates.end())
+      labels[fates->second[std::min(which, fates->second.size() - 1)]].push_back(key.name);
+  if (!labels.contains("remat") && !labels.contains("offload")) return "keep all";
+  std::erase(labels["device"], "decoder_layer_input");  // which somebody has to keep
+  std::string text;
+  for (auto [fate, verb] : {std::pair{"offload", "offload "}, std::pair{"device", "keep "}})
+    if (!labels[fate].empty()) text += (text.empty() ? "" : "; ") + (verb + join(labels[fate]));
+  return text.empty() ? "compute all again" : text;
+}
+
+// What a plan does more of than the choice.
+std::string why(const Tried& one, const Tried& choice) {
+  if (!one.room.fits()) return "does not fit, " + fits_text(one.room);
+  double slower = one.step_seconds - choice.step_seconds;
+  if (slower <= kAsFast * choice.step_seconds)
+    return one.moved_bytes > choice.moved_bytes
+               ? fmt::format("no faster, and moves {} more",
+                             bytes_text(static_cast<int64_t>(one.moved_bytes - choice.moved_bytes)))
+               : "no faster";
+  const Phases &a = one.phases, &b = choice.phases;
+  std::pair<double, const char*> most{0, "takes longer"};
+  for (auto part :
+       {std::pair{a.recompute - b.recompute, "computes {:.4f} s more again"},
+        std::pair{a.exposed_transfer - b.exposed_transfer, "waits {:.4f} s more for copies"},
+        std::pair{a.exposed_host - b.exposed_host, "waits {:.4f} s more for the host"},
+        std::pair{a.forward + a.backward + a.optimizer - b.forward - b.backward - b.optimizer,
+                  "computes {:.4f} s more"}})
+    if (part.first > most.first) most = part;
+  return fmt::format(fmt::runtime(most.second), most.first);
+}
+
+}  // namespace
+
+std::string what(const Config& config) {
+  std::string text = config.remat_policy;
+  if (text == "custom") {
+    int64_t layers = config.offload_layers;
+    bool differs = std::ranges::any_of(config.label_fates,
+                                       [](const auto& fates) { return fates.second.size() > 1; });
+    if (!differs || layers == config.base_num_decoder_layers)
+      text = fates_text(config, 0);
+    else if (layers == 0)
+      text = fates_text(config, 1);
+    else
+      text = fmt::format("first {} layers: {}; last {}: {}", layers, fates_text(config, 0),
+                         config.base_num_decoder_layers - layers, fates_text(config, 1));
+  }
+  auto add = [&](bool is_so, const std::string& said) {
+    if (is_so) text += ", " + said;
+  };
+  add(config.parameter_memory_host_offload, "parameters on the host");
+  add(config.gradient_memory_host_offload, "gradients on the host");
+  add(config.optimizer_memory_host_offload, config.optimizer_compute == OptimizerCompute::host
+                                                ? "optimizer on the host, computed there"
+                                                : "optimizer on the host");
+  add(config.auto_micro_batch, fmt::format("micro-batches of {}", config.per_device_batch_size));
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> chosen;
+  for (const Key& key : config_keys())
+    if (auto origin = config.origins.find(key.name);
+        origin != config.origins.end() && origin->second == kChosen)
+      chosen.emplace_back(key.name, value_text(key, config));
+  return chosen;
+}
+
+std::string text(const AutoChoice& choice) {
+  constexpr size_t kRunnersUp = 5;
+  const Tried& best = choice.tried[0];
+  std::string result = fmt::format("remat_policy auto, of {} plans walked: {}\n",
+                                   choice.tried.size(), what(best.config));
+  result +=
+      fmt::format("  {:>9} {:>8} {:>12} {:>12}\n", "step s", "slower", "device peak", "host peak");
+  auto line = [&](const Tried& one, const std::string& remark) {
+    result += fmt::format("  {:>9.4f} {:>6.1f} % {:>12} {:>12}  {}{}\n", one.step_seconds,
+                          100 * (one.step_seconds / best.step_seconds - 1),
+                          bytes_text(of(one.memory, MemoryKind::device).peak_bytes),
+                          bytes_text(of(one.memory, MemoryKind::pinned_host).peak_bytes),
+                          what(one.config), remark);
+  };
+  line(best, "");
+  std::multiset<std::string> shown;  // named policies once each, of the others the fastest
+  for (size_t i = 1; i < choice.tried.size(); ++i) {
+    const Tried& one = choice.tried[i];
+    const std::string& policy = one.config.remat_policy;
+    bool is_custom = policy == "custom";
+    if (is_custom && !one.room.fits()) continue;
+    if (shown.count(policy) >= (is_custom ? kRunnersUp : 1)) continue;
+    shown.insert(policy);
+    line(one, ": " + why(one, best));
+  }
+  result += "the choice as a config says it:\n";
+  for (const auto& [key, value] : chosen_keys(best.config))
+    result += "  " + key + ": " + value + "\n";
+  return result;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,340 @@
+#include "trainer/planning/measure_hardware.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "base/timing.h"
+#include "models/decoder.h"
+#include "models/ops/linear.h"
+#include "offload/policy.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/step.h"
+
+namespace longshore::trainer {
+namespace {
+
+using models::Dtype;
+using offload::Backend;
+using offload::Hardware;
+using offload::Instruction;
+using offload::Lane;
+using offload::MemoryKind;
+using offload::RateCurve;
+
+// Memory of one kind that goes with its scope, filled with small numbers.
+class Memory {
+ public:
+  Memory(Backend& backend, MemoryKind kind, const models::Type& type, int64_t bytes)
+      : backend_(backend),
+        kind_(kind),
+        memory_(backend.allocate(kind, std::max<int64_t>(bytes, 64))) {
+    std::vector<std::byte> contents(static_cast<size_t>(bytes));
+    if (type.dtype == Dtype::float32)
+      for (int64_t i = 0; i < bytes / 4; ++i)
+        reinterpret_cast<float*>(contents.data())[i] = value(i);
+    else if (type.dtype == Dtype::bfloat16)  // 0.0625 and its neighbours
+      for (int64_t i = 0; i < bytes / 2; ++i)
+        reinterpret_cast<uint16_t*>(contents.data())[i] = static_cast<uint16_t>(0x3d80 + i % 97);
+    backend.write(kind, memory_, contents.data(), bytes);
+  }
+  Memory(Memory&& other) noexcept
+      : backend_(other.backend_), kind_(other.kind_), memory_(other.memory_) {
+    other.memory_ = nullptr;
+  }
+  ~Memory() {
+    if (memory_) backend_.free(kind_, memory_);
+  }
+
+  std::byte* get() const { return memory_; }
+
+ private:
+  static float value(int64_t i) { return 0.001f * static_cast<float>(1 + i % 97); }
+
+  Backend& backend_;
+  MemoryKind kind_;
+  std::byte* memory_;
+};
+
+// One instruction of a plan, with memory of its own.
+class Kernel {
+ public:
+  Kernel(const Instruction& instruction, const offload::Plan& plan, Backend& backend)
+      : instruction_(instruction), plan_(plan), backend_(backend) {
+    MemoryKind kind =
+        instruction.lane == Lane::host_compute ? MemoryKind::pinned_host : MemoryKind::device;
+    auto refs = [&](const std::vector<offload::Operand>& operands) {
+      std::vector<models::Ref> refs;
+      for (const offload::Operand& operand : operands) {
+        memory_.emplace_back(backend, kind, operand.type, operand.type.bytes());
+        refs.push_back({memory_.back().get(), operand.type});
+      }
+      return refs;
+    };
+    in_ = refs(instruction.in);
+    out_ = refs(instruction.out);
+    if (!instruction.workspace) return;
+    int64_t bytes = plan.buffers[instruction.workspace.buffer].bytes;
+    memory_.emplace_back(backend, kind, models::Type{{}, Dtype::uint8}, bytes);
+    workspace_ = {memory_.back().get(), static_cast<size_t>(bytes)};
+  }
+
+  void enqueue(int times) const {
+    for (int i = 0; i < times; ++i)
+      backend_.run(
+          instruction_.lane, *instruction_.op,
+          {.target = instruction_.lane == Lane::host_compute ? models::host_target(plan_.target)
+                                                             : plan_.target,
+           .attrs = instruction_.attrs,
+           .in = in_,
+           .out = out_,
+           .workspace = workspace_});
+  }
+
+  double seconds() const {
+    constexpr double kLeast = 3e-3;  // of a timing
+    constexpr int kTimings = 5;
+    double one = timed(1);  // also warms up
+    int times = std::clamp(static_cast<int>(kLeast / std::max(one, 1e-7)), 1, 1000);
+    std::vector<double> timings;
+    for (int i = 0; i < kTimings; ++i) timings.push_back(timed(times) / times);
+    return median(timings);
+  }
+
+ private:
+  double timed(int times) const {
+    auto start = std::chrono::steady_clock::now();
+    enqueue(times);
+    backend_.synchronize();
+    return seconds_since(start);
+  }
+
+  const Instruction& instruction_;
+  const offload::Plan& plan_;
+  Backend& backend_;
+  std::vector<Memory> memory_;
+  std::vector<models::Ref> in_, out_;
+  std::span<std::byte> workspace_;
+};
+
+// Decoders whose steps have the kernels that are measured, from small to middling.
+std::vector<models::DecoderConfig> decoders(Dtype dtype) {
+  std::vector<models::DecoderConfig> configs;
+  for (auto [width, length, batch] : {std::tuple{128, 128, 1},
+                                      {256, 256, 2},
+                                      {512, 512, 2},
+                                      {512, 1024, 4},
+                                      {1024, 512, 4},
+                                      {1024, 2048, 1},
+                                      {2048, 1024, 1}})
+    configs.push_back({.batch = batch,
+                       .length = length,
+                       .vocabulary = 16 * width,
+                       .width = width,
+                       .layers = 2,
+                       .query_heads = width / 64,
+                       .kv_heads = std::max(1, width / 256),
+                       .head_dim = 64,
+                       .mlp_width = 11 * width / 4,
+                       .dtype = dtype});
+  return configs;
+}
+
+struct Sample {
+  models::OpClass op_class;
+  double flops, bytes, seconds;
+};
+using Samples = std::map<std::string, std::vector<Sample>>;  // by WORK of profiles
+
+void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend& backend,
+                  std::set<std::string>& seen, Samples& samples) {
+  models::Model model = models::decoder(config);
+  MemoryKind home =
+      update_lane == Lane::host_compute ? MemoryKind::pinned_host : MemoryKind::device;
+  offload::ParameterLayout layout = offload::lay_out(model, {.homes = {.optimizer = home}});
+  StepPlans plans = plan_step(
+      model, layout,
+      {.policy = offload::make_policy("full", {}, model.stages[1].programs[0]),
+       .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = update_lane}},
+      backend.target());
+  const offload::Plan& plan = plans.plans[0];
+  for (const Instruction& instruction : plan.instructions) {
+    if (!instruction.op) continue;
+    bool on_host = instruction.lane == Lane::host_compute;
+    if (on_host != (update_lane == Lane::host_compute)) continue;
+    std::vector<models::Type> in, out;
+    std::string key = instruction.op->name;
+    for (auto [operands, types] :
+         {std::pair{&instruction.in, &in}, std::pair{&instruction.out, &out}})
+      for (const offload::Operand& operand : *operands) {
+        types->push_back(operand.type);
+        key += " " + models::text(operand.type);
+      }
+    if (!seen.insert(key + (on_host ? " host" : "")).second) continue;
+    models::Cost cost = instruction.op->cost(instruction.attrs, in, out);
+    std::string work = std::string(on_host ? "host." : "") + instruction.op->name + "." +
+                       name(in.empty() ? out[0].dtype : in[0].dtype);
+    double seconds = Kernel(instruction, plan, backend).seconds();
+    samples[work].push_back({instruction.op->op_class, cost.flops, cost.bytes, seconds});
+  }
+}
+
+// Points an octave apart at least: the median rate of what lies between.
+RateCurve curve_of(std::vector<RateCurve::Point> points) {
+  std::sort(points.begin(), points.end());
+  std::vector<RateCurve::Point> curve;
+  for (size_t begin = 0; begin < points.size();) {
+    size_t end = begin;
+    std::vector<double> sizes, rates;
+    for (; end < points.size() && points[end].first < 2 * points[begin].first; ++end) {
+      sizes.push_back(points[end].first);
+      rates.push_back(points[end].second);
+    }
+    curve.push_back({median(sizes), median(rates)});
+    begin = end;
+  }
+  return RateCurve(std::move(curve));
+}
+
+void set_rates(const Samples& samples, Hardware& hardware) {
+  for (const auto& [work, list] : samples) {
+    bool is_memory = list[0].op_class == models::OpClass::memory;  // of one op, all alike
+    std::vector<RateCurve::Point> points;
+    for (const Sample& sample : list) {
+      double seconds = std::max(sample.seconds - hardware.launch_seconds, 1e-8);
+      double size = is_memory ? sample.bytes : sample.flops;
+      if (size > 0) points.push_back({size, size / seconds});
+    }
+    if (points.empty()) continue;
+    std::string known = work;
+    // Profiles name float32 and bfloat16; other dtypes are of ops that have one.
+    if (!known.ends_with(".f32") && !known.ends_with(".bf16"))
+      known = known.substr(0, known.rfind('.'));
+    (is_memory ? hardware.bytes_per_second : hardware.flops_per_second)[known] = curve_of(points);
+  }
+}
+
+// --- copies
+
+class Copies {
+ public:
+  Copies(Backend& backend, int64_t bytes)
+      : backend_(backend),
+        type_{{bytes}, Dtype::uint8},
+        device_(backend, MemoryKind::device, type_, 2 * bytes),
+        host_(backend, MemoryKind::pinned_host, type_, 2 * bytes) {}
+
+  void enqueue(Lane lane, int times) const {
+    int64_t half = lane == Lane::host_to_device ? 0 : type_.bytes();
+    models::Ref device{device_.get() + half, type_}, host{host_.get() + half, type_};
+    for (int i = 0; i < times; ++i)
+      lane == Lane::host_to_device ? backend_.copy(lane, host, device)
+                                   : backend_.copy(lane, device, host);
+  }
+
+  double seconds(std::initializer_list<Lane> lanes, int times) const {
+    std::vector<double> timings;
+    for (int i = 0; i < 4; ++i) {
+      auto start = std::chrono::steady_clock::now();
+      for (Lane lane : lanes) enqueue(lane, times);
+      backend_.synchronize();
+      if (i > 0) timings.push_back(seconds_since(start) / times);
+    }
+    return median(timings);
+  }
+
+ private:
+  Backend& backend_;
+  models::Type type_;
+  Memory device_, host_;
+};
+
+void measure_links(Backend& backend, Hardware& hardware) {
+  std::vector<RateCurve::Point> to_device, to_host;
+  for (int64_t bytes : {int64_t{1} << 16, int64_t{1} << 20, int64_t{1} << 23, int64_t{1} << 26}) {
+    Copies copies(backend, bytes);
+    int times = static_cast<int>(std::max<int64_t>(2, (int64_t{1} << 27) / bytes));
+    auto rate = [&](Lane lane) {
+      return static_cast<double>(bytes) / copies.seconds({lane}, std::min(times, 200));
+    };
+    to_device.push_back({static_cast<double>(bytes), rate(Lane::host_to_device)});
+    to_host.push_back({static_cast<double>(bytes), rate(Lane::device_to_host)});
+  }
+  hardware.link_to_device = RateCurve(to_device);
+  hardware.link_to_host = RateCurve(to_host);
+  Copies copies(backend, int64_t{1} << 26);
+  double alone = std::max(copies.seconds({Lane::host_to_device}, 4),
+                          copies.seconds({Lane::device_to_host}, 4));
+  double together = copies.seconds({Lane::host_to_device, Lane::device_to_host}, 4);
+  hardware.link_both_ways = std::min(1.0, alone / together);
+}
+
+// How fast a product is while something is copied all the time.
+void measure_beside_copies(Backend& backend, Dtype dtype, Hardware& hardware) {
+  models::DecoderConfig config = decoders(dtype).back();
+  models::Model model = models::decoder(config);
+  offload::ParameterLayout layout = offload::lay_out(model);
+  offload::Plan plan = plan_forward(model, layout, "products", {}, backend.target());
+  auto product = std::ranges::find_if(
+      plan.instructions, [](const Instruction& i) { return i.op == &models::linear_op; });
+  Kernel kernel(*product, plan, backend);
+  Copies copies(backend, int64_t{1} << 26);
+  double alone = kernel.seconds();
+  int products = std::max(1, static_cast<int>(0.3 / alone));
+  int moves = static_cast<int>(0.3 / copies.seconds({Lane::host_to_device}, 4));
+  std::vector<double> slowdowns;
+  for (int i = 0; i < 3; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    copies.enqueue(Lane::host_to_device, moves);
+    kernel.enqueue(products);
+    backend.synchronize();
+    // Both end together if they share; what kernels lost is what took longer than they do alone.
+    slowdowns.push_back((seconds_since(start) - alone * products) / (alone * products));
+  }
+  hardware.kernels_beside_copies = 1 / (1 + std::max(0.0, median(slowdowns)));
+}
+
+}  // namespace
+
+Hardware measure_hardware(Backend& backend, const std::string& name,
+                          const std::function<void(const std::string&)>& say) {
+  Hardware hardware{.name = name, .target = backend.target()};
+  hardware.host_bytes = backend.available_bytes(MemoryKind::pinned_host);
+  hardware.device_bytes = backend.available_bytes(MemoryKind::device);
+  std::vector<Dtype> dtypes{Dtype::float32};
+  if (compute_dtype(Config(), backend.target()) == Dtype::bfloat16)
+    dtypes.push_back(Dtype::bfloat16);
+  Samples samples;
+  std::set<std::string> seen;
+  for (Dtype dtype : dtypes)
+    for (const models::DecoderConfig& config : decoders(dtype)) {
+      say(fmt::format("kernels in {}: width {}, {} tokens", models::name(dtype), config.width,
+                      config.batch * config.length));
+      measure_step(config, Lane::compute, backend, seen, samples);
+      measure_step(config, Lane::host_compute, backend, seen, samples);
+    }
+  // The least that any kernel takes is its launch.
+  hardware.launch_seconds = 1;
+  for (const auto& [work, list] : samples)
+    for (const Sample& sample : list)
+      hardware.launch_seconds = std::min(hardware.launch_seconds, sample.seconds);
+  set_rates(samples, hardware);
+  for (Dtype dtype : dtypes) {
+    double most = 0;
+    for (const Sample& sample : samples[std::string("linear.") + models::name(dtype)])
+      most = std::max(most, sample.flops / sample.seconds);
+    hardware.peak_flops_per_second[dtype] = most;
+  }
+  say("copies");
+  measure_links(backend, hardware);
+  measure_beside_copies(backend, dtypes.back(), hardware);
+  return hardware;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,19 @@
+// The matmul rate that utilisation is measured against.
+#pragma once
+
+#include <string>
+
+#include "offload/backend.h"
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+struct Peak {
+  double flops_per_second = 0;
+  std::string description;  // "0.91 TFLOP/s, the best of 5 matmuls of 2048x2048x2048 in bf16 here"
+};
+
+// From peak_tflops_per_device, or measured now where that is 0.
+Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& backend);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,206 @@
+#include "trainer/planning/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/write_file.h"
+#include "offload/explain.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/planning/advice.h"
+#include "trainer/planning/auto_policy.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::bytes_text;
+using offload::MemoryKind;
+
+const std::vector<std::string> kAllPolicies{"all"};
+
+const offload::LayerPlan& scanned(const TrainingPlans& plans) {
+  return *std::find_if(plans.step.layers.begin(), plans.step.layers.end(),
+                       [](const offload::LayerPlan& layers) { return layers.is_scan; });
+}
+
+std::string phases_text(const Phases& phases, double step_seconds) {
+  std::string text;
+  for (auto [name, seconds] :
+       {std::pair{"forward", phases.forward}, std::pair{"recompute", phases.recompute},
+        std::pair{"backward", phases.backward}, std::pair{"optimizer", phases.optimizer},
+        std::pair{"exposed transfer", phases.exposed_transfer},
+        std::pair{"exposed host update", phases.exposed_host}})
+    if (seconds > 0)
+      text += fmt::format("{}{} {:.4f} ({:.1f} %)", text.empty() ? "" : ", ", name, seconds,
+                          100 * seconds / step_seconds);
+  return text;
+}
+
+std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware) {
+  const Estimate& e = *plan.estimate;
+  std::string result = fmt::format(
+      "step on {}: {:.4f} s = {}\n"
+      "  MFU {:.1f} %; busiest is {}, {:.0f} % of the step\n"
+      "  fits: {}\n",
+      hardware.name, e.step_seconds, phases_text(e.phases, e.step_seconds), 100 * plan.mfu,
+      offload::name(e.bottleneck), 100 * e.busy(e.bottleneck) / e.step_seconds,
+      fits_text(plan.room));
+  if (plan.room.fits())
+    result +=
+        fmt::format("  to spare: device {}, host {}\n", bytes_text(plan.room.device_spare_bytes),
+                    bytes_text(plan.room.host_spare_bytes));
+  return result;
+}
+
+int64_t replayed(const offload::Partition& partition) {
+  return std::count_if(partition.backward.nodes.begin(), partition.backward.nodes.end(),
+                       [&](const models::Node& node) {
+                         return partition.backward[node.out[0]].name.ends_with(".again");
+                       });
+}
+
+}  // namespace
+
+std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names) {
+  if (names.empty()) return {config.remat_policy};
+  if (names != kAllPolicies) return names;
+  std::vector<std::string> all;
+  for (const offload::PolicyInfo& info : offload::policies())
+    if (info.name != "custom") all.push_back(info.name);
+  return all;
+}
+
+std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
+                                      models::Target target) {
+  std::optional<offload::Hardware> hardware = named_hardware(config);
+  std::vector<std::string> policies = policy_names(config, names);
+  std::vector<PolicyPlan> plans;
+  for (const std::string& name : policies) {
+    try {
+      Config one = with_policy(config, name);
+      plans.push_back(plan_policy(one, target, hardware));
+      if (policies.size() == 1 && hardware && name != offload::kAuto)
+        plans.back().advice = advise(one, plans.back().plans, plans.back().room, *hardware);
+    } catch (const ConfigError&) {
+      if (names != kAllPolicies) throw;  // of all policies, those that suit the model
+    }
+  }
+  return plans;
+}
+
+std::string table(std::vector<const PolicyPlan*> plans) {
+  auto order = [](const PolicyPlan* plan) {
+    return std::pair{!plan->room.fits(), plan->estimate ? plan->estimate->step_seconds : 0};
+  };
+  std::ranges::stable_sort(plans, {}, order);
+  bool timed = !plans.empty() && plans[0]->estimate;
+  std::string result = fmt::format("{:<32}", "policy");
+  if (timed) result += fmt::format(" {:>9} {:>7}", "step s", "MFU");
+  result +=
+      fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>15}{}\n", "device peak", "host peak",
+                  "kept a layer", "offloaded a layer", "nodes replayed", timed ? "  fits" : "");
+  for (const PolicyPlan* plan : plans) {
+    const offload::Partition& layer = *scanned(plan->plans).partition;
+    result += fmt::format("{:<32}", plan->policy);
+    if (timed)
+      result += fmt::format(" {:>9.4f} {:>5.1f} %", plan->estimate->step_seconds, 100 * plan->mfu);
+    result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>15}{}\n",
+                          bytes_text(of(plan->memory, MemoryKind::device).peak_bytes),
+                          bytes_text(of(plan->memory, MemoryKind::pinned_host).peak_bytes),
+                          bytes_text(residual_bytes(layer, offload::Fate::keep)),
+                          bytes_text(residual_bytes(layer, offload::Fate::offload)),
+                          replayed(layer), timed ? "  " + fits_text(plan->room) : "");
+  }
+  return result;
+}
+
+std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
+                    bool explain) {
+  std::string result =
+      (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
+      text(plan.memory);
+  for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
+  if (hardware) result += time_text(plan, *hardware);
+  if (!plan.advice.empty()) result += "advice, each change by itself:\n";
+  for (const std::string& line : plan.advice) result += "  " + line + "\n";
+  if (!explain) return result;
+  for (const offload::LayerPlan& layers : plan.plans.step.layers)
+    if (layers.is_scan) result += offload::explain(layers);
+  return result;
+}
+
+nlohmann::ordered_json json(const PolicyPlan& plan) {
+  nlohmann::ordered_json one{{"policy", plan.policy}};
+  if (plan.estimate) {
+    const Phases& phases = plan.estimate->phases;
+    one["fits"] = plan.room.fits();
+    one["step_seconds"] = plan.estimate->step_seconds;
+    one["mfu"] = plan.mfu;
+    one["phases"] = {{"forward", phases.forward},
+                     {"recompute", phases.recompute},
+                     {"backward", phases.backward},
+                     {"optimizer", phases.optimizer},
+                     {"exposed_transfer", phases.exposed_transfer},
+                     {"exposed_host", phases.exposed_host}};
+    one["bottleneck"] = offload::name(plan.estimate->bottleneck);
+  }
+  for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
+  one["memory"] = json(plan.memory);
+  return one;
+}
+
+void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const PolicyPlan& plan : plans) list.push_back(json(plan));
+  write_file(path, nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n");
+}
+
+std::string hardware_table(const Config& config) {
+  std::string result = fmt::format("{:<16} {:>9} {:>7} {:>12} {:>12}  fits\n", "hardware", "step s",
+                                   "MFU", "device peak", "host peak");
+  for (const std::string& name : hardware_names(default_configs_directory())) {
+    Config one = config;
+    one.hardware = name;
+    offload::Hardware hardware = *named_hardware(one);
+    PolicyPlan plan = plan_policy(one, hardware.target, hardware);
+    result += fmt::format(
+        "{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name, plan.estimate->step_seconds,
+        100 * plan.mfu, bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
+        bytes_text(of(plan.memory, MemoryKind::pinned_host).peak_bytes), fits_text(plan.room));
+  }
+  return result;
+}
+
+int64_t largest_that_fits(const Config& config, const std::string& key,
+                          const offload::Hardware& hardware) {
+  int64_t Config::*member = key == "per_device_batch_size" ? &Config::per_device_batch_size
+                            : key == "max_target_length"   ? &Config::max_target_length
+                                                           : nullptr;
+  if (!member)
+    throw ConfigError("--largest: found '" + key +
+                      "', expected per_device_batch_size or max_target_length");
+  auto fits = [&](int64_t value) {
+    Config one = config;
+    one.*member = value;
+    try {
+      validate(one);
+    } catch (const ConfigError&) {
+      return false;  // beyond the key's own bounds
+    }
+    try {
+      return plan_policy(one, hardware.target, hardware).room.fits();
+    } catch (const PlanError&) {
+      return false;  // whatever `auto` may choose
+    }
+  };
+  if (!fits(1)) return 0;
+  int64_t least = 1;  // fits; twice as much may
+  while (fits(2 * least)) least *= 2;
+  for (int64_t step = least / 2; step > 0; step /= 2)
+    if (fits(least + step)) least += step;
+  return least;
+}
+
+}  // namespace longshore::trainer

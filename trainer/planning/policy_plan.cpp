@@ -1,0 +1,47 @@
+#include "trainer/planning/policy_plan.h"
+
+#include "trainer/config/model_config.h"
+#include "trainer/planning/auto_policy.h"
+#include "trainer/step/flops.h"
+
+namespace longshore::trainer {
+
+Config with_policy(Config config, const std::string& policy) {
+  config.remat_policy = policy;
+  if (policy != "custom" && policy != offload::kAuto) config.label_fates.clear();
+  validate_remat(config);
+  return config;
+}
+
+PolicyPlan plan_policy(const Config& asked, models::Target target,
+                       const std::optional<offload::Hardware>& hardware) {
+  std::string account;
+  Config config = with_chosen_policy(asked, target, account);
+  PolicyPlan plan{
+      .policy = asked.remat_policy, .plans = plan_training(config, target), .memory = {}};
+  if (!account.empty()) plan.chosen = chosen_keys(config);
+  plan.account = std::move(account);
+  plan.memory = analyze(plan.plans.all());
+  if (!hardware) return plan;
+  plan.estimate = estimate(plan.plans.step, *hardware);
+  plan.room = room(plan.memory, *hardware, memory_limits(config));
+  plan.mfu =
+      mfu(*plan.estimate, training_flops(plan.plans.model, config.gradient_accumulation_steps),
+          compute_dtype(config, target), *hardware);
+  return plan;
+}
+
+std::string fits_text(const Room& room) {
+  if (room.fits()) return "yes";
+  std::string text = "no:";
+  auto add = [&](const char* kind, int64_t spare) {
+    if (spare >= 0) return;
+    text += std::string(text == "no:" ? " " : ", ") + kind + " " + offload::bytes_text(-spare) +
+            " short";
+  };
+  add("device", room.device_spare_bytes);
+  add("host", room.host_spare_bytes);
+  return text;
+}
+
+}  // namespace longshore::trainer

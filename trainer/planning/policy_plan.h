@@ -1,0 +1,40 @@
+// A config planned under its policy, and what that takes: memory, and time on a machine.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/planning/room.h"
+#include "trainer/step/estimate.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+
+struct PolicyPlan {
+  std::string policy;
+  TrainingPlans plans;
+  MemoryByKind memory;
+  // With a profile:
+  std::optional<Estimate> estimate;
+  Room room;
+  double mfu = 0;
+  std::vector<std::string> advice;
+  // Where the policy was `auto`: what was tried, and the keys that it stands for.
+  std::string account;
+  std::vector<std::pair<std::string, std::string>> chosen;
+};
+
+// The config under that policy: `custom` and `auto` take its label keys, others ignore them. Throws
+// ConfigError as validate_remat() does.
+Config with_policy(Config config, const std::string& policy);
+
+// Throws ConfigError where the policy does not suit the model, and as choose_policy() does.
+PolicyPlan plan_policy(const Config& config, models::Target target,
+                       const std::optional<offload::Hardware>& hardware);
+
+// The mark of what does not fit: "yes", or "no: device 2.1 GiB short".
+std::string fits_text(const Room& room);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,137 @@
+#include "trainer/planning/room.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::bytes_text;
+using offload::MemoryKind;
+
+// The CPU backend's kinds share one memory, so they must fit together.
+bool shares_memory(models::Target target) { return target != models::Target::cuda; }
+
+struct Choice {
+  std::string setting;
+  Config config;
+};
+
+std::vector<Choice> smaller_choices(const Config& config, models::Target target) {
+  std::vector<Choice> choices;
+  auto add = [&](bool applies, const std::string& setting, auto change) {
+    if (!applies) return;
+    Config changed = config;
+    change(changed);
+    choices.push_back({setting, changed});
+  };
+  add(config.remat_policy != "full", "remat_policy=full", [](Config& c) {
+    c.remat_policy = "full";
+    c.label_fates.clear();
+  });
+  add(!shares_memory(target) && !config.optimizer_memory_host_offload,
+      "optimizer_memory_host_offload=true",
+      [](Config& c) { c.optimizer_memory_host_offload = true; });
+  add(!shares_memory(target) && !config.gradient_memory_host_offload,
+      "gradient_memory_host_offload=true",
+      [](Config& c) { c.gradient_memory_host_offload = true; });
+  add(!shares_memory(target) && !config.parameter_memory_host_offload,
+      "parameter_memory_host_offload=true",
+      [](Config& c) { c.parameter_memory_host_offload = true; });
+  add(config.moment_dtype != MomentDtype::block8, "moment_dtype=8bit",
+      [](Config& c) { c.moment_dtype = MomentDtype::block8; });
+  add(config.weight_dtype != WeightDtype::bfloat16 && config.dtype != ComputeDtype::float32,
+      "weight_dtype=bfloat16", [](Config& c) { c.weight_dtype = WeightDtype::bfloat16; });
+  add(config.per_device_batch_size > 1, "per_device_batch_size=1",
+      [](Config& c) { c.per_device_batch_size = 1; });
+  add(config.max_target_length >= 1024,
+      fmt::format("max_target_length={}", config.max_target_length / 2),
+      [](Config& c) { c.max_target_length /= 2; });
+  add(config.gradient_accumulation_steps > 1, "gradient_accumulation_steps=1",
+      [](Config& c) { c.gradient_accumulation_steps = 1; });
+  add(config.base_num_decoder_layers > 1,
+      fmt::format("base_num_decoder_layers={}", config.base_num_decoder_layers / 2), [](Config& c) {
+        c.base_num_decoder_layers /= 2;
+        c.offload_layers = -1;
+      });
+  return choices;
+}
+
+std::string needs(const MemoryByKind& memory, models::Target target) {
+  if (shares_memory(target)) return bytes_text(total_peak_bytes(memory));
+  return fmt::format("device {}, pinned_host {}",
+                     bytes_text(of(memory, MemoryKind::device).peak_bytes),
+                     bytes_text(of(memory, MemoryKind::pinned_host).peak_bytes));
+}
+
+}  // namespace
+
+MemoryLimits memory_limits(const Config& config) {
+  auto bytes = [](double gibibytes) -> std::optional<int64_t> {
+    if (gibibytes == 0) return std::nullopt;
+    return static_cast<int64_t>(gibibytes * (int64_t{1} << 30));
+  };
+  return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
+}
+
+Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
+          const MemoryLimits& limits) {
+  int64_t device = of(memory, MemoryKind::device).peak_bytes,
+          host = of(memory, MemoryKind::pinned_host).peak_bytes;
+  Room room{hardware.device_bytes - hardware.device_reserved_bytes - device,
+            hardware.host_bytes - host};
+  if (shares_memory(hardware.target)) {
+    int64_t spare = hardware.host_bytes - hardware.device_reserved_bytes - device - host;
+    room = {spare, spare};
+  }
+  if (limits.device_bytes)
+    room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
+  if (limits.host_bytes)
+    room.host_spare_bytes = std::min(room.host_spare_bytes, *limits.host_bytes - host);
+  return room;
+}
+
+std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
+                     const MemoryLimits& limits) {
+  bool fits = true;
+  std::string table;
+  for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
+    const offload::MemoryAnalysis& a = of(memory, kind);
+    int64_t available = backend.available_bytes(kind);
+    int64_t needed = shares_memory(backend.target()) ? total_peak_bytes(memory) : a.peak_bytes;
+    fits = fits && needed <= available;
+    const std::optional<int64_t>& limit =
+        kind == MemoryKind::device ? limits.device_bytes : limits.host_bytes;
+    if (limit && *limit < available) {
+      available = *limit;
+      fits = fits && a.peak_bytes <= *limit;
+    }
+    table += fmt::format("  {:<12} needs {} ({}), available {}\n", offload::name(kind),
+                         bytes_text(a.peak_bytes), categories_text(a), bytes_text(available));
+  }
+  return fits ? "" : table;
+}
+
+std::string what_helps(const Config& config, models::Target target) {
+  std::string text;
+  for (const Choice& choice : smaller_choices(config, target))
+    text += fmt::format("  {:<36} {}\n", choice.setting,
+                        needs(analyze(plan_training(choice.config, target).all()), target));
+  return text;
+}
+
+void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend) {
+  MemoryByKind memory = analyze(plans.all());
+  models::Target target = backend.target();
+  std::string table = shortage(memory, backend, memory_limits(config));
+  if (table.empty()) return;
+  throw PlanError(fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
+                              config.config_file, table, needs(memory, target),
+                              what_helps(config, target)));
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,45 @@
+// Whether plans fit on a machine, a planned one or this one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "offload/backend.h"
+#include "offload/hardware.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+
+// The most that a run may take; none: all there is.
+struct MemoryLimits {
+  std::optional<int64_t> device_bytes, host_bytes;
+};
+
+MemoryLimits memory_limits(const Config& config);
+
+// Whether a machine holds what plans take: each kind in its memory, or both in one where the device
+// is the host's processor. Negative bytes are missing.
+struct Room {
+  int64_t device_spare_bytes = 0;
+  int64_t host_spare_bytes = 0;
+
+  bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
+};
+
+Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
+          const MemoryLimits& limits = {});
+
+// "" when the backend can hold that within the limits; otherwise a line for each kind, with what is
+// needed and what is there.
+std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
+                     const MemoryLimits& limits = {});
+
+// Keys that would make a plan smaller, each tried: a line for each, with what it would need.
+std::string what_helps(const Config& config, models::Target target);
+
+// Throws PlanError when the backend cannot hold the plans: what they need and what is there by
+// memory kind, and which keys would make it smaller, each tried.
+void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend);
+
+}  // namespace longshore::trainer

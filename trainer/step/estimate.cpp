@@ -1,0 +1,80 @@
+#include "trainer/step/estimate.h"
+
+#include <algorithm>
+
+#include "offload/walk.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Event;
+using offload::Lane;
+using offload::Phase;
+
+double& phase_of(const Event& event, Phases& phases) {
+  if (event.place.phase == Phase::optimizer) return phases.optimizer;
+  if (event.place.phase == Phase::forward) return phases.forward;
+  return event.name.ends_with(".again") ? phases.recompute : phases.backward;
+}
+
+// When copies and the host's updates ended: what the device may have waited for.
+class Ends {
+ public:
+  explicit Ends(const std::vector<Event>& events) {
+    for (const Event& event : events)
+      if (event.lane != Lane::compute)
+        (event.lane == Lane::host_compute ? updates_ : copies_).push_back(event.span.end);
+    std::sort(copies_.begin(), copies_.end());
+    std::sort(updates_.begin(), updates_.end());
+  }
+
+  // Whether it was an update that ended last when the device went on.
+  bool was_update(double then) const { return last(updates_, then) > last(copies_, then); }
+
+ private:
+  static double last(const std::vector<double>& ends, double then) {
+    auto behind = std::upper_bound(ends.begin(), ends.end(), then);
+    return behind == ends.begin() ? -1 : *std::prev(behind);
+  }
+
+  std::vector<double> copies_, updates_;
+};
+
+}  // namespace
+
+Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
+  std::vector<const offload::Plan*> plans;
+  for (const offload::Plan& plan : step.plans) plans.push_back(&plan);
+  Estimate result{.events = offload::walk(plans, hardware)};
+  Ends ends(result.events);
+  double computed = 0;
+  for (const Event& event : result.events) {
+    result.step_seconds = std::max(result.step_seconds, event.span.end);
+    result.busy_seconds[static_cast<size_t>(event.lane)] += event.span.end - event.span.begin;
+  }
+  auto wait = [&](double until) {
+    constexpr double kLeast = 1e-12;  // below are sums in another order
+    if (until - computed <= kLeast) return;
+    Phases& phases = result.phases;
+    (ends.was_update(until) ? phases.exposed_host : phases.exposed_transfer) += until - computed;
+  };
+  for (const Event& event : result.events) {
+    if (event.lane != Lane::compute) continue;
+    wait(event.span.begin);
+    phase_of(event, result.phases) += event.span.end - event.span.begin;
+    computed = event.span.end;
+  }
+  wait(result.step_seconds);
+  for (Lane lane : offload::kLanes)
+    if (result.busy(lane) > result.busy(result.bottleneck)) result.bottleneck = lane;
+  return result;
+}
+
+double mfu(const Estimate& estimate, double training_flops, models::Dtype dtype,
+           const offload::Hardware& hardware) {
+  auto peak = hardware.peak_flops_per_second.find(dtype);
+  if (peak == hardware.peak_flops_per_second.end()) return 0;
+  return training_flops / estimate.step_seconds / peak->second;
+}
+
+}  // namespace longshore::trainer

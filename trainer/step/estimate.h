@@ -1,0 +1,43 @@
+// How long a planned step takes on a machine, by its profile.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "offload/hardware.h"
+#include "offload/timeline.h"
+#include "trainer/step/step.h"
+
+namespace longshore::trainer {
+
+// Of a step, in seconds; they add up to it. Kernels count where they run; what is left is time in
+// which the device waits.
+struct Phases {
+  double forward = 0, recompute = 0, backward = 0, optimizer = 0;
+  double exposed_transfer = 0;  // for a copy
+  double exposed_host = 0;      // for an update on the host
+
+  double total() const {
+    return forward + recompute + backward + optimizer + exposed_transfer + exposed_host;
+  }
+};
+
+struct Estimate {
+  double step_seconds = 0;
+  Phases phases;
+  std::array<double, offload::kLanes.size()> busy_seconds{};  // by lane
+  offload::Lane bottleneck = offload::Lane::compute;          // the busiest
+  std::vector<offload::Event> events;
+
+  double busy(offload::Lane lane) const { return busy_seconds[static_cast<size_t>(lane)]; }
+};
+
+// A step among others like it, so that a deferred update counts where it is made.
+Estimate estimate(const StepPlans& step, const offload::Hardware& hardware);
+
+// Model FLOPs a second over the profile's peak for that dtype; 0 where it names none.
+double mfu(const Estimate& estimate, double training_flops, models::Dtype dtype,
+           const offload::Hardware& hardware);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,25 @@
+#include "trainer/step/evaluate.h"
+
+#include "offload/scan.h"
+#include "trainer/step/step.h"
+
+namespace longshore::trainer {
+
+double evaluate(offload::Executable& plan, const data::BatchSource& batches, int64_t count,
+                offload::Backend& backend, offload::Arguments& arguments, offload::Ledger& ledger) {
+  double loss = 0;
+  int64_t weights = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    data::Batch batch = batches(i);
+    write_batch(batch, arguments);
+    plan.run(ledger);
+    backend.synchronize();
+    float batch_loss;
+    arguments.read(offload::host_name(offload::kLoss), &batch_loss, sizeof batch_loss);
+    loss += batch_loss;
+    weights += batch.total_weights;
+  }
+  return loss / weights;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,26 @@
+#include "trainer/step/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace longshore::trainer {
+
+double LearningRate::at(int64_t step) const {
+  if (step < warmup_steps) return peak * static_cast<double>(step + 1) / warmup_steps;
+  double decay_steps = static_cast<double>(std::max<int64_t>(1, schedule_steps - warmup_steps));
+  double progress = std::min(1.0, static_cast<double>(step - warmup_steps) / decay_steps);
+  double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  return peak * (final_fraction + (1 - final_fraction) * cosine);
+}
+
+LearningRate learning_rate_schedule(const Config& config) {
+  int64_t steps =
+      config.learning_rate_schedule_steps < 0 ? config.steps : config.learning_rate_schedule_steps;
+  return {.peak = config.learning_rate,
+          .final_fraction = config.cosine_learning_rate_final_fraction,
+          .warmup_steps = static_cast<int64_t>(config.warmup_steps_fraction * steps),
+          .schedule_steps = steps};
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,43 @@
+#include "trainer/step/lookahead.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "trainer/step/estimate.h"
+#include "trainer/step/first_layers.h"
+
+namespace longshore::trainer {
+namespace {
+
+constexpr double kDepths[] = {0.25, 0.5, 1, 2};
+constexpr double kSlack = 0.01;
+
+}  // namespace
+
+bool has_transfers(const offload::Homes& homes, const StepOptions& options) {
+  bool updates_on_host =
+      options.optimizer && options.optimizer->lane == offload::Lane::host_compute;
+  bool offloads = options.policy.offloads() || (options.others && options.others->offloads());
+  return homes.any_on_host() || updates_on_host || offloads;
+}
+
+double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout_options,
+                           const StepOptions& options, models::Target target,
+                           const offload::Hardware& hardware) {
+  if (!has_transfers(layout_options.homes, options)) return 0;
+  StepOptions tried = options;
+  tried.micro_batches = std::min<int64_t>(tried.micro_batches, 2);
+  std::vector<double> seconds;
+  for (double depth : kDepths) {
+    tried.transfers.layers_ahead = depth;
+    StepPlans step = plan_first_layers(model, layout_options, tried, target);
+    seconds.push_back(estimate(step, hardware).step_seconds);
+  }
+  double limit = *std::min_element(seconds.begin(), seconds.end()) * (1 + kSlack);
+  size_t chosen =
+      std::find_if(seconds.begin(), seconds.end(), [&](double one) { return one <= limit; }) -
+      seconds.begin();
+  return kDepths[chosen];
+}
+
+}  // namespace longshore::trainer

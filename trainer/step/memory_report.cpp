@@ -1,0 +1,148 @@
+#include "trainer/step/memory_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "offload/arena.h"
+
+namespace longshore::trainer {
+
+using nlohmann::ordered_json;
+using offload::bytes_text;
+using offload::MemoryAnalysis;
+using offload::MemoryKind;
+using offload::Plan;
+
+namespace {
+
+// What all plans together do with a buffer of their caller.
+struct Shared {
+  const offload::Buffer* buffer = nullptr;
+  bool is_argument = false, is_output = false;
+};
+
+MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
+                       const std::map<std::string, Shared>& shared, MemoryKind kind) {
+  MemoryAnalysis result;
+  for (const Plan* plan : plans) {
+    MemoryAnalysis one = offload::analyze(*plan, kind);
+    result.temp_bytes = std::max(result.temp_bytes, one.temp_bytes);
+    if (one.live_bytes > result.live_bytes) {
+      result.live_bytes = one.live_bytes;
+      result.by_category = one.by_category;
+    }
+    result.live_bytes_outputs_late =
+        std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late);
+  }
+  int64_t taken = 0;
+  for (const auto& [name, use] : shared) {
+    if (use.buffer->kind != kind) continue;
+    int64_t bytes = offload::align_up(use.buffer->bytes);
+    taken += bytes;
+    if (use.is_argument) result.argument_bytes += bytes;
+    if (use.is_output) result.output_bytes += bytes;
+    if (use.is_argument && use.is_output) result.alias_bytes += bytes;
+  }
+  result.peak_bytes = taken + result.temp_bytes;
+  return result;
+}
+
+}  // namespace
+
+MemoryByKind analyze(const std::vector<const Plan*>& plans) {
+  std::map<std::string, Shared> shared;
+  for (const Plan* plan : plans) {
+    std::vector<offload::CallerUse> uses = caller_uses(*plan);
+    for (size_t b = 0; b < plan->buffers.size(); ++b) {
+      if (plan->buffers[b].owner != offload::Owner::caller) continue;
+      Shared& use = shared[plan->buffers[b].name];
+      use.buffer = &plan->buffers[b];
+      use.is_argument |= uses[b].is_argument || uses[b].first_write < 0;
+      use.is_output |= uses[b].first_write >= 0;
+    }
+  }
+  MemoryByKind memory;
+  for (MemoryKind kind : offload::kMemoryKinds)
+    memory[static_cast<size_t>(kind)] = analyze(plans, shared, kind);
+  return memory;
+}
+
+int64_t total_peak_bytes(const MemoryByKind& memory) {
+  int64_t bytes = 0;
+  for (const MemoryAnalysis& analysis : memory) bytes += analysis.peak_bytes;
+  return bytes;
+}
+
+std::string categories_text(const MemoryAnalysis& memory) {
+  std::string text;
+  for (offload::Category category : offload::kCategories)
+    if (int64_t bytes = memory.by_category[static_cast<size_t>(category)]; bytes > 0)
+      text += (text.empty() ? "" : ", ") + std::string(offload::name(category)) + " " +
+              bytes_text(bytes);
+  return text;
+}
+
+std::string text(const MemoryByKind& memory) {
+  std::string result;
+  for (MemoryKind kind : offload::kMemoryKinds) {
+    const MemoryAnalysis& a = of(memory, kind);
+    if (a.peak_bytes == 0) continue;
+    result += fmt::format(
+        "{}: peak {} = argument {} + output {} - alias {} + temp {}\n"
+        "  alive at most {}: {}\n",
+        offload::name(kind), bytes_text(a.peak_bytes), bytes_text(a.argument_bytes),
+        bytes_text(a.output_bytes), bytes_text(a.alias_bytes), bytes_text(a.temp_bytes),
+        bytes_text(a.live_bytes), categories_text(a));
+    if (a.output_bytes - a.alias_bytes >= 1 << 20)
+      result += fmt::format("  with outputs allocated when first written, alive at most {}\n",
+                            bytes_text(a.live_bytes_outputs_late));
+  }
+  return result;
+}
+
+std::string peak_text(const std::vector<const Plan*>& plans, MemoryKind kind) {
+  constexpr size_t kShown = 6;
+  const Plan* largest = nullptr;
+  MemoryAnalysis analysis;
+  for (const Plan* plan : plans)
+    if (MemoryAnalysis one = offload::analyze(*plan, kind); one.live_bytes > analysis.live_bytes) {
+      largest = plan;
+      analysis = one;
+    }
+  if (!largest) return "";
+  const offload::Instruction& instruction = largest->instructions[analysis.peak_instruction];
+  std::string result =
+      fmt::format("{} is fullest in plan {}, at {} of {} {}: ", offload::name(kind), largest->name,
+                  instruction.name, instruction.place.stage, instruction.place.layer);
+  std::vector<offload::AliveGroup> alive = alive_at(*largest, kind, analysis.peak_instruction);
+  for (size_t i = 0; i < std::min(kShown, alive.size()); ++i) {
+    result += fmt::format("{}{} {}", i > 0 ? ", " : "", alive[i].name, bytes_text(alive[i].bytes));
+    if (alive[i].count > 1) result += fmt::format(" ({})", alive[i].count);
+  }
+  return result + (alive.size() > kShown ? ", ...\n" : "\n");
+}
+
+ordered_json json(const MemoryByKind& memory) {
+  ordered_json result;
+  for (MemoryKind kind : offload::kMemoryKinds) {
+    const MemoryAnalysis& a = of(memory, kind);
+    ordered_json by_category;
+    for (offload::Category category : offload::kCategories)
+      by_category[offload::name(category)] = a.by_category[static_cast<size_t>(category)];
+    result[offload::name(kind)] = {{"argument_bytes", a.argument_bytes},
+                                   {"output_bytes", a.output_bytes},
+                                   {"temp_bytes", a.temp_bytes},
+                                   {"alias_bytes", a.alias_bytes},
+                                   {"total_bytes", a.total_bytes()},
+                                   {"peak_bytes", a.peak_bytes},
+                                   {"live_bytes", a.live_bytes},
+                                   {"live_bytes_outputs_late", a.live_bytes_outputs_late},
+                                   {"by_category", by_category}};
+  }
+  return result;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,165 @@
+#include "trainer/step/training_plans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "offload/explain.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/lookahead.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::MemoryKind;
+using offload::Plan;
+
+using offload::Fate;
+
+Fate fate_of(const std::string& text) {
+  for (Fate fate : {Fate::keep, Fate::offload})
+    if (text == name(fate)) return fate;
+  return Fate::remat;
+}
+
+// Of the first layers, and of the others where that is said of any label.
+std::map<std::string, Fate> custom_fates(const Config& config) {
+  std::map<std::string, Fate> fates;
+  for (const auto& [label, texts] : config.label_fates) fates[label] = fate_of(texts[0]);
+  return fates;
+}
+
+std::optional<std::map<std::string, Fate>> custom_fates_of_others(const Config& config) {
+  std::map<std::string, Fate> fates;
+  bool is_said = false;
+  for (const auto& [label, texts] : config.label_fates) {
+    Fate first = fate_of(texts[0]);
+    is_said = is_said || texts.size() == 2;
+    fates[label] = texts.size() == 2        ? fate_of(texts[1])
+                   : first == Fate::offload ? Fate::keep
+                                            : first;
+  }
+  return is_said ? std::optional(fates) : std::nullopt;
+}
+
+const models::Program& layer(const models::Model& model) {
+  return std::find_if(model.stages.begin(), model.stages.end(),
+                      [](const models::Stage& stage) { return stage.is_scan(); })
+      ->programs[0];
+}
+
+OptimizerOptions optimizer_options(const Config& config) {
+  return {.adamw = {.b1 = config.adam_b1,
+                    .b2 = config.adam_b2,
+                    .epsilon = config.adam_eps,
+                    .weight_decay = config.adam_weight_decay},
+          .clipping_threshold = config.gradient_clipping_threshold,
+          .seed = static_cast<uint64_t>(config.seed),
+          .lane = config.optimizer_compute == OptimizerCompute::host ? offload::Lane::host_compute
+                                                                     : offload::Lane::compute};
+}
+
+}  // namespace
+
+std::optional<offload::Hardware> named_hardware(const Config& config) {
+  if (config.hardware.empty()) return std::nullopt;
+  return read_hardware(config.hardware, default_configs_directory());
+}
+
+offload::LayoutOptions layout_options(const Config& config) {
+  auto home = [](bool is_offloaded) {
+    return is_offloaded ? MemoryKind::pinned_host : MemoryKind::device;
+  };
+  offload::LayoutOptions options{.homes = {home(config.parameter_memory_host_offload),
+                                           home(config.gradient_memory_host_offload),
+                                           home(config.optimizer_memory_host_offload)}};
+  if (config.weight_dtype == WeightDtype::bfloat16) options.weight_dtype = models::Dtype::bfloat16;
+  if (config.moment_dtype == MomentDtype::bfloat16) options.moment_dtype = models::Dtype::bfloat16;
+  if (config.moment_dtype == MomentDtype::block8) options.moment_dtype = models::Dtype::uint8;
+  return options;
+}
+
+StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
+  StepOptions options{
+      .policy = make_policy(config.remat_policy, custom_fates(config), layer(model)),
+      .transfers = {.layers_ahead = config.prefetch_layers},
+      .micro_batches = config.gradient_accumulation_steps};
+  if (auto fates = custom_fates_of_others(config))
+    options.others = make_policy(config.remat_policy, *fates, layer(model));
+  if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
+  // The gradients of toy_a are the result.
+  if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);
+  if (config.prefetch_layers < 0)
+    options.transfers.layers_ahead =
+        choose_layers_ahead(model, layout_options(config), options, target,
+                            named_hardware(config).value_or(offload::nominal_hardware(target)));
+  return options;
+}
+
+std::vector<const Plan*> TrainingPlans::all() const {
+  std::vector<const Plan*> plans = step.all();
+  if (evaluate) plans.push_back(&*evaluate);
+  if (sample)
+    for (const Plan* plan : sample->all()) plans.push_back(plan);
+  return plans;
+}
+
+bool evaluates(const Config& config) {
+  return config.dataset_type != DatasetType::synthetic && !config.eval_dataset_path.empty();
+}
+
+bool samples(const Config& config) {
+  return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
+}
+
+// What stands before the prompt, and a token for each of its bytes, which is more than it has.
+int64_t sample_capacity(const Config& config) {
+  int64_t prompt = 2 + std::ssize(config.sample_prompt);
+  return std::min(config.max_target_length, prompt + config.sample_tokens);
+}
+
+TrainingPlans plan_training(const Config& config, models::Target target) {
+  TrainingPlans plans;
+  plans.model = make_model(config, target);
+  plans.layout = offload::lay_out(plans.model, layout_options(config));
+  plans.options = step_options(config, plans.model, target);
+  plans.step = plan_step(plans.model, plans.layout, plans.options, target);
+  const offload::Transfers& transfers = plans.options.transfers;
+  if (evaluates(config))
+    plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
+  if (samples(config))
+    plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
+                                 sample_capacity(config), {}, transfers, target);
+  return plans;
+}
+
+std::vector<std::string> kernel_paths(const models::Model& model, models::Target target) {
+  std::set<std::string> paths;
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (const models::Node& node : program.nodes)
+        if (auto path = node.op->kernel(target).path)
+          paths.insert(node.op->name + std::string(": ") +
+                       path(node.attrs, program.types(node.in)));
+  return {paths.begin(), paths.end()};
+}
+
+std::string text(const TrainingPlans& plans) {
+  std::string result = text(analyze(plans.all()));
+  for (const Plan* plan : plans.all())
+    result +=
+        fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),
+                    offload::bytes_text(plan->arena(MemoryKind::device)));
+  result += "\nremat_policy " + plans.options.policy.name + "\n";
+  if (has_transfers(plans.layout.homes, plans.options))
+    result +=
+        fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.layers_ahead);
+  result += "\n";
+  for (const offload::LayerPlan& layers : plans.step.layers)
+    result += title(layers) + "\n" + text(*layers.partition) + "\n";
+  return result;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,49 @@
+// Everything a run will execute, planned before anything is allocated.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/decoder.h"
+#include "offload/hardware.h"
+#include "trainer/config/config.h"
+#include "trainer/step/decoding.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/step.h"
+
+namespace longshore::trainer {
+
+struct TrainingPlans {
+  models::Model model;
+  offload::ParameterLayout layout;
+  StepOptions options;
+  StepPlans step;
+  std::optional<offload::Plan> evaluate;  // where there is validation text
+  std::optional<DecodingPlans> sample;    // where text is sampled at the end
+
+  std::vector<const offload::Plan*> all() const;
+};
+
+// The profile that `hardware` names, if it does. Throws ConfigError as read_hardware() does.
+std::optional<offload::Hardware> named_hardware(const Config& config);
+
+offload::LayoutOptions layout_options(const Config& config);
+// Throws ConfigError when the remat policy does not suit the model.
+StepOptions step_options(const Config& config, const models::Model& model, models::Target target);
+
+// Throws ConfigError as step_options() does.
+TrainingPlans plan_training(const Config& config, models::Target target);
+
+bool evaluates(const Config& config);
+bool samples(const Config& config);
+// Tokens of a sampled text at most, prompt included.
+int64_t sample_capacity(const Config& config);
+
+// "attention: flash attention (ATen)", for each op that has several kernels.
+std::vector<std::string> kernel_paths(const models::Model& model, models::Target target);
+
+// The run directory's plan.txt.
+std::string text(const TrainingPlans& plans);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,74 @@
+#include "trainer/step/training_session.h"
+
+#include "trainer/config/model_config.h"
+#include "trainer/weights/initialize.h"
+#include "trainer/weights/load_parameters.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::MemoryKind;
+
+std::string give_first_values(const Config& config, const TrainingPlans& plans,
+                              const offload::Backend& backend, offload::Arguments& arguments) {
+  if (!config.load_parameters_path.empty())
+    return load_parameters(config, decoder_config(config, backend.target()), plans.layout,
+                           arguments);
+  initialize(plans.layout, static_cast<uint64_t>(config.seed), arguments);
+  return "";
+}
+
+// What was taken: arguments and temporaries from the ledger, arenas as allocated.
+offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind, int64_t arena,
+                                 const offload::MemoryAnalysis& planned) {
+  if (planned.peak_bytes == 0) return {};
+  offload::MemoryAnalysis memory = planned;  // which of its caller's bytes a plan reads and writes
+  int64_t pure_outputs = planned.output_bytes - planned.alias_bytes;
+  memory.argument_bytes = ledger.now_bytes(kind) - pure_outputs;  // between steps these are left
+  memory.temp_bytes = arena;
+  memory.peak_bytes = ledger.now_bytes(kind) + arena;
+  memory.live_bytes = ledger.peak_bytes(kind);
+  memory.by_category = ledger.at_peak(kind);
+  return memory;
+}
+
+}  // namespace
+
+TrainingSession::TrainingSession(const Config& config, const TrainingPlans& plans,
+                                 offload::Backend& backend)
+    : backend_(backend),
+      planned_(analyze(plans.all())),
+      arguments_(backend, ledger_),
+      device_(backend, MemoryKind::device, of(planned_, MemoryKind::device).temp_bytes),
+      pinned_host_(backend, MemoryKind::pinned_host,
+                   of(planned_, MemoryKind::pinned_host).temp_bytes),
+      loaded_(give_first_values(config, plans, backend, arguments_)),
+      step_(plans.step, plans.options.optimizer->adamw, backend, arguments_, device_,
+            pinned_host_) {}
+
+std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::Plan& plan) {
+  return std::make_unique<offload::Executable>(plan, backend_, arguments_, device_, pinned_host_);
+}
+
+std::unique_ptr<Decoding> TrainingSession::decoding(const DecodingPlans& plans) {
+  return std::make_unique<Decoding>(plans, backend_, arguments_, device_, pinned_host_);
+}
+
+int64_t TrainingSession::arena_bytes(MemoryKind kind) const {
+  if (kind == MemoryKind::device) return device_.bytes();
+  return kind == MemoryKind::pinned_host ? pinned_host_.bytes() : 0;
+}
+
+int64_t TrainingSession::peak_bytes(MemoryKind kind) const {
+  return ledger_.now_bytes(kind) + arena_bytes(kind);
+}
+
+MemoryByKind TrainingSession::memory() const {
+  MemoryByKind memory;
+  for (MemoryKind kind : offload::kMemoryKinds)
+    memory[static_cast<size_t>(kind)] =
+        measured(ledger_, kind, arena_bytes(kind), of(planned_, kind));
+  return memory;
+}
+
+}  // namespace longshore::trainer

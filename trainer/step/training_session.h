@@ -1,0 +1,49 @@
+// A model in training and all the memory it takes, from first values to the last step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "offload/executor.h"
+#include "trainer/config/config.h"
+#include "trainer/step/decoding.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/step.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+
+class TrainingSession {
+ public:
+  // Allocates what the plans take. Parameters come from load_parameters_path, or from the seed
+  // where there is none; throws as load_parameters() does. Plans and backend must outlive this.
+  TrainingSession(const Config& config, const TrainingPlans& plans, offload::Backend& backend);
+
+  // What was read; "" where parameters come from the seed.
+  const std::string& loaded() const { return loaded_; }
+
+  TrainStep& step() { return step_; }
+  offload::Arguments& arguments() { return arguments_; }
+  offload::Ledger& ledger() { return ledger_; }
+  // Of another of the plans, in the same memory.
+  std::unique_ptr<offload::Executable> executable(const offload::Plan& plan);
+  std::unique_ptr<Decoding> decoding(const DecodingPlans& plans);
+
+  // Measured between steps: arguments by the ledger, arenas as allocated.
+  int64_t peak_bytes(offload::MemoryKind kind) const;
+  MemoryByKind memory() const;
+
+ private:
+  int64_t arena_bytes(offload::MemoryKind kind) const;
+
+  offload::Backend& backend_;
+  MemoryByKind planned_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+  offload::Arena device_, pinned_host_;
+  std::string loaded_;
+  TrainStep step_;
+};
+
+}  // namespace longshore::trainer

@@ -1,0 +1,148 @@
+#include "trainer/weights/adapter.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "data/atomic_file.h"
+#include "data/file_mapping.h"
+#include "data/safetensors_float.h"
+#include "data/safetensors_writer.h"
+#include "trainer/weights/adapter_format.h"
+#include "trainer/weights/hf_folder.h"
+#include "trainer/weights/read_floats.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using models::LoraConfig;
+using offload::Parameter;
+
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kTensorFile = "adapter_model.safetensors";
+
+std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& layout) {
+  std::vector<const Parameter*> weights;
+  for (const auto& [name, location] : layout.by_name)
+    if (models::is_lora_weight(name)) weights.push_back(&layout.parameter(location));
+  return weights;
+}
+
+}  // namespace
+
+LoraConfig read_adapter_config(const fs::path& folder) {
+  const fs::path file = folder / kConfigFile;
+  const data::FileMapping mapping(file, data::Access::from_front_to_back);
+  try {
+    return parse_adapter_config(mapping.text());
+  } catch (const DataError& error) {
+    throw DataError(file.string() + ": " + error.what());
+  }
+}
+
+Config with_adapter(Config config) {
+  if (config.load_adapter_path.empty()) return config;
+  const LoraConfig adapter = read_adapter_config(config.load_adapter_path);
+  std::vector<std::string> differing;
+  auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
+                  const std::string& there_text) {
+    if (!config.origins.contains(key)) {
+      here = there;
+      config.origins[key] = (config.load_adapter_path / kConfigFile).string();
+    } else if (here != there) {
+      differing.push_back(fmt::format("{}: {} ({}), {} in the adapter", key, here_text,
+                                      config.origins.at(key), there_text));
+    }
+  };
+  take("lora_rank", config.lora_rank, adapter.rank, std::to_string(config.lora_rank),
+       std::to_string(adapter.rank));
+  take("lora_alpha", config.lora_alpha, adapter.alpha, fmt::format("{}", config.lora_alpha),
+       fmt::format("{}", adapter.alpha));
+  config.lora_targets = ordered_targets(config.lora_targets);
+  take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
+       join(adapter.targets));
+  if (!differing.empty())
+    throw ConfigError(location(config, "load_adapter_path") + ": " +
+                      config.load_adapter_path.string() +
+                      " holds another adapter: " + join(differing, "; "));
+  validate(config);
+  return config;
+}
+
+Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
+    : file_(folder / kTensorFile) {
+  std::map<std::string, std::vector<int64_t>> expected;
+  for (const Parameter* weight : adapter_weights(layout))
+    expected[peft_name(weight->name)] = sizes(weight->type.shape);
+  try {
+    check_adapter_tensors(file_.tensors(), expected);
+  } catch (const DataError& error) {
+    throw DataError(file_.path().string() + ": is not this model's:\n  " + error.what());
+  }
+}
+
+void Adapter::read(const Parameter& parameter, std::span<float> values) const {
+  data::NonFinite odd = data::to_float32(file_.at(peft_name(parameter.name)), values);
+  if (odd != data::NonFinite{})
+    throw DataError(fmt::format("{}: {}: {} NaN and {} infinite, expected finite values",
+                                file_.path().string(), peft_name(parameter.name), odd.nan_count,
+                                odd.infinity_count));
+}
+
+void write_adapter(const fs::path& folder, const LoraConfig& config, const std::string& base_model,
+                   const offload::ParameterLayout& layout, const offload::Arguments& arguments) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw DataError(folder.string() + ": cannot be made: " + error.message());
+  for (const char* file : {kConfigFile, kTensorFile})
+    if (fs::exists(folder / file, error))
+      throw DataError(folder.string() + ": holds an adapter already");
+
+  std::map<std::string, const Parameter*> by_name;
+  std::vector<data::SafetensorsInfo> tensors;
+  for (const Parameter* weight : adapter_weights(layout)) {
+    by_name[peft_name(weight->name)] = weight;
+    tensors.push_back({.name = peft_name(weight->name),
+                       .dtype = data::SafetensorsDtype::float32,
+                       .shape = sizes(weight->type.shape)});
+  }
+  tensors = data::sorted_as_safetensors(std::move(tensors));
+  data::SafetensorsWriter writer(folder / kTensorFile, tensors);
+  for (const data::SafetensorsInfo& tensor : tensors) {
+    const std::vector<float> values =
+        read_weights(layout, *by_name.at(tensor.name), arguments, {0, tensor.element_count()});
+    writer.append(tensor.name, std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+  data::AtomicFile file(folder / kConfigFile);
+  file.append(write_adapter_config(config, base_model));
+  file.finish();
+}
+
+std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter) {
+  int64_t rank = adapter.rank, in = std::ssize(adapter.a) / rank,
+          out = std::ssize(adapter.b) / rank;
+  if (std::ssize(adapter.a) != rank * in || std::ssize(adapter.b) != out * rank ||
+      std::ssize(weight) != out * in)
+    throw InternalError(fmt::format("an adapter of rank {} with {} and {} elements does not fit {}",
+                                    rank, adapter.a.size(), adapter.b.size(), weight.size()));
+  std::vector<float> result(weight.size());
+  float scale = static_cast<float>(adapter.scale);
+#pragma omp parallel for
+  for (int64_t row = 0; row < out; ++row) {
+    float* to = result.data() + row * in;
+    for (int64_t r = 0; r < rank; ++r) {
+      float b = adapter.b[row * rank + r];
+      const float* a = adapter.a.data() + r * in;
+      for (int64_t i = 0; i < in; ++i) to[i] += b * a[i];
+    }
+    const float* from = weight.data() + row * in;
+    for (int64_t i = 0; i < in; ++i) to[i] = from[i] + scale * to[i];
+  }
+  return result;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,58 @@
+// LoRA adapters in peft's folders (see trainer/weights/adapter_format.h): read, written, merged.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/safetensors.h"
+#include "models/lora.h"
+#include "offload/executor.h"
+#include "offload/parameter_layout.h"
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+// Rank, alpha and targets of the adapter in `folder`. Throws DataError, naming the file, as
+// parse_adapter_config does.
+models::LoraConfig read_adapter_config(const std::filesystem::path& folder);
+
+// The config with what the folder load_adapter_path says where lora_rank, lora_alpha or
+// lora_targets are not set. Throws ConfigError, naming each key with both values, where they are
+// set to something else, and DataError for a folder that cannot be read.
+Config with_adapter(Config config);
+
+// The weights of an adapter, mapped.
+class Adapter {
+ public:
+  // Throws DataError, naming the file, as check_adapter_tensors does: `layout` has the adapter
+  // weights that are expected.
+  Adapter(const std::filesystem::path& folder, const offload::ParameterLayout& layout);
+
+  // Of an adapter weight, as float32. Throws DataError for a value that is not finite.
+  void read(const offload::Parameter& parameter, std::span<float> values) const;
+
+ private:
+  data::SafetensorsFile file_;
+};
+
+// Writes the adapter weights, in float32, from their masters where there are any. `base_model` says
+// what they belong to: the name or folder of a checkpoint, or "". The folder is made if need be;
+// DataError where it holds an adapter already.
+void write_adapter(const std::filesystem::path& folder, const models::LoraConfig& config,
+                   const std::string& base_model, const offload::ParameterLayout& layout,
+                   const offload::Arguments& arguments);
+
+// One module's adapter: a [rank,in], b [out,rank].
+struct LoraPair {
+  std::span<const float> a, b;
+  int64_t rank = 0;
+  double scale = 0;  // alpha / rank
+};
+
+// weight + scale·B·A, row-major [out,in], in float32: what the base model's weight becomes when the
+// adapter is merged into it. Round it to the dtype that is wanted.
+std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,39 @@
+// What is in a LoRA adapter's folder as peft keeps it (https://huggingface.co/docs/peft):
+// adapter_config.json, and the names and shapes in adapter_model.safetensors. Adapters that exist
+// are in trainer/weights/adapter.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/safetensors.h"
+#include "models/lora.h"
+
+namespace longshore::trainer {
+
+// Rank, alpha and targets (in the order of kLoraTargets) of an adapter_config.json. Throws a
+// DataError that lists the keys, but does not name the file, for anything that would change results
+// and is not supported: DoRA, rsLoRA, dropout, biases, ranks of single modules, and keys nobody
+// knows.
+models::LoraConfig parse_adapter_config(std::string_view text);
+
+// The adapter_config.json that parse_adapter_config reads as `config`. `base_model` says what the
+// adapter belongs to: the name or folder of a checkpoint, or "".
+std::string write_adapter_config(const models::LoraConfig& config, const std::string& base_model);
+
+// The targets in the order of kLoraTargets, each once; only the set counts.
+std::vector<std::string> ordered_targets(std::span<const std::string> targets);
+
+// What the file calls an adapter weight: "base_model.model." and our name.
+std::string peft_name(std::string_view weight);
+
+// Throws a DataError, which does not name the file, when tensors are missing, not expected, of
+// another shape or no floating-point numbers, all listed at once. `expected`: shapes by peft_name.
+void check_adapter_tensors(std::span<const data::SafetensorsTensor> tensors,
+                           const std::map<std::string, std::vector<int64_t>>& expected);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,182 @@
+#include "trainer/weights/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_float.h"
+#include "models/hf/config.h"
+#include "trainer/weights/adapter.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::SafetensorsDtype;
+
+std::string hf_name(SafetensorsDtype dtype) {
+  switch (dtype) {
+    case SafetensorsDtype::float32:
+      return "float32";
+    case SafetensorsDtype::bfloat16:
+      return "bfloat16";
+    case SafetensorsDtype::float16:
+      return "float16";
+    default:
+      throw InternalError(std::string("nothing is converted to ") + data::name(dtype));
+  }
+}
+
+// The base model's weights, the first layer's before the second's; what is no parameter (a tied
+// model's lm_head) at the end.
+std::vector<std::string> in_order(const offload::ParameterLayout& layout,
+                                  const data::Checkpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const offload::Slab& slab : layout.slabs)
+    for (const offload::Parameter& parameter : slab.parameters)
+      if (!models::is_lora_weight(parameter.name)) names.push_back(parameter.name);
+  for (const std::string& name : checkpoint.names())
+    if (!layout.by_name.contains(name)) names.push_back(name);
+  return names;
+}
+
+// An adapter on its way into the weights it belongs to.
+class Merge {
+ public:
+  Merge(const fs::path& folder, const models::LoraConfig& config,
+        const offload::ParameterLayout& layout)
+      : config_(config), layout_(layout), adapter_(folder, layout) {}
+
+  // A module's bias stays as it is.
+  bool changes(const std::string& name) const {
+    return name.ends_with(".weight") && layout_.by_name.contains(models::lora_a_name(module(name)));
+  }
+
+  // As many rows at a time as keep pieces small; the adapter's two matrices are narrow.
+  void append(const data::SafetensorsTensor& weight, SafetensorsDtype dtype,
+              data::SafetensorsWriter& writer) const {
+    constexpr int64_t kPiece = int64_t{1} << 20;  // elements
+    const std::vector<float> a = read(models::lora_a_name(module(weight.name)));
+    const std::vector<float> b = read(models::lora_b_name(module(weight.name)));
+    const int64_t out = weight.shape[0], in = weight.shape[1];
+    const int64_t piece_rows = std::max(int64_t{1}, kPiece / in);
+    for (int64_t row = 0; row < out; row += piece_rows) {
+      const auto rows = static_cast<size_t>(std::min(piece_rows, out - row));
+      const size_t row_bytes = weight.data.size() / static_cast<size_t>(out);
+      data::SafetensorsTensor piece = weight;
+      piece.data = weight.data.subspan(static_cast<size_t>(row) * row_bytes, rows * row_bytes);
+      std::vector<float> values(rows * static_cast<size_t>(in));
+      data::to_float32(piece, values);
+      const auto rank = static_cast<size_t>(config_.rank);
+      values =
+          merged(values, {.a = a,
+                          .b = std::span(b).subspan(static_cast<size_t>(row) * rank, rows * rank),
+                          .rank = config_.rank,
+                          .scale = config_.scale()});
+      piece.dtype = SafetensorsDtype::float32;
+      piece.data = std::as_bytes(std::span(values));
+      append_converted(piece, dtype, writer);
+    }
+  }
+
+ private:
+  // "model.layers.0.self_attn.q_proj.weight" without the last word.
+  static std::string module(const std::string& weight) {
+    return weight.substr(0, weight.rfind('.'));
+  }
+
+  std::vector<float> read(const std::string& name) const {
+    const offload::Parameter& parameter = layout_.parameter(layout_.by_name.at(name));
+    std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
+    adapter_.read(parameter, values);
+    return values;
+  }
+
+  models::LoraConfig config_;
+  const offload::ParameterLayout& layout_;
+  Adapter adapter_;
+};
+
+// What is written of each tensor.
+std::vector<data::SafetensorsInfo> converted_infos(const std::vector<std::string>& names,
+                                                   const data::Checkpoint& checkpoint,
+                                                   std::optional<SafetensorsDtype> dtype) {
+  std::vector<data::SafetensorsInfo> infos;
+  for (const std::string& name : names) {
+    infos.push_back(checkpoint.at(name));
+    if (dtype) infos.back().dtype = *dtype;
+  }
+  return infos;
+}
+
+// A sum is float32, which F64 would only seem to be more precise than.
+void check_merged_dtypes(const fs::path& folder, const Merge& merge,
+                         std::span<const data::SafetensorsInfo> tensors) {
+  for (const data::SafetensorsInfo& info : tensors)
+    if (merge.changes(info.name) && info.dtype == SafetensorsDtype::float64)
+      throw DataError(
+          fmt::format("{}: {} is F64, which an adapter is not merged into; expected "
+                      "--dtype float32, bfloat16 or float16",
+                      folder.string(), info.name));
+}
+
+std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> tensors) {
+  std::set<std::string> dtypes;
+  int64_t bytes = 0;
+  for (const data::SafetensorsInfo& info : tensors) {
+    dtypes.insert(data::name(info.dtype));
+    bytes += info.bytes();
+  }
+  return fmt::format("{}: {} tensors, {:.1f} MB of {}", to.string(), tensors.size(),
+                     static_cast<double>(bytes) / 1e6, fmt::join(dtypes, ", "));
+}
+
+}  // namespace
+
+std::string convert(const Conversion& conversion) {
+  HfConfig config = read_hf_config(conversion.from);
+  const bool has_adapter = !conversion.adapter.empty();
+  if (has_adapter) config.decoder.lora = read_adapter_config(conversion.adapter);
+  const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
+  const data::Checkpoint checkpoint(conversion.from);
+  check_tensors(conversion.from, layout, checkpoint, config.decoder.tied_embeddings);
+  const std::vector<data::SafetensorsInfo> tensors =
+      converted_infos(in_order(layout, checkpoint), checkpoint, conversion.dtype);
+  std::optional<Merge> merge;
+  if (has_adapter) {
+    merge.emplace(conversion.adapter, config.decoder.lora, layout);
+    check_merged_dtypes(conversion.from, *merge, tensors);
+  }
+
+  auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
+    const data::SafetensorsTensor& tensor = checkpoint.at(info.name);
+    if (merge && merge->changes(info.name))
+      merge->append(tensor, info.dtype, writer);
+    else if (tensor.dtype == info.dtype)
+      writer.append(info.name, tensor.data);
+    else
+      append_converted(tensor, info.dtype, writer);
+  };
+  write_hf_folder(
+      conversion.to,
+      {.config = conversion.dtype ? models::with_hf_dtype(config.text, hf_name(*conversion.dtype))
+                                  : config.text,
+       .tensors = tensors,
+       .append_data = append_data,
+       .tokenizer_folder = conversion.from,
+       .max_shard_bytes = conversion.max_shard_bytes});
+  std::string said = summary(conversion.to, tensors);
+  if (merge)
+    said += fmt::format(
+        "; {} of them merged with {}",
+        std::ranges::count_if(tensors, [&](const auto& info) { return merge->changes(info.name); }),
+        conversion.adapter.string());
+  return said;
+}
+
+}  // namespace longshore::trainer

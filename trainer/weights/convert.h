@@ -1,0 +1,34 @@
+// From one Hugging Face folder to another, of the same model, or with an adapter merged into it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "data/safetensors.h"
+#include "trainer/weights/hf_folder.h"
+
+namespace longshore::trainer {
+
+struct Conversion {
+  std::filesystem::path from;
+  std::filesystem::path to;
+  std::filesystem::path adapter = {};           // peft's folder of one to merge; empty: none
+  std::optional<data::SafetensorsDtype> dtype;  // F32, BF16 or F16; none: each tensor keeps its own
+  int64_t max_shard_bytes = kDefaultMaxShardBytes;
+};
+
+// Reads and checks `from` as training would, writes `to` as write_hf_folder does, and says what it
+// wrote. Files hold tensors in the model's order. config.json is that of `from`, to the byte when
+// tensors keep their dtypes, else with the new one (see models::with_hf_dtype). The same folder,
+// dtype and shard size give the same bytes, and without a dtype so does what was written.
+//
+// With an adapter, the weights it is for become weight + scale·B·A, computed in float32 and rounded
+// to the dtype that is written. Memory: a piece of a weight, and A and B of one.
+//
+// Throws what read_hf_config, check_tensors, read_adapter_config, Adapter, data::convert_floats and
+// write_hf_folder throw.
+std::string convert(const Conversion& conversion);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,68 @@
+#include "trainer/weights/export_parameters.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "models/hf/config.h"
+#include "trainer/weights/read_floats.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::SafetensorsDtype;
+using models::Dtype;
+
+SafetensorsDtype file_dtype(Dtype dtype) {
+  if (dtype == Dtype::float32) return SafetensorsDtype::float32;
+  if (dtype == Dtype::bfloat16) return SafetensorsDtype::bfloat16;
+  throw InternalError(std::string("weights are written in float32 or bfloat16, not in ") +
+                      models::name(dtype));
+}
+
+std::string config_text(const TrainedModel& trained, Dtype dtype) {
+  if (!trained.source.empty())
+    return models::with_hf_dtype(read_hf_config(trained.source).text,
+                                 dtype == Dtype::float32 ? "float32" : "bfloat16");
+  models::DecoderConfig model = trained.model;
+  model.dtype = dtype;
+  return models::write_hf_config(model);
+}
+
+std::filesystem::path tokenizer_folder(const TrainedModel& trained) {
+  if (trained.tokenizer.empty()) return trained.source;
+  return is_directory(trained.tokenizer) ? trained.tokenizer : trained.tokenizer.parent_path();
+}
+
+}  // namespace
+
+void export_parameters(const std::filesystem::path& to, const TrainedModel& trained, Dtype dtype,
+                       int64_t max_shard_bytes) {
+  const offload::ParameterLayout& layout = trained.layout;
+  std::vector<data::SafetensorsInfo> tensors;
+  for (const offload::Slab& slab : layout.slabs)
+    for (const offload::Parameter& parameter : slab.parameters)
+      if (!models::is_lora_weight(parameter.name))
+        tensors.push_back({.name = parameter.name,
+                           .dtype = file_dtype(dtype),
+                           .shape = sizes(parameter.type.shape)});
+  auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
+    constexpr int64_t kPiece = int64_t{1} << 20;  // elements
+    const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
+    const int64_t count = info.element_count();
+    for (int64_t first = 0; first < count; first += kPiece) {
+      const std::vector<float> values = read_weights(layout, parameter, trained.arguments,
+                                                     {first, std::min(kPiece, count - first)});
+      append_converted({{.name = info.name, .shape = {}}, std::as_bytes(std::span(values))},
+                       info.dtype, writer);
+    }
+  };
+  write_hf_folder(to, {.config = config_text(trained, dtype),
+                       .tensors = tensors,
+                       .append_data = append_data,
+                       .tokenizer_folder = tokenizer_folder(trained),
+                       .max_shard_bytes = max_shard_bytes});
+}
+
+}  // namespace longshore::trainer

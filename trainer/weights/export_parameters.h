@@ -1,0 +1,35 @@
+// What was trained, for others to load: the way back from trainer/weights/load_parameters.h.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "models/decoder.h"
+#include "offload/executor.h"
+#include "offload/parameter_layout.h"
+#include "trainer/weights/hf_folder.h"
+
+namespace longshore::trainer {
+
+struct TrainedModel {
+  const models::DecoderConfig& model;
+  const offload::ParameterLayout& layout;  // of `model`
+  const offload::Arguments& arguments;     // with the weights
+  // The Hugging Face folder that training began from, whose config.json and tokenizer go along;
+  // empty: none, and the config.json is write_hf_config's.
+  std::filesystem::path source = {};
+  // The tokenizer to go along instead of the source's: its folder, or a file in it.
+  std::filesystem::path tokenizer = {};
+};
+
+// Writes a Hugging Face folder, as write_hf_folder does, with every weight but an adapter's (see
+// write_adapter for these): under its Hugging Face name, in `dtype` (float32 or bfloat16), rounded
+// to nearest from its master copy where it has one; tied weights once. load_parameters reads the
+// same weights back, to the bit where `dtype` is not narrower than what is trained. Host memory: a
+// piece of one weight.
+//
+// Throws what read_hf_config, write_hf_config, data::convert_floats and write_hf_folder throw.
+void export_parameters(const std::filesystem::path& to, const TrainedModel& trained,
+                       models::Dtype dtype, int64_t max_shard_bytes = kDefaultMaxShardBytes);
+
+}  // namespace longshore::trainer

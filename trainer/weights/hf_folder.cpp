@@ -1,0 +1,137 @@
+#include "trainer/weights/hf_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "data/atomic_file.h"
+#include "data/atomic_folder.h"
+#include "data/file_mapping.h"
+#include "data/safetensors_float.h"
+#include "models/hf/config.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using offload::Parameter;
+
+constexpr const char* kConfigFile = "config.json";
+
+std::string read_text(const fs::path& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    throw DataError(path.string() + ": found no file that can be read");
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostBytes) throw DataError(path.string() + ": longer than 1 MiB");
+  return text;
+}
+
+bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
+  return tensor.shape == sizes(parameter.type.shape);
+}
+
+void write_text(const fs::path& path, std::string_view text) {
+  data::AtomicFile file(path);
+  file.append(text);
+  file.finish();
+}
+
+void copy_tokenizer(const fs::path& from, const fs::path& to) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",
+                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja", "generation_config.json"}) {
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(from / name, error))) continue;
+    data::FileMapping file(from / name, data::Access::from_front_to_back);
+    write_text(to / name, file.text());
+  }
+}
+
+}  // namespace
+
+HfConfig read_hf_config(const fs::path& folder) {
+  const fs::path path = folder / kConfigFile;
+  HfConfig config{.text = read_text(path), .decoder = {}};
+  try {
+    config.decoder = models::parse_hf_config(config.text);
+  } catch (const DataError& error) {
+    throw DataError(path.string() + ": " + error.what());
+  }
+  return config;
+}
+
+void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
+                   const data::Checkpoint& checkpoint, bool is_tied) {
+  constexpr size_t kMostListed = 50;
+  std::vector<std::string> problems, names = checkpoint.names();
+  for (const auto& [name, location] : layout.by_name) {
+    if (models::is_lora_weight(name)) continue;
+    const Parameter& parameter = layout.parameter(location);
+    if (!checkpoint.contains(name)) {
+      // Slow, and a hostile config.json can make all of its names be missing.
+      std::string close = problems.size() < kMostListed ? nearest(name, names) : "";
+      problems.push_back("missing " + name + (close.empty() ? "" : "; nearest: " + close));
+    } else if (!fits(parameter, checkpoint.at(name))) {
+      std::string shape;
+      for (int64_t size : checkpoint.at(name).shape)
+        shape += (shape.empty() ? "" : ",") + std::to_string(size);
+      problems.push_back(
+          fmt::format("{} is [{}], expected {}", name, shape, models::text(parameter.type)));
+    }
+  }
+  for (const std::string& name : names) {
+    const data::SafetensorsDtype dtype = checkpoint.at(name).dtype;
+    bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
+    if (!is_weight && !(is_tied && name == "lm_head.weight"))
+      problems.push_back("not expected: " + name);
+    else if (!data::is_floating_point(dtype))
+      problems.push_back(
+          fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, data::name(dtype)));
+  }
+  if (problems.empty()) return;
+  std::string list;
+  for (size_t i = 0; i < std::min(kMostListed, problems.size()); ++i) list += "\n  " + problems[i];
+  if (problems.size() > kMostListed)
+    list += fmt::format("\n  and {} more", problems.size() - kMostListed);
+  throw DataError(folder.string() + ": is not this model's:" + list);
+}
+
+std::vector<int64_t> sizes(const models::Shape& shape) {
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
+  return sizes;
+}
+
+void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
+                      data::SafetensorsWriter& writer) {
+  constexpr size_t kPiece = size_t{1} << 20;  // elements
+  const auto from_bytes = static_cast<size_t>(size_bytes(tensor.dtype));
+  std::vector<std::byte> converted;
+  data::SafetensorsTensor piece = tensor;
+  for (size_t first = 0; first < tensor.data.size(); first += kPiece * from_bytes) {
+    piece.data =
+        tensor.data.subspan(first, std::min(kPiece * from_bytes, tensor.data.size() - first));
+    converted.resize(piece.data.size() / from_bytes * static_cast<size_t>(size_bytes(dtype)));
+    data::convert_floats(piece, dtype, converted);
+    writer.append(tensor.name, converted);
+  }
+}
+
+void write_hf_folder(const fs::path& to, const HfFolder& folder) {
+  data::AtomicFolder output(to);
+  write_text(output.directory() / kConfigFile, folder.config);
+  if (!folder.tokenizer_folder.empty()) copy_tokenizer(folder.tokenizer_folder, output.directory());
+  data::write_checkpoint(output.directory(), folder.tensors, folder.max_shard_bytes,
+                         folder.append_data);
+  output.finish();
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,111 @@
+#include "trainer/weights/load_parameters.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_float.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/hf_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using models::DecoderConfig;
+using offload::Parameter;
+
+std::string shown(double value) { return fmt::format("{:g}", value); }
+
+// "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
+std::vector<std::string> differences(const DecoderConfig& here, const DecoderConfig& there) {
+  std::vector<std::string> lines;
+  auto compare = [&](const char* key, double a, double b) {
+    if (a != b)
+      lines.push_back(fmt::format("{}: {} here, {} in the checkpoint", key, shown(a), shown(b)));
+  };
+  auto cast = [](auto value) { return static_cast<double>(value); };
+  compare("base_emb_dim", cast(here.width), cast(there.width));
+  compare("base_num_decoder_layers", here.layers, there.layers);
+  compare("base_num_query_heads", cast(here.query_heads), cast(there.query_heads));
+  compare("base_num_kv_heads", cast(here.kv_heads), cast(there.kv_heads));
+  compare("head_dim", cast(here.head_dim), cast(there.head_dim));
+  compare("base_mlp_dim", cast(here.mlp_width), cast(there.mlp_width));
+  compare("vocab_size", cast(here.vocabulary), cast(there.vocabulary));
+  compare("normalization_layer_epsilon", here.norm_epsilon, there.norm_epsilon);
+  compare("rope_max_timescale", here.rope_base, there.rope_base);
+  compare("logits_via_embedding", here.tied_embeddings, there.tied_embeddings);
+  compare("attention_bias", here.qkv_bias, there.qkv_bias);
+  compare("mlp_bias", here.mlp_bias, there.mlp_bias);
+  compare("sliding_window_size", cast(here.window), cast(there.window));
+  double scale = 1 / std::sqrt(cast(here.head_dim));
+  auto query_scale = [&](const DecoderConfig& c) {
+    return c.query_scale > 0 ? c.query_scale : scale;
+  };
+  compare("query_pre_attn_scalar", std::round(1e6 / query_scale(here) / query_scale(here)) / 1e6,
+          std::round(1e6 / query_scale(there) / query_scale(there)) / 1e6);
+  compare("attn_logits_soft_cap", here.attention_cap, there.attention_cap);
+  compare("final_logits_soft_cap", here.logits_cap, there.logits_cap);
+  compare("local_rope_max_timescale", here.window_rope_base, there.window_rope_base);
+  if (here.block != there.block || here.qk_norm != there.qk_norm)
+    lines.push_back("model_type: another family in the checkpoint");
+  if (here.rope_scaling != there.rope_scaling)
+    lines.push_back("rope_type and its factors: not those of the checkpoint");
+  if (here.windowed != there.windowed && here.window > 0)
+    lines.push_back("full_attention_period: other layers have a window in the checkpoint");
+  return lines;
+}
+
+}  // namespace
+
+std::string load_weights(const fs::path& folder, const DecoderConfig& model,
+                         const offload::ParameterLayout& layout, offload::Arguments& arguments,
+                         std::span<const offload::Copy> copies, const FillParameter& fill_adapter) {
+  data::Checkpoint checkpoint(folder);
+  check_tensors(folder, layout, checkpoint, model.tied_embeddings);
+  data::NonFinite odd;
+  int64_t elements = 0;
+  write_parameters(
+      layout,
+      [&](const Parameter& parameter, std::span<float> values) {
+        if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, values);
+        data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), values);
+        odd.nan_count += found.nan_count;
+        odd.infinity_count += found.infinity_count;
+        elements += std::ssize(values);
+      },
+      arguments, copies);
+  std::string text =
+      fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
+  if (odd != data::NonFinite{})
+    text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
+  return text;
+}
+
+std::string load_parameters(const Config& config, const DecoderConfig& model,
+                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
+  const fs::path& folder = config.load_parameters_path;
+  std::vector<std::string> differing = differences(model, read_hf_config(folder).decoder);
+  if (!differing.empty())
+    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
+                      " holds another model: " + join(differing));
+  std::optional<Adapter> adapter;
+  if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
+  std::string text =
+      load_weights(folder, model, layout, arguments, offload::kCopies,
+                   [&](const Parameter& parameter, std::span<float> values) {
+                     if (adapter)
+                       adapter->read(parameter, values);
+                     else
+                       initial_values(parameter, static_cast<uint64_t>(config.seed), values);
+                   });
+  if (adapter) text += "; adapter: " + config.load_adapter_path.string();
+  return text;
+}
+
+}  // namespace longshore::trainer

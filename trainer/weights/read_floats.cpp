@@ -1,0 +1,36 @@
+#include "trainer/weights/read_floats.h"
+
+#include <algorithm>
+
+#include "base/bfloat16.h"
+#include "base/error.h"
+
+namespace longshore::trainer {
+
+std::vector<float> read_floats(const offload::Arguments& arguments, const std::string& name,
+                               const models::Type& type, int64_t offset_bytes) {
+  std::vector<float> values(static_cast<size_t>(type.shape.count()));
+  if (type.dtype == models::Dtype::float32) {
+    arguments.read_part(name, offset_bytes, values.data(), type.bytes());
+    return values;
+  }
+  if (type.dtype != models::Dtype::bfloat16)
+    throw InternalError(name + ": found " + models::text(type) + ", expected float32 or bfloat16");
+  std::vector<bfloat16> narrow(values.size());
+  arguments.read_part(name, offset_bytes, narrow.data(), type.bytes());
+  std::ranges::transform(narrow, values.begin(), [](bfloat16 value) { return to_float(value); });
+  return values;
+}
+
+std::vector<float> read_weights(const offload::ParameterLayout& layout,
+                                const offload::Parameter& parameter,
+                                const offload::Arguments& arguments, ElementRange range) {
+  using offload::Copy;
+  const offload::Slab& slab = layout.slab(layout.by_name.at(parameter.name));
+  const Copy copy = slab.has(Copy::master) ? Copy::master : Copy::compute;
+  const models::Type type{{range.count}, dtype(slab, copy)};
+  return read_floats(arguments, argument_name(slab, copy), type,
+                     (parameter.offset + range.first) * models::size_bytes(type.dtype));
+}
+
+}  // namespace longshore::trainer
