@@ -20,11 +20,19 @@ void check_shape(BatchShape shape) {
                         std::to_string(shape.length) + " tokens");
 }
 
-// The number of the micro-batch's first row.
-int64_t first_row(BatchShape shape, int64_t micro_batch) {
-  if (micro_batch < 0 || micro_batch > std::numeric_limits<int64_t>::max() / shape.rows - 1)
+void check_rank(Rank rank) {
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  if (rank.number < 0 || rank.number >= rank.world_size || rank.world_size > most)
+    throw InternalError("rank " + std::to_string(rank.number) + " of " +
+                        std::to_string(rank.world_size));
+}
+
+// The number of the first row that a rank has of a micro-batch.
+int64_t first_row(BatchShape shape, Rank rank, int64_t micro_batch) {
+  const int64_t rows_of_all = shape.rows * rank.world_size;
+  if (micro_batch < 0 || micro_batch > std::numeric_limits<int64_t>::max() / rows_of_all - 1)
     throw InternalError("micro-batch " + std::to_string(micro_batch));
-  return micro_batch * shape.rows;
+  return micro_batch * rows_of_all + rank.number * shape.rows;
 }
 
 Batch padding(BatchShape shape) {
@@ -72,13 +80,14 @@ std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
 
 }  // namespace
 
-BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed) {
+BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed, Rank rank) {
   check_shape(shape);
+  check_rank(rank);
   if (vocab_size < 1) throw InternalError("vocabulary of " + std::to_string(vocab_size));
   return [=](int64_t micro_batch) {
     std::vector<int32_t> window(static_cast<size_t>(shape.length) + 1);
     const std::vector<uint8_t> carries_loss(window.size(), 1);
-    return filled(shape, first_row(shape, micro_batch), [&](int64_t number, const Row& into) {
+    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
       for (size_t t = 0; t < window.size(); t += 4) {
         const PhiloxBlock random = philox(seed, RandomUse::kSyntheticTokens,
                                           static_cast<uint32_t>(t / 4), uint64_t(number));
@@ -90,11 +99,13 @@ BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t see
   };
 }
 
-BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed) {
+BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed,
+                             Rank rank) {
   check_shape(shape);
+  check_rank(rank);
   const Mixture mixture(shares(sources));
   return [=](int64_t micro_batch) {
-    return filled(shape, first_row(shape, micro_batch), [&](int64_t number, const Row& into) {
+    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
       const Mixture::Place place = mixture(number);
       const Rows& rows = *sources[place.source].rows;
       const Permutation order(uint64_t(rows.count()), seed, uint64_t(place.row / rows.count()));
@@ -103,18 +114,19 @@ BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape
   };
 }
 
-int64_t sequential_batch_count(const Rows& rows, BatchShape shape) {
+int64_t sequential_batch_count(const Rows& rows, BatchShape shape, int64_t world_size) {
   check_shape(shape);
-  return (rows.count() - 1) / shape.rows + 1;
+  return (rows.count() - 1) / (shape.rows * world_size) + 1;
 }
 
-BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape) {
-  const int64_t batch_count = sequential_batch_count(*rows, shape);
+BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape, Rank rank) {
+  check_rank(rank);
+  const int64_t batch_count = sequential_batch_count(*rows, shape, rank.world_size);
   return [=](int64_t micro_batch) {
     if (micro_batch < 0 || micro_batch >= batch_count)
       throw InternalError("evaluation batch " + std::to_string(micro_batch) + " of " +
                           std::to_string(batch_count));
-    return filled(shape, first_row(shape, micro_batch), [&](int64_t number, const Row& into) {
+    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
       if (number < rows->count()) rows->read(number, into);
     });
   };

@@ -6,6 +6,9 @@
 // alone. So the a-th of A micro-batches of step k is source(k * A + a), and these A hold the same
 // rows as one batch A times as large.
 //
+// N ranks share each micro-batch: rank n has the n-th N-th of its rows. Together they hold the same
+// rows as one rank whose batch is N times as large.
+//
 // B rows of T positions: tokens, targets, positions and segments are [B,T], row-major.
 #pragma once
 
@@ -24,6 +27,12 @@ struct BatchShape {
   int64_t length = 0;  // T
 };
 
+// Of the processes that train together, the one that a source is for.
+struct Rank {
+  int64_t number = 0;
+  int64_t world_size = 1;
+};
+
 // Its members are those of Row.
 struct Batch {
   BatchShape shape;
@@ -37,7 +46,7 @@ struct Batch {
 using BatchSource = std::function<Batch(int64_t micro_batch)>;
 
 // Tokens drawn uniformly from the vocabulary. Endless.
-BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed);
+BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed, Rank rank = {});
 
 struct WeightedRows {
   std::shared_ptr<const Rows> rows;
@@ -47,12 +56,14 @@ struct WeightedRows {
 // Rows of one or several sources, as Mixture mixes them; each source visits its rows in epochs,
 // every row once in an order of its own. Endless. Rows are as long as the shape says. Weights are
 // above 0 and given for all sources or for none; they are kept to 32 bits.
-BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed);
+BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed,
+                             Rank rank = {});
 
-// All rows in order, for evaluation. What the last micro-batch has too much is padding. Valid
-// indices are those below sequential_batch_count.
-BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape);
+// All rows in order, for evaluation. What the last micro-batch has too much is padding, which may
+// be all that a rank has of it. Valid indices are those below sequential_batch_count, the same
+// number for every rank.
+BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape, Rank rank = {});
 
-int64_t sequential_batch_count(const Rows& rows, BatchShape shape);
+int64_t sequential_batch_count(const Rows& rows, BatchShape shape, int64_t world_size = 1);
 
 }  // namespace longshore::data

@@ -28,9 +28,9 @@ std::shared_ptr<const TokenShard> counting_shard(const TemporaryFolder& folder, 
 using Remainder = WindowRows::Remainder;
 
 BatchSource shuffled_windows(const std::shared_ptr<const TokenShard>& shard, BatchShape shape,
-                             uint64_t seed) {
+                             uint64_t seed, Rank rank = {}) {
   auto rows = std::make_shared<const WindowRows>(shard, shape.length, Remainder::dropped);
-  return shuffled_batches({{std::move(rows), std::nullopt}}, shape, seed);
+  return shuffled_batches({{std::move(rows), std::nullopt}}, shape, seed, rank);
 }
 
 std::shared_ptr<const Rows> all_windows(const std::shared_ptr<const TokenShard>& shard,
@@ -43,13 +43,29 @@ bool equal(const Batch& a, const Batch& b) {
          a.segments == b.segments && a.total_weights == b.total_weights;
 }
 
+// The rows of all, in order.
+Batch joined(const std::vector<Batch>& batches) {
+  Batch all;
+  auto append = [](std::vector<int32_t>& to, const std::vector<int32_t>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (const Batch& batch : batches) {
+    append(all.tokens, batch.tokens);
+    append(all.targets, batch.targets);
+    append(all.positions, batch.positions);
+    append(all.segments, batch.segments);
+    all.total_weights += batch.total_weights;
+  }
+  return all;
+}
+
 // What every source must keep, whatever it draws from.
-void expect_pure(const std::function<BatchSource(BatchShape)>& make, int64_t count) {
+void expect_pure(const std::function<BatchSource(BatchShape, Rank)>& make, int64_t count) {
   const BatchShape shape{.rows = 3, .length = 5};
-  const BatchSource source = make(shape);
+  const BatchSource source = make(shape, {});
   std::vector<Batch> forwards;
   for (int64_t m = 0; m < count; ++m) forwards.push_back(source(m));
-  const BatchSource another = make(shape);
+  const BatchSource another = make(shape, {});
   for (int64_t m = count - 1; m >= 0; --m) {
     EXPECT_TRUE(equal(another(m), forwards[m])) << m;
     EXPECT_TRUE(equal(source(m), forwards[m])) << m;
@@ -70,21 +86,28 @@ void expect_pure(const std::function<BatchSource(BatchShape)>& make, int64_t cou
     }
   }
   // Micro-batches hold the rows of one batch as large as all of them.
-  const Batch large = make({.rows = 3 * count, .length = 5})(0);
-  Batch joined;
-  for (const Batch& batch : forwards) {
-    joined.tokens.insert(joined.tokens.end(), batch.tokens.begin(), batch.tokens.end());
-    joined.targets.insert(joined.targets.end(), batch.targets.begin(), batch.targets.end());
-    joined.total_weights += batch.total_weights;
+  const Batch large = make({.rows = 3 * count, .length = 5}, {})(0);
+  EXPECT_TRUE(equal(joined(forwards), large));
+  // So do ranks, one after the other.
+  for (int64_t world_size : {2, 3, 10}) {
+    std::vector<BatchSource> ranks;
+    for (int64_t n = 0; n < world_size; ++n)
+      ranks.push_back(make(shape, {.number = n, .world_size = world_size}));
+    const BatchSource whole = make({.rows = 3 * world_size, .length = 5}, {});
+    for (int64_t m = (count - 1) / world_size; m >= 0; --m) {
+      std::vector<Batch> parts;
+      for (const BatchSource& rank : ranks) parts.push_back(rank(m));
+      EXPECT_TRUE(equal(joined(parts), whole(m))) << world_size << " " << m;
+    }
+    EXPECT_THROW(make(shape, {.number = world_size, .world_size = world_size}), InternalError);
   }
-  EXPECT_EQ(joined.tokens, large.tokens);
-  EXPECT_EQ(joined.targets, large.targets);
-  EXPECT_EQ(joined.total_weights, large.total_weights);
   EXPECT_THROW(source(-1), InternalError);
+  EXPECT_THROW(make(shape, {.number = -1}), InternalError);
 }
 
 TEST(SyntheticBatches, ArePureFunctionsOfTheIndex) {
-  expect_pure([](BatchShape shape) { return synthetic_batches(shape, 1000, 7); }, 20);
+  expect_pure([](BatchShape shape, Rank rank) { return synthetic_batches(shape, 1000, 7, rank); },
+              20);
 }
 
 TEST(SyntheticBatches, DifferBySeedAndRow) {
@@ -116,7 +139,8 @@ TEST(SyntheticBatches, AreEvenOverTheVocabulary) {
 TEST(ShuffledBatches, ArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
   const auto shard = counting_shard(folder, 103);  // 20 windows of 5: the batches cross epochs
-  expect_pure([&](BatchShape shape) { return shuffled_windows(shard, shape, 7); }, 20);
+  expect_pure([&](BatchShape shape, Rank rank) { return shuffled_windows(shard, shape, 7, rank); },
+              20);
 }
 
 TEST(ShuffledBatches, EveryEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {
@@ -179,7 +203,9 @@ TEST(SequentialBatches, ArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
   const auto shard = counting_shard(folder, 5 * 3 * 20 - 3);
   expect_pure(
-      [&](BatchShape shape) { return sequential_batches(all_windows(shard, shape.length), shape); },
+      [&](BatchShape shape, Rank rank) {
+        return sequential_batches(all_windows(shard, shape.length), shape, rank);
+      },
       20);
 }
 
@@ -253,9 +279,9 @@ TEST(ShuffledBatches, OfSeveralSourcesArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
   const auto shard = counting_shard(folder, 103);
   expect_pure(
-      [&](BatchShape shape) {
+      [&](BatchShape shape, Rank rank) {
         auto windows = std::make_shared<WindowRows>(shard, shape.length, Remainder::dropped);
-        return shuffled_batches({{windows, 0.3}, {windows, 2.0}}, shape, 7);
+        return shuffled_batches({{windows, 0.3}, {windows, 2.0}}, shape, 7, rank);
       },
       20);
 }
