@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -323,6 +322,14 @@ DecoderConfig parse_hf_config(std::string_view text) {
     read_llama_like(reader, type, config);
   reader.refuse_unread();
   return config;
+}
+
+std::optional<int64_t> max_position_embeddings(std::string_view text) {
+  constexpr const char* kKey = "max_position_embeddings";
+  const json object = parse_object<json>(text);
+  Reader reader(object);
+  if (!reader.has(kKey)) return std::nullopt;
+  return reader.integer(kKey);
 }
 
 std::string with_hf_dtype(std::string_view text, std::string_view dtype) {

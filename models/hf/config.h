@@ -1,6 +1,8 @@
 // Hugging Face's config.json: which decoder a published checkpoint is.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,10 @@ namespace longshore::models {
 // naming the key, for what is missing, is not of its type, or would change results and is not
 // supported; unknown keys are refused too, since nobody knows what they change.
 DecoderConfig parse_hf_config(std::string_view text);
+
+// How many tokens a text may have, as the config.json `text` says; nothing where it does not.
+// Throws as parse_hf_config does.
+std::optional<int64_t> max_position_embeddings(std::string_view text);
 
 // A config.json for a model that has none yet, which transformers loads as that model;
 // parse_hf_config gives `config` back, with what stands for a default (query_scale 0, no list of

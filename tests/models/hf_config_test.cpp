@@ -204,6 +204,13 @@ TEST(HfConfigReading, NullIsNotNothing) {
   EXPECT_THROW(read("gemma3_text", R"(,"attn_logit_softcapping":50)"), DataError);
 }
 
+TEST(HfConfigReading, MaxPositionEmbeddingsMayBeThere) {
+  EXPECT_EQ(max_position_embeddings(R"({"max_position_embeddings":7})"), 7);
+  EXPECT_EQ(max_position_embeddings(R"({"max_position_embeddings":null})"), std::nullopt);
+  EXPECT_EQ(max_position_embeddings("{}"), std::nullopt);
+  EXPECT_THROW(max_position_embeddings(R"({"max_position_embeddings":"7"})"), DataError);
+}
+
 TEST(HfConfigReading, HostileSizesAndNestingAreRefused) {
   auto read = [](const std::string& key, const std::string& value) {
     std::string text =

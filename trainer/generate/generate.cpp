@@ -22,6 +22,7 @@
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/folder_model.h"
+#include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
 
 namespace longshore::trainer {
@@ -110,6 +111,16 @@ Prompt make_prompt(const GenerateRequest& request, const data::Tokenizer& tokeni
           tokenizer.path().string(), token, model.vocabulary - 1, model.vocabulary));
   if (tokenizer.eos_id() >= 0) prompt.end_tokens.push_back(tokenizer.eos_id());
   return prompt;
+}
+
+// Positions are computed for a text of any length, so a longer one is no error.
+void warn_of_length(const fs::path& folder, int64_t tokens) {
+  const std::optional<int64_t> most = read_hf_config(folder).max_position_embeddings;
+  if (most && tokens > *most)
+    fmt::print(stderr,
+               "{}: max_position_embeddings is {}, and prompt and --max-tokens have {} tokens "
+               "together: what is beyond may make no sense\n",
+               (folder / "config.json").string(), *most, tokens);
 }
 
 class Generation {
@@ -207,6 +218,7 @@ void generate(const GenerateRequest& request) {
   const Prompt prompt = make_prompt(request, tokenizer, model);
 
   const int64_t prompt_tokens = std::ssize(prompt.tokens);
+  warn_of_length(from.model, prompt_tokens + request.max_tokens);
   Generation generation(from, model, config, target, prompt_tokens, request.max_tokens);
   data::TextStream stream(tokenizer, prompt.tokens);
   Speed speed(prompt_tokens);

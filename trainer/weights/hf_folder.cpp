@@ -59,9 +59,10 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
 
 HfConfig read_hf_config(const fs::path& folder) {
   const fs::path path = folder / kConfigFile;
-  HfConfig config{.text = read_text(path), .decoder = {}};
+  HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
   try {
     config.decoder = models::parse_hf_config(config.text);
+    config.max_position_embeddings = models::max_position_embeddings(config.text);
   } catch (const DataError& error) {
     throw DataError(path.string() + ": " + error.what());
   }

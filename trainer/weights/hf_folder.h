@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ namespace longshore::trainer {
 struct HfConfig {
   std::string text;
   models::DecoderConfig decoder;
+  std::optional<int64_t> max_position_embeddings;
 };
 
 // Its config.json. Throws a DataError that names the file.

@@ -162,6 +162,26 @@ TEST(Generate, TakesLongPrompts) {
   EXPECT_GT(text_of(longer).size(), 1u);
 }
 
+TEST(Generate, WarnsOfTextsBeyondWhatTheModelIsMadeFor) {
+  const int64_t most = small_model().length;
+  const data::Tokenizer tokenizer(folder() / "model");
+  GenerateRequest at_most = request();
+  at_most.max_tokens = most - 1 - std::ssize(tokenizer.encode(at_most.prompt));
+  ASSERT_GT(at_most.max_tokens, 0);
+  auto warning = [](const GenerateRequest& request) {
+    testing::internal::CaptureStderr();
+    EXPECT_NE(text_of(request), "");
+    const std::string errors = testing::internal::GetCapturedStderr();
+    const size_t end = errors.find(
+        "config.json: max_position_embeddings is 8, and prompt and "
+        "--max-tokens have 9 tokens together");
+    return end != std::string::npos;
+  };
+  EXPECT_FALSE(warning(at_most));
+  ++at_most.max_tokens;
+  EXPECT_TRUE(warning(at_most));
+}
+
 TEST(Generate, KnowsConversations) {
   GenerateRequest chat = request();
   chat.chat_template = "llama2";
