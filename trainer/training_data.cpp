@@ -104,9 +104,19 @@ class Opener {
   Shard first_;  // all must be by one tokenizer
 };
 
-std::vector<int32_t> sample_prompt(const Config& config, const data::Tokenizer& tokenizer) {
-  // As in training text, a document follows the end of another.
-  std::vector<int32_t> prompt{std::max(tokenizer.eos_id(), 0)};
+// What stands before the text of a document in the shard: bos, or the end of another document.
+int32_t opening(const data::TokenShard& shard, const data::Tokenizer& tokenizer) {
+  if (shard.has_documents() && shard.document_count() > 0) {
+    int32_t first;
+    shard.read(shard.document(0).first, {&first, 1});
+    if (first == tokenizer.bos_id()) return first;
+  }
+  return std::max(tokenizer.eos_id(), 0);
+}
+
+std::vector<int32_t> sample_prompt(const Config& config, const data::TokenShard& shard,
+                                   const data::Tokenizer& tokenizer) {
+  std::vector<int32_t> prompt{opening(shard, tokenizer)};
   for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.push_back(token);
   if (std::ssize(prompt) > sample_capacity(config))
     throw ConfigError(
@@ -146,7 +156,8 @@ TrainingData open_data(const Config& config, const Say& say) {
     result.validation = data::sequential_batches(std::move(rows), shape);
     result.unigram_loss = data::unigram_cross_entropy(shards, *shard);
   }
-  if (samples(config)) result.sample_prompt = sample_prompt(config, *result.tokenizer);
+  if (samples(config))
+    result.sample_prompt = sample_prompt(config, *shards.front(), *result.tokenizer);
   return result;
 }
 

@@ -204,6 +204,22 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
   }
 }
 
+TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  std::string pairs = write_pairs("a.jsonl");
+  std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats wait.\n").string();
+  std::vector<int32_t> words = tokenizer.encode("A ship");
+  ASSERT_GE(tokenizer.bos_id(), 0);
+  for (auto [path, opening] : {std::pair{pairs, tokenizer.bos_id()}, {text, tokenizer.eos_id()}}) {
+    std::vector<int32_t> prompt =
+        open_silently(config({"dataset_path=" + path, "sample_prompt=A ship", "sample_tokens=5"}))
+            .sample_prompt;
+    ASSERT_FALSE(prompt.empty());
+    EXPECT_EQ(prompt.front(), opening) << path;
+    EXPECT_EQ(std::vector(prompt.begin() + 1, prompt.end()), words);
+  }
+}
+
 TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
   std::string path = "dataset_path=x.tokens";
   auto batch_bytes = [&](const std::string& setting) {
