@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What a fine-tuning recipe trains, transformers loads, and it gives the logits that probe gives.
 
-usage: trained_model.py TRAIN PROBE
+usage: trained_model.py TRAIN PROBE CONVERT
 
-Recipes run on small models of their family. Logits agree within 1e-5 of the largest, in float32.
+Recipes run on small models of their family. Logits agree within 1e-5 of the largest, in float32; of
+an adapter, those of the weights that convert merges it into.
 """
 
 import json
@@ -20,12 +21,19 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 SMALL = ("base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 head_dim=16 "
-         "base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 backend=cpu dtype=float32 "
-         "weight_dtype=float32 peak_tflops_per_device=1").split()
-GEMMA = ["sliding_window_size=32", "query_pre_attn_scalar=16"]
-RECIPES = [("llama3_8b_finetune", "llama3_8b", "bytelevel_bpe_llama3", []),
+         "base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 backend=cpu "
+         "peak_tflops_per_device=1").split()
+FLOAT32 = ["dtype=float32"]
+GEMMA = [*FLOAT32, "sliding_window_size=32", "query_pre_attn_scalar=16"]
+RECIPES = [("llama3_8b_finetune", "llama3_8b", "bytelevel_bpe_llama3", FLOAT32),
+           ("llama3_8b_lora", "llama3_8b", "bytelevel_bpe_llama3", FLOAT32),
+           ("llama3_8b_24gb", "llama3_8b", "bytelevel_bpe_llama3", ["dtype=bfloat16", "offload_layers=2"]),
+           ("gemma2_9b_finetune", "gemma2_9b", "gemma_bpe", GEMMA),
+           ("gemma2_9b_lora", "gemma2_9b", "gemma_bpe", GEMMA),
            ("gemma2_9b_attention", "gemma2_9b", "gemma_bpe", GEMMA),
-           ("llama2_7b_continued", "llama2_7b", "llama2_bpe", [])]
+           ("llama2_7b_continued", "llama2_7b", "llama2_bpe", FLOAT32),
+           ("llama2_13b_continued", "llama2_13b", "llama2_bpe", FLOAT32)]
+FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: "_proj" not in name}
 
 
 def run(*command):
@@ -52,34 +60,46 @@ def trained(train, work, recipe, model, tokenizer, keys):
     run(train, "--config", f"{recipe}.yml", *SMALL, *keys, folder, "run_name=after", "steps=2", "learning_rate=0.01",
         f"load_parameters_path={work}/before/model", f"dataset_path={data}",
         f"tokenizer_path=tests/goldens/tokenizers/{tokenizer}")
-    return work / "after" / "model"
+    return work / "after"
+
+
+def expect_same_logits(loaded_folder, probe, probed, work):
+    """Of transformers and of probe, which is told `probed`; returns by how much they differ."""
+    ids = torch.randint(0, 1024, (2, 48), generator=torch.Generator().manual_seed(1))
+    save_file({"input_ids": ids}, work / "inputs.safetensors")
+    run(probe, *probed, "--inputs", work / "inputs.safetensors", "--out", work / "out.safetensors", "backend=cpu")
+    found = load_file(work / "out.safetensors")["logits"]
+    loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
+        loaded_folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+    for kind, names in report.items():
+        assert not names, f"{loaded_folder}: {kind}: {names}"
+    with torch.no_grad():
+        expected = loaded.eval()(input_ids=ids, use_cache=False).logits
+    difference, limit = (found - expected).abs().max(), 1e-5 * expected.abs().max()
+    assert difference <= limit, f"{loaded_folder}: differs by {difference}, allowed {limit}"
+    return difference
 
 
 def main():
-    train, probe = sys.argv[1:]
+    train, probe, convert = sys.argv[1:]
+    transformers.utils.logging.disable_progress_bar()
     for recipe, model, tokenizer, keys in RECIPES:
         with tempfile.TemporaryDirectory() as name:
             work = pathlib.Path(name)
-            folder = trained(train, work, recipe, model, tokenizer, keys)
-            ids = torch.randint(0, 1024, (2, 48), generator=torch.Generator().manual_seed(1))
-            save_file({"input_ids": ids}, work / "inputs.safetensors")
-            run(probe, "--model", folder, "--inputs", work / "inputs.safetensors", "--out", work / "out.safetensors",
-                "backend=cpu")
-            found = load_file(work / "out.safetensors")["logits"]
-            loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, attn_implementation="eager", output_loading_info=True)
-            for kind, names in report.items():
-                assert not names, f"{recipe}: {kind}: {names}"
-            with torch.no_grad():
-                expected = loaded.eval()(input_ids=ids, use_cache=False).logits
-            difference, limit = (found - expected).abs().max(), 1e-5 * expected.abs().max()
-            assert difference <= limit, f"{recipe}: differs by {difference}, allowed {limit}"
-            before = load_file(work / "before/model/model.safetensors")
-            after = load_file(folder / "model.safetensors")
-            changed = {name for name in after if not torch.equal(after[name], before[name])}
-            frozen = {name for name in after if "attention" in recipe and "self_attn" not in name}
-            assert changed == after.keys() - frozen, f"{recipe}: changed {sorted(changed ^ (after.keys() - frozen))}"
-            print(f"{recipe}: logits differ by {difference:.2g}, {len(changed)} tensors of {len(after)} were trained")
+            result = trained(train, work, recipe, model, tokenizer, keys)
+            before, folder = work / "before" / "model", result / "model"
+            probed = ["--model", folder]
+            if recipe.endswith("lora"):
+                folder, adapter = work / "merged", result / "adapter"
+                run(convert, "--from", before, "--adapter", adapter, "--to", folder)
+                probed = ["--model", before, "--adapter", adapter]
+            difference = expect_same_logits(folder, probe, probed, work)
+            old, new = (load_file(path / "model.safetensors") for path in (before, folder))
+            changed = {name for name in new if not torch.equal(new[name].float(), old[name])}
+            is_frozen = FROZEN.get(recipe.split("_")[-1], lambda name: False)
+            expected = {name for name in new if not is_frozen(name)}
+            assert changed == expected, f"{recipe}: changed {sorted(changed ^ expected)}"
+            print(f"{recipe}: logits differ by {difference:.2g}, {len(changed)} tensors of {len(new)} were trained")
 
 
 main()
