@@ -105,7 +105,8 @@ class Worker {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(models::Target target) : target_(target) {}
+  CpuBackend(models::Target target, std::shared_ptr<Communicator> communicator)
+      : target_(target), communicator_(std::move(communicator)) {}
   ~CpuBackend() override {
     for (auto& [memory, bytes] : mapped_) munmap(memory, bytes);
   }
@@ -138,6 +139,10 @@ class CpuBackend : public Backend {
     if (lane == Lane::compute) {
       if (failure_.happened()) synchronize();
       timed(lane, [&] { op.kernel(target_).run(call); });
+    } else if (lane == Lane::network) {
+      if (!communicator_) throw InternalError(std::string(op.name) + ": there is no other device");
+      worker(lane).submit(
+          [this, lane, &op, call] { timed(lane, [&] { communicator_->run(op, call); }); });
     } else {
       worker(lane).submit([this, lane, &op, call] {
         timed(lane, [&] { op.kernel(models::host_target(target_)).run(call); });
@@ -213,6 +218,7 @@ class CpuBackend : public Backend {
   }
 
   models::Target target_;
+  std::shared_ptr<Communicator> communicator_;
   std::map<std::byte*, int64_t> mapped_;
   std::map<int, std::pair<Lane, int64_t>> events_;
   Failure failure_;
@@ -224,8 +230,9 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(models::Target target) {
-  return std::make_unique<CpuBackend>(target);
+std::unique_ptr<Backend> make_cpu_backend(models::Target target,
+                                          std::shared_ptr<Communicator> communicator) {
+  return std::make_unique<CpuBackend>(target, std::move(communicator));
 }
 
 }  // namespace longshore::offload

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "offload/collectives.h"
 
 namespace longshore::offload {
 namespace {
@@ -54,6 +57,31 @@ double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) 
   const RateCurve& link = lane == Lane::host_to_device ? link_to_device : link_to_host;
   double alone = static_cast<double>(bytes) / link.at(static_cast<double>(bytes));
   return launch_seconds + alone / (other_way_is_busy ? link_both_ways : 1);
+}
+
+double Hardware::collective_seconds(const models::Op& op, const std::any& attrs,
+                                    const models::Type& in) const {
+  const auto& among = std::any_cast<const Collective&>(attrs);
+  const double bytes = wire_bytes(op, attrs, in);
+  if (bytes == 0) return launch_seconds;
+  double rate = ici.at(bytes);
+  if (among.nodes > 1) {
+    const double side_by_side = static_cast<double>(among.ranks) / among.nodes;
+    rate = std::min(rate, dcn.at(bytes) * side_by_side);
+  }
+  return launch_seconds + bytes / rate;
+}
+
+Hardware Hardware::shared_by(int64_t devices) const {
+  const double sharers = static_cast<double>(std::min<int64_t>(devices, gpus_per_link));
+  const double most = host_bandwidth > 0 ? host_bandwidth / static_cast<double>(devices) : INFINITY;
+  Hardware one = *this;
+  for (RateCurve* link : {&one.link_to_device, &one.link_to_host}) {
+    std::vector<RateCurve::Point> points = link->points();
+    for (auto& [bytes, rate] : points) rate = std::min(rate / sharers, most);
+    *link = RateCurve(std::move(points));
+  }
+  return one;
 }
 
 Hardware uniform_hardware(models::Target target, const Rates& rates) {

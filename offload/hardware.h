@@ -37,7 +37,7 @@ struct Hardware {
   models::Target target = models::Target::cpu;
   int64_t device_bytes = 0;           // of one device
   int64_t device_reserved_bytes = 0;  // of these: what the driver and libraries take
-  int64_t host_bytes = 0;             // that can be pinned
+  int64_t host_bytes = 0;             // that a device can pin
   // Of dense products, by dtype: what MFU is against.
   std::map<models::Dtype, double> peak_flops_per_second;
 
@@ -54,15 +54,27 @@ struct Hardware {
   // The part that is left of kernels' speed while something is copied: 1 where copies have engines
   // of their own.
   double kernels_beside_copies = 1;
-  // Devices that share the link and host memory's bandwidth when all offload, and whether devices
-  // reach each other without the host.
+  // Devices of a node that share a link to the host when all of them use it; what the links of a
+  // node together can move, bytes/s each way, infinite where 0; and whether devices reach each
+  // other without them.
   int gpus_per_link = 1;
+  double host_bandwidth = 0;
   bool peer_to_peer = false;
+  // Of collectives: what a device sends a second, by the bytes it sends; to others in its node, and
+  // to other nodes.
+  RateCurve ici, dcn;
 
   double kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
                         std::span<const models::Type> in, std::span<const models::Type> out) const;
   // On Lane::compute a copy within the device.
   double copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy = false) const;
+  // Between nodes the ranks of a node send side by side.
+  double collective_seconds(const models::Op& op, const std::any& attrs,
+                            const models::Type& in) const;
+
+  // The same with what is left of the link for each of so many devices of a node that all do the
+  // same. The host's memory and cores are a device's share as they stand.
+  Hardware shared_by(int64_t devices) const;
 };
 
 // The same rates whatever the size; infinite where 0.

@@ -19,7 +19,7 @@ enum class Category : uint8_t {
   batch,        // token ids, targets, step scalars, results on their way to the host
   kept,         // activations kept from the forward to the backward pass
   working_set,  // all other activations and gradients of activations
-  staging,      // on the device: copies of what lives in host memory
+  staging,      // on the device: copies of what lives in host memory or on other devices
   workspace,    // scratch of kernels
   cache,        // keys and values of the tokens of a text so far
 };

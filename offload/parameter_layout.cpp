@@ -40,18 +40,28 @@ bool Slab::has(Copy copy) const {
 std::vector<Run> Slab::runs() const {
   std::vector<Run> runs;
   for (const Parameter& parameter : parameters) {
-    int64_t size = parameter.type.shape.count();
+    const int64_t first = std::max(begin, parameter.offset),
+                  last = std::min(end, parameter.offset + parameter.type.shape.count());
+    if (first >= last) continue;
     if (!runs.empty() && runs.back().decay == parameter.weight.decay &&
-        runs.back().offset + runs.back().count == parameter.offset)
-      runs.back().count += size;
+        runs.back().offset + runs.back().count == first)
+      runs.back().count += last - first;
     else
-      runs.push_back({parameter.offset, size, parameter.weight.decay});
+      runs.push_back({first, last - first, parameter.weight.decay});
   }
   return runs;
 }
 
+namespace {
+
+int64_t aligned(int64_t count, int64_t alignment) {
+  return (count + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
-  ParameterLayout layout{.slabs = {}, .by_name = {}, .homes = options.homes};
+  ParameterLayout layout{.slabs = {}, .by_name = {}, .homes = options.homes, .mesh = options.mesh};
   for (const models::Stage& stage : model.stages) {
     for (int layer = 0; layer < static_cast<int>(stage.layers.size()); ++layer) {
       const models::Program& program = stage.programs[stage.layers[layer]];
@@ -87,11 +97,14 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
             throw InternalError(model.name + ": " + slab->name + " mixes dtypes");
           parameter.offset = slab->count;
           int64_t size = parameter.type.shape.count();
-          slab->count +=
-              (size + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+          slab->count += aligned(size, kParameterAlignment);
           layout.by_name[parameter.name] = {static_cast<int>(layout.slabs.size()),
                                             static_cast<int>(&parameter - slab->parameters.data())};
         }
+        const MeshRanks& shards = options.mesh.fsdp;
+        slab->count = aligned(slab->count, kParameterAlignment * shards.count);
+        slab->begin = slab->count / shards.count * shards.rank;
+        slab->end = slab->begin + slab->count / shards.count;
         layout.slabs.push_back(std::move(*slab));
       }
     }
@@ -138,7 +151,7 @@ int64_t elements(Copy copy, int64_t count) {
 }
 
 int64_t bytes(const Slab& slab, Copy copy) {
-  return elements(copy, slab.count) * models::size_bytes(dtype(slab, copy));
+  return elements(copy, slab.end - slab.begin) * models::size_bytes(dtype(slab, copy));
 }
 
 }  // namespace longshore::offload

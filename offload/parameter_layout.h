@@ -2,7 +2,9 @@
 // of each layer. A parameter is a named range of its slab. A trainable slab exists several times,
 // in the same layout: compute weights (the model's dtype), master weights (float32, unless the
 // compute weights are themselves what is trained), gradients (float32) and two moments. A frozen
-// slab has compute weights only. Each copy has a home: device or pinned host memory.
+// slab has compute weights only. Each copy has a home: device or pinned host memory. Where several
+// devices train together along the mesh's axis fsdp, each holds an equal part of every copy, and
+// the compute weights of a slab are gathered when a layer reads them.
 #pragma once
 
 #include <map>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "models/model.h"
+#include "offload/collectives.h"
 #include "offload/memory.h"
 
 namespace longshore::offload {
@@ -48,6 +51,7 @@ struct LayoutOptions {
   models::Dtype weight_dtype = models::Dtype::float32;  // what is trained: float32 or bfloat16
   models::Dtype moment_dtype = models::Dtype::float32;  // float32, bfloat16, or uint8 with scales
   Homes homes;
+  DeviceMesh mesh;
 };
 
 struct Parameter {
@@ -71,7 +75,9 @@ struct Slab {
   models::Dtype moment_dtype = models::Dtype::float32;
   std::vector<Parameter> parameters;  // decayed ones first
   int64_t count = 0;                  // elements, gaps included
+  int64_t begin = 0, end = 0;         // of these: the part that this device holds
 
+  // Of the part that is held here.
   std::vector<Run> runs() const;
   bool has(Copy copy) const;
 };
@@ -84,7 +90,9 @@ struct ParameterLayout {
   std::vector<Slab> slabs;
   std::map<std::string, Location> by_name;
   Homes homes;
+  DeviceMesh mesh;
 
+  bool is_sharded() const { return mesh.fsdp.count > 1; }
   const Slab& slab(const Location& location) const { return slabs[location.slab]; }
   const Parameter& parameter(const Location& location) const {
     return slabs[location.slab].parameters[location.parameter];
@@ -99,6 +107,7 @@ models::Dtype dtype(const Slab& slab, Copy copy);
 Category category(Copy copy);
 // Elements of a copy that stand for `count` elements of the slab, or for all of it.
 int64_t elements(Copy copy, int64_t count);
+// Of the part that is held here.
 int64_t bytes(const Slab& slab, Copy copy);
 
 }  // namespace longshore::offload

@@ -14,7 +14,7 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   const Slab& s = layout_.slabs[slab];
   std::string name = argument_name(s, copy);
   MemoryKind kind = layout_.homes.of(copy);
-  int64_t offset_bytes = offset * models::size_bytes(dtype(s, copy));
+  int64_t offset_bytes = (offset - elements(copy, s.begin)) * models::size_bytes(dtype(s, copy));
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
     if (is_new)
@@ -43,9 +43,27 @@ Operand PassOperands::host_range(int slab, Copy copy, int64_t offset, const Type
   return home(slab, copy, offset, type);
 }
 
+// All of a copy that this device holds.
+Operand PassOperands::held(int slab, Copy copy) {
+  const Slab& s = layout_.slabs[slab];
+  return range(slab, copy, elements(copy, s.begin),
+               {{elements(copy, s.end - s.begin)}, dtype(s, copy)});
+}
+
 Operand PassOperands::gradient(const std::string& name) {
   ParameterLayout::Location location = layout_.by_name.at(name);
   const Parameter& parameter = layout_.parameter(location);
+  if (gradients_start_anew()) {
+    const Slab& slab = layout_.slab(location);
+    Operand& whole = unreduced_[location.slab];
+    if (!whole)
+      whole = builder_.temporary(argument_name(slab, Copy::gradient) + ".unreduced",
+                                 {{slab.count}, dtype(slab, Copy::gradient)}, MemoryKind::device,
+                                 Category::gradients);
+    return {whole.buffer,
+            parameter.offset * models::size_bytes(whole.type.dtype),
+            {parameter.type.shape, whole.type.dtype}};
+  }
   return range(location.slab, Copy::gradient, parameter.offset,
                {parameter.type.shape, dtype(layout_.slab(location), Copy::gradient)});
 }
@@ -54,6 +72,7 @@ Operand PassOperands::weight(const std::string& name) {
   ParameterLayout::Location location = layout_.by_name.at(name);
   const Slab& slab = layout_.slab(location);
   const Parameter& parameter = layout_.parameter(location);
+  if (layout_.is_sharded()) return gathered_weight(location);
   if (layout_.homes.parameters == MemoryKind::device)
     return range(location.slab, Copy::compute, parameter.offset, parameter.type);
 
@@ -70,6 +89,63 @@ Operand PassOperands::weight(const std::string& name) {
   Operand window = range(location.slab, Copy::compute, begin, {{end - begin}, slab.dtype});
   return {window.buffer, (parameter.offset - begin) * models::size_bytes(slab.dtype),
           parameter.type};
+}
+
+Operand PassOperands::gathered_weight(const ParameterLayout::Location& location) {
+  const Slab& slab = layout_.slab(location);
+  const Parameter& parameter = layout_.parameter(location);
+  Operand& whole = gathered_[location.slab];
+  if (!whole)
+    whole = builder_.gathered(held(location.slab, Copy::compute), {{slab.count}, slab.dtype},
+                              along(layout_.mesh, Axis::fsdp),
+                              argument_name(slab, Copy::compute) + ".gathered");
+  return {whole.buffer, parameter.offset * models::size_bytes(slab.dtype), parameter.type};
+}
+
+bool PassOperands::gradients_start_anew() const {
+  bool needs_copy =
+      gradients_ == GradientOwner::caller || layout_.homes.gradients != MemoryKind::device;
+  return layout_.is_sharded() || (layout_.mesh.devices() > 1 && needs_copy);
+}
+
+void PassOperands::reduce(int slab, bool to_add, bool ends_step, const Place& place) {
+  Operand sum = held(slab, Copy::gradient);
+  if (gradients_start_anew()) {
+    Operand part = unreduced_.at(slab);
+    unreduced_.erase(slab);
+    if (layout_.is_sharded()) {
+      const Operand whole = part;
+      part = !to_add ? sum
+                     : builder_.temporary(
+                           argument_name(layout_.slabs[slab], Copy::gradient) + ".reduced",
+                           sum.type, MemoryKind::device, Category::gradients);
+      builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, place);
+    } else if (!to_add) {
+      builder_.move(Lane::compute, part, sum, place);
+    }
+    if (to_add) {
+      to_add_[slab] = part;
+      return;
+    }
+  }
+  reduce_over_data(sum, ends_step, place);
+}
+
+bool PassOperands::continue_reduction(int slab, bool ends_step, const Place& place) {
+  auto part = to_add_.find(slab);
+  if (part == to_add_.end()) return true;
+  Operand sum = held(slab, Copy::gradient);
+  models::Program addition = models::addition(sum.type);
+  PlanBuilder::Bindings operands{sum, part->second, sum};
+  builder_.run(addition, operands, place);
+  to_add_.erase(part);
+  return !reduce_over_data(sum, ends_step, place);
+}
+
+bool PassOperands::reduce_over_data(const Operand& sum, bool ends_step, const Place& place) {
+  if (!ends_step || layout_.mesh.data.count == 1) return false;
+  builder_.collective(all_reduce_op, along(layout_.mesh, Axis::data), sum, sum, place);
+  return true;
 }
 
 Operand PassOperands::batch(const Value& value) {

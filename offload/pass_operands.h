@@ -34,13 +34,31 @@ class PassOperands {
   PassOperands(const PassOperands&) = delete;
   PassOperands& operator=(const PassOperands&) = delete;
 
-  // Part of a copy of a slab, `offset` in elements of that copy: for the compute lane, so through a
-  // window where its home is on the host; or as it lies on the host, which then must be its home.
+  // Part of a copy of a slab, `offset` in elements of that copy, within what this device holds: for
+  // the compute lane, so through a window where its home is on the host; or as it lies on the host,
+  // which then must be its home.
   Operand range(int slab, Copy copy, int64_t offset, const models::Type& type);
   Operand host_range(int slab, Copy copy, int64_t offset, const models::Type& type);
-  // Of one parameter. Where weights are fetched, small neighbours come in one move.
+  // Of one parameter, whole. Where weights are fetched, small neighbours come in one move; where
+  // they are sharded, their slab is gathered. Gradients of sharded parameters are this device's
+  // share of the sum until reduce() takes them.
   Operand weight(const std::string& parameter);
   Operand gradient(const std::string& parameter);
+
+  // Whether each pass leaves gradients of its own for reduce(), rather than adding to earlier ones.
+  // Where devices add up several micro-batches that is so wherever gradients live: one order of
+  // summation.
+  bool gradients_start_anew() const;
+  // Begins to sum up over devices what this pass made of a slab's gradient; where it is `to_add`,
+  // that is added to what is there. Behind the last micro-batch of a step the sum is that of the
+  // whole mesh.
+  void reduce(int slab, bool to_add, bool ends_step, const Place& place);
+  // To be called from time to time after that, so that kernels wait for no collective that was only
+  // just begun, until it returns true: then the gradient is there.
+  bool continue_reduction(int slab, bool ends_step, const Place& place);
+
+  // All of a copy that this device holds, for the compute lane.
+  Operand held(int slab, Copy copy);
 
   // What the host gives each step, on the device: moved there where this is called first.
   Operand batch(const models::Value& value);
@@ -54,6 +72,8 @@ class PassOperands {
 
  private:
   Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
+  Operand gathered_weight(const ParameterLayout::Location& location);
+  bool reduce_over_data(const Operand& sum, bool ends_step, const Place& place);  // if need be
 
   const ParameterLayout& layout_;
   PlanBuilder& builder_;
@@ -62,6 +82,8 @@ class PassOperands {
   const Plan* before_;
   std::map<std::string, Operand> batch_;
   std::map<int, int> gradient_buffers_;                                 // by slab
+  std::map<int, Operand> gathered_;                                     // likewise
+  std::map<int, Operand> unreduced_, to_add_;                           // gradients, likewise
   std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range
 };
 

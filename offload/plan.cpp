@@ -8,7 +8,8 @@
 namespace longshore::offload {
 
 const char* name(Lane lane) {
-  static constexpr std::array kNames{"compute", "host_to_device", "device_to_host", "host_compute"};
+  static constexpr std::array kNames{"compute", "host_to_device", "device_to_host", "host_compute",
+                                     "network"};
   return kNames[static_cast<size_t>(lane)];
 }
 

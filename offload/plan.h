@@ -20,9 +20,9 @@
 
 namespace longshore::offload {
 
-enum class Lane : uint8_t { compute, host_to_device, device_to_host, host_compute };
+enum class Lane : uint8_t { compute, host_to_device, device_to_host, host_compute, network };
 inline constexpr std::array kLanes{Lane::compute, Lane::host_to_device, Lane::device_to_host,
-                                   Lane::host_compute};
+                                   Lane::host_compute, Lane::network};
 
 const char* name(Lane lane);
 

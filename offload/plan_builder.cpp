@@ -1,6 +1,7 @@
 #include "offload/plan_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "base/error.h"
@@ -67,7 +68,14 @@ Operand PlanBuilder::window(const Operand& host, const std::string& name) {
   if (plan_.buffers[host.buffer].kind != MemoryKind::pinned_host)
     throw InternalError(plan_.name + ": " + name + ": a window on what is not in pinned_host");
   Operand window = temporary(name, host.type, MemoryKind::device, Category::staging);
-  windows_.push_back({window.buffer, host});
+  windows_.push_back({window.buffer, host.type, host, std::nullopt});
+  return window;
+}
+
+Operand PlanBuilder::gathered(const Operand& shard, const Type& type, const Collective& among,
+                              const std::string& name) {
+  Operand window = temporary(name, type, MemoryKind::device, Category::staging);
+  windows_.push_back({window.buffer, type, shard, among});
   return window;
 }
 
@@ -163,6 +171,20 @@ void PlanBuilder::move(const Operand& from, const Operand& to, const Place& plac
 void PlanBuilder::move(Lane lane, const Operand& from, const Operand& to, const Place& place) {
   if (from.type != to.type) throw InternalError(plan_.name + ": a move between different types");
   plan_.instructions.push_back({.lane = lane,
+                                .in = {from},
+                                .out = {to},
+                                .name = plan_.buffers[to.buffer].name,
+                                .place = place});
+}
+
+void PlanBuilder::collective(const models::Op& op, const Collective& among, const Operand& from,
+                             const Operand& to, const Place& place) {
+  if (op.infer(among, std::array{from.type})[0] != to.type)
+    throw InternalError(plan_.name + ": " + op.name + " of " + text(from.type) + " does not give " +
+                        text(to.type));
+  plan_.instructions.push_back({.lane = Lane::network,
+                                .op = &op,
+                                .attrs = among,
                                 .in = {from},
                                 .out = {to},
                                 .name = plan_.buffers[to.buffer].name,

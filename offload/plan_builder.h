@@ -30,6 +30,10 @@ class PlanBuilder {
   // A device operand that stands for a range of host memory. Windows that are written must not
   // overlap others that are in use at the same time.
   Operand window(const Operand& host, const std::string& name);
+  // A device operand of that type, [ranks * shard], that stands for all ranks' shards in their
+  // order. It is only read.
+  Operand gathered(const Operand& shard, const models::Type& type, const Collective& among,
+                   const std::string& name);
   // Sends a device operand to host memory of its own; returns the window to read it through.
   Operand offload(const Operand& value, const Place& place);
 
@@ -45,6 +49,10 @@ class PlanBuilder {
   void move(Lane lane, const Operand& from, const Operand& to, const Place& place);
   // On the lane that leads from one to the other.
   void move(const Operand& from, const Operand& to, const Place& place);
+
+  // An instruction of Lane::network; operands lie on the device.
+  void collective(const models::Op& op, const Collective& among, const Operand& from,
+                  const Operand& to, const Place& place);
 
   MemoryKind kind(const Operand& operand) const { return plan_.buffers[operand.buffer].kind; }
 

@@ -258,9 +258,25 @@ void Scan::run_backward(int stage, int layer) {
     Key key = i == 0 && layer > 0 ? Key{stage, 0} : Key{s.inputs[i].stage, s.inputs[i].output};
     add_gradient(output_gradients_, key, bindings[g.gradient.index], place);
   }
-  for (const auto& [value, location] : final_gradients)
-    if (--gradients_missing_.at(location.slab) == 0 && options_.gradients_made)
+  continue_reductions(place);
+  for (const auto& [value, location] : final_gradients) {
+    if (--gradients_missing_.at(location.slab) > 0) continue;
+    if (operands_.layout().mesh.devices() > 1) {
+      operands_.reduce(location.slab, options_.micro_batch == MicroBatch::further,
+                       options_.ends_step, place);
+      reducing_.push_back(location.slab);
+    } else if (options_.gradients_made) {
       options_.gradients_made(location.slab);
+    }
+  }
+}
+
+void Scan::continue_reductions(const Place& place) {
+  std::erase_if(reducing_, [&](int slab) {
+    if (!operands_.continue_reduction(slab, options_.ends_step, place)) return false;
+    if (options_.gradients_made) options_.gradients_made(slab);
+    return true;
+  });
 }
 
 // --- before a pass
@@ -310,7 +326,7 @@ void check_offloads(const Policy& policy, const std::vector<Differentiated>& kin
 void Scan::prepare(const PassOptions& options) {
   options_ = options;
   std::set<std::string> touched;
-  if (options.micro_batch == MicroBatch::further)
+  if (options.micro_batch == MicroBatch::further && !operands_.gradients_start_anew())
     for (const auto& [name, location] : operands_.layout().by_name) touched.insert(name);
 
   layers_.resize(model_.stages.size());
@@ -429,6 +445,8 @@ void Scan::train(const PassOptions& options) {
   for (int stage = stages - 1; stage >= 0; --stage)
     for (int layer = static_cast<int>(layers_[stage].size()) - 1; layer >= 0; --layer)
       if (!layers_[stage][layer].partition->gradients.empty()) run_backward(stage, layer);
+  while (!reducing_.empty())
+    continue_reductions({.stage = model_.stages[0].name, .phase = Phase::backward});
 }
 
 }  // namespace longshore::offload

@@ -26,8 +26,10 @@ struct PassOptions {
   // What the other layers follow; by default they keep on the device what the policy offloads.
   std::optional<Policy> others;
   MicroBatch micro_batch = MicroBatch::first;
-  // Called behind the instruction that makes the gradient of a parameter final, and behind the
-  // layer that makes all those of a slab final and reads its weights last.
+  bool ends_step = true;  // it is the step's last micro-batch
+  // Called behind the instruction that makes the gradient of a parameter final on this device, and
+  // behind the layer that makes all those of a slab final and reads its weights last; where devices
+  // have to sum them up, when that is done.
   std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
   std::function<void(int slab)> gradients_made;
   // Called before each layer's forward pass and behind each node of its forward and its backward
@@ -92,6 +94,7 @@ class Scan {
   void bind_inputs(const models::Program& program, int stage, int layer,
                    PlanBuilder::Bindings& bindings);
   void run_backward(int stage, int layer);
+  void continue_reductions(const Place& place);
   void give_to_host(const std::string& name, const Operand& value, const Place& place);
   void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,
                  PlanBuilder::Bindings& bindings);
@@ -108,6 +111,7 @@ class Scan {
   std::vector<std::vector<Layer>> layers_;  // by stage
   std::map<Key, Operand> outputs_, output_gradients_;
   std::map<int, int> gradients_missing_;  // by slab, of this pass
+  std::vector<int> reducing_;             // slabs
   std::map<models::OutputRole, bool> loss_begun_;
   std::vector<LayerPlan> layer_plans_;
 };

@@ -17,6 +17,8 @@ class VirtualBackend : public Backend {
   int64_t available_bytes(MemoryKind) override { return std::numeric_limits<int64_t>::max(); }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    if (lane == Lane::network)
+      return spend(lane, hardware_.collective_seconds(op, call.attrs, call.in[0].type));
     double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
                                               models::types_of(call.out));
     for (Lane copying : kCopyLanes)
@@ -27,7 +29,8 @@ class VirtualBackend : public Backend {
   void copy(Lane lane, const models::Ref& from, const models::Ref&) override {
     if (lane == Lane::compute) return spend(lane, hardware_.copy_seconds(lane, from.type.bytes()));
     Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
-    bool other_is_busy = latest(other).begin <= clock(lane) && clock(lane) < latest(other).end;
+    bool other_is_busy = is_busy(other, clock(lane)) ||
+                         (!hardware_.peer_to_peer && is_busy(Lane::network, clock(lane)));
     double begin = clock(lane);
     spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_is_busy));
     // A kernel that was begun before loses what it shares with this copy.
@@ -60,6 +63,10 @@ class VirtualBackend : public Backend {
 
   double& clock(Lane lane) { return clocks_[static_cast<size_t>(lane)]; }
   Span& latest(Lane lane) { return latest_[static_cast<size_t>(lane)]; }
+
+  bool is_busy(Lane lane, double then) {
+    return latest(lane).begin <= then && then < latest(lane).end;
+  }
 
   void spend(Lane lane, double seconds) {
     latest(lane) = {clock(lane), clock(lane) + seconds};

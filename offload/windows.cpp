@@ -40,20 +40,31 @@ class Stretches {
 // kernel.
 constexpr double kUpdatesOfALayer = 4;
 
+// Whose instructions the clock goes by. Devices differ in how their shares of a slab are updated,
+// and so in those instructions; what they do together must stand in the same order on all of them.
+enum class Ticks { all, of_layers };
+
 class Clock {
  public:
-  Clock(const Plan& plan, const Transfers& transfers)
+  Clock(const Plan& plan, const Transfers& transfers, Ticks ticks = Ticks::all)
       : plan_(plan), layers_ahead_(transfers.layers_ahead) {
     for (const Instruction& instruction : plan.instructions) {
       bool is_update = instruction.place.phase == Phase::optimizer;
+      // Collectives and what the host gives stand also within layers that are not theirs.
+      bool is_guest = instruction.lane == Lane::network ||
+                      instruction.lane == Lane::host_to_device ||
+                      (is_update && ticks == Ticks::of_layers);
       int tick = static_cast<int>(ticks_.size()), now = static_cast<int>(moments_.size());
       // Updates may stand among the instructions of a layer, which goes on behind them.
-      const Place*& place = is_update ? update_ : layer_;
-      Stretches& stretches = is_update ? updates_ : layers_;
-      if (!place || *place != instruction.place) stretches.begin(tick);
-      place = &instruction.place;
+      bool keeps_own_time = is_update && ticks == Ticks::all;
+      const Place*& place = keeps_own_time ? update_ : layer_;
+      Stretches& stretches = keeps_own_time ? updates_ : layers_;
+      if (!place || (!is_guest && *place != instruction.place)) {
+        stretches.begin(tick);
+        place = &instruction.place;
+      }
       moments_.push_back({&stretches, stretches.count() - 1, tick});
-      if (instruction.lane == Lane::compute) ticks_.push_back(now);
+      if (instruction.lane == Lane::compute && !(is_update && is_guest)) ticks_.push_back(now);
     }
   }
 
@@ -177,24 +188,45 @@ std::vector<Visit> visits_of(const Plan& plan, std::span<const Window> windows,
   return visits;
 }
 
-// What is written to host memory, and when it is there: after which instruction.
-struct HostWrite {
+// What is written of windows' sources, and when it is there: after which instruction.
+struct SourceWrite {
   Operand range;
   int begun, done;
   const Visit* by;  // null for instructions that stood in the plan already
 };
 
-std::map<int, std::vector<HostWrite>> host_writes(const Plan& plan,
-                                                  const std::vector<Visit>& visits) {
-  std::map<int, std::vector<HostWrite>> writes;  // by buffer
+// Through windows that are not opened yet one sees what they stand for.
+class Behind {
+ public:
+  explicit Behind(std::span<const Window> windows) {
+    for (const Window& window : windows) sources_[window.buffer] = window.source;
+  }
+  Operand operator()(const Operand& operand) const {
+    auto found = sources_.find(operand.buffer);
+    if (found == sources_.end()) return operand;
+    return {found->second.buffer, found->second.offset + operand.offset, operand.type};
+  }
+
+ private:
+  std::map<int, Operand> sources_;  // by the windows' buffers
+};
+
+std::map<int, std::vector<SourceWrite>> source_writes(const Plan& plan,
+                                                      std::span<const Visit> visits,
+                                                      std::span<const Window> windows,
+                                                      const Behind& behind) {
+  std::map<int, std::vector<SourceWrite>> writes;  // by buffer
+  for (const Window& window : windows) writes[behind(window.source).buffer];
   for (size_t i = 0; i < plan.instructions.size(); ++i)
-    for (const Operand& out : plan.instructions[i].out)
-      if (plan.buffers[out.buffer].kind == MemoryKind::pinned_host)
-        writes[out.buffer].push_back({out, static_cast<int>(i), static_cast<int>(i), nullptr});
+    for (const Operand& out : plan.instructions[i].out) {
+      const Operand range = behind(out);
+      if (auto found = writes.find(range.buffer); found != writes.end())
+        found->second.push_back({range, static_cast<int>(i), static_cast<int>(i), nullptr});
+    }
   for (const Visit& visit : visits)
     if (visit.store >= 0)
-      writes[visit.window->host.buffer].push_back(
-          {visit.window->host, visit.first_write, visit.store, &visit});
+      writes[visit.window->source.buffer].push_back(
+          {visit.window->source, visit.first_write, visit.store, &visit});
   return writes;
 }
 
@@ -203,18 +235,18 @@ std::map<int, std::vector<HostWrite>> host_writes(const Plan& plan,
                       plan.buffers[buffer].name + " while newer bytes of it are elsewhere");
 }
 
-// As early as the lookahead allows, but not before its bytes are on the host. From its first use to
-// its last read nothing else may bring newer ones there.
-void choose_fetch(Visit& visit, const Plan& plan, const Clock& clock,
-                  const std::vector<HostWrite>& writes) {
+// As early as the lookahead allows, but not before its bytes are at the source. From its first use
+// to its last read nothing else may bring newer ones there.
+void choose_fetch(Visit& visit, const Operand& source, const Plan& plan, const Clock& clock,
+                  const std::vector<SourceWrite>& writes) {
   int first = visit.uses.front().instruction;
   auto last_read = std::find_if(visit.uses.rbegin(), visit.uses.rend(),
                                 [](const Use& use) { return use.reads; });
   if (last_read == visit.uses.rend()) return;
   bool is_fetched = visit.uses.front().reads;
   if (is_fetched) visit.fetch = clock.ahead(first);
-  for (const HostWrite& write : writes) {
-    if (write.by == &visit || !overlap(write.range, visit.window->host)) continue;
+  for (const SourceWrite& write : writes) {
+    if (write.by == &visit || !overlap(write.range, source)) continue;
     if (write.done >= first && write.begun < last_read->instruction)
       refuse_read(plan, last_read->instruction, visit.window->buffer);
     if (is_fetched && write.done < first) visit.fetch = std::max(visit.fetch, write.done + 1);
@@ -222,25 +254,34 @@ void choose_fetch(Visit& visit, const Plan& plan, const Clock& clock,
 }
 
 // Who reads host memory itself must find there what windows were given before.
-void check_host_reads(const Plan& plan, const std::map<int, std::vector<HostWrite>>& writes) {
+void check_host_reads(const Plan& plan, const std::map<int, std::vector<SourceWrite>>& writes) {
   for (int i = 0; i < std::ssize(plan.instructions); ++i)
     for (const Operand& in : plan.instructions[i].in) {
       auto found = writes.find(in.buffer);
       if (found == writes.end()) continue;
-      for (const HostWrite& write : found->second)
+      for (const SourceWrite& write : found->second)
         if (overlap(write.range, in) && write.begun < i && i <= write.done)
           refuse_read(plan, i, in.buffer);
     }
 }
 
-}  // namespace
+// A hold in the making: of that buffer, or of what an instruction reads in the end.
+struct Holding {
+  int buffer, instruction, until;
+};
 
-std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
-                               const Transfers& transfers) {
-  Clock clock(plan, transfers);
+// Windows of one kind; those of `later` may lie behind them. What is held is kept up to date.
+void open(Plan& plan, std::span<const Window> windows, std::span<const Window> later,
+          const Transfers& transfers, std::vector<Holding>& held) {
+  if (windows.empty()) return;
+  Clock clock(plan, transfers, windows[0].gather ? Ticks::of_layers : Ticks::all);
+  Behind behind(later);
   std::vector<Visit> visits = visits_of(plan, windows, clock);
-  std::map<int, std::vector<HostWrite>> writes = host_writes(plan, visits);
-  for (Visit& visit : visits) choose_fetch(visit, plan, clock, writes[visit.window->host.buffer]);
+  std::map<int, std::vector<SourceWrite>> writes = source_writes(plan, visits, windows, behind);
+  for (Visit& visit : visits) {
+    const Operand source = behind(visit.window->source);
+    choose_fetch(visit, source, plan, clock, writes[source.buffer]);
+  }
   check_host_reads(plan, writes);
 
   // Fetches stand in the order of their first uses, which is the order they are wanted in.
@@ -248,7 +289,6 @@ std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
     return a.uses.front().instruction < b.uses.front().instruction;
   });
   std::vector<std::vector<Instruction>> before(plan.instructions.size()), after = before;
-  std::vector<std::pair<int, int>> held;  // buffer, instruction
   std::set<int> taken;
   for (const Visit& visit : visits) {
     const Window& window = *visit.window;
@@ -264,7 +304,7 @@ std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
       for (Operand& operand : plan.instructions[use.instruction].in) rename(operand);
       for (Operand& operand : plan.instructions[use.instruction].out) rename(operand);
     }
-    Operand device{temporary, 0, window.host.type};
+    Operand device{temporary, 0, window.type};
     auto move = [&](Lane lane, const Operand& from, const Operand& to, int place_of) {
       return Instruction{.lane = lane,
                          .in = {from},
@@ -272,19 +312,23 @@ std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
                          .name = plan.buffers[window.buffer].name,
                          .place = plan.instructions[place_of].place};
     };
-    if (visit.fetch >= 0)
-      before[visit.fetch].push_back(
-          move(Lane::host_to_device, window.host, device, visit.uses.front().instruction));
-    if (visit.store >= 0) {
-      after[visit.store].push_back(move(Lane::device_to_host, device, window.host, visit.store));
-      held.push_back({temporary, clock.behind(visit.store)});
+    if (visit.fetch >= 0) {
+      Instruction fetch =
+          move(Lane::host_to_device, window.source, device, visit.uses.front().instruction);
+      if (window.gather) {
+        fetch.lane = Lane::network;
+        fetch.op = &all_gather_op;
+        fetch.attrs = *window.gather;
+      }
+      before[visit.fetch].push_back(std::move(fetch));
     }
-  }
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    if (instruction.lane == Lane::device_to_host &&
-        plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
-      held.push_back({instruction.in[0].buffer, clock.behind(static_cast<int>(i))});
+    if (visit.store >= 0) {
+      if (window.gather)
+        throw InternalError(plan.name + ": " + plan.buffers[window.buffer].name +
+                            " is gathered, but something writes it");
+      after[visit.store].push_back(move(Lane::device_to_host, device, window.source, visit.store));
+      held.push_back({temporary, -1, clock.behind(visit.store)});
+    }
   }
 
   std::vector<Instruction> list;
@@ -296,9 +340,38 @@ std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
     for (Instruction& move : after[i]) list.push_back(std::move(move));
   }
   plan.instructions = std::move(list);
+  for (Holding& holding : held) {
+    holding.until = index[holding.until];
+    if (holding.instruction >= 0) holding.instruction = index[holding.instruction];
+  }
+}
 
+// What leaves the device, or this device, from a temporary must not be written over at once.
+std::vector<Holding> hold_what_leaves(const Plan& plan, const Transfers& transfers) {
+  Clock clock(plan, transfers);
+  std::vector<Holding> held;
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    bool leaves = instruction.lane == Lane::device_to_host || instruction.op == &reduce_scatter_op;
+    if (leaves && plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
+      held.push_back({-1, static_cast<int>(i), clock.behind(static_cast<int>(i))});
+  }
+  return held;
+}
+
+}  // namespace
+
+std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
+                               const Transfers& transfers) {
+  std::vector<Window> gathered, on_host;
+  for (const Window& window : windows) (window.gather ? gathered : on_host).push_back(window);
+  std::vector<Holding> held = hold_what_leaves(plan, transfers);
+  open(plan, gathered, on_host, transfers, held);
+  open(plan, on_host, {}, transfers, held);
   std::vector<Hold> holds;
-  for (auto [buffer, until] : held) holds.push_back({buffer, index[until]});
+  for (const Holding& h : held)
+    holds.push_back(
+        {h.instruction < 0 ? h.buffer : plan.instructions[h.instruction].in[0].buffer, h.until});
   return holds;
 }
 

@@ -1,19 +1,25 @@
-// Windows: how plans work on memory that lives on the host. Kernels touch device memory only; a
-// window is a device operand that stands for a range of host memory. Here windows become
-// temporaries and moves: brought in ahead of the instructions that read them, sent back after those
-// that write them, and gone in between.
+// Windows: how plans work on memory that lives elsewhere. Kernels touch memory of this device only;
+// a window is a device operand that stands for a range of host memory, or for a slab whose shards
+// lie on several devices. Here windows become temporaries and moves or collectives: brought in
+// ahead of the instructions that read them, sent back after those that write them, and gone in
+// between.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "offload/collectives.h"
 #include "offload/plan.h"
 
 namespace longshore::offload {
 
 struct Window {
-  int buffer = -1;  // on the device, as instructions name it
-  Operand host;     // the range it stands for, of the same bytes
+  int buffer = -1;    // on the device, as instructions name it
+  models::Type type;  // of what it shows
+  Operand source;     // the range of host memory, of the same bytes; or this device's shard
+  // Where shards are gathered; such windows are only read.
+  std::optional<Collective> gather;
 };
 
 // A buffer keeps its bytes until this instruction, though nothing uses them: who takes their place
@@ -33,10 +39,10 @@ struct Transfers {
   int64_t smallest_bytes = int64_t{1} << 20;
 };
 
-// Rewrites the plan's instructions; a window's buffer becomes that of its first visit. Moves from
-// device temporaries to the host that are already there are held, too. Throws InternalError where
-// an instruction would read a range, through a window or on the host itself, while newer bytes of
-// it are elsewhere.
+// Rewrites the plan's instructions; a window's buffer becomes that of its first visit. What goes to
+// the host or is reduced over devices from temporaries of the device is held, too. A shard may
+// itself be a window on host memory. Throws InternalError where an instruction would read a range,
+// through a window or on the host itself, while newer bytes of it are elsewhere.
 std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
                                const Transfers& transfers);
 

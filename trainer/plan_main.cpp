@@ -10,6 +10,7 @@
 #include "base/write_file.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
 #include "trainer/planning/measure_hardware.h"

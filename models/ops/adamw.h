@@ -42,6 +42,8 @@ struct Rounding {
 extern const Op adamw_op;
 // (x float32 [n]) -> sum of squares, float64 scalar. Fixed order of summation.
 extern const Op square_sum_op;
+// (x float64 [k]) -> their sum, in order, float64 [1].
+extern const Op sum_in_order_op;
 // (square sums, float64 [k]) -> factor, norm (float32 scalars): norm is the root of their sum, in
 // order; factor = min(1, threshold / norm), and 0 where the norm is not finite. A threshold of 0
 // does not clip: the factor is 1.
@@ -61,6 +63,7 @@ std::vector<Var> adamw(const AdamW& hyperparameters, Dtype compute_dtype, Var gr
                        const AdamWState& state, const AdamWScalars& scalars,
                        const Rounding& rounding = {});
 Var square_sum(Var x);
+Var sum_in_order(Var x);
 
 struct Clip {
   Var factor, norm;

@@ -50,6 +50,7 @@ std::span<const Op* const> all_ops() {
       &soft_cap_op,
       &soft_cap_grad_op,
       &square_sum_op,
+      &sum_in_order_op,
       &sum_op,
       &sum_grad_op,
       &swiglu_op,

@@ -1,4 +1,4 @@
-// The two ops behind the global gradient norm.
+// The ops behind the global gradient norm.
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/sqrt.h>
 
@@ -63,6 +63,37 @@ int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<con
   return 1 << 16;
 }
 
+// --- sum_in_order
+
+Types infer_sum_in_order(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 1, 1, "sum_in_order");
+  expect(in[0].shape.rank() == 1 && in[0].dtype == Dtype::float64, "sum_in_order",
+         "x is not f64 [k]");
+  return {{{1}, Dtype::float64}};
+}
+
+Cost cost_sum_in_order(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = static_cast<double>(in[0].shape.count()), .bytes = operand_bytes(in, out)};
+}
+
+double added_in_order(const Ref& x) {
+  double sum = 0;
+  for (int64_t i = 0; i < x.type.shape.count(); ++i) sum += x.as<double>()[i];
+  return sum;
+}
+
+void run_sum_in_order_cpu(const KernelCall& call) {
+  *call.out[0].as<double>() = added_in_order(call.in[0]);
+}
+
+at::Tensor composed_in_order(const KernelCall& call) {
+  return tensor(call, call.in[0]).cumsum(0).select(0, -1);
+}
+
+void run_sum_in_order_composed(const KernelCall& call) {
+  tensor(call, call.out[0]).copy_(composed_in_order(call).view({1}));
+}
+
 // --- clip
 
 struct ClipAttrs {
@@ -89,9 +120,7 @@ std::string print_clip(const std::any& attrs) {
 
 void run_clip_cpu(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
-  double sum = 0;
-  for (int64_t i = 0; i < call.in[0].type.shape.count(); ++i) sum += call.in[0].as<double>()[i];
-  double norm = std::sqrt(sum);
+  double norm = std::sqrt(added_in_order(call.in[0]));
   double factor = threshold > 0 && !(norm <= threshold) ? threshold / norm : 1;
   *call.out[0].as<float>() = std::isnan(factor) ? 0.f : static_cast<float>(factor);
   *call.out[1].as<float>() = static_cast<float>(norm);
@@ -99,7 +128,7 @@ void run_clip_cpu(const KernelCall& call) {
 
 void run_clip_composed(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
-  at::Tensor norm = at::sqrt(tensor(call, call.in[0]).cumsum(0).select(0, -1));
+  at::Tensor norm = at::sqrt(composed_in_order(call));
   if (threshold > 0)
     tensor(call, call.out[0]).copy_((threshold / norm).clamp_max_(1).nan_to_num_(0.0));
   else
@@ -116,6 +145,13 @@ const Op square_sum_op{.name = "square_sum",
                        .cuda = {run_square_sum_composed, workspace_composed},
                        .reference = {run_square_sum_composed}};
 
+const Op sum_in_order_op{.name = "sum_in_order",
+                         .infer = infer_sum_in_order,
+                         .cost = cost_sum_in_order,
+                         .cpu = {run_sum_in_order_cpu},
+                         .cuda = {run_sum_in_order_composed, workspace_composed},
+                         .reference = {run_sum_in_order_composed}};
+
 const Op clip_op{.name = "clip",
                  .infer = infer_clip,
                  .cost = cost_clip,
@@ -125,6 +161,8 @@ const Op clip_op{.name = "clip",
                  .reference = {run_clip_composed}};
 
 Var square_sum(Var x) { return x.trace->emit(square_sum_op, {}, {x})[0]; }
+
+Var sum_in_order(Var x) { return x.trace->emit(sum_in_order_op, {}, {x})[0]; }
 
 Clip clip(Var square_sums, double threshold) {
   auto out = square_sums.trace->emit(clip_op, ClipAttrs{threshold}, {square_sums});

@@ -20,6 +20,7 @@
 #include "offload/policy.h"
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::bench {

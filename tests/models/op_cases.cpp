@@ -688,6 +688,7 @@ OpCase square_sum_case(int64_t n) {
                 trace.output(clipped.factor);
                 trace.output(clipped.norm);
                 trace.output(clip(all, 0).factor);
+                trace.output(clip(sum_in_order(all), 0).norm);
                 trace.output(clip(all, 100 + 10 * std::sqrt(static_cast<double>(n))).factor);
                 return trace.finish();
               },

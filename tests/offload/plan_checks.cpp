@@ -115,6 +115,24 @@ std::vector<Access> accesses(const Plan& plan, const Instruction& instruction) {
   return all;
 }
 
+// Whether what an instruction reads is there. Slabs of gradients are also read whole, with the gaps
+// between parameters, which nobody ever writes.
+bool is_there(const Plan& plan, size_t reader, const Operand& in, const Writers& writers) {
+  const Range read = range_of(plan, in);
+  if (writers.all_by(read, in.buffer)) return true;
+  if (plan.buffers[in.buffer].category != Category::gradients) return false;
+  bool is_written = false;
+  for (size_t i = 0; i < reader; ++i)
+    for (const Operand& out : plan.instructions[i].out) {
+      Range part = range_of(plan, out);
+      if (out.buffer != in.buffer || !part.overlaps(read)) continue;
+      part = {part.space, std::max(part.begin, read.begin), std::min(part.end, read.end)};
+      if (!writers.all_by(part, in.buffer)) return false;
+      is_written = true;
+    }
+  return is_written;
+}
+
 }  // namespace
 
 std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients) {
@@ -128,7 +146,7 @@ std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients)
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     const Instruction& instruction = plan.instructions[i];
     for (const Operand& in : instruction.in)
-      if (!writers.all_by(range_of(plan, in), in.buffer))
+      if (!is_there(plan, i, in, writers))
         faults.push_back(where(plan, i) + " reads " + plan.buffers[in.buffer].name +
                          ", which is not there");
 
@@ -162,7 +180,7 @@ std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients)
     for (const Operand& in : instruction.in) {
       const Buffer& buffer = plan.buffers[in.buffer];
       bool is_left = buffer.is_carried && buffer.first < std::ssize(plan.instructions);
-      if (is_left && !writers.all_by(range_of(plan, in), in.buffer))
+      if (is_left && !is_there(plan, plan.instructions.size(), in, writers))
         faults.push_back(plan.name + " does not leave " + buffer.name);
     }
   return faults;

@@ -1,11 +1,14 @@
 #include "tests/offload/training.h"
 
 #include <bit>
+#include <thread>
 
 #include "offload/arena.h"
 #include "offload/cpu_backend.h"
 #include "offload/scan.h"
 #include "tests/offload/forwarding_backend.h"
+#include "tests/offload/plan_checks.h"
+#include "tests/offload/thread_communicator.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
@@ -62,7 +65,7 @@ void write_toy_inputs(const ToySizes& sizes, Arguments& arguments, int64_t micro
 
 Training train(const TrainingOptions& options) {
   Training training;
-  std::unique_ptr<Backend> own = make_cpu_backend();
+  std::unique_ptr<Backend> own = make_cpu_backend(models::Target::cpu, options.communicator);
   CountingBackend backend(options.backend ? *options.backend : *own, training.allocated_bytes);
 
   ParameterLayout layout = lay_out(options.model, options.layout);
@@ -91,12 +94,20 @@ Training train(const TrainingOptions& options) {
 
   Tokens tokens = tokens_of(options.model);
   data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, kDataSeed);
+  const DeviceMesh& mesh = options.layout.mesh;
+  const int64_t rank = mesh.data.rank * mesh.fsdp.count + mesh.fsdp.rank;
   for (int i = 0; i < options.steps; ++i) {
     std::vector<data::Batch> batches;
-    for (int64_t m = 0; m < options.micro_batches; ++m)
-      batches.push_back(source(i * options.micro_batches + m));
+    int64_t total_weights = 0;
+    for (int64_t m = 0; m < options.micro_batches * mesh.devices(); ++m) {
+      data::Batch batch = source(i * options.micro_batches * mesh.devices() + m);
+      total_weights += batch.total_weights;
+      if (m % mesh.devices() == rank) batches.push_back(std::move(batch));
+    }
     training.results.push_back(step.run(
-        batches, {.learning_rate = options.learning_rate, .number = i + 1}, training.ledger));
+        batches,
+        {.learning_rate = options.learning_rate, .number = i + 1, .total_weights = total_weights},
+        training.ledger));
     if (options.flushes || i + 1 == options.steps) step.flush(training.ledger);
   }
 
@@ -109,6 +120,39 @@ Training train(const TrainingOptions& options) {
       arguments.read(name, contents.data(), bytes(slab, copy));
     }
   return training;
+}
+
+std::vector<Training> train_on(DeviceMesh mesh, const TrainingOptions& options) {
+  auto communicators = thread_communicators(mesh);
+  std::vector<Training> trainings(communicators.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < communicators.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      TrainingOptions mine = options;
+      mine.communicator = communicators[rank];
+      mine.layout.mesh = mesh;
+      mine.layout.mesh.data.rank = static_cast<int64_t>(rank) / mesh.fsdp.count;
+      mine.layout.mesh.fsdp.rank = static_cast<int64_t>(rank) % mesh.fsdp.count;
+      trainings[rank] = train(mine);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return trainings;
+}
+
+std::string first_fault(const trainer::StepPlans& plans) {
+  bool finds_gradients = plans.flush && plans.plans.size() > 1;  // in arguments
+  for (const Plan* plan : plans.all()) {
+    bool is_first = plan == &plans.plans[0];
+    Gradients gradients = is_first && !finds_gradients ? Gradients::none_yet : Gradients::begun;
+    for (const std::vector<std::string>& faults :
+         {placement_faults(*plan), data_flow_faults(*plan, gradients), order_faults(*plan)})
+      if (!faults.empty())
+        return plan->name + ": " + faults[0] + " (" + std::to_string(faults.size()) + " faults)";
+    for (MemoryKind kind : kMemoryKinds)
+      if (analyze(*plan, kind).live_bytes != live_bytes(*plan, kind))
+        return plan->name + ": live bytes of " + name(kind) + " differ";
+  }
+  return "";
 }
 
 PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& micro_batches) {

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "offload/backend.h"
+#include "offload/communicator.h"
 #include "offload/policy.h"
 #include "tests/offload/toy_models.h"
 #include "trainer/step/step.h"
@@ -30,6 +32,8 @@ struct TrainingOptions {
   int64_t update_chunk = 1024;
   bool flushes = false;        // after every step, not only after the last
   Backend* backend = nullptr;  // the CPU's own otherwise
+  // Micro-batches are dealt out to devices in turn: this one sees those of its rank.
+  std::shared_ptr<Communicator> communicator;
 };
 
 struct Training {
@@ -44,6 +48,11 @@ inline constexpr uint64_t kWeightSeed = 1, kDataSeed = 2;
 
 // Synthetic data and weights, the same for all policies.
 Training train(const TrainingOptions& options);
+// The same on every device of a mesh, in threads; by rank.
+std::vector<Training> train_on(DeviceMesh mesh, const TrainingOptions& options);
+
+// What is wrong with plans by the checks of plan_checks.h; "" for nothing.
+std::string first_fault(const trainer::StepPlans& plans);
 
 // One pass over micro-batches of the model's size, with gradients and without an update.
 struct PassResult {

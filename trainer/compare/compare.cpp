@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/timing.h"
 #include "trainer/compare/energy_meter.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/yaml.h"

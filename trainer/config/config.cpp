@@ -216,6 +216,8 @@ std::string section_title(Section section) {
       return "training";
     case Section::batch:
       return "batch";
+    case Section::parallelism:
+      return "parallelism";
     case Section::remat:
       return "remat";
     case Section::offload:

@@ -95,6 +95,12 @@ struct Config {
   ComputeDtype dtype = ComputeDtype::automatic;
   WeightDtype weight_dtype = WeightDtype::float32;
 
+  // parallelism
+  int64_t ici_data_parallelism = 1;
+  int64_t ici_fsdp_parallelism = -1;
+  int64_t dcn_data_parallelism = 1;
+  int64_t dcn_fsdp_parallelism = 1;
+
   // remat
   std::string remat_policy = "full";
   int64_t offload_layers = -1;

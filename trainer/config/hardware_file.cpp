@@ -106,7 +106,10 @@ const std::vector<std::string>& plain_keys() {
                                              "link_both_ways",
                                              "kernels_beside_copies",
                                              "gpus_per_link",
-                                             "peer_to_peer"};
+                                             "host_bandwidth",
+                                             "peer_to_peer",
+                                             "ici",
+                                             "dcn"};
   return keys;
 }
 constexpr size_t kNeeded = 6;
@@ -139,6 +142,12 @@ void set(const Setting& setting, Hardware& hardware) {
     hardware.kernels_beside_copies = number(setting, 1);
   } else if (key == "gpus_per_link") {
     hardware.gpus_per_link = static_cast<int>(number(setting, 64));
+  } else if (key == "host_bandwidth") {
+    hardware.host_bandwidth = number(setting);
+  } else if (key == "ici") {
+    hardware.ici = curve(setting);
+  } else if (key == "dcn") {
+    hardware.dcn = curve(setting);
   } else if (key == "peer_to_peer") {
     if (setting.value.list || (text != "true" && text != "false")) refuse(setting, "true or false");
     hardware.peer_to_peer = text == "true";
@@ -225,7 +234,11 @@ std::string text(const Hardware& hardware) {
   line("link_both_ways", fmt::format("{:.6g}", hardware.link_both_ways));
   line("kernels_beside_copies", fmt::format("{:.6g}", hardware.kernels_beside_copies));
   line("gpus_per_link", std::to_string(hardware.gpus_per_link));
+  if (hardware.host_bandwidth > 0)
+    line("host_bandwidth", fmt::format("{:.6g}", hardware.host_bandwidth));
   line("peer_to_peer", hardware.peer_to_peer ? "true" : "false");
+  for (const auto& [key, curve] : {std::pair{"ici", hardware.ici}, {"dcn", hardware.dcn}})
+    if (!curve.points().empty()) line(key, curve_text(curve));
   return result;
 }
 

@@ -8,8 +8,9 @@
 //   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]     WORK: [host.](op or class)[.dtype]
 //   bytes_per_second.WORK: ...                       classes: matmul, attention, memory
 //   link_to_device, link_to_host: 55e9
-//   link_both_ways: 0.9       kernels_beside_copies: 1       gpus_per_link: 1
-//   peer_to_peer: true
+//   link_both_ways: 0.9       kernels_beside_copies: 1
+//   gpus_per_link: 1          host_bandwidth: 300e9          peer_to_peer: true
+//   ici, dcn: 300e9                                   needed where several devices train together
 #pragma once
 
 #include <filesystem>

@@ -23,6 +23,7 @@ constexpr int64_t kMaxHeadDim = 1 << 10;
 constexpr int64_t kMaxVocabulary = 1 << 22;
 constexpr int64_t kMaxLength = 1 << 22;
 constexpr int64_t kMaxBatch = 1 << 16;
+constexpr int64_t kMaxDevices = 1 << 12;
 constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int64_t kMaxRank = 1 << 14;
 constexpr double kMaxGibibytes = 1 << 20;
@@ -170,6 +171,21 @@ std::vector<Key> make_config_keys() {
        "type of activations and computing; auto: bfloat16 where the machine has it"},
       {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32", "bfloat16"}),
        "type of the weights that are trained; bfloat16: no master copy, stochastic rounding"},
+
+      {"ici_data_parallelism", parallelism,
+       IntegerKey{&Config::ici_data_parallelism, 1, kMaxDevices, -1},
+       "devices of a node that each hold a copy of the states; -1: all that are left"},
+      {"ici_fsdp_parallelism", parallelism,
+       IntegerKey{&Config::ici_fsdp_parallelism, 1, kMaxDevices, -1},
+       "devices of a node over which parameters, gradients and optimizer state are divided; -1: "
+       "all "
+       "that are left"},
+      {"dcn_data_parallelism", parallelism,
+       IntegerKey{&Config::dcn_data_parallelism, 1, kMaxDevices},
+       "nodes that each hold a copy of the states"},
+      {"dcn_fsdp_parallelism", parallelism,
+       IntegerKey{&Config::dcn_fsdp_parallelism, 1, kMaxDevices},
+       "nodes over which the states are divided"},
 
       {"remat_policy", remat, TextKey{&Config::remat_policy},
        "what a layer keeps and what it computes again; custom: the label keys below; auto: what is "

@@ -15,7 +15,18 @@
 namespace longshore::trainer {
 
 // A file of configs/models may set the keys of `model` only.
-enum class Section { run, model, training, batch, remat, offload, optimizer, data, report };
+enum class Section {
+  run,
+  model,
+  training,
+  batch,
+  parallelism,
+  remat,
+  offload,
+  optimizer,
+  data,
+  report
+};
 
 struct IntegerKey {
   int64_t Config::*member;

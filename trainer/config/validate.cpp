@@ -72,6 +72,13 @@ void check_training(const Config& config) {
   }
 }
 
+void check_parallelism(const Config& config) {
+  if (config.ici_data_parallelism == -1 && config.ici_fsdp_parallelism == -1)
+    refuse(
+        config, "ici_data_parallelism",
+        "a number with " + described(config, "ici_fsdp_parallelism") + ": only one can be filled");
+}
+
 void check_batch(const Config& config) {
   if (config.per_device_batch_size * config.max_target_length > kMaxTokens) {
     refuse(config, "per_device_batch_size",
@@ -181,6 +188,7 @@ void validate(const Config& config) {
   check_model(config);
   check_training(config);
   check_batch(config);
+  check_parallelism(config);
   validate_remat(config);
   check_offload(config);
   check_dtypes(config);

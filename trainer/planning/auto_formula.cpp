@@ -32,6 +32,7 @@ void add_loads(const Estimate& estimate, Base& base) {
     double& busy = event.lane == Lane::compute          ? load.compute
                    : event.lane == Lane::device_to_host ? load.to_host
                    : event.lane == Lane::host_to_device ? load.to_device
+                   : event.lane == Lane::network        ? load.network
                                                         : load.on_host;
     busy += event.span.end - event.span.begin;
   }
@@ -115,7 +116,7 @@ double Formula::seconds(const Assignment& first, const Assignment& others, int l
            (layers * of_first + (choices_.layers - layers) * of_others);
   };
   auto longest = [](const Load& load) {
-    return std::max({load.compute, load.to_host, load.to_device, load.on_host});
+    return std::max({load.compute, load.to_host, load.to_device, load.on_host, load.network});
   };
   double copies = sum(first.offloaded_bytes, others.offloaded_bytes) / link_;
   Load forward = base_.forward, backward = base_.backward;

@@ -29,7 +29,7 @@ LayerChoices layer_choices(const models::Model& model,
 
 // Seconds that lanes are busy in one of the two passes.
 struct Load {
-  double compute = 0, to_host = 0, to_device = 0, on_host = 0;
+  double compute = 0, to_host = 0, to_device = 0, on_host = 0, network = 0;
 };
 
 // A config with homes for its states, planned under `full`.

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/auto_formula.h"
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/write_file.h"
 #include "offload/explain.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/planning/advice.h"
 #include "trainer/planning/auto_policy.h"
@@ -31,7 +32,8 @@ std::string phases_text(const Phases& phases, double step_seconds) {
        {std::pair{"forward", phases.forward}, std::pair{"recompute", phases.recompute},
         std::pair{"backward", phases.backward}, std::pair{"optimizer", phases.optimizer},
         std::pair{"exposed transfer", phases.exposed_transfer},
-        std::pair{"exposed host update", phases.exposed_host}})
+        std::pair{"exposed host update", phases.exposed_host},
+        std::pair{"exposed collectives", phases.exposed_collective}})
     if (seconds > 0)
       text += fmt::format("{}{} {:.4f} ({:.1f} %)", text.empty() ? "" : ", ", name, seconds,
                           100 * seconds / step_seconds);
@@ -121,6 +123,7 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   std::string result =
       (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
       text(plan.memory);
+  if (!plan.mesh.empty()) result = plan.mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
   if (hardware) result += time_text(plan, *hardware);
   if (!plan.advice.empty()) result += "advice, each change by itself:\n";
@@ -143,7 +146,8 @@ nlohmann::ordered_json json(const PolicyPlan& plan) {
                      {"backward", phases.backward},
                      {"optimizer", phases.optimizer},
                      {"exposed_transfer", phases.exposed_transfer},
-                     {"exposed_host", phases.exposed_host}};
+                     {"exposed_host", phases.exposed_host},
+                     {"exposed_collective", phases.exposed_collective}};
     one["bottleneck"] = offload::name(plan.estimate->bottleneck);
   }
   for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
@@ -163,8 +167,12 @@ std::string hardware_table(const Config& config) {
   for (const std::string& name : hardware_names(default_configs_directory())) {
     Config one = config;
     one.hardware = name;
-    offload::Hardware hardware = *named_hardware(one);
-    PolicyPlan plan = plan_policy(one, hardware.target, hardware);
+    const offload::Hardware hardware = read_hardware(name, default_configs_directory());
+    if (!reaches_mesh(hardware, one)) {
+      result += fmt::format("{:<16} says nothing of how devices reach each other\n", name);
+      continue;
+    }
+    PolicyPlan plan = plan_policy(one, hardware.target, *named_hardware(one));
     result += fmt::format(
         "{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name, plan.estimate->step_seconds,
         100 * plan.mfu, bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),

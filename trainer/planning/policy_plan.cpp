@@ -1,5 +1,6 @@
 #include "trainer/planning/policy_plan.h"
 
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/step/flops.h"
@@ -21,6 +22,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
       .policy = asked.remat_policy, .plans = plan_training(config, target), .memory = {}};
   if (!account.empty()) plan.chosen = chosen_keys(config);
   plan.account = std::move(account);
+  plan.mesh = mesh_text(config);
   plan.memory = analyze(plan.plans.all());
   if (!hardware) return plan;
   plan.estimate = estimate(plan.plans.step, *hardware);

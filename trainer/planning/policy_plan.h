@@ -16,6 +16,7 @@ struct PolicyPlan {
   std::string policy;
   TrainingPlans plans;
   MemoryByKind memory;
+  std::string mesh;  // "one of 8 devices: ..."; empty for one device
   // With a profile:
   std::optional<Estimate> estimate;
   Room room;

@@ -1,6 +1,7 @@
 #include "trainer/step/estimate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "offload/walk.h"
 
@@ -8,6 +9,7 @@ namespace longshore::trainer {
 namespace {
 
 using offload::Event;
+using offload::kLanes;
 using offload::Lane;
 using offload::Phase;
 
@@ -17,27 +19,28 @@ double& phase_of(const Event& event, Phases& phases) {
   return event.name.ends_with(".again") ? phases.recompute : phases.backward;
 }
 
-// When copies and the host's updates ended: what the device may have waited for.
+double& wait_for(Lane lane, Phases& phases) {
+  if (lane == Lane::host_compute) return phases.exposed_host;
+  return lane == Lane::network ? phases.exposed_collective : phases.exposed_transfer;
+}
+
+// When other lanes ended what they did: what the device may have waited for.
 class Ends {
  public:
   explicit Ends(const std::vector<Event>& events) {
     for (const Event& event : events)
-      if (event.lane != Lane::compute)
-        (event.lane == Lane::host_compute ? updates_ : copies_).push_back(event.span.end);
-    std::sort(copies_.begin(), copies_.end());
-    std::sort(updates_.begin(), updates_.end());
+      if (event.lane != Lane::compute) ends_.push_back({event.span.end, event.lane});
+    std::sort(ends_.begin(), ends_.end());
   }
 
-  // Whether it was an update that ended last when the device went on.
-  bool was_update(double then) const { return last(updates_, then) > last(copies_, then); }
+  // The lane that was the last to end something when the device went on.
+  Lane last(double then) const {
+    auto behind = std::upper_bound(ends_.begin(), ends_.end(), std::pair{then, kLanes.back()});
+    return behind == ends_.begin() ? Lane::host_to_device : std::prev(behind)->second;
+  }
 
  private:
-  static double last(const std::vector<double>& ends, double then) {
-    auto behind = std::upper_bound(ends.begin(), ends.end(), then);
-    return behind == ends.begin() ? -1 : *std::prev(behind);
-  }
-
-  std::vector<double> copies_, updates_;
+  std::vector<std::pair<double, Lane>> ends_;
 };
 
 }  // namespace
@@ -55,8 +58,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
   auto wait = [&](double until) {
     constexpr double kLeast = 1e-12;  // below are sums in another order
     if (until - computed <= kLeast) return;
-    Phases& phases = result.phases;
-    (ends.was_update(until) ? phases.exposed_host : phases.exposed_transfer) += until - computed;
+    wait_for(ends.last(until), result.phases) += until - computed;
   };
   for (const Event& event : result.events) {
     if (event.lane != Lane::compute) continue;
@@ -65,7 +67,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
     computed = event.span.end;
   }
   wait(result.step_seconds);
-  for (Lane lane : offload::kLanes)
+  for (Lane lane : kLanes)
     if (result.busy(lane) > result.busy(result.bottleneck)) result.bottleneck = lane;
   return result;
 }

@@ -15,11 +15,13 @@ namespace longshore::trainer {
 // which the device waits.
 struct Phases {
   double forward = 0, recompute = 0, backward = 0, optimizer = 0;
-  double exposed_transfer = 0;  // for a copy
-  double exposed_host = 0;      // for an update on the host
+  double exposed_transfer = 0;    // for a copy
+  double exposed_host = 0;        // for an update on the host
+  double exposed_collective = 0;  // for other devices
 
   double total() const {
-    return forward + recompute + backward + optimizer + exposed_transfer + exposed_host;
+    return forward + recompute + backward + optimizer + exposed_transfer + exposed_host +
+           exposed_collective;
   }
 };
 

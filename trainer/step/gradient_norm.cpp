@@ -1,5 +1,8 @@
 #include "trainer/step/gradient_norm.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "models/ops/adamw.h"
 #include "models/trace.h"
 
@@ -20,6 +23,22 @@ Program square_sum_program(int64_t count) {
   return t.finish();
 }
 
+Program sum_program(int64_t count) {
+  Trace t("sum");
+  t.output(models::sum_in_order(t.input("square_sums", {{count}, Dtype::float64})));
+  return t.finish();
+}
+
+// The part of a parameter that this device holds, in elements of its slab.
+struct Part {
+  int64_t begin, end;
+};
+
+Part held_part(const offload::Slab& slab, int parameter) {
+  const offload::Parameter& p = slab.parameters[parameter];
+  return {std::max(slab.begin, p.offset), std::min(slab.end, p.offset + p.type.shape.count())};
+}
+
 Program clip_program(double threshold, int64_t count) {
   Trace t("clip");
   models::Clip clip = models::clip(t.input("square_sums", {{count}, Dtype::float64}), threshold);
@@ -36,8 +55,11 @@ GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder
   for (int slab = 0; slab < std::ssize(slabs); ++slab) {
     if (slabs[slab].trainable == models::Trainable::no) continue;
     for (int p = 0; p < std::ssize(slabs[slab].parameters); ++p)
-      index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
+      if (Part part = held_part(slabs[slab], p); part.begin < part.end)
+        index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
   }
+  if (index_.empty())
+    throw PlanError("a device would hold no trained parameter: too many devices for this model");
   square_sums_ = builder.temporary(
       "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
       MemoryKind::device, Category::batch);
@@ -47,13 +69,32 @@ void GradientNorm::gradient_made(const offload::ParameterLayout::Location& locat
                                  const offload::Place& place) {
   const offload::Parameter& parameter = operands_.layout().parameter(location);
   int64_t count = parameter.type.shape.count();
-  int index = index_.at({location.slab, location.parameter});
+  add_square_sum(operands_.range(location.slab, offload::Copy::gradient, parameter.offset,
+                                 {{count}, Dtype::float32}),
+                 location.slab, location.parameter, place);
+}
+
+void GradientNorm::gradients_made(int slab) {
+  const offload::Place place{"norm", slab, offload::Phase::optimizer};
+  const offload::Slab& s = operands_.layout().slabs[slab];
+  const Operand held = operands_.held(slab, offload::Copy::gradient);
+  for (int p = 0; p < std::ssize(s.parameters); ++p) {
+    const auto [begin, end] = held_part(s, p);
+    if (begin >= end) continue;
+    add_square_sum({held.buffer,
+                    held.offset + (begin - s.begin) * models::size_bytes(Dtype::float32),
+                    {{end - begin}, Dtype::float32}},
+                   slab, p, place);
+  }
+}
+
+void GradientNorm::add_square_sum(const Operand& gradient, int slab, int parameter,
+                                  const offload::Place& place) {
+  int index = index_.at({slab, parameter});
   Operand sum{
       square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
-  PlanBuilder::Bindings bindings{operands_.range(location.slab, offload::Copy::gradient,
-                                                 parameter.offset, {{count}, Dtype::float32}),
-                                 sum};
-  builder_.run(square_sum_program(count), bindings, place);
+  PlanBuilder::Bindings bindings{gradient, sum};
+  builder_.run(square_sum_program(gradient.type.shape.count()), bindings, place);
 }
 
 void GradientNorm::finish(double threshold, const Operand& factor) {
@@ -62,9 +103,18 @@ void GradientNorm::finish(double threshold, const Operand& factor) {
   Operand norm{
       builder_.argument(kGradientNorm, scalar.bytes(), MemoryKind::device, Category::batch), 0,
       scalar};
+  Operand sums = square_sums_;
+  if (operands_.layout().is_sharded()) {
+    sums = builder_.temporary("square_sum", models::Type{{1}, Dtype::float64}, MemoryKind::device,
+                              Category::batch);
+    PlanBuilder::Bindings bindings{square_sums_, sums};
+    builder_.run(sum_program(square_sums_.type.shape.count()), bindings, place);
+    builder_.collective(offload::all_reduce_op, along(operands_.layout().mesh, offload::Axis::fsdp),
+                        sums, sums, place);
+  }
   bool on_host = factor && builder_.kind(factor) == MemoryKind::pinned_host;
-  PlanBuilder::Bindings bindings{square_sums_, on_host ? Operand{} : factor, norm};
-  builder_.run(clip_program(threshold, square_sums_.type.shape.count()), bindings, place);
+  PlanBuilder::Bindings bindings{sums, on_host ? Operand{} : factor, norm};
+  builder_.run(clip_program(threshold, sums.type.shape.count()), bindings, place);
   if (on_host) builder_.move(bindings[1], factor, place);
 }
 

@@ -1,5 +1,6 @@
 // The global norm of gradients, exact wherever they live: each parameter's square sum is taken when
-// its gradient is made, and they are added up in one fixed order.
+// its gradient is made, and they are added up in one fixed order. Of sharded parameters each device
+// takes its own part; the sums of devices are then added up by an all_reduce.
 #pragma once
 
 #include <map>
@@ -16,9 +17,11 @@ class GradientNorm {
  public:
   GradientNorm(offload::PassOperands& operands, offload::PlanBuilder& builder);
 
-  // What PassOptions calls in the pass that ends a step.
+  // What PassOptions calls in the pass that ends a step: the first where a device trains alone, the
+  // second where gradients are summed up over several.
   void gradient_made(const offload::ParameterLayout::Location& location,
                      const offload::Place& place);
+  void gradients_made(int slab);
 
   // After the pass: writes kGradientNorm and, where it is given, the `factor` (f32 scalar, on the
   // device or on the host) that clips to the threshold.
@@ -27,8 +30,11 @@ class GradientNorm {
  private:
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
+  void add_square_sum(const offload::Operand& gradient, int slab, int parameter,
+                      const offload::Place& place);
+
   std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum, by slab and parameter
-  offload::Operand square_sums_;              // f64 [trainable parameters]
+  offload::Operand square_sums_;              // f64 [trainable parameters of which some is held]
 };
 
 }  // namespace longshore::trainer

@@ -16,6 +16,7 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
                            const offload::Hardware& hardware);
 
 // Whether a step has transfers beside its batch.
-bool has_transfers(const offload::Homes& homes, const StepOptions& options);
+bool has_transfers(const offload::Homes& homes, const offload::DeviceMesh& mesh,
+                   const StepOptions& options);
 
 }  // namespace longshore::trainer

@@ -32,14 +32,27 @@ bool has_output(const models::Model& model, models::OutputRole role) {
   return false;
 }
 
+Operand device_scalar(PlanBuilder& builder, const char* name) {
+  return {builder.argument(name, kScalar.bytes(), MemoryKind::device, Category::batch), 0, kScalar};
+}
+
 // Results go to the host at the end of the last micro-batch.
 void return_scalar(PlanBuilder& builder, const char* name) {
-  Operand device{builder.argument(name, kScalar.bytes(), MemoryKind::device, Category::batch), 0,
-                 kScalar};
+  Operand device = device_scalar(builder, name);
   Operand host{builder.argument(offload::host_name(name), kScalar.bytes(), MemoryKind::pinned_host,
                                 Category::batch),
                0, kScalar};
   builder.move(Lane::device_to_host, device, host, {.stage = "results"});
+}
+
+// Every device has those of its own batches.
+void return_loss(PlanBuilder& builder, const char* name, const offload::DeviceMesh& mesh) {
+  for (offload::Axis axis : {offload::Axis::fsdp, offload::Axis::data})
+    if (offload::Collective among = along(mesh, axis); among.ranks > 1) {
+      Operand loss = device_scalar(builder, name);
+      builder.collective(offload::all_reduce_op, among, loss, loss, {.stage = "results"});
+    }
+  return_scalar(builder, name);
 }
 
 float read_scalar(const offload::Arguments& arguments, const char* name) {
@@ -101,11 +114,12 @@ class StepPlanner {
     if (options_.micro_batches > 1 || !options_.optimizer) return offload::GradientOwner::caller;
     return defers() ? offload::GradientOwner::next_run : offload::GradientOwner::plan;
   }
-  // What is updated must have arrived on the host before it is fetched again, itself ahead of use.
+  // What is updated must be at home before it is fetched, and gathered, each ahead of use.
   int layers_ahead() const {
-    bool is_fetched = layout_.homes.parameters != MemoryKind::device;
-    return 1 + (is_fetched ? static_cast<int>(std::ceil(options_.transfers.layers_ahead)) : 0);
+    int ways = (layout_.homes.parameters != MemoryKind::device) + layout_.is_sharded();
+    return 1 + ways * static_cast<int>(std::ceil(options_.transfers.layers_ahead));
   }
+  bool is_alone() const { return layout_.mesh.devices() == 1; }
   Operand deferred_factor(PlanBuilder& builder) const {
     return {builder.argument(kClipFactor, kScalar.bytes(), options_.optimizer->kind(),
                              Category::optimizer),
@@ -120,9 +134,9 @@ class StepPlanner {
 };
 
 void StepPlanner::return_losses(PlanBuilder& builder) const {
-  return_scalar(builder, offload::kLoss);
+  return_loss(builder, offload::kLoss, layout_.mesh);
   if (has_output(model_, models::OutputRole::auxiliary_loss))
-    return_scalar(builder, offload::kAuxiliaryLoss);
+    return_loss(builder, offload::kAuxiliaryLoss, layout_.mesh);
 }
 
 Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool is_last,
@@ -132,7 +146,8 @@ Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool i
   offload::PassOptions pass{.policy = options_.policy,
                             .offload_layers = options_.offload_layers,
                             .others = options_.others,
-                            .micro_batch = micro_batch};
+                            .micro_batch = micro_batch,
+                            .ends_step = is_last};
   std::optional<Update> update;
   std::optional<ForwardUpdate> in_forward;
   std::optional<BackwardUpdate> in_backward;
@@ -147,26 +162,31 @@ Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool i
   std::vector<int> made;  // slabs, in the order their gradients were made
   if (is_last && options_.optimizer) {
     norm.emplace(operands, builder);
-    pass.gradient_made = [&](const auto& location, const auto& place) {
-      norm->gradient_made(location, place);
-    };
-    pass.gradients_made = [&](int slab) { made.push_back(slab); };
+    if (is_alone())
+      pass.gradient_made = [&](const auto& location, const auto& place) {
+        norm->gradient_made(location, place);
+      };
+    std::function<void(int)> update_slab = [&](int slab) { made.push_back(slab); };
     // Nothing has to wait for the norm, so each slab is updated as soon as its gradients are there.
     if (options_.optimizer->clipping_threshold == 0) {
       update.emplace(*options_.optimizer, operands, builder,
                      options_.optimizer->kind() == MemoryKind::device
                          ? operands.scalar(kNoClip)
                          : operands.host_scalar(kNoClip));
-      pass.gradients_made = [&](int slab) {
+      update_slab = [&](int slab) {
         update->add(slab);
         update->finish();
       };
       if (update_moves()) {
         in_backward.emplace(*update);
-        pass.gradients_made = [&](int slab) { in_backward->gradients_made(slab); };
+        update_slab = [&](int slab) { in_backward->gradients_made(slab); };
         pass.backward_reached = [&](int, int, double done) { in_backward->backward_reached(done); };
       }
     }
+    pass.gradients_made = [&, update_slab](int slab) {
+      if (!is_alone()) norm->gradients_made(slab);
+      update_slab(slab);
+    };
   }
   offload::Scan scan(model_, operands, builder);
   scan.train(pass);
@@ -214,6 +234,7 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   using offload::MicroBatch;
   StepPlanner planner(model, layout, options, target);
   StepPlans result;
+  result.micro_batches = options.micro_batches * layout.mesh.devices();
   auto add_plan = [&](const char* name, MicroBatch micro_batch, bool is_last) {
     result.plans.push_back(planner.plan(name, micro_batch, is_last, result.layers));
   };
@@ -240,7 +261,8 @@ Plan plan_forward(const models::Model& model, const offload::ParameterLayout& la
   offload::PassOperands operands(layout, builder, offload::GradientOwner::plan, transfers);
   offload::Scan scan(model, operands, builder);
   scan.forward(carries);
-  if (has_output(model, models::OutputRole::loss)) return_scalar(builder, offload::kLoss);
+  if (has_output(model, models::OutputRole::loss))
+    return_loss(builder, offload::kLoss, layout.mesh);
   return builder.finish(transfers);
 }
 
@@ -279,11 +301,13 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
     throw InternalError("a step of " + std::to_string(plans_.plans.size()) +
                         " micro-batches is given " + std::to_string(batches.size()));
   StepResult result;
-  for (const data::Batch& batch : batches) result.total_weights += batch.total_weights;
+  result.total_weights = scalars.total_weights;
+  if (result.total_weights == 0)
+    for (const data::Batch& batch : batches) result.total_weights += batch.total_weights;
   if (result.total_weights == 0) throw InternalError("a step without a trained target");
 
   write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
-  write_scalar(arguments_, offload::kAuxiliaryLossGradient, 1.0 / batches.size());
+  write_scalar(arguments_, offload::kAuxiliaryLossGradient, 1.0 / plans_.micro_batches);
   write_update_scalars(flush_ ? deferred_.value_or(StepScalars{}) : scalars);
   for (size_t i = 0; i < batches.size(); ++i)
     write_batch(batches[i], arguments_, static_cast<int64_t>(i));
@@ -293,8 +317,8 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   if (flush_) deferred_ = scalars;
   result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
   if (arguments_.has(offload::host_name(offload::kAuxiliaryLoss)))
-    result.auxiliary_loss =
-        static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) / batches.size();
+    result.auxiliary_loss = static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) /
+                            plans_.micro_batches;
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
   return result;
 }

@@ -39,6 +39,7 @@ struct StepPlans {
   std::vector<offload::Plan> plans;
   std::optional<offload::Plan> flush;      // exactly where the update is deferred
   std::vector<offload::LayerPlan> layers;  // of the first plan
+  int64_t micro_batches = 1;               // of a step, over all devices
 
   std::vector<const offload::Plan*> all() const;
 };
@@ -67,7 +68,8 @@ struct StepResult {
 // The numbers that a step needs beside its batches.
 struct StepScalars {
   double learning_rate = 0;
-  int64_t number = 1;  // of the update, counted from 1: AdamW's bias correction
+  int64_t number = 1;         // of the update, counted from 1: AdamW's bias correction
+  int64_t total_weights = 0;  // trained targets of all devices; 0: of the batches given here
 };
 
 class TrainStep {
@@ -76,7 +78,8 @@ class TrainStep {
             offload::Arguments& arguments, const offload::Arena& device,
             const offload::Arena& pinned_host);
 
-  // One batch for each micro-batch, which all together have at least one trained target. When
+  // One batch for each micro-batch, which all together, and with those of other devices, have at
+  // least one trained target. When
   // something fails, parameters and moments may be updated in part: then every later call throws.
   StepResult run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                  offload::Ledger& ledger);

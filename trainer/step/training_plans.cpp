@@ -6,7 +6,7 @@
 #include <set>
 
 #include "offload/explain.h"
-#include "trainer/config/hardware_file.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/lookahead.h"
 
@@ -63,18 +63,14 @@ OptimizerOptions optimizer_options(const Config& config) {
 
 }  // namespace
 
-std::optional<offload::Hardware> named_hardware(const Config& config) {
-  if (config.hardware.empty()) return std::nullopt;
-  return read_hardware(config.hardware, default_configs_directory());
-}
-
-offload::LayoutOptions layout_options(const Config& config) {
+offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
   auto home = [](bool is_offloaded) {
     return is_offloaded ? MemoryKind::pinned_host : MemoryKind::device;
   };
   offload::LayoutOptions options{.homes = {home(config.parameter_memory_host_offload),
                                            home(config.gradient_memory_host_offload),
-                                           home(config.optimizer_memory_host_offload)}};
+                                           home(config.optimizer_memory_host_offload)},
+                                 .mesh = device_mesh(config, rank)};
   if (config.weight_dtype == WeightDtype::bfloat16) options.weight_dtype = models::Dtype::bfloat16;
   if (config.moment_dtype == MomentDtype::bfloat16) options.moment_dtype = models::Dtype::bfloat16;
   if (config.moment_dtype == MomentDtype::block8) options.moment_dtype = models::Dtype::uint8;
@@ -120,10 +116,10 @@ int64_t sample_capacity(const Config& config) {
   return std::min(config.max_target_length, prompt + config.sample_tokens);
 }
 
-TrainingPlans plan_training(const Config& config, models::Target target) {
+TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank) {
   TrainingPlans plans;
   plans.model = make_model(config, target);
-  plans.layout = offload::lay_out(plans.model, layout_options(config));
+  plans.layout = offload::lay_out(plans.model, layout_options(config, rank));
   plans.options = step_options(config, plans.model, target);
   plans.step = plan_step(plans.model, plans.layout, plans.options, target);
   const offload::Transfers& transfers = plans.options.transfers;
@@ -153,7 +149,7 @@ std::string text(const TrainingPlans& plans) {
         fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),
                     offload::bytes_text(plan->arena(MemoryKind::device)));
   result += "\nremat_policy " + plans.options.policy.name + "\n";
-  if (has_transfers(plans.layout.homes, plans.options))
+  if (has_transfers(plans.layout.homes, plans.layout.mesh, plans.options))
     result +=
         fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.layers_ahead);
   result += "\n";

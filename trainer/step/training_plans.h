@@ -25,15 +25,13 @@ struct TrainingPlans {
   std::vector<const offload::Plan*> all() const;
 };
 
-// The profile that `hardware` names, if it does. Throws ConfigError as read_hardware() does.
-std::optional<offload::Hardware> named_hardware(const Config& config);
-
-offload::LayoutOptions layout_options(const Config& config);
+// As device number `rank` of the config's mesh has it.
+offload::LayoutOptions layout_options(const Config& config, int64_t rank = 0);
 // Throws ConfigError when the remat policy does not suit the model.
 StepOptions step_options(const Config& config, const models::Model& model, models::Target target);
 
-// Throws ConfigError as step_options() does.
-TrainingPlans plan_training(const Config& config, models::Target target);
+// Those of device number `rank`. Throws ConfigError as step_options() does.
+TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank = 0);
 
 bool evaluates(const Config& config);
 bool samples(const Config& config);

@@ -30,8 +30,8 @@ float uniform_number(uint32_t random, double bound) {
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
 
-// In the copy's own dtype, weights as they are filled and the rest zero.
-std::vector<std::byte> contents(const Slab& slab, Copy copy, const std::vector<float>& weights) {
+// Of the part that is held, in the copy's own dtype: weights as they are filled and the rest zero.
+std::vector<std::byte> contents(const Slab& slab, Copy copy, std::span<const float> weights) {
   std::vector<std::byte> contents(bytes(slab, copy));
   if (!is_weight(copy)) return contents;
   if (dtype(slab, copy) == models::Dtype::float32) {
@@ -81,7 +81,8 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
       if (copy == Copy::gradient || !slab.has(copy)) continue;
       std::string name = argument_name(slab, copy);
       arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));
-      arguments.write(name, contents(slab, copy, weights).data(), bytes(slab, copy));
+      const std::span<const float> held(weights.data() + slab.begin, slab.end - slab.begin);
+      arguments.write(name, contents(slab, copy, held).data(), bytes(slab, copy));
     }
   }
 }

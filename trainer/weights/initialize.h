@@ -17,7 +17,8 @@ using FillParameter = std::function<void(const offload::Parameter&, std::span<fl
 // Those that its Init says; a pure function of seed and the parameter's name.
 void initial_values(const offload::Parameter& parameter, uint64_t seed, std::span<float> values);
 
-// Writes these copies of every slab where they live, moments zero; gradients are never written.
+// Writes what this device holds of these copies of every slab where they live, moments zero;
+// gradients are never written.
 // Arguments are allocated where they are missing. Beside them the host holds two copies of one slab
 // at a time.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,

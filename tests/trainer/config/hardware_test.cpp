@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "models/ops/linear.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/estimate.h"
@@ -84,6 +85,37 @@ TEST(Hardware, SharesItsLink) {
   EXPECT_NEAR(hardware.copy_seconds(Lane::device_to_host, 2'000'000'000, true), 4, 1e-5);
 }
 
+double all_reduce_seconds(const Hardware& hardware, const offload::Collective& among) {
+  return hardware.collective_seconds(offload::all_reduce_op, among,
+                                     {{1'000'000'000}, Dtype::float32});
+}
+
+TEST(Hardware, TimesCollectives) {
+  Hardware hardware = parse("ici: 100e9\ndcn: 10e9\n");
+  auto seconds = [&](int64_t ranks, int64_t nodes) {
+    return all_reduce_seconds(hardware, {offload::Axis::fsdp, ranks, nodes});
+  };
+  EXPECT_NEAR(seconds(2, 1), 4e9 / 100e9, 1e-5);
+  EXPECT_NEAR(seconds(8, 1), 2 * 7. / 8 * 4e9 / 100e9, 1e-5);
+  // One rank of each of two nodes; eight of each, which send side by side; more than ici carries.
+  EXPECT_NEAR(seconds(2, 2), 4e9 / 10e9, 1e-5);
+  EXPECT_NEAR(seconds(16, 2), 2 * 15. / 16 * 4e9 / 80e9, 1e-5);
+  EXPECT_NEAR(seconds(32, 2), 2 * 31. / 32 * 4e9 / 100e9, 1e-5);
+  EXPECT_NEAR(seconds(1, 1), hardware.launch_seconds, 1e-9);
+}
+
+TEST(Hardware, IsSharedByDevicesThatOffload) {
+  Hardware hardware = parse("gpus_per_link: 2\nhost_bandwidth: 1.2e9\n");
+  auto rate = [&](int64_t devices) { return hardware.shared_by(devices).link_to_device.at(1e9); };
+  EXPECT_EQ(rate(1), 1.2e9);  // the link has 2e9
+  EXPECT_EQ(rate(2), 0.6e9);  // host memory
+  EXPECT_EQ(rate(4), 0.3e9);
+  hardware.host_bandwidth = 0;
+  EXPECT_EQ(rate(1), 2e9);
+  EXPECT_EQ(rate(2), 1e9);
+  EXPECT_EQ(rate(4), 1e9);  // two links
+}
+
 TEST(HardwareFile, ReadsWhatIsShipped) {
   std::vector<std::string> names = hardware_names(kConfigs);
   for (const char* name : {"h200", "h100", "a100_80g", "rtx4090", "rtx5090", "tpu_v5p"}) {
@@ -104,15 +136,27 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(refused("flops_per_second.linaer: 1\n").find("nearest: flops_per_second.linear"),
             std::string::npos);
   EXPECT_NE(refused("peer_to_pear: true\n").find("x.yml:7"), std::string::npos);
-  for (const char* bad :
-       {"peer_to_peer: yes\n", "link_both_ways: 0\n", "link_both_ways: 1.5\n",
-        "gpus_per_link: -1\n", "flops_per_second.matmul: []\n",
-        "flops_per_second.matmul: [1:2, 1:3]\n", "flops_per_second.matmul: [2:2, 1:3]\n",
-        "flops_per_second.matmul: [1:0]\n", "flops_per_second.matmul: fast\n",
-        "flops_per_second.matmul: nan\n", "flops_per_second.matmul: [1:inf]\n",
-        "flops_per_second.matmul.f16: 1\n", "flops_per_second.: 1\n", "flops_per_second: 1\n",
-        "device_reserved_bytes: 80e9\n", "device_reserved_bytes: 1e40\n",
-        "kernels_beside_copies: [1, 2]\n", "target: gpu\n"})
+  for (const char* bad : {"peer_to_peer: yes\n",
+                          "host_bandwidth: 0\n",
+                          "ici: fast\n",
+                          "dcn: [1e6:0]\n",
+                          "link_both_ways: 0\n",
+                          "link_both_ways: 1.5\n",
+                          "gpus_per_link: -1\n",
+                          "flops_per_second.matmul: []\n",
+                          "flops_per_second.matmul: [1:2, 1:3]\n",
+                          "flops_per_second.matmul: [2:2, 1:3]\n",
+                          "flops_per_second.matmul: [1:0]\n",
+                          "flops_per_second.matmul: fast\n",
+                          "flops_per_second.matmul: nan\n",
+                          "flops_per_second.matmul: [1:inf]\n",
+                          "flops_per_second.matmul.f16: 1\n",
+                          "flops_per_second.: 1\n",
+                          "flops_per_second: 1\n",
+                          "device_reserved_bytes: 80e9\n",
+                          "device_reserved_bytes: 1e40\n",
+                          "kernels_beside_copies: [1, 2]\n",
+                          "target: gpu\n"})
     EXPECT_NE(refused(bad), "") << bad;
   EXPECT_THROW(parse_hardware("target: cpu\n", "x.yml", "x"), ConfigError);
   try {

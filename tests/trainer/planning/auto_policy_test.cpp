@@ -13,6 +13,7 @@
 #include "base/write_file.h"
 #include "offload/assignments.h"
 #include "tests/data/temporary_folder.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/policy_plan.h"

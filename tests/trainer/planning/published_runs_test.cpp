@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/planning/plan_report.h"
 
@@ -33,6 +34,50 @@ TEST(PublishedRuns, Llama13BGainsByOffloadingQueryKeyValue) {
     EXPECT_GT(found, 0.04) << batch;
     EXPECT_LT(found, 0.07) << batch;
   }
+}
+
+PolicyPlan plan_of(const std::string& recipe, const std::string& hardware,
+                   std::vector<std::string> overrides) {
+  overrides.push_back("hardware=" + (kConfigs / "hardware" / (hardware + ".yml")).string());
+  Config config = load_config(recipe, overrides, kConfigs);
+  return plan_policy(config, models::Target::cuda, named_hardware(config));
+}
+
+// The four chips of a v5p-8 share the states. Then there is room to keep what `minimal` keeps, and
+// that is faster than to fetch it: the post had no need to offload.
+TEST(PublishedRuns, Llama13BNeedsNoOffloadingOnFourChips) {
+  for (const char* batch : {"per_device_batch_size=2", "per_device_batch_size=4"}) {
+    auto plan = [&](const std::string& policy) {
+      return plan_of(
+          "llama2_13b.yml", "tpu_v5p",
+          {batch, "max_target_length=2048", "ici_fsdp_parallelism=4", "remat_policy=" + policy});
+    };
+    PolicyPlan full = plan("full"), offloaded = plan("qkv_proj_offloaded"),
+               minimal = plan("minimal");
+    EXPECT_TRUE(full.room.fits() && offloaded.room.fits() && minimal.room.fits()) << batch;
+    double gain = full.estimate->step_seconds / offloaded.estimate->step_seconds - 1;
+    EXPECT_GT(gain, 0.04) << batch;
+    EXPECT_LT(gain, 0.07) << batch;
+    EXPECT_LT(minimal.estimate->step_seconds, 0.95 * offloaded.estimate->step_seconds) << batch;
+    // Alone, a chip would not hold the states.
+    EXPECT_FALSE(plan_of("llama2_13b.yml", "tpu_v5p", {batch, "remat_policy=full"}).room.fits());
+  }
+}
+
+// Collectives take longer the slower they are, and what is exposed of them is said.
+TEST(PublishedRuns, CollectivesShowWhereTheyAreSlow) {
+  auto plan = [](const char* hardware, std::vector<std::string> mesh) {
+    mesh.insert(mesh.end(), {"per_device_batch_size=1", "max_target_length=2048"});
+    return plan_of("llama3_8b_finetune.yml", hardware, mesh);
+  };
+  Estimate nvlink = *plan("h100", {"ici_fsdp_parallelism=8"}).estimate;
+  Estimate two_nodes = *plan("h100", {"ici_fsdp_parallelism=8", "dcn_data_parallelism=2"}).estimate;
+  Estimate pcie = *plan("rtx4090", {"ici_fsdp_parallelism=4"}).estimate;
+  EXPECT_GT(nvlink.busy(offload::Lane::network), 0);
+  EXPECT_GT(two_nodes.busy(offload::Lane::network), nvlink.busy(offload::Lane::network));
+  EXPECT_LT(nvlink.phases.exposed_collective, 0.3 * nvlink.step_seconds);
+  EXPECT_GT(pcie.phases.exposed_collective, 0.3 * pcie.step_seconds);
+  EXPECT_NEAR(pcie.phases.total(), pcie.step_seconds, 1e-6);
 }
 
 // Its fine-tuning of PaliGemma 2: the 28B model gains, 3B and 10B lose, because a small model's

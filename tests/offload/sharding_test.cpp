@@ -1,0 +1,207 @@
+// Several devices, as threads, on the same global batch: what is sharded, replicated, kept, moved
+// or computed again changes nothing of what is learned.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "offload/arena.h"
+#include "tests/offload/training.h"
+
+namespace longshore::offload {
+namespace {
+
+constexpr MemoryKind kHost = MemoryKind::pinned_host;
+const Homes kAllOnHost{.parameters = kHost, .gradients = kHost, .optimizer = kHost};
+
+DeviceMesh mesh_of(int64_t data, int64_t fsdp) {
+  return {.data = {.count = data}, .fsdp = {.count = fsdp}};
+}
+
+// A float32 copy of a slab, from the shards of the devices that hold it.
+std::vector<float> whole(const std::vector<Training>& ranks, const DeviceMesh& mesh,
+                         const std::string& name) {
+  std::vector<float> values;
+  for (int64_t rank = 0; rank < mesh.fsdp.count; ++rank) {
+    const std::vector<std::byte>& shard = ranks[rank].state.at(name);
+    size_t before = values.size();
+    values.resize(before + shard.size() / sizeof(float));
+    std::memcpy(values.data() + before, shard.data(), shard.size());
+  }
+  return values;
+}
+
+double relative_distance(std::span<const float> a, std::span<const float> b) {
+  double distance = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    distance += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return size == 0 ? distance : std::sqrt(distance / size);
+}
+
+struct Case {
+  const char* name;
+  int64_t data, fsdp, micro_batches;
+  double threshold;
+};
+
+// Without the gradients that live from one micro-batch to the next: their gaps hold anything.
+std::vector<Training> without_gradients(std::vector<Training> ranks) {
+  for (Training& rank : ranks)
+    std::erase_if(rank.state, [](const auto& entry) { return entry.first.ends_with(".gradient"); });
+  return ranks;
+}
+
+// What a device sends, in order. Devices wait for each other, so this must be the same on all.
+std::vector<std::string> collectives(const trainer::StepPlans& plans) {
+  std::vector<std::string> list;
+  for (const Plan* plan : plans.all())
+    for (const Instruction& instruction : plan->instructions)
+      if (instruction.lane == Lane::network)
+        list.push_back(instruction.name.substr(0, instruction.name.find('[')) + " = " +
+                       instruction.op->name + " of " + text(instruction.in[0].type));
+  return list;
+}
+
+class Devices : public testing::TestWithParam<Case> {};
+
+// After one step the first moment is the clipped gradient times 0.1.
+TEST_P(Devices, GivesTheGradientsOfOneDevice) {
+  const Case& c = GetParam();
+  DeviceMesh mesh = mesh_of(c.data, c.fsdp);
+  for (bool tied : {false, true}) {
+    models::DecoderConfig config = tiny_llama();
+    config.tied_embeddings = tied;
+    TrainingOptions options{.model = models::decoder(config),
+                            .policy = "full",
+                            .micro_batches = c.micro_batches * mesh.devices(),
+                            .steps = 1,
+                            .clipping_threshold = c.threshold};
+    Training alone = train(options);
+    options.micro_batches = c.micro_batches;
+    std::vector<Training> ranks = train_on(mesh, options);
+    const trainer::StepResult &found = ranks[0].results[0], &expected = alone.results[0];
+    EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
+    EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-6 * expected.gradient_norm);
+    ParameterLayout layout = lay_out(options.model);
+    for (const Slab& slab : layout.slabs) {
+      std::string name = argument_name(slab, Copy::first_moment);
+      std::vector<float> shards = whole(ranks, mesh, name);
+      std::vector<float> gradient(slab.count);
+      std::memcpy(gradient.data(), alone.state.at(name).data(), alone.state.at(name).size());
+      for (const Parameter& p : slab.parameters) {
+        auto part = [&](const std::vector<float>& values) {
+          return std::span(values).subspan(p.offset, p.type.shape.count());
+        };
+        EXPECT_LT(relative_distance(part(shards), part(gradient)), 1e-6) << p.name;
+      }
+    }
+  }
+}
+
+// Replicas and shards hold the same; every rank reports the same losses.
+TEST_P(Devices, KeepsDevicesTogether) {
+  const Case& c = GetParam();
+  DeviceMesh mesh = mesh_of(c.data, c.fsdp);
+  std::vector<Training> ranks = without_gradients(
+      train_on(mesh, {.micro_batches = c.micro_batches, .clipping_threshold = c.threshold}));
+  for (int64_t rank = 0; rank < mesh.devices(); ++rank) {
+    EXPECT_EQ(differences(ranks[rank % mesh.fsdp.count], ranks[rank]), "") << rank;
+    for (size_t i = 0; i < ranks[0].results.size(); ++i) {
+      EXPECT_EQ(ranks[rank].results[i].loss, ranks[0].results[i].loss);
+      EXPECT_EQ(ranks[rank].results[i].gradient_norm, ranks[0].results[i].gradient_norm);
+    }
+  }
+  EXPECT_NE(ranks[0].results.front().loss, ranks[0].results.back().loss);
+}
+
+TEST_P(Devices, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
+  const Case& c = GetParam();
+  DeviceMesh mesh = mesh_of(c.data, c.fsdp);
+  TrainingOptions options{.micro_batches = c.micro_batches, .clipping_threshold = c.threshold};
+  std::vector<Training> none = without_gradients(train_on(mesh, options));
+  struct Choice {
+    const char* policy;
+    Homes homes;
+    Lane update = Lane::compute;
+    double ahead = 1;
+  };
+  for (const Choice& choice : {Choice{"full", {}},
+                               {"minimal_offloaded", {}, Lane::compute, 0},
+                               {"full", {.parameters = kHost}},
+                               {"save_out_proj", {.gradients = kHost}, Lane::compute, 3},
+                               {"none", {.optimizer = kHost}},
+                               {"qkv_proj_offloaded", kAllOnHost},
+                               {"full", kAllOnHost, Lane::compute, 0},
+                               {"full", kAllOnHost, Lane::compute, 3},
+                               {"qkv_proj_offloaded", {.optimizer = kHost}, Lane::host_compute},
+                               {"full", kAllOnHost, Lane::host_compute}}) {
+    options.policy = choice.policy;
+    options.layout.homes = choice.homes;
+    options.update_lane = choice.update;
+    options.transfers.layers_ahead = choice.ahead;
+    std::vector<Training> other = without_gradients(train_on(mesh, options));
+    for (size_t rank = 0; rank < other.size(); ++rank) {
+      SCOPED_TRACE(std::string(choice.policy) + ", rank " + std::to_string(rank) + ", ahead " +
+                   std::to_string(choice.ahead));
+      EXPECT_EQ(differences(none[rank], other[rank]), "");
+      EXPECT_EQ(first_fault(other[rank].plans), "");
+      EXPECT_EQ(collectives(other[rank].plans), collectives(other[0].plans));
+    }
+  }
+}
+
+// Ring collectives over n devices send (n - 1) / n of what is gathered or scattered, and twice that
+// of what is reduced for all. Each slab is gathered for the forward and for the backward pass, and
+// its gradient scattered once.
+TEST(Wire, CarriesWhatTheoryKnows) {
+  constexpr double kDevices = 4;
+  TrainingOptions options{.policy = "full", .steps = 1};
+  options.layout.mesh = mesh_of(1, 4);
+  ParameterLayout layout = lay_out(options.model, options.layout);
+  trainer::StepPlans plans = train_on(options.layout.mesh, options)[0].plans;
+  std::map<std::string, double> found, expected;
+  for (const Instruction& instruction : plans.plans[0].instructions)
+    if (instruction.lane == Lane::network)
+      found[instruction.op->name] +=
+          wire_bytes(*instruction.op, instruction.attrs, instruction.in[0].type);
+  for (const Slab& slab : layout.slabs) {
+    double part = slab.count * (kDevices - 1) / kDevices;
+    // The embedding's backward pass reads no weights, and the head runs forward and back at once.
+    int gathers = slab.name.starts_with("decoder") ? 2 : 1;
+    expected["all_gather"] += gathers * part * models::size_bytes(slab.dtype);
+    expected["reduce_scatter"] += part * sizeof(float);
+  }
+  // The loss and the sum of squares.
+  expected["all_reduce"] = 2 * (kDevices - 1) / kDevices * (sizeof(float) + sizeof(double));
+  EXPECT_EQ(found, expected);
+}
+
+// A device's states are its share of them.
+TEST(Sharding, DividesStates) {
+  TrainingOptions options;
+  auto states = [&](int64_t fsdp) {
+    options.layout.mesh = mesh_of(1, fsdp);
+    int64_t sum = 0;
+    for (const Slab& slab : lay_out(options.model, options.layout).slabs)
+      for (Copy copy : kCopies) sum += slab.has(copy) ? bytes(slab, copy) : 0;
+    return sum;
+  };
+  EXPECT_EQ(states(1) % 4, 0);
+  EXPECT_LT(states(4), states(1) / 4 + 5 * 4 * 256 * 4);  // five slabs, filled up to 256 each
+  EXPECT_GE(states(4), states(1) / 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Devices,
+                         testing::Values(Case{"fsdp_2", 1, 2, 1, 0.5},
+                                         Case{"fsdp_2_unclipped", 1, 2, 1, 0},
+                                         Case{"fsdp_2_twice", 1, 2, 2, 0.5},
+                                         Case{"fsdp_4", 1, 4, 1, 0.5}, Case{"data_2", 2, 1, 1, 0.5},
+                                         Case{"data_2_thrice", 2, 1, 3, 0},
+                                         Case{"data_2_fsdp_2", 2, 2, 2, 0.5}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace longshore::offload

@@ -1,0 +1,60 @@
+#include "trainer/config/device_mesh.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "trainer/config/hardware_file.h"
+
+namespace longshore::trainer {
+namespace {
+
+int64_t filled(int64_t parallelism) { return std::max<int64_t>(parallelism, 1); }
+
+// The profile's key that a plan for the mesh would need and lacks; "" for none.
+const char* missing_rate(const offload::Hardware& hardware, const Config& config) {
+  const offload::DeviceMesh mesh = device_mesh(config);
+  if (devices_per_node(config) > 1 && hardware.ici.points().empty()) return "ici";
+  const bool is_between_nodes = mesh.data.nodes * mesh.fsdp.nodes > 1;
+  return is_between_nodes && hardware.dcn.points().empty() ? "dcn" : "";
+}
+
+}  // namespace
+
+offload::DeviceMesh device_mesh(const Config& config, int64_t rank) {
+  offload::DeviceMesh mesh;
+  mesh.data = {.count = filled(config.ici_data_parallelism) * config.dcn_data_parallelism,
+               .nodes = config.dcn_data_parallelism};
+  mesh.fsdp = {.count = filled(config.ici_fsdp_parallelism) * config.dcn_fsdp_parallelism,
+               .nodes = config.dcn_fsdp_parallelism};
+  mesh.data.rank = rank / mesh.fsdp.count;
+  mesh.fsdp.rank = rank % mesh.fsdp.count;
+  return mesh;
+}
+
+int64_t devices_per_node(const Config& config) {
+  return filled(config.ici_data_parallelism) * filled(config.ici_fsdp_parallelism);
+}
+
+std::optional<offload::Hardware> named_hardware(const Config& config) {
+  if (config.hardware.empty()) return std::nullopt;
+  const offload::Hardware hardware = read_hardware(config.hardware, default_configs_directory());
+  if (const char* missing = missing_rate(hardware, config); *missing)
+    throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing +
+                      ", which a plan for " + mesh_text(config) + " needs");
+  return hardware.shared_by(devices_per_node(config));
+}
+
+bool reaches_mesh(const offload::Hardware& hardware, const Config& config) {
+  return *missing_rate(hardware, config) == 0;
+}
+
+std::string mesh_text(const Config& config) {
+  const offload::DeviceMesh mesh = device_mesh(config);
+  if (mesh.devices() == 1) return "";
+  return fmt::format("one of {} devices: data {} x fsdp {}", mesh.devices(), mesh.data.count,
+                     mesh.fsdp.count);
+}
+
+}  // namespace longshore::trainer
