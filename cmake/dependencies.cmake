@@ -7,6 +7,8 @@ find_package(nlohmann_json REQUIRED CONFIG)
 find_package(GTest REQUIRED CONFIG)
 find_package(ICU REQUIRED COMPONENTS uc)
 find_package(Threads REQUIRED)
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI REQUIRED COMPONENTS CXX)
 
 # Debian packages PCRE2 without its CMake files.
 find_path(LONGSHORE_PCRE2_INCLUDE pcre2.h REQUIRED)

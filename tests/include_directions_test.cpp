@@ -29,6 +29,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
 const std::map<std::string, std::set<std::string>> kTrainerMayInclude = {
     {"config", {}},
     {"weights", {"config"}},
+    {"distributed", {"config"}},
     {"step", {"config", "weights"}},
     {"planning", {"config", "weights", "step"}},
     {"compare", {"config", "weights", "step", "planning"}},

@@ -1,0 +1,40 @@
+// One process of several: trains a small model on its part of the global batch and prints what it
+// saw. usage: mpirun -np DATA*FSDP rank DATA FSDP [policy]
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "tests/offload/training.h"
+#include "trainer/distributed/world.h"
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  if (argc < 3) return 2;
+  try {
+    auto world = trainer::connect(trainer::find_launch());
+    offload::DeviceMesh mesh{.data = {.count = std::atoi(argv[1])},
+                             .fsdp = {.count = std::atoi(argv[2])}};
+    mesh.data.rank = world->rank() / mesh.fsdp.count;
+    mesh.fsdp.rank = world->rank() % mesh.fsdp.count;
+    offload::TrainingOptions options{.policy = argc > 3 ? argv[3] : "none"};
+    options.layout.mesh = mesh;
+    options.communicator = world->communicator(mesh);
+    offload::Training training = offload::train(options);
+    std::string line = "rank " + std::to_string(world->rank());
+    for (const trainer::StepResult& result : training.results) {
+      char text[64];
+      std::snprintf(text, sizeof text, " %.9g %.9g", result.loss, result.gradient_norm);
+      line += text;
+    }
+    std::vector<std::string> lines = world->gather(line);
+    if (world->sum(1) != world->size()) return 1;
+    if (world->rank() == 0)
+      for (const std::string& one : lines) std::printf("%s\n", one.c_str());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,32 @@
+// How a run of several processes was started, as the environment tells: by torchrun, by Slurm's
+// srun, or by mpirun.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace longshore::trainer {
+
+struct Launch {
+  enum class By { nobody, torchrun, slurm, mpirun };
+  By by = By::nobody;
+  int64_t rank = 0, world_size = 1, local_rank = 0;
+  std::string master_address;  // torchrun's, and the port
+  int64_t master_port = 0;
+};
+
+const char* name(Launch::By by);
+
+// Variables are asked for by name; "" where one is not set. Looked for in the order above; nobody
+// where none of them launched more than one process. Throws ConfigError where variables are
+// missing, no numbers, or contradict each other, naming them and what was found.
+using Environment = std::function<std::string(const std::string& name)>;
+Launch find_launch(const Environment& environment);
+// Of this process.
+Launch find_launch();
+
+// "torchrun: rank 3 of 8, device 3 of its node".
+std::string text(const Launch& launch);
+
+}  // namespace longshore::trainer
