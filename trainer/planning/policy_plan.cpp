@@ -21,7 +21,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
       .policy = asked.remat_policy, .plans = plan_training(config, target), .memory = {}};
   if (!account.empty()) plan.chosen = chosen_keys(config);
   plan.account = std::move(account);
-  plan.memory = analyze(plan.plans.all());
+  plan.memory = analyze(plan.plans);
   if (!hardware) return plan;
   plan.estimate = estimate(plan.plans.step, *hardware);
   plan.room = room(plan.memory, *hardware, memory_limits(config));

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace longshore::data {
+namespace longshore {
 
 // Written beside its name and renamed: any number of appends, then finish(). Without finish()
 // nothing is left behind, and what stood under the name stays. Trouble with the file system is a
@@ -41,4 +41,7 @@ class AtomicFile {
   std::vector<std::byte> buffer_;
 };
 
-}  // namespace longshore::data
+// A file whose contents are there already, as an AtomicFile.
+void write_file(const std::filesystem::path& path, std::string_view contents);
+
+}  // namespace longshore

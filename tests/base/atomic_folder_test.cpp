@@ -1,4 +1,4 @@
-#include "data/atomic_folder.h"
+#include "base/atomic_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,12 @@
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
 
-namespace longshore::data {
+namespace longshore {
 namespace {
+
+using data::message_of;
+using data::read_file;
+using data::TemporaryFolder;
 
 namespace fs = std::filesystem;
 
@@ -73,4 +77,4 @@ TEST(AtomicFolder, NothingIsWrittenOver) {
 }
 
 }  // namespace
-}  // namespace longshore::data
+}  // namespace longshore

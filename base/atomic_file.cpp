@@ -1,4 +1,4 @@
-#include "data/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace longshore::data {
+namespace longshore {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
@@ -87,4 +87,10 @@ void AtomicFile::finish() {
   }
 }
 
-}  // namespace longshore::data
+void write_file(const std::filesystem::path& path, std::string_view contents) {
+  AtomicFile file(path);
+  file.append(contents);
+  file.finish();
+}
+
+}  // namespace longshore
