@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -38,6 +39,8 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_path_;
   int file_ = -1;
+  int64_t written_ = 0;  // bytes, of which the first so many are on their way to the disk
+  int64_t on_their_way_ = 0;
   std::vector<std::byte> buffer_;
 };
 

@@ -129,7 +129,10 @@ class Run {
     if (config_.enable_checkpointing) {
       auto newest = newest_checkpoint(directory / kCheckpointsFolder,
                                       config_.fall_back_to_earlier_checkpoint, say_);
-      if (newest) return newest;
+      if (newest) {
+        saved_step_ = newest->manifest.step;
+        return newest;
+      }
       if (fs::exists(directory / "summary.json"))
         refuse("holds a run that has ended, and no checkpoint");
     } else if (fs::exists(directory / "metrics.jsonl")) {
@@ -199,15 +202,12 @@ class Run {
                         training_seconds / (i + 1 - first) * (config_.steps - i - 1),
                         saving_text());
       check_finite(steps_.back());
-      if (is_last)
-        save(i + 1, &CheckpointSaver::save_now);
-      else if (is_saved)
-        save(i + 1, &CheckpointSaver::save);
+      if (is_saved && !is_last) save(i + 1, &CheckpointSaver::save);
       if (!StopSignal::is_there() && is_evaluated)
         validate(*evaluation, fmt::format("after step {}", i));
       if (StopSignal::is_there() && !is_last) return stop(i + 1);
     }
-    if (saver_) saver_->finish();
+    if (saved_step_ != config_.steps) save(config_.steps, &CheckpointSaver::save_now);
 
     Summary summary = summarize(steps_);
     if (training_seconds > 0)
@@ -344,7 +344,7 @@ class Run {
           "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
           StopSignal::name(), done));
     saver_->finish();
-    if (saved_step_ != done || !saves_.back().is_saved) save(done, &CheckpointSaver::save_now);
+    if (saved_step_ != done || last_save_failed()) save(done, &CheckpointSaver::save_now);
     require_saved();
     console_.line(fmt::format(
         "{}: stopped after {} of {} steps, which are saved; the same command "
@@ -352,10 +352,12 @@ class Run {
         StopSignal::name(), done, config_.steps, directory_->path().filename().string()));
   }
 
+  bool last_save_failed() const { return !saves_.empty() && !saves_.back().is_saved; }
+
   // A save that failed stops no training, since there is nothing that would be gained by it; but
   // nobody may take the run for saved.
   void require_saved() const {
-    if (!saves_.empty() && !saves_.back().is_saved)
+    if (last_save_failed())
       throw Error(fmt::format("the last save, after {} steps, failed: {}", saves_.back().step,
                               saves_.back().error));
   }
@@ -425,7 +427,7 @@ class Run {
   std::vector<RecordedStep> trace_;
   Clock::time_point trace_start_;
   std::vector<SaveReport> saves_;
-  int64_t saved_step_ = -1;  // of which a save was begun last
+  int64_t saved_step_ = -1;  // of the newest checkpoint, or of a save begun since
   int non_finite_ = 0;       // steps
   std::string metrics_trouble_;
   double stall_seconds_ = 0;  // of a save since the last step

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/atomic_file.h"
 #include "base/atomic_folder.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "trainer/checkpoint/optimizer_state.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/export_parameters.h"
@@ -100,7 +102,8 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved,
                           const offload::Arguments& arguments, Manifest manifest) {
   AtomicFolder output(to);
   const fs::path& folder = output.directory();
-  if (saves_model(saved.layout))
+  const auto write_model = [&] {
+    if (!saves_model(saved.layout)) return;
     export_parameters(folder / kModel,
                       {.model = saved.model,
                        .layout = saved.layout,
@@ -109,10 +112,16 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved,
                        .tokenizer = saved.config.tokenizer_path},
                       saved.config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
                                                                          : models::Dtype::float32);
+  };
+  const auto write_optimizer = [&] {
+    write_optimizer_state(folder / kOptimizer, saved.layout, arguments);
+  };
+  // Together, so that one is converted while the disk takes the other.
+  const std::array<std::function<void()>, 2> parts{write_model, write_optimizer};
+  parallel_for(parts.size(), [&](size_t i) { parts[i](); });
   if (saves_adapter(saved.layout))
     write_adapter(folder / kAdapter, saved.model.lora, saved.config.load_parameters_path.string(),
                   saved.layout, arguments);
-  write_optimizer_state(folder / kOptimizer, saved.layout, arguments);
   manifest.files = files_of(folder);
   write_file(folder / kManifestFile, manifest_text(manifest));
   output.finish();

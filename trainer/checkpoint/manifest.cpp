@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "data/content_hash.h"
 #include "data/file_mapping.h"
 
@@ -91,10 +92,10 @@ std::vector<SavedFile> files_of(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string path = entry.path().lexically_relative(folder).generic_string();
     if (!entry.is_regular_file() || path == kManifestFile) continue;
-    files.push_back({.path = path,
-                     .bytes = static_cast<int64_t>(entry.file_size()),
-                     .hash = data::file_hash(entry.path())});
+    files.push_back({.path = path, .bytes = static_cast<int64_t>(entry.file_size()), .hash = {}});
   }
+  parallel_for(files.size(),
+               [&](size_t i) { files[i].hash = data::file_hash(folder / files[i].path); });
   std::ranges::sort(files, {}, &SavedFile::path);
   return files;
 }
@@ -110,10 +111,12 @@ void verify_files(const fs::path& folder, const Manifest& manifest) {
       throw DataError((folder / file.path).string() + ": found " + std::to_string(bytes) +
                       " bytes, expected " + std::to_string(file.bytes));
   }
-  for (const SavedFile& file : manifest.files)
+  parallel_for(manifest.files.size(), [&](size_t i) {
+    const SavedFile& file = manifest.files[i];
     if (const std::string hash = data::file_hash(folder / file.path); hash != file.hash)
       throw DataError((folder / file.path).string() + ": found the hash " + hash + ", expected " +
                       file.hash + ": it is not what was written");
+  });
 }
 
 }  // namespace longshore::trainer

@@ -47,7 +47,7 @@ Manifest read_manifest(const std::filesystem::path& folder);
 // The files in a folder and the folders in it, but for a manifest, by path.
 std::vector<SavedFile> files_of(const std::filesystem::path& folder);
 
-// Throws a DataError that names the first file that is not as the manifest says, with both sizes or
+// Throws a DataError that names a file that is not as the manifest says, with both sizes or
 // hashes. Sizes are looked at first: they cost nothing.
 void verify_files(const std::filesystem::path& folder, const Manifest& manifest);
 

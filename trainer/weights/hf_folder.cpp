@@ -106,6 +106,7 @@ std::vector<int64_t> sizes(const models::Shape& shape) {
 
 void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
                       data::SafetensorsWriter& writer) {
+  if (tensor.dtype == dtype) return writer.append(tensor.name, tensor.data);
   constexpr size_t kPiece = size_t{1} << 20;  // elements
   const auto from_bytes = static_cast<size_t>(size_bytes(tensor.dtype));
   std::vector<std::byte> converted;
