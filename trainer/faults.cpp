@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "trainer/planning/room.h"
 #include "trainer/probe/inputs.h"
 
 namespace longshore::trainer {
@@ -24,8 +23,7 @@ bool is_out_of_memory(const std::exception& error) {
       kWords, [&](const char* words) { return what.find(words) != std::string_view::npos; });
 }
 
-std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned,
-                           const Config& config, models::Target target) {
+std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned) {
   std::string text;
   for (offload::MemoryKind kind : offload::kMemoryKinds) {
     const offload::MemoryAnalysis& plan = of(planned, kind);
@@ -35,10 +33,7 @@ std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& pl
                     offload::bytes_text(ledger.now_bytes(kind)), categories_text(ledger.now(kind)),
                     offload::bytes_text(plan.peak_bytes), categories_text(plan.by_category));
   }
-  return text +
-         "Something else takes what the plan counted on, or a library takes memory of its "
-         "own. It would take less with\n" +
-         what_helps(config, target);
+  return text;
 }
 
 std::string dump_batches(const std::filesystem::path& folder, int64_t step,

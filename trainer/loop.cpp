@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
 #include <optional>
 
 #include "base/atomic_file.h"
@@ -115,7 +116,12 @@ class Run {
     if (start_) require_same_run(config_, described, *start_);
     if (config_.enable_checkpointing) make_saver(std::move(described));
     if (stops_before_training()) return;
-    train_and_finish();
+    try {
+      train_and_finish();
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      explain_shortage(error);
+    }
   }
 
  private:
@@ -238,11 +244,8 @@ class Run {
       batch_.push_back(batches.next());
     const StepScalars scalars{.learning_rate = learning_rate_schedule(config_).at(i),
                               .number = i + 1};
-    StepResult result;
-    explain_shortage(i, [&] {
-      result = run_step(i, scalars, start);
-      if (is_flushed) session_->step().flush(session_->ledger());
-    });
+    const StepResult result = run_step(i, scalars, start);
+    if (is_flushed) session_->step().flush(session_->ledger());
     StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
     const double tokens =
         static_cast<double>(model_.batch * model_.length * config_.gradient_accumulation_steps);
@@ -272,18 +275,22 @@ class Run {
     return result;
   }
 
-  template <class Work>
-  void explain_shortage(int64_t step, Work work) {
+  // What holds memory goes before anything is planned anew.
+  [[noreturn]] void explain_shortage(const std::exception& error) {
+    finish_saving();
+    std::string account = fmt::format(
+        "after {} steps: {}\n{}{}\n", steps_.empty() ? first_step() : steps_.back().step + 1,
+        error.what(), memory_account(session_->ledger(), session_->planned()),
+        last_checkpoint_text());
+    saver_.reset();
+    session_.reset();
     try {
-      work();
-    } catch (const std::exception& error) {
-      if (!is_out_of_memory(error)) throw;
-      finish_saving();
-      throw PlanError(fmt::format(
-          "step {}: {}\n{}{}", step, error.what(),
-          memory_account(session_->ledger(), session_->planned(), config_, backend_->target()),
-          last_checkpoint_text()));
+      account += "Something else takes what the plan counted on. The run would take less with\n" +
+                 what_helps(config_, backend_->target());
+    } catch (const std::bad_alloc&) {
+      account += "nothing is left to plan with";
     }
+    throw PlanError(account);
   }
 
   // A disk that is full ends no run; what waits is written when there is room again.

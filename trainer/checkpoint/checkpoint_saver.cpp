@@ -70,14 +70,18 @@ void CheckpointSaver::save(int64_t step) {
   if (!snapshot_) return save_now(step);
   const auto start = Clock::now();
   finish();
-  snapshot_->take(run_.state);
-  const double stall = seconds_since(start);
-  pending_ = std::async(std::launch::async, [this, step, stall] {
-    SaveReport report = write(step, snapshot_->arguments());
-    report.stall_seconds = stall;
-    return report;
-  });
-  saving_ = step;
+  try {
+    snapshot_->take(run_.state);
+    const double stall = seconds_since(start);
+    pending_ = std::async(std::launch::async, [this, step, stall] {
+      SaveReport report = write(step, snapshot_->arguments());
+      report.stall_seconds = stall;
+      return report;
+    });
+    saving_ = step;
+  } catch (const std::system_error& error) {  // no more threads
+    report_({.step = step, .folder = {}, .error = error.what()});
+  }
 }
 
 void CheckpointSaver::save_now(int64_t step) {

@@ -15,14 +15,15 @@
 
 namespace longshore::trainer {
 
-inline std::string tiny_train(const std::filesystem::path& output, const std::string& settings) {
+inline std::string tiny_train(const std::filesystem::path& output, const std::string& settings,
+                              int length = 32) {
   return std::string(TRAIN_PROGRAM) +
          " --config quickstart.yml backend=cpu base_emb_dim=32 base_num_decoder_layers=2 "
          "base_num_query_heads=2 base_num_kv_heads=1 head_dim=16 base_mlp_dim=48 vocab_size=61 "
-         "max_target_length=32 per_device_batch_size=2 dtype=float32 dataset_type=synthetic "
+         "per_device_batch_size=2 dtype=float32 dataset_type=synthetic "
          "eval_dataset_path= sample_tokens=0 tokenizer_path= peak_tflops_per_device=1 "
          "learning_rate_schedule_steps=40 base_output_directory=" +
-         output.string() + " " + settings;
+         output.string() + " max_target_length=" + std::to_string(length) + " " + settings;
 }
 
 // What a run computed: losses and norms by step.

@@ -1,6 +1,7 @@
 // The train program where something goes wrong, or someone wants it to stop.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 #include <fstream>
 #include <new>
@@ -276,6 +277,34 @@ TEST(NonFinite, IsSkippedWithoutATrace) {
   EXPECT_TRUE(has(refused.output, "gradient_clipping_threshold = 0"));
 }
 
+#ifndef __SANITIZE_ADDRESS__
+
+// A process from which the address space is taken in the middle of its run.
+TEST(OutOfMemory, InMidRunIsExplainedAndLeavesTheCheckpoint) {
+  TemporaryFolder folder;
+  // So that each batch asks the system for memory, and oneDNN's kernels, which do not look at what
+  // they are given, do not.
+  const std::string malloc =
+      "env MALLOC_MMAP_THRESHOLD_=24000 MALLOC_ARENA_MAX=1 MALLOC_TOP_PAD_=0 ";
+  Process process(
+      malloc + tiny_train(folder / "", "steps=100000 run_name=a checkpoint_period=1", 4096),
+      folder / "log");
+  ASSERT_TRUE(process.wait_for("checkpoint after 1 steps: "));
+  uint64_t pages = 0;
+  std::ifstream("/proc/" + std::to_string(process.id()) + "/statm") >> pages;
+  const rlim_t bytes = pages * 4096 - (rlim_t{1} << 20);
+  const rlimit limit{bytes, bytes};
+  ASSERT_EQ(prlimit(process.id(), RLIMIT_AS, &limit, nullptr), 0);
+  EXPECT_EQ(process.wait(), 2);
+  for (const char* words : {"train: after ", "std::bad_alloc", "alive ", "planned ",
+                            "The last checkpoint is whole", "would take less with"})
+    EXPECT_TRUE(has(process.output(), words));
+  EXPECT_TRUE(newest_checkpoint(folder / "a" / kCheckpointsFolder, false,
+                                [](const std::string& text) { ADD_FAILURE() << text; }));
+}
+
+#endif
+
 TEST(OutOfMemory, IsToldByWhatItSays) {
   EXPECT_TRUE(is_out_of_memory(std::bad_alloc()));
   EXPECT_TRUE(is_out_of_memory(PlanError("device: asked for 1.00 GiB, 0 bytes are available")));
@@ -283,7 +312,7 @@ TEST(OutOfMemory, IsToldByWhatItSays) {
   EXPECT_FALSE(is_out_of_memory(DataError("a.jsonl:41: no valid JSON")));
 }
 
-// What is alive stands beside what was planned, and what would be less.
+// What is alive stands beside what was planned.
 TEST(OutOfMemory, IsExplained) {
   const Config config = load_config("quickstart.yml", {}, default_configs_directory());
   const TrainingPlans plans = plan_training(config, models::Target::cpu);
@@ -292,11 +321,10 @@ TEST(OutOfMemory, IsExplained) {
   ledger.take(offload::MemoryKind::device, offload::Category::optimizer, int64_t{3} << 20);
   ledger.take(offload::MemoryKind::device, offload::Category::kept, int64_t{9} << 20);
   ledger.give(offload::MemoryKind::device, offload::Category::kept, int64_t{5} << 20);
-  const std::string account = memory_account(ledger, planned, config, models::Target::cpu);
+  const std::string account = memory_account(ledger, planned);
   EXPECT_TRUE(
       has(account, "alive 7.0 MiB (optimizer 3.0 MiB, kept 4.0 MiB), planned " +
                        offload::bytes_text(of(planned, offload::MemoryKind::device).peak_bytes)));
-  EXPECT_TRUE(has(account, "moment_dtype=8bit"));
 }
 
 }  // namespace
