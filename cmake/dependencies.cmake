@@ -17,6 +17,13 @@ add_library(longshore_pcre2 INTERFACE)
 target_include_directories(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_INCLUDE}")
 target_link_libraries(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_LIBRARY}")
 
+# Likewise xxHash.
+find_path(LONGSHORE_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_library(LONGSHORE_XXHASH_LIBRARY xxhash REQUIRED)
+add_library(longshore_xxhash INTERFACE)
+target_include_directories(longshore_xxhash INTERFACE "${LONGSHORE_XXHASH_INCLUDE}")
+target_link_libraries(longshore_xxhash INTERFACE "${LONGSHORE_XXHASH_LIBRARY}")
+
 # Debian's CMake package of oneDNN asks for OpenCL's development files, which nothing here uses.
 find_path(LONGSHORE_ONEDNN_INCLUDE dnnl.hpp REQUIRED)
 find_library(LONGSHORE_ONEDNN_LIBRARY dnnl REQUIRED)

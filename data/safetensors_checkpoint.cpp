@@ -7,9 +7,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "data/atomic_file.h"
 #include "data/file_mapping.h"
 #include "data/strict_json.h"
 
@@ -279,9 +279,7 @@ void write_checkpoint(const fs::path& directory, std::span<const SafetensorsInfo
   const nlohmann::json index = {
       {"metadata", {{"total_parameters", total_parameters}, {"total_size", total_size}}},
       {"weight_map", weight_map}};
-  AtomicFile file(directory / kIndexFile);
-  file.append(index.dump(2) + "\n");
-  file.finish();
+  write_file(directory / kIndexFile, index.dump(2) + "\n");
 }
 
 }  // namespace longshore::data

@@ -106,6 +106,18 @@ int64_t infinities_of_doubles(std::span<const std::byte> data) {
   return count;
 }
 
+// `exponent` has the bits that are all set where a value is not finite.
+template <class Bits>
+bool all_finite(std::span<const std::byte> data, Bits exponent) {
+  unsigned odd = 0;
+  for (size_t i = 0; i < data.size(); i += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, data.data() + i, sizeof bits);
+    odd |= (bits & exponent) == exponent;
+  }
+  return odd == 0;
+}
+
 }  // namespace
 
 NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to) {
@@ -157,6 +169,17 @@ void convert_floats(const SafetensorsTensor& tensor, SafetensorsDtype dtype,
   if (infinities_after > infinities_before)
     throw DataError("tensor " + json_quoted(tensor.name) + ": found finite " + name(tensor.dtype) +
                     " values beyond what " + name(dtype) + " can hold, expected none");
+}
+
+void require_finite(const SafetensorsTensor& tensor) {
+  bool is_finite = true;
+  if (tensor.dtype == SafetensorsDtype::float32)
+    is_finite = all_finite<uint32_t>(tensor.data, 0x7f800000);
+  else if (tensor.dtype == SafetensorsDtype::bfloat16)
+    is_finite = all_finite<uint16_t>(tensor.data, 0x7f80);
+  if (!is_finite)
+    throw DataError("tensor " + json_quoted(tensor.name) +
+                    ": found values that are infinite or NaN, expected finite ones");
 }
 
 }  // namespace longshore::data

@@ -24,4 +24,8 @@ NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to);
 void convert_floats(const SafetensorsTensor& tensor, SafetensorsDtype dtype,
                     std::span<std::byte> to);
 
+// Throws a DataError that names the tensor when a value of F32 or BF16 is infinite or NaN; values
+// of integers are finite.
+void require_finite(const SafetensorsTensor& tensor);
+
 }  // namespace longshore::data

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/atomic_file.h"
+#include "base/atomic_file.h"
 #include "data/safetensors.h"
 
 namespace longshore::data {

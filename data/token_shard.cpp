@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "data/content_hash.h"
 
 namespace longshore::data {
 namespace {
@@ -220,6 +221,16 @@ TokenShard::Range TokenShard::document(int64_t index) const {
                     " has the tokens from " + std::to_string(first) + " to " + std::to_string(end) +
                     ", of " + std::to_string(token_count_));
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
+}
+
+std::string TokenShard::identity() const {
+  constexpr size_t kParts = 64, kPartBytes = size_t{64} << 10;
+  const std::span<const std::byte> bytes = mapping_.bytes();
+  std::string hashes = std::to_string(bytes.size());
+  const size_t stride = std::max(kPartBytes, bytes.size() / kParts);
+  for (size_t first = 0; first < bytes.size(); first += stride)
+    hashes += " " + content_hash(bytes.subspan(first, std::min(kPartBytes, bytes.size() - first)));
+  return content_hash(std::as_bytes(std::span(hashes)));
 }
 
 void TokenShard::require_tokenizer(uint64_t tokenizer_hash, std::string_view owner) const {

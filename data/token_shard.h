@@ -27,7 +27,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/atomic_file.h"
+#include "base/atomic_file.h"
 #include "data/file_mapping.h"
 
 namespace longshore::data {
@@ -64,6 +64,9 @@ class TokenShard {
 
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
+
+  // What tells shards apart: a hash of the file's size and of parts of it, all over the file.
+  std::string identity() const;
 
   // Throws a DataError unless this shard was made by the tokenizer with that hash. `owner` is what
   // the message calls the other side, for instance the tokenizer's path.

@@ -151,10 +151,13 @@ class CudaBackend : public Backend {
     return spans;
   }
 
-  void write(MemoryKind, std::byte* to, const void* from, int64_t bytes) override {
+  // Ordinary memory stays out of CUDA's order: it is read while kernels run.
+  void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
+    if (kind == MemoryKind::unpinned_host) return void(std::memcpy(to, from, bytes));
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
   }
-  void read(MemoryKind, void* to, const std::byte* from, int64_t bytes) override {
+  void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
+    if (kind == MemoryKind::unpinned_host) return void(std::memcpy(to, from, bytes));
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
   }
 

@@ -43,6 +43,7 @@ class Ledger {
   void give(MemoryKind kind, Category category, int64_t bytes);
 
   int64_t now_bytes(MemoryKind kind) const { return account(kind).now; }
+  const ByCategory& now(MemoryKind kind) const { return account(kind).by_category; }
   int64_t peak_bytes(MemoryKind kind) const { return account(kind).peak; }
   // Adds up to peak_bytes.
   const ByCategory& at_peak(MemoryKind kind) const { return account(kind).at_peak; }

@@ -31,6 +31,7 @@ const std::map<std::string, std::set<std::string>> kTrainerMayInclude = {
     {"weights", {"config"}},
     {"distributed", {"config"}},
     {"step", {"config", "weights"}},
+    {"checkpoint", {"config", "weights", "step"}},
     {"planning", {"config", "weights", "step"}},
     {"compare", {"config", "weights", "step", "planning"}},
     {"generate", {"config", "weights", "step", "planning"}},

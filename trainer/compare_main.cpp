@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/exit_code.h"
 #include "base/nearest.h"
-#include "base/write_file.h"
 #include "trainer/compare/compare.h"
 #include "trainer/compare/figures.h"
 #include "trainer/compare/html.h"

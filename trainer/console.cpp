@@ -20,13 +20,13 @@ void Console::line(const std::string& text) {
   std::fflush(stdout);
 }
 
-void Console::progress(int64_t done, int64_t total, double seconds_left) {
+void Console::progress(int64_t done, int64_t total, double seconds_left, const std::string& note) {
   if (!is_terminal_) return;
   constexpr int kWidth = 40;
   int filled = static_cast<int>(kWidth * done / total);
   erase_bar();
-  bar_ = fmt::format("[{:=<{}}{:<{}}] {}/{}, {} left", "", filled, "", kWidth - filled, done, total,
-                     duration_text(seconds_left));
+  bar_ = fmt::format("[{:=<{}}{:<{}}] {}/{}, {} left{}{}", "", filled, "", kWidth - filled, done,
+                     total, duration_text(seconds_left), note.empty() ? "" : ", ", note);
   std::fputs(bar_.c_str(), stdout);
   std::fflush(stdout);
 }

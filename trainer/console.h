@@ -13,8 +13,8 @@ class Console {
   ~Console();
 
   void line(const std::string& text);
-  // Does nothing unless standard output is a terminal.
-  void progress(int64_t done, int64_t total, double seconds_left);
+  // Does nothing unless standard output is a terminal. `note` is what else is under way.
+  void progress(int64_t done, int64_t total, double seconds_left, const std::string& note);
 
  private:
   void erase_bar();

@@ -3,32 +3,37 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <ctime>
+#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <map>
+#include <new>
+#include <optional>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/timing.h"
-#include "base/write_file.h"
 #include "data/prefetched_batches.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
+#include "trainer/checkpoint/load_state.h"
+#include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/model_config.h"
 #include "trainer/console.h"
+#include "trainer/faults.h"
 #include "trainer/generate/continuation.h"
 #include "trainer/metrics.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/peak.h"
 #include "trainer/planning/room.h"
+#include "trainer/run_directory.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/trace_file.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/step/training_session.h"
+#include "trainer/stop_signal.h"
 #include "trainer/training_data.h"
 #include "trainer/weights/adapter.h"
-#include "trainer/weights/export_parameters.h"
 
 namespace longshore::trainer {
 namespace {
@@ -37,29 +42,39 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using offload::MemoryKind;
 
-fs::path make_run_directory(const Config& config) {
-  std::string name = config.run_name;
-  if (name.empty()) {
-    std::time_t now = std::time(nullptr);
-    char time[32];
-    std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", std::localtime(&now));
-    name = fs::path(config.config_file).stem().string() + "-" + time;
-  }
-  fs::path directory = config.base_output_directory / name;
-  if (fs::exists(directory / "metrics.jsonl"))
-    throw ConfigError(location(config, "run_name") + ": " + directory.string() +
-                      " holds a run already. Nearest: another run_name, or none");
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) throw Error(directory.string() + ": cannot be made: " + error.message());
-  return directory;
-}
-
 std::string parameters_text(const models::ParameterCount& count) {
   std::string text = fmt::format("{:.1f} M parameters", count.all / 1e6);
   if (count.trainable < count.all)
     text += fmt::format(", of which {:.4g} M train", count.trainable / 1e6);
   return text;
+}
+
+std::string text(const SaveReport& report) {
+  if (!report.is_saved)
+    return fmt::format("checkpoint after {} steps failed: {}", report.step, report.error);
+  std::string text = fmt::format(
+      "checkpoint after {} steps: {}, {} in {:.3f} s, {:.0f} MB/s; training waited {:.3f} s",
+      report.step, report.folder.string(), offload::bytes_text(report.bytes), report.seconds,
+      static_cast<double>(report.bytes) / report.seconds / 1e6, report.stall_seconds);
+  if (!report.error.empty()) text += "; but " + report.error;
+  return text;
+}
+
+CheckpointFigures figures_of(const std::vector<SaveReport>& reports) {
+  CheckpointFigures figures;
+  std::vector<double> stalls;
+  double bytes = 0, seconds = 0;
+  for (const SaveReport& report : reports) {
+    if (!report.is_saved) continue;
+    figures.saves += 1;
+    figures.bytes = report.bytes;
+    bytes += static_cast<double>(report.bytes);
+    seconds += report.seconds;
+    stalls.push_back(report.stall_seconds);
+  }
+  if (!stalls.empty()) figures.median_stall_seconds = median(stalls);
+  if (seconds > 0) figures.bytes_per_second = bytes / seconds;
+  return figures;
 }
 
 class Run {
@@ -68,104 +83,304 @@ class Run {
   Run(const Config& config, const ChosenBackend& chosen, const std::string& account)
       : config_(config),
         backend_(make_backend(chosen.target)),
-        plans_(plan_training(config, backend_->target())) {
+        plans_(plan_training(config, backend_->target())),
+        model_(decoder_config(config, backend_->target())),
+        flops_(training_flops(plans_.model, config.gradient_accumulation_steps)) {
     console_.line("backend: " + chosen.description);
     if (!account.empty()) console_.line(account);
     require_room(config, plans_, *backend_);
-    data_ = open_data(config, [&](const std::string& text) { console_.line(text); });
-    directory_ = make_run_directory(config);
-    write_resolved(config, directory_ / "config.yml");
-    write_file(directory_ / "plan.txt", account + text(plans_));
+    data_ = open_data(config, say_);
+    directory_.emplace(config);
+    start_ = find_start();
+    if (start_) {
+      config_ = with_schedule_of(*start_, config_);
+      require_same_run(config_, describe(start_->manifest.frozen_weights), *start_);
+    }
+    write_resolved(config_, *directory_ / "config.yml");
+    write_file(*directory_ / "plan.txt", account + text(plans_));
   }
 
   void operator()() {
-    models::DecoderConfig model = decoder_config(config_, backend_->target());
     console_.line(fmt::format("model: {}, {}, {}, remat_policy {}",
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
-                              parameters_text(count_parameters(plans_.model)), name(model.dtype),
+                              parameters_text(count_parameters(plans_.model)), name(model_.dtype),
                               config_.remat_policy));
     for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
       console_.line(path);
-    Peak peak = find_peak(config_, model.dtype, *backend_);
-    console_.line("MFU is against " + peak.description);
-
-    TrainingSession session(config_, plans_, *backend_);
-    if (!session.loaded().empty()) console_.line(session.loaded());
-    auto evaluation = plans_.evaluate ? session.executable(*plans_.evaluate) : nullptr;
-    auto decoding = plans_.sample ? session.decoding(*plans_.sample) : nullptr;
-    auto validate = [&](const std::string& when) {
-      Validation validation{
-          .loss = evaluate(*evaluation, data_.validation, data_.validation_batches, *backend_,
-                           session.arguments(), session.ledger()),
-          .unigram_loss = data_.unigram_loss};
-      console_.line(fmt::format(
-          "validation loss {}: {:.4f}, {:.2f} nats below the unigram cross-entropy of {:.4f}", when,
-          validation.loss, validation.unigram_loss - validation.loss, validation.unigram_loss));
-      return validation;
-    };
-
-    int64_t micro_batches = config_.gradient_accumulation_steps;
-    data::PrefetchedBatches batches(data_.training, 0, config_.steps * micro_batches);
-    double flops = training_flops(plans_.model, micro_batches);
-    double tokens = static_cast<double>(model.batch * model.length * micro_batches);
-    LearningRate learning_rate = learning_rate_schedule(config_);
-    MetricsFile file(directory_ / "metrics.jsonl");
-    std::vector<StepMetrics> steps;
-    double training_seconds = 0;
-    std::vector<RecordedStep> trace;
-    Clock::time_point trace_start;
-    for (int64_t i = 0; i < config_.steps; ++i) {
-      auto start = Clock::now();
-      std::vector<data::Batch> batch;
-      for (int64_t m = 0; m < micro_batches; ++m) batch.push_back(batches.next());
-      StepScalars scalars{.learning_rate = learning_rate.at(i), .number = i + 1};
-      int64_t recorded = i - config_.skip_first_n_steps_for_profiler;
-      bool records = recorded >= 0 && recorded < config_.profiler_steps;
-      StepResult result;
-      if (records) {
-        if (trace.empty()) trace_start = start;
-        trace.push_back({.step = i, .begin = seconds_since(trace_start), .events = {}});
-        result = session.step().record(batch, scalars, session.ledger(), trace.back().events);
-      } else {
-        result = session.step().run(batch, scalars, session.ledger());
-      }
-      bool is_last = i + 1 == config_.steps;
-      bool is_evaluated = evaluation && !is_last && config_.eval_interval > 0 &&
-                          (i + 1) % config_.eval_interval == 0;
-      if (is_last || is_evaluated) session.step().flush(session.ledger());
-      StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
-      metrics.loss = result.loss;
-      metrics.gradient_norm = result.gradient_norm;
-      metrics.learning_rate = scalars.learning_rate;
-      metrics.total_weights = result.total_weights;
-      metrics.tokens_per_second_per_device = tokens / metrics.seconds;
-      metrics.tflops_per_device = flops / metrics.seconds / 1e12;
-      metrics.mfu = flops / metrics.seconds / peak.flops_per_second;
-      metrics.device_peak_bytes = session.peak_bytes(MemoryKind::device);
-      metrics.pinned_host_peak_bytes = session.peak_bytes(MemoryKind::pinned_host);
-      console_.line(text(metrics));
-      file.write(metrics);
-      steps.push_back(metrics);
-      training_seconds += metrics.seconds;
-      console_.progress(i + 1, config_.steps, training_seconds / (i + 1) * (config_.steps - i - 1));
-      if (records && recorded + 1 == config_.profiler_steps) finish_trace(trace);
-      if (is_evaluated) validate(fmt::format("after step {}", i));
+    if (stops_before_training()) return;
+    peak_ = find_peak(config_, model_.dtype, *backend_);
+    console_.line("MFU is against " + peak_.description);
+    session_.emplace(plans_, *backend_, first_values_here());
+    if (!session_->loaded().empty()) console_.line(session_->loaded());
+    Manifest described = describe(frozen_weights_hash(plans_.layout, session_->arguments()));
+    if (start_) require_same_run(config_, described, *start_);
+    if (config_.enable_checkpointing) make_saver(std::move(described));
+    if (stops_before_training()) return;
+    try {
+      train_and_finish();
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      explain_shortage(error);
     }
-
-    Summary summary = summarize(steps);
-    summary.data_wait_fraction = batches.seconds_waited() / training_seconds;
-    if (evaluation) summary.validation = validate("at the end");
-    if (decoding) console_.line("sample: " + sample(*decoding, session.ledger()));
-    summary.memory = session.memory();
-    write(summary, directory_ / "summary.json");
-    console_.line(text(summary));
-    if (config_.enable_checkpointing) write_weights(model, session.arguments());
-    console_.line("run directory: " + directory_.string() +
-                  " (config.yml, plan.txt: what each layer keeps and computes again, "
-                  "metrics.jsonl, summary.json)");
   }
 
  private:
+  // Of the run as it is named, or as load_full_state_path says.
+  std::optional<Checkpoint> find_start() {
+    const fs::path& directory = directory_->path();
+    auto refuse = [&](const std::string& found) {
+      throw ConfigError(location(config_, "run_name") + ": " + directory.string() + " " + found +
+                        ". Nearest: another run_name, or none");
+    };
+    if (config_.enable_checkpointing) {
+      auto newest = newest_checkpoint(directory / kCheckpointsFolder,
+                                      config_.fall_back_to_earlier_checkpoint, say_);
+      if (newest) {
+        saved_step_ = newest->manifest.step;
+        return newest;
+      }
+      if (fs::exists(directory / "summary.json"))
+        refuse("holds a run that has ended, and no checkpoint");
+    } else if (fs::exists(directory / "metrics.jsonl")) {
+      refuse("holds a run already, which enable_checkpointing=false does not resume");
+    }
+    if (config_.load_full_state_path.empty()) return std::nullopt;
+    return open_checkpoint(config_.load_full_state_path);
+  }
+
+  Manifest describe(const std::string& frozen_weights) const {
+    return describe_run(config_, model_.dtype, data_.identity, frozen_weights);
+  }
+
+  SavedModel saved_model() const {
+    return {.config = config_, .model = model_, .layout = plans_.layout};
+  }
+
+  GiveFirstValues first_values_here() const {
+    if (!start_) return first_values(config_, plans_, backend_->target());
+    return [this](offload::Arguments& arguments) {
+      return load_state(*start_, saved_model(), arguments);
+    };
+  }
+
+  void make_saver(Manifest described) {
+    std::unique_ptr<Snapshot> snapshot;
+    if (plans_.has_snapshot)
+      snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger());
+    saver_.emplace(CheckpointSaver::Run{.saved = saved_model(),
+                                        .state = session_->arguments(),
+                                        .manifest = std::move(described),
+                                        .micro_batches = config_.gradient_accumulation_steps,
+                                        .directory = directory_->path()},
+                   std::move(snapshot), [this](const SaveReport& report) {
+                     console_.line(text(report));
+                     saves_.push_back(report);
+                   });
+  }
+
+  bool stops_before_training() {
+    if (!StopSignal::is_there()) return false;
+    console_.line(StopSignal::name() + ": stopped before the first step, with nothing to save");
+    return true;
+  }
+
+  void train_and_finish() {
+    std::unique_ptr<offload::Executable> evaluation;
+    if (plans_.evaluate) evaluation = session_->executable(*plans_.evaluate);
+    std::unique_ptr<Decoding> decoding;
+    if (plans_.sample) decoding = session_->decoding(*plans_.sample);
+    const int64_t first = first_step(), micro_batches = config_.gradient_accumulation_steps;
+    data::PrefetchedBatches batches(data_.training, first * micro_batches,
+                                    config_.steps * micro_batches);
+    MetricsFile file(*directory_ / "metrics.jsonl", first);
+    steps_ = file.kept();
+    if (first == config_.steps) console_.line("all its steps are done");
+    double training_seconds = 0;
+    for (int64_t i = first; i < config_.steps; ++i) {
+      const bool is_last = i + 1 == config_.steps;
+      const bool is_evaluated = evaluation && !is_last && is_due(i + 1, config_.eval_interval);
+      const bool is_saved = saver_ && is_due(i + 1, config_.checkpoint_period);
+      steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
+      write_metrics(file);
+      training_seconds += steps_.back().seconds;
+      if (saver_) saver_->poll();
+      console_.progress(i + 1, config_.steps,
+                        training_seconds / (i + 1 - first) * (config_.steps - i - 1),
+                        saving_text());
+      check_finite(steps_.back());
+      if (is_saved && !is_last) save(i + 1, &CheckpointSaver::save);
+      if (!StopSignal::is_there() && is_evaluated)
+        validate(*evaluation, fmt::format("after step {}", i));
+      if (StopSignal::is_there() && !is_last) return stop(i + 1);
+    }
+    if (saved_step_ != config_.steps) save(config_.steps, &CheckpointSaver::save_now);
+
+    Summary summary = summarize(steps_);
+    if (training_seconds > 0)
+      summary.data_wait_fraction = batches.seconds_waited() / training_seconds;
+    if (evaluation) summary.validation = validate(*evaluation, "at the end");
+    if (decoding && !StopSignal::is_there())
+      console_.line("sample: " + sample(*decoding, session_->ledger()));
+    if (StopSignal::is_there()) return stop(config_.steps);
+    summary.memory = session_->memory();
+    if (CheckpointFigures figures = figures_of(saves_); figures.saves > 0)
+      summary.checkpoints = figures;
+    write(summary, *directory_ / "summary.json");
+    console_.line(text(summary));
+    require_saved();
+    if (!metrics_trouble_.empty()) throw Error(metrics_trouble_);
+    say_what_is_left();
+  }
+
+  int64_t first_step() const { return start_ ? start_->manifest.step : 0; }
+  static bool is_due(int64_t done, int64_t interval) {
+    return interval > 0 && done % interval == 0;
+  }
+
+  StepMetrics train_step(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
+    const auto start = Clock::now();
+    batch_.clear();
+    for (int64_t m = 0; m < config_.gradient_accumulation_steps; ++m)
+      batch_.push_back(batches.next());
+    const StepScalars scalars{.learning_rate = learning_rate_schedule(config_).at(i),
+                              .number = i + 1};
+    const StepResult result = run_step(i, scalars, start);
+    if (is_flushed) session_->step().flush(session_->ledger());
+    StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
+    const double tokens =
+        static_cast<double>(model_.batch * model_.length * config_.gradient_accumulation_steps);
+    metrics.loss = result.loss;
+    metrics.gradient_norm = result.gradient_norm;
+    metrics.learning_rate = scalars.learning_rate;
+    metrics.total_weights = result.total_weights;
+    metrics.tokens_per_second_per_device = tokens / metrics.seconds;
+    metrics.tflops_per_device = flops_ / metrics.seconds / 1e12;
+    metrics.mfu = flops_ / metrics.seconds / peak_.flops_per_second;
+    metrics.device_peak_bytes = session_->peak_bytes(MemoryKind::device);
+    metrics.pinned_host_peak_bytes = session_->peak_bytes(MemoryKind::pinned_host);
+    metrics.checkpoint_stall_seconds = std::exchange(stall_seconds_, 0);
+    console_.line(text(metrics));
+    return metrics;
+  }
+
+  StepResult run_step(int64_t i, const StepScalars& scalars, Clock::time_point start) {
+    const int64_t recorded = i - config_.skip_first_n_steps_for_profiler;
+    if (recorded < 0 || recorded >= config_.profiler_steps)
+      return session_->step().run(batch_, scalars, session_->ledger());
+    if (trace_.empty()) trace_start_ = start;
+    trace_.push_back({.step = i, .begin = seconds_since(trace_start_), .events = {}});
+    StepResult result =
+        session_->step().record(batch_, scalars, session_->ledger(), trace_.back().events);
+    if (recorded + 1 == config_.profiler_steps) finish_trace();
+    return result;
+  }
+
+  // What holds memory goes before anything is planned anew.
+  [[noreturn]] void explain_shortage(const std::exception& error) {
+    finish_saving();
+    std::string account = fmt::format(
+        "after {} steps: {}\n{}{}\n", steps_.empty() ? first_step() : steps_.back().step + 1,
+        error.what(), memory_account(session_->ledger(), session_->planned()),
+        last_checkpoint_text());
+    saver_.reset();
+    session_.reset();
+    try {
+      account += "Something else takes what the plan counted on. The run would take less with\n" +
+                 what_helps(config_, backend_->target());
+    } catch (const std::bad_alloc&) {
+      account += "nothing is left to plan with";
+    }
+    throw PlanError(account);
+  }
+
+  // A disk that is full ends no run; what waits is written when there is room again.
+  void write_metrics(MetricsFile& file) {
+    const std::string trouble = file.write(steps_.back());
+    if (trouble != metrics_trouble_ && !trouble.empty()) console_.line(trouble);
+    metrics_trouble_ = trouble;
+  }
+
+  // The state has not taken part in a step whose gradient is not finite: the clip factor was 0.
+  void check_finite(const StepMetrics& metrics) {
+    if (std::isfinite(metrics.loss) && std::isfinite(metrics.gradient_norm)) return;
+    const bool is_skipped =
+        config_.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm);
+    constexpr int kMostDumps = 10;
+    std::string what = fmt::format("step {}: loss {}, grad_norm {}", metrics.step, metrics.loss,
+                                   metrics.gradient_norm);
+    if (++non_finite_ <= kMostDumps) try {
+        what += "; its batch, for probe --inputs: " +
+                dump_batches(directory_->path(), metrics.step, batch_);
+      } catch (const DataError& error) {
+        what += std::string("; its batch is lost: ") + error.what();
+      }
+    if (is_skipped) return console_.line(what + "; skipped: weights and moments are as before");
+    finish_saving();
+    throw Error(what + ". " + last_checkpoint_text());
+  }
+
+  void finish_saving() {
+    if (saver_) saver_->finish();
+  }
+
+  std::string last_checkpoint_text() const {
+    for (auto report = saves_.rbegin(); report != saves_.rend(); ++report)
+      if (report->is_saved)
+        return "The last checkpoint is whole, and the run goes on from it: " +
+               report->folder.string();
+    return start_ ? "The run goes on from " + start_->folder.string() : "There is no checkpoint";
+  }
+
+  void save(int64_t done, void (CheckpointSaver::*how)(int64_t)) {
+    if (!saver_) return;
+    session_->step().flush(session_->ledger());
+    const auto start = Clock::now();
+    ((*saver_).*how)(done);
+    stall_seconds_ = seconds_since(start);
+    saved_step_ = done;
+  }
+
+  std::string saving_text() const {
+    const std::optional<double> progress = saver_ ? saver_->progress() : std::nullopt;
+    return progress ? fmt::format("saving {:.0f} %", 100 * *progress) : "";
+  }
+
+  void stop(int64_t done) {
+    if (!saver_)
+      return console_.line(fmt::format(
+          "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
+          StopSignal::name(), done));
+    saver_->finish();
+    if (saved_step_ != done || last_save_failed()) save(done, &CheckpointSaver::save_now);
+    require_saved();
+    console_.line(fmt::format(
+        "{}: stopped after {} of {} steps, which are saved; the same command "
+        "goes on from there, with run_name={}",
+        StopSignal::name(), done, config_.steps, directory_->path().filename().string()));
+  }
+
+  bool last_save_failed() const { return !saves_.empty() && !saves_.back().is_saved; }
+
+  // A save that failed stops no training, since there is nothing that would be gained by it; but
+  // nobody may take the run for saved.
+  void require_saved() const {
+    if (last_save_failed())
+      throw Error(fmt::format("the last save, after {} steps, failed: {}", saves_.back().step,
+                              saves_.back().error));
+  }
+
+  std::optional<Validation> validate(offload::Executable& evaluation, const std::string& when) {
+    const std::optional<double> loss =
+        evaluate(evaluation, data_.validation, data_.validation_batches, *backend_,
+                 session_->arguments(), session_->ledger(), StopSignal::is_there);
+    if (!loss) return std::nullopt;
+    const Validation validation{.loss = *loss, .unigram_loss = data_.unigram_loss};
+    console_.line(fmt::format(
+        "validation loss {}: {:.4f}, {:.2f} nats below the unigram cross-entropy of {:.4f}", when,
+        validation.loss, validation.unigram_loss - validation.loss, validation.unigram_loss));
+    return validation;
+  }
+
   // The prompt and what follows it.
   std::string sample(Decoding& decoding, offload::Ledger& ledger) const {
     const data::Tokenizer& tokenizer = *data_.tokenizer;
@@ -179,43 +394,52 @@ class Run {
     return tokenizer.decode(text);
   }
 
-  // Adapters by themselves; all weights where others than an adapter's were trained.
-  void write_weights(const models::DecoderConfig& model, const offload::Arguments& arguments) {
-    if (config_.lora_rank > 0) {
-      write_adapter(directory_ / "adapter", model.lora, config_.load_parameters_path.string(),
-                    plans_.layout, arguments);
-      console_.line("adapter, as peft reads it: " + (directory_ / "adapter").string());
-    }
-    if (config_.lora_rank > 0 && config_.trainable_parameters_mask.empty()) return;
-    export_parameters(directory_ / "model",
-                      {.model = model,
-                       .layout = plans_.layout,
-                       .arguments = arguments,
-                       .source = config_.load_parameters_path,
-                       .tokenizer = config_.tokenizer_path},
-                      config_.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
-                                                                    : models::Dtype::float32);
-    console_.line("weights, as Hugging Face's libraries read them: " +
-                  (directory_ / "model").string());
+  void say_what_is_left() {
+    if (fs::exists(*directory_ / "adapter"))
+      console_.line("adapter, as peft reads it: " + (*directory_ / "adapter").string());
+    if (fs::exists(*directory_ / "model"))
+      console_.line("weights, as Hugging Face's libraries read them: " +
+                    (*directory_ / "model").string());
+    console_.line("run directory: " + directory_->path().string() +
+                  " (config.yml, plan.txt: what each layer keeps and computes again, "
+                  "metrics.jsonl, summary.json)");
   }
 
-  void finish_trace(const std::vector<RecordedStep>& trace) {
-    write_trace(trace, directory_ / "trace.json");
-    offload::Overlap times = offload::overlap(trace.back().events);
+  void finish_trace() {
+    write_trace(trace_, *directory_ / "trace.json");
+    offload::Overlap times = offload::overlap(trace_.back().events);
     std::string copies = times.copying == 0
                              ? "nothing was moved"
                              : fmt::format("copies {:.4f} s, {:.0f} % of it behind kernels",
                                            times.copying, 100 * times.hidden / times.copying);
     console_.line(fmt::format("trace.json: {} steps; in the last, kernels {:.4f} s of {:.4f} s, {}",
-                              trace.size(), times.computing, times.total, copies));
+                              trace_.size(), times.computing, times.total, copies));
   }
 
   Console console_;
-  const Config& config_;
+  const std::function<void(const std::string&)> say_ = [this](const std::string& text) {
+    console_.line(text);
+  };
+  Config config_;
   std::unique_ptr<offload::Backend> backend_;
   TrainingPlans plans_;
+  models::DecoderConfig model_;
+  double flops_;  // of a step
   TrainingData data_;
-  fs::path directory_;
+  std::optional<RunDirectory> directory_;
+  std::optional<Checkpoint> start_;  // what the run goes on from
+  Peak peak_;
+  std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
+  std::vector<StepMetrics> steps_;
+  std::vector<RecordedStep> trace_;
+  Clock::time_point trace_start_;
+  std::vector<SaveReport> saves_;
+  int64_t saved_step_ = -1;  // of the newest checkpoint, or of a save begun since
+  int non_finite_ = 0;       // steps
+  std::string metrics_trouble_;
+  double stall_seconds_ = 0;  // of a save since the last step
+  std::optional<TrainingSession> session_;
+  std::optional<CheckpointSaver> saver_;
 };
 
 }  // namespace
@@ -224,6 +448,7 @@ void train(const Config& config) {
   if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
+  const StopSignal listening;
   const Config adapted = with_adapter(config);
   ChosenBackend backend = choose_backend(adapted);
   std::string account;

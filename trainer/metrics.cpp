@@ -1,17 +1,65 @@
 #include "trainer/metrics.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/timing.h"
-#include "base/write_file.h"
 
 namespace longshore::trainer {
 namespace {
 
 using nlohmann::ordered_json;
+
+ordered_json record(const StepMetrics& m) {
+  ordered_json record{{"step", m.step},
+                      {"seconds", m.seconds},
+                      {"loss", m.loss},
+                      {"grad_norm", m.gradient_norm},
+                      {"learning_rate", m.learning_rate},
+                      {"total_weights", m.total_weights},
+                      {"tokens_per_second_per_device", m.tokens_per_second_per_device},
+                      {"tflops_per_device", m.tflops_per_device},
+                      {"mfu", m.mfu},
+                      {"device_peak_bytes", m.device_peak_bytes},
+                      {"pinned_host_peak_bytes", m.pinned_host_peak_bytes}};
+  if (m.checkpoint_stall_seconds > 0)
+    record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
+  return record;
+}
+
+// JSON has no word for what is not finite; it stands there as null.
+double number(const ordered_json& record, const char* key) {
+  const ordered_json& value = record.at(key);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+std::optional<StepMetrics> parse_record(const std::string& line) {
+  try {
+    const ordered_json record = ordered_json::parse(line);
+    StepMetrics m{.step = record.at("step"), .seconds = number(record, "seconds")};
+    m.loss = number(record, "loss");
+    m.gradient_norm = number(record, "grad_norm");
+    m.learning_rate = number(record, "learning_rate");
+    m.total_weights = record.at("total_weights");
+    m.tokens_per_second_per_device = number(record, "tokens_per_second_per_device");
+    m.tflops_per_device = number(record, "tflops_per_device");
+    m.mfu = number(record, "mfu");
+    m.device_peak_bytes = record.at("device_peak_bytes");
+    m.pinned_host_peak_bytes = record.at("pinned_host_peak_bytes");
+    return m;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
@@ -27,24 +75,31 @@ std::string text(const StepMetrics& m) {
       gib(m.pinned_host_peak_bytes));
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path), file_(path) {
-  if (!file_) throw Error(path.string() + ": cannot be written");
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step) : path_(path) {
+  std::string lines;
+  std::ifstream before(path);
+  for (std::string line; std::getline(before, line);) {
+    const std::optional<StepMetrics> metrics = parse_record(line);
+    if (!metrics || metrics->step >= first_step) continue;
+    kept_.push_back(*metrics);
+    lines += line + "\n";
+  }
+  write_file(path, lines);
+  file_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file_ < 0) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
 }
 
-void MetricsFile::write(const StepMetrics& m) {
-  ordered_json record{{"step", m.step},
-                      {"seconds", m.seconds},
-                      {"loss", m.loss},
-                      {"grad_norm", m.gradient_norm},
-                      {"learning_rate", m.learning_rate},
-                      {"total_weights", m.total_weights},
-                      {"tokens_per_second_per_device", m.tokens_per_second_per_device},
-                      {"tflops_per_device", m.tflops_per_device},
-                      {"mfu", m.mfu},
-                      {"device_peak_bytes", m.device_peak_bytes},
-                      {"pinned_host_peak_bytes", m.pinned_host_peak_bytes}};
-  file_ << record.dump() << "\n" << std::flush;
-  if (!file_) throw Error(path_.string() + ": writing step " + std::to_string(m.step) + " failed");
+MetricsFile::~MetricsFile() { close(file_); }
+
+std::string MetricsFile::write(const StepMetrics& m) {
+  waiting_ += record(m).dump() + "\n";
+  while (!waiting_.empty()) {
+    const ssize_t count = ::write(file_, waiting_.data(), waiting_.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return path_.string() + ": cannot be written: " + std::strerror(errno);
+    waiting_.erase(0, static_cast<size_t>(count));
+  }
+  return "";
 }
 
 Summary summarize(const std::vector<StepMetrics>& steps) {
@@ -71,8 +126,15 @@ std::string text(const Summary& s) {
       100 * s.mfu, 100 * s.data_wait_fraction);
   for (offload::MemoryKind kind : offload::kMemoryKinds)
     if (const offload::MemoryAnalysis& memory = of(s.memory, kind); memory.peak_bytes > 0)
-      result += fmt::format("\npeak {}: {}, {}", offload::name(kind),
-                            offload::bytes_text(memory.peak_bytes), categories_text(memory));
+      result +=
+          fmt::format("\npeak {}: {}, {}", offload::name(kind),
+                      offload::bytes_text(memory.peak_bytes), categories_text(memory.by_category));
+  if (s.checkpoints)
+    result += fmt::format(
+        "\n{} checkpoints, the last of {}: each held training up for {:.3f} s, written at {:.0f} "
+        "MB/s",
+        s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
+        s.checkpoints->median_stall_seconds, s.checkpoints->bytes_per_second / 1e6);
   return result;
 }
 
@@ -88,6 +150,11 @@ void write(const Summary& s, const std::filesystem::path& path) {
     summary["validation_loss"] = s.validation->loss;
     summary["validation_unigram_loss"] = s.validation->unigram_loss;
   }
+  if (s.checkpoints)
+    summary["checkpoints"] = {{"saves", s.checkpoints->saves},
+                              {"bytes", s.checkpoints->bytes},
+                              {"median_stall_seconds", s.checkpoints->median_stall_seconds},
+                              {"bytes_per_second", s.checkpoints->bytes_per_second}};
   write_file(path, summary.dump(2) + "\n");
 }
 

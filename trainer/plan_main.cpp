@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/exit_code.h"
 #include "base/nearest.h"
-#include "base/write_file.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/config/device_mesh.h"

@@ -145,6 +145,8 @@ TrainingData open_data(const Config& config, const Say& say) {
     shards.push_back(opener.shard("dataset_path", file.path));
     sources.push_back(
         {opener.rows(shards.back(), file.path, data::WindowRows::Remainder::dropped), file.weight});
+    result.identity.push_back(shards.back()->identity() +
+                              (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
   result.training = data::shuffled_batches(std::move(sources), shape, seed);
   if (evaluates(config)) {

@@ -15,7 +15,8 @@ namespace longshore::trainer {
 
 struct TrainingData {
   data::BatchSource training;
-  data::BatchSource validation;  // where there is text held out
+  std::vector<std::string> identity;  // of each file to train on: its tokens and its weight
+  data::BatchSource validation;       // where there is text held out
   int64_t validation_batches = 0;
   double unigram_loss = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled

@@ -734,6 +734,27 @@ uint16_t converted(float value, Dtype to) {
 }
 
 // Each value of 16 bits, what lies half-way to the next, and the floats on both sides of that.
+TEST(RequireFinite, SeesEveryElement) {
+  auto check = [](SafetensorsDtype dtype, const auto& values) {
+    require_finite({{.name = "it", .dtype = dtype, .shape = {}}, std::as_bytes(std::span(values))});
+  };
+  for (size_t at = 0; at < 100; ++at)
+    for (uint32_t odd : {0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffffffffu, 0x7f800001u}) {
+      std::vector<uint32_t> values(100, 0x7f7fffff);  // the largest that is finite
+      check(SafetensorsDtype::float32, values);
+      values[at] = odd;
+      EXPECT_NE(message_of<DataError>([&] {
+                  check(SafetensorsDtype::float32, values);
+                }).find("\"it\": found values that are infinite or NaN"),
+                std::string::npos);
+      std::vector<uint16_t> narrow(100, 0xff7f);
+      check(SafetensorsDtype::bfloat16, narrow);
+      narrow[at] = static_cast<uint16_t>(odd >> 16 | (odd & 1));
+      EXPECT_THROW(check(SafetensorsDtype::bfloat16, narrow), DataError);
+    }
+  check(SafetensorsDtype::uint8, std::vector<uint8_t>(9, 0xff));
+}
+
 TEST(ConvertFloats, RoundsToNearestTiesToEven) {
   struct Format {
     Dtype dtype;

@@ -43,6 +43,10 @@ void expect_homes(const Training& training, const ParameterLayout& layout) {
 
 using Parameters = std::tuple<models::Dtype, double, int>;  // dtype, layers ahead, micro-batches
 
+std::string first_of(const std::vector<std::string>& faults) {
+  return faults.empty() ? "" : faults[0] + " (" + std::to_string(faults.size()) + " faults)";
+}
+
 class OffloadEquality : public testing::TestWithParam<Parameters> {};
 
 TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {

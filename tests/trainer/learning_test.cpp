@@ -84,9 +84,9 @@ TEST(Learning, UsesTheContext) {
 
   offload::Executable executable(evaluation, *backend, arguments, device, host);
   auto held_out_loss = [&](bool shuffled) {
-    return evaluate(
+    return *evaluate(
         executable, [&](int64_t i) { return last_target(repeating_rows(10000 + i), shuffled); }, 8,
-        *backend, arguments, ledger);
+        *backend, arguments, ledger, [] { return false; });
   };
   double chance = std::log(static_cast<double>(kVocabulary));
   EXPECT_LT(held_out_loss(false), 0.25 * chance);

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "base/write_file.h"
+#include "base/atomic_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
@@ -392,9 +392,12 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   EXPECT_EQ(folder.file_count(), 0u);
 
   ASSERT_EQ(run_train(kSynthetic + out + "steps=1 run_name=taken").exit_code, 0);
-  ProgramResult taken = run_train(kSynthetic + out + "steps=1 run_name=taken");
-  EXPECT_EQ(taken.exit_code, 2);
-  EXPECT_NE(taken.output.find("holds a run already"), std::string::npos) << taken.output;
+  for (const char* what : {"steps=2", "steps=1 enable_checkpointing=false"}) {
+    std::filesystem::remove_all(folder / "taken/checkpoints");
+    ProgramResult taken = run_train(kSynthetic + out + what + " run_name=taken");
+    EXPECT_EQ(taken.exit_code, 2);
+    EXPECT_NE(taken.output.find("taken holds a run "), std::string::npos) << taken.output;
+  }
 
   ProgramResult missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
   EXPECT_EQ(missing.exit_code, 1);

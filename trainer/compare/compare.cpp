@@ -51,6 +51,7 @@ Workload make_workload(const std::string& name, const std::string& config,
                       ": found a toy, which is there for plan; expected a decoder");
   workload.config = with_adapter(workload.config);
   workload.config.dataset_type = DatasetType::synthetic;
+  workload.config.enable_checkpointing = false;
   return workload;
 }
 
@@ -105,7 +106,7 @@ std::vector<Step> make_steps(const Config& config, int64_t count) {
 
 Turn train_a_while(const Config& config, const TrainingPlans& plans, int64_t timed_steps,
                    offload::Backend& backend, EnergyMeter* meter) {
-  TrainingSession session(config, plans, backend);
+  TrainingSession session(plans, backend, first_values(config, plans, backend.target()));
   LearningRate learning_rate = learning_rate_schedule(config);
   Turn turn;
   if (meter) turn.joules = 0;

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "base/write_file.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/yaml.h"
 

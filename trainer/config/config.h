@@ -37,6 +37,7 @@ enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class MomentDtype { float32, bfloat16, block8 };
 enum class OptimizerCompute { device, host };
+enum class OnNonFinite { stop, skip };
 enum class DatasetType { synthetic, tokens, documents };
 
 struct DatasetFile {
@@ -52,6 +53,11 @@ struct Config {
   std::filesystem::path load_parameters_path;
   std::filesystem::path load_adapter_path;
   bool enable_checkpointing = true;
+  int64_t checkpoint_period = 0;
+  bool async_checkpointing = true;
+  int64_t max_num_checkpoints_to_keep = 2;
+  std::filesystem::path load_full_state_path;
+  bool fall_back_to_earlier_checkpoint = false;
   int64_t steps = 100;
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;
@@ -130,6 +136,7 @@ struct Config {
   double adam_weight_decay = 0.1;
   double gradient_clipping_threshold = 1;
   MomentDtype moment_dtype = MomentDtype::float32;
+  OnNonFinite on_non_finite = OnNonFinite::stop;
 
   // data
   DatasetType dataset_type = DatasetType::synthetic;

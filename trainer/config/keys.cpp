@@ -88,7 +88,24 @@ std::vector<Key> make_config_keys() {
       {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
        "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
       {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
-       "writes the weights at the end: model/ in the run's folder, as Hugging Face has them"},
+       "saves the run's state at the end and on SIGTERM, SIGINT or SIGUSR1, and resumes from what "
+       "a "
+       "run of that name has saved; false: nothing is saved, no weights either"},
+      {"checkpoint_period", run, IntegerKey{&Config::checkpoint_period, 0, kMaxSteps},
+       "also saves each time so many steps are done; 0: no"},
+      {"async_checkpointing", run, FlagKey{&Config::async_checkpointing},
+       "a save copies the state into host memory and is written while the next steps run; false: "
+       "steps wait, and no memory is taken for the copy"},
+      {"max_num_checkpoints_to_keep", run,
+       IntegerKey{&Config::max_num_checkpoints_to_keep, 1, kMaxSteps, -1},
+       "so many of the newest checkpoints stay; -1: all"},
+      {"load_full_state_path", run, PathKey{&Config::load_full_state_path},
+       "folder of a checkpoint that a new run goes on from, weights, moments and place in the "
+       "data; "
+       "empty: none"},
+      {"fall_back_to_earlier_checkpoint", run, FlagKey{&Config::fall_back_to_earlier_checkpoint},
+       "where the newest checkpoint is damaged, resumes from the newest that is whole; false: that "
+       "is an error"},
       {"steps", run, IntegerKey{&Config::steps, 1, kMaxSteps}, "training steps"},
       {"seed", run, IntegerKey{&Config::seed, 0, std::numeric_limits<int64_t>::max()},
        "decides initial weights and the order of the data"},
@@ -229,7 +246,7 @@ std::vector<Key> make_config_keys() {
       {"device_memory_limit", offload, memory(&Config::device_memory_limit),
        "GiB of device memory that a run may take; 0: all there is"},
       {"host_memory_limit", offload, memory(&Config::host_memory_limit),
-       "GiB of pinned host memory that a run may take; 0: all there is"},
+       "GiB of host memory that a run may take, pinned and for checkpoints; 0: all there is"},
 
       {"learning_rate", optimizer, at_least(0, &Config::learning_rate), "peak learning rate"},
       {"warmup_steps_fraction", optimizer, fraction(&Config::warmup_steps_fraction),
@@ -249,6 +266,9 @@ std::vector<Key> make_config_keys() {
        "largest global norm of the gradient; 0: no clipping"},
       {"moment_dtype", optimizer, choice<&Config::moment_dtype>({"float32", "bfloat16", "8bit"}),
        "type of AdamW's moments; 8bit: with a scale for each block of 256"},
+      {"on_non_finite", optimizer, choice<&Config::on_non_finite>({"stop", "skip"}),
+       "what becomes of a step whose loss or gradient is not finite: the run stops, or weights and "
+       "moments stay as they are and the run goes on"},
 
       {"dataset_type", data, choice<&Config::dataset_type>({"synthetic", "tokens", "documents"}),
        "synthetic: random tokens; tokens: the text as one stream, cut into rows; documents: whole "

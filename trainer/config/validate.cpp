@@ -99,6 +99,14 @@ void check_offload(const Config& config) {
   }
 }
 
+void check_optimizer(const Config& config) {
+  if (config.on_non_finite == OnNonFinite::skip && config.gradient_clipping_threshold == 0) {
+    refuse(config, "on_non_finite",
+           "stop with " + described(config, "gradient_clipping_threshold") +
+               ": without clipping, weights are updated before all of the gradient is known");
+  }
+}
+
 void check_dtypes(const Config& config) {
   if (config.weight_dtype == WeightDtype::bfloat16 && config.dtype == ComputeDtype::float32) {
     refuse(config, "weight_dtype", "float32 with " + described(config, "dtype"));
@@ -191,6 +199,7 @@ void validate(const Config& config) {
   check_parallelism(config);
   validate_remat(config);
   check_offload(config);
+  check_optimizer(config);
   check_dtypes(config);
   check_data(config);
 }

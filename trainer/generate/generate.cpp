@@ -52,7 +52,7 @@ Folders folders_of_run(const fs::path& run) {
             .tokenizer = config.tokenizer_path.empty() ? run / "model" : config.tokenizer_path};
   if (!fs::exists(run / "adapter"))
     throw DataError(run.string() +
-                    ": found neither model/ nor adapter/, expected a run that ended");
+                    ": found neither model/ nor adapter/, expected a run that has saved");
   if (config.load_parameters_path.empty())
     throw DataError((run / "config.yml").string() +
                     ": load_parameters_path: found nothing, expected the folder of the weights "

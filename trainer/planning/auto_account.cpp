@@ -99,8 +99,7 @@ std::string text(const AutoChoice& choice) {
     result += fmt::format("  {:>9.4f} {:>6.1f} % {:>12} {:>12}  {}{}\n", one.step_seconds,
                           100 * (one.step_seconds / best.step_seconds - 1),
                           bytes_text(of(one.memory, MemoryKind::device).peak_bytes),
-                          bytes_text(of(one.memory, MemoryKind::pinned_host).peak_bytes),
-                          what(one.config), remark);
+                          bytes_text(host_peak_bytes(one.memory)), what(one.config), remark);
   };
   line(best, "");
   std::multiset<std::string> shown;  // named policies once each, of the others the fastest

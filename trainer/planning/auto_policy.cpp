@@ -405,7 +405,7 @@ class Search {
         "{}; fits: {}. Besides, with\n{}",
         config_.config_file, tried_.size(), hardware_.name, what(least.config),
         bytes_text(of(least.memory, MemoryKind::device).peak_bytes),
-        bytes_text(of(least.memory, MemoryKind::pinned_host).peak_bytes), fits_text(least.room),
+        bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
         what_helps(least.config, target_)));
   }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/write_file.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
@@ -110,7 +110,7 @@ std::string table(std::vector<const PolicyPlan*> plans) {
       result += fmt::format(" {:>9.4f} {:>5.1f} %", plan->estimate->step_seconds, 100 * plan->mfu);
     result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>15}{}\n",
                           bytes_text(of(plan->memory, MemoryKind::device).peak_bytes),
-                          bytes_text(of(plan->memory, MemoryKind::pinned_host).peak_bytes),
+                          bytes_text(host_peak_bytes(plan->memory)),
                           bytes_text(residual_bytes(layer, offload::Fate::keep)),
                           bytes_text(residual_bytes(layer, offload::Fate::offload)),
                           replayed(layer), timed ? "  " + fits_text(plan->room) : "");
@@ -173,10 +173,10 @@ std::string hardware_table(const Config& config) {
       continue;
     }
     PolicyPlan plan = plan_policy(one, hardware.target, *named_hardware(one));
-    result += fmt::format(
-        "{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name, plan.estimate->step_seconds,
-        100 * plan.mfu, bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
-        bytes_text(of(plan.memory, MemoryKind::pinned_host).peak_bytes), fits_text(plan.room));
+    result += fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name,
+                          plan.estimate->step_seconds, 100 * plan.mfu,
+                          bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
+                          bytes_text(host_peak_bytes(plan.memory)), fits_text(plan.room));
   }
   return result;
 }

@@ -23,7 +23,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   if (!account.empty()) plan.chosen = chosen_keys(config);
   plan.account = std::move(account);
   plan.mesh = mesh_text(config);
-  plan.memory = analyze(plan.plans.all());
+  plan.memory = analyze(plan.plans);
   if (!hardware) return plan;
   plan.estimate = estimate(plan.plans.step, *hardware);
   plan.room = room(plan.memory, *hardware, memory_limits(config));

@@ -42,6 +42,8 @@ std::vector<Choice> smaller_choices(const Config& config, models::Target target)
   add(!shares_memory(target) && !config.parameter_memory_host_offload,
       "parameter_memory_host_offload=true",
       [](Config& c) { c.parameter_memory_host_offload = true; });
+  add(config.checkpoint_period > 0 && config.async_checkpointing, "async_checkpointing=false",
+      [](Config& c) { c.async_checkpointing = false; });
   add(config.moment_dtype != MomentDtype::block8, "moment_dtype=8bit",
       [](Config& c) { c.moment_dtype = MomentDtype::block8; });
   add(config.weight_dtype != WeightDtype::bfloat16 && config.dtype != ComputeDtype::float32,
@@ -63,9 +65,12 @@ std::vector<Choice> smaller_choices(const Config& config, models::Target target)
 
 std::string needs(const MemoryByKind& memory, models::Target target) {
   if (shares_memory(target)) return bytes_text(total_peak_bytes(memory));
-  return fmt::format("device {}, pinned_host {}",
-                     bytes_text(of(memory, MemoryKind::device).peak_bytes),
-                     bytes_text(of(memory, MemoryKind::pinned_host).peak_bytes));
+  std::string text = fmt::format("device {}, pinned_host {}",
+                                 bytes_text(of(memory, MemoryKind::device).peak_bytes),
+                                 bytes_text(of(memory, MemoryKind::pinned_host).peak_bytes));
+  if (int64_t unpinned = of(memory, MemoryKind::unpinned_host).peak_bytes; unpinned > 0)
+    text += ", unpinned_host " + bytes_text(unpinned);
+  return text;
 }
 
 }  // namespace
@@ -80,8 +85,7 @@ MemoryLimits memory_limits(const Config& config) {
 
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits) {
-  int64_t device = of(memory, MemoryKind::device).peak_bytes,
-          host = of(memory, MemoryKind::pinned_host).peak_bytes;
+  int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
   Room room{hardware.device_bytes - hardware.device_reserved_bytes - device,
             hardware.host_bytes - host};
   if (shares_memory(hardware.target)) {
@@ -99,19 +103,22 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
                      const MemoryLimits& limits) {
   bool fits = true;
   std::string table;
-  for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
+  for (MemoryKind kind : offload::kMemoryKinds) {
     const offload::MemoryAnalysis& a = of(memory, kind);
+    if (kind == MemoryKind::unpinned_host && a.peak_bytes == 0) continue;
+    bool is_device = kind == MemoryKind::device;
+    int64_t together = is_device ? a.peak_bytes : host_peak_bytes(memory);
     int64_t available = backend.available_bytes(kind);
-    int64_t needed = shares_memory(backend.target()) ? total_peak_bytes(memory) : a.peak_bytes;
-    fits = fits && needed <= available;
-    const std::optional<int64_t>& limit =
-        kind == MemoryKind::device ? limits.device_bytes : limits.host_bytes;
+    fits = fits &&
+           (shares_memory(backend.target()) ? total_peak_bytes(memory) : together) <= available;
+    const std::optional<int64_t>& limit = is_device ? limits.device_bytes : limits.host_bytes;
     if (limit && *limit < available) {
       available = *limit;
-      fits = fits && a.peak_bytes <= *limit;
+      fits = fits && together <= *limit;
     }
     table += fmt::format("  {:<12} needs {} ({}), available {}\n", offload::name(kind),
-                         bytes_text(a.peak_bytes), categories_text(a), bytes_text(available));
+                         bytes_text(a.peak_bytes), categories_text(a.by_category),
+                         bytes_text(available));
   }
   return fits ? "" : table;
 }
@@ -120,12 +127,12 @@ std::string what_helps(const Config& config, models::Target target) {
   std::string text;
   for (const Choice& choice : smaller_choices(config, target))
     text += fmt::format("  {:<36} {}\n", choice.setting,
-                        needs(analyze(plan_training(choice.config, target).all()), target));
+                        needs(analyze(plan_training(choice.config, target)), target));
   return text;
 }
 
 void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend) {
-  MemoryByKind memory = analyze(plans.all());
+  MemoryByKind memory = analyze(plans);
   models::Target target = backend.target();
   std::string table = shortage(memory, backend, memory_limits(config));
   if (table.empty()) return;

@@ -6,13 +6,14 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "data/safetensors.h"
+#include "data/safetensors_writer.h"
 #include "trainer/config/config.h"
 #include "trainer/config/yaml.h"
 
@@ -185,6 +186,33 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
     check_segments(reader, batch.segments);
   }
   return inputs;
+}
+
+void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch) {
+  const auto [rows, length] = batch.shape;
+  std::map<std::string, std::vector<int32_t>> values;
+  for (int64_t row = 0; row < rows; ++row) {
+    auto add = [&](const char* name, const std::vector<int32_t>& from) {
+      auto begin = from.begin() + row * length;
+      values[name].insert(values[name].end(), begin, begin + length);
+    };
+    add("input_ids", batch.tokens);
+    add("position_ids", batch.positions);
+    add("segment_ids", batch.segments);
+    values["labels"].push_back(kNoLabel);
+    add("labels", batch.targets);
+    std::ranges::replace(values["labels"], data::kIgnoredTarget, static_cast<int32_t>(kNoLabel));
+    values["input_ids"].push_back(std::max(0, values["labels"].back()));
+    values["position_ids"].push_back(values["position_ids"].back() + 1);
+    values["segment_ids"].push_back(values["segment_ids"].back());
+  }
+  std::vector<data::SafetensorsInfo> tensors;
+  for (const auto& [name, tensor] : values)
+    tensors.push_back(
+        {.name = name, .dtype = SafetensorsDtype::int32, .shape = {rows, length + 1}});
+  data::SafetensorsWriter writer(file, tensors);  // which are sorted, as the map is
+  for (const auto& [name, tensor] : values) writer.append(name, std::as_bytes(std::span(tensor)));
+  writer.finish();
 }
 
 }  // namespace longshore::trainer

@@ -29,4 +29,9 @@ struct ProbeInputs {
 // every other tensor, and for values that are not as said above.
 ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabulary);
 
+// A batch of B rows of T positions as such a file, with labels, segments and positions. It has
+// [B,T+1], since a row's last target is the label of one more position, which nothing else reads.
+// Whole or not at all; trouble with the file system is a DataError.
+void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch);
+
 }  // namespace longshore::trainer

@@ -5,11 +5,14 @@
 
 namespace longshore::trainer {
 
-double evaluate(offload::Executable& plan, const data::BatchSource& batches, int64_t count,
-                offload::Backend& backend, offload::Arguments& arguments, offload::Ledger& ledger) {
+std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
+                               int64_t count, offload::Backend& backend,
+                               offload::Arguments& arguments, offload::Ledger& ledger,
+                               const std::function<bool()>& stops) {
   double loss = 0;
   int64_t weights = 0;
   for (int64_t i = 0; i < count; ++i) {
+    if (stops()) return std::nullopt;
     data::Batch batch = batches(i);
     write_batch(batch, arguments);
     plan.run(ledger);

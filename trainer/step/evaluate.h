@@ -1,13 +1,19 @@
 // Loss on held-out text: a forward plan on the weights being trained.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "data/batches.h"
 #include "offload/executor.h"
 
 namespace longshore::trainer {
 
-// Nats a token over the micro-batches [0, count) of `batches`.
-double evaluate(offload::Executable& plan, const data::BatchSource& batches, int64_t count,
-                offload::Backend& backend, offload::Arguments& arguments, offload::Ledger& ledger);
+// Nats a token over the micro-batches [0, count) of `batches`; nothing where `stops`, asked before
+// each of them, says so.
+std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
+                               int64_t count, offload::Backend& backend,
+                               offload::Arguments& arguments, offload::Ledger& ledger,
+                               const std::function<bool()>& stops);
 
 }  // namespace longshore::trainer

@@ -76,10 +76,15 @@ int64_t total_peak_bytes(const MemoryByKind& memory) {
   return bytes;
 }
 
-std::string categories_text(const MemoryAnalysis& memory) {
+int64_t host_peak_bytes(const MemoryByKind& memory) {
+  return of(memory, MemoryKind::pinned_host).peak_bytes +
+         of(memory, MemoryKind::unpinned_host).peak_bytes;
+}
+
+std::string categories_text(const offload::Ledger::ByCategory& by_category) {
   std::string text;
   for (offload::Category category : offload::kCategories)
-    if (int64_t bytes = memory.by_category[static_cast<size_t>(category)]; bytes > 0)
+    if (int64_t bytes = by_category[static_cast<size_t>(category)]; bytes > 0)
       text += (text.empty() ? "" : ", ") + std::string(offload::name(category)) + " " +
               bytes_text(bytes);
   return text;
@@ -95,7 +100,7 @@ std::string text(const MemoryByKind& memory) {
         "  alive at most {}: {}\n",
         offload::name(kind), bytes_text(a.peak_bytes), bytes_text(a.argument_bytes),
         bytes_text(a.output_bytes), bytes_text(a.alias_bytes), bytes_text(a.temp_bytes),
-        bytes_text(a.live_bytes), categories_text(a));
+        bytes_text(a.live_bytes), categories_text(a.by_category));
     if (a.output_bytes - a.alias_bytes >= 1 << 20)
       result += fmt::format("  with outputs allocated when first written, alive at most {}\n",
                             bytes_text(a.live_bytes_outputs_late));

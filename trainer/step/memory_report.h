@@ -19,9 +19,10 @@ inline const offload::MemoryAnalysis& of(const MemoryByKind& memory, offload::Me
   return memory[static_cast<size_t>(kind)];
 }
 int64_t total_peak_bytes(const MemoryByKind& memory);
+int64_t host_peak_bytes(const MemoryByKind& memory);  // pinned or not
 
 // "parameters 57.6 MiB, optimizer 76.8 MiB, ..."
-std::string categories_text(const offload::MemoryAnalysis& memory);
+std::string categories_text(const offload::Ledger::ByCategory& by_category);
 // A line for each kind that is used: peak, XLA's categories, what is alive at the peak.
 std::string text(const MemoryByKind& memory);
 // Of the plan that takes most: when, and the largest of what is alive then; "" for an unused kind.

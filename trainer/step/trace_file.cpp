@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/write_file.h"
+#include "base/atomic_file.h"
 
 namespace longshore::trainer {
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "offload/arena.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/lookahead.h"
+#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {
@@ -128,7 +130,24 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);
+  plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
+                       config.checkpoint_period > 0 && config.checkpoint_period < config.steps;
   return plans;
+}
+
+MemoryByKind analyze(const TrainingPlans& plans) {
+  MemoryByKind memory = analyze(plans.all());
+  if (!plans.has_snapshot) return memory;
+  offload::MemoryAnalysis& host = memory[static_cast<size_t>(MemoryKind::unpinned_host)];
+  for (const offload::Slab& slab : plans.layout.slabs)
+    for (offload::Copy copy : saved_copies(plans.layout, slab)) {
+      int64_t bytes = offload::align_up(offload::bytes(slab, copy));
+      host.by_category[static_cast<size_t>(category(copy))] += bytes;
+      for (int64_t* total : {&host.argument_bytes, &host.peak_bytes, &host.live_bytes,
+                             &host.live_bytes_outputs_late})
+        *total += bytes;
+    }
+  return memory;
 }
 
 std::vector<std::string> kernel_paths(const models::Model& model, models::Target target) {
@@ -143,7 +162,7 @@ std::vector<std::string> kernel_paths(const models::Model& model, models::Target
 }
 
 std::string text(const TrainingPlans& plans) {
-  std::string result = text(analyze(plans.all()));
+  std::string result = text(analyze(plans));
   for (const Plan* plan : plans.all())
     result +=
         fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),

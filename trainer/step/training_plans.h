@@ -21,6 +21,7 @@ struct TrainingPlans {
   StepPlans step;
   std::optional<offload::Plan> evaluate;  // where there is validation text
   std::optional<DecodingPlans> sample;    // where text is sampled at the end
+  bool has_snapshot = false;              // of the state, to write checkpoints from meanwhile
 
   std::vector<const offload::Plan*> all() const;
 };
@@ -37,6 +38,9 @@ bool evaluates(const Config& config);
 bool samples(const Config& config);
 // Tokens of a sampled text at most, prompt included.
 int64_t sample_capacity(const Config& config);
+
+// Of all that a run takes: its plans, and the snapshot where there is one.
+MemoryByKind analyze(const TrainingPlans& plans);
 
 // "attention: flash attention (ATen)", for each op that has several kernels.
 std::vector<std::string> kernel_paths(const models::Model& model, models::Target target);

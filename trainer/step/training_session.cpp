@@ -9,15 +9,6 @@ namespace {
 
 using offload::MemoryKind;
 
-std::string give_first_values(const Config& config, const TrainingPlans& plans,
-                              const offload::Backend& backend, offload::Arguments& arguments) {
-  if (!config.load_parameters_path.empty())
-    return load_parameters(config, decoder_config(config, backend.target()), plans.layout,
-                           arguments);
-  initialize(plans.layout, static_cast<uint64_t>(config.seed), arguments);
-  return "";
-}
-
 // What was taken: arguments and temporaries from the ledger, arenas as allocated.
 offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind, int64_t arena,
                                  const offload::MemoryAnalysis& planned) {
@@ -34,15 +25,25 @@ offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
 
 }  // namespace
 
-TrainingSession::TrainingSession(const Config& config, const TrainingPlans& plans,
-                                 offload::Backend& backend)
+GiveFirstValues first_values(const Config& config, const TrainingPlans& plans,
+                             models::Target target) {
+  return [&config, &plans, target](offload::Arguments& arguments) -> std::string {
+    if (!config.load_parameters_path.empty())
+      return load_parameters(config, decoder_config(config, target), plans.layout, arguments);
+    initialize(plans.layout, static_cast<uint64_t>(config.seed), arguments);
+    return "";
+  };
+}
+
+TrainingSession::TrainingSession(const TrainingPlans& plans, offload::Backend& backend,
+                                 const GiveFirstValues& give_first_values)
     : backend_(backend),
-      planned_(analyze(plans.all())),
+      planned_(analyze(plans)),
       arguments_(backend, ledger_),
       device_(backend, MemoryKind::device, of(planned_, MemoryKind::device).temp_bytes),
       pinned_host_(backend, MemoryKind::pinned_host,
                    of(planned_, MemoryKind::pinned_host).temp_bytes),
-      loaded_(give_first_values(config, plans, backend, arguments_)),
+      loaded_(give_first_values(arguments_)),
       step_(plans.step, plans.options.optimizer->adamw, backend, arguments_, device_,
             pinned_host_) {}
 

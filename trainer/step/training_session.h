@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,19 @@
 
 namespace longshore::trainer {
 
+// Writes all parameters and moments, and says what was read.
+using GiveFirstValues = std::function<std::string(offload::Arguments& arguments)>;
+
+// Parameters from load_parameters_path, or from the seed where there is none; throws as
+// load_parameters() does. Config and plans must outlive it.
+GiveFirstValues first_values(const Config& config, const TrainingPlans& plans,
+                             models::Target target);
+
 class TrainingSession {
  public:
-  // Allocates what the plans take. Parameters come from load_parameters_path, or from the seed
-  // where there is none; throws as load_parameters() does. Plans and backend must outlive this.
-  TrainingSession(const Config& config, const TrainingPlans& plans, offload::Backend& backend);
+  // Allocates what the plans take. Plans and backend must outlive this.
+  TrainingSession(const TrainingPlans& plans, offload::Backend& backend,
+                  const GiveFirstValues& give_first_values);
 
   // What was read; "" where parameters come from the seed.
   const std::string& loaded() const { return loaded_; }
@@ -33,6 +42,7 @@ class TrainingSession {
   // Measured between steps: arguments by the ledger, arenas as allocated.
   int64_t peak_bytes(offload::MemoryKind kind) const;
   MemoryByKind memory() const;
+  const MemoryByKind& planned() const { return planned_; }
 
  private:
   int64_t arena_bytes(offload::MemoryKind kind) const;

@@ -4,9 +4,9 @@
 
 #include <map>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "data/atomic_file.h"
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
@@ -114,12 +114,11 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
   for (const data::SafetensorsInfo& tensor : tensors) {
     const std::vector<float> values =
         read_weights(layout, *by_name.at(tensor.name), arguments, {0, tensor.element_count()});
+    data::require_finite({tensor, std::as_bytes(std::span(values))});
     writer.append(tensor.name, std::as_bytes(std::span(values)));
   }
   writer.finish();
-  data::AtomicFile file(folder / kConfigFile);
-  file.append(write_adapter_config(config, base_model));
-  file.finish();
+  write_file(folder / kConfigFile, write_adapter_config(config, base_model));
 }
 
 std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/safetensors_float.h"
 #include "models/hf/config.h"
 #include "trainer/weights/read_floats.h"
 
@@ -50,12 +51,16 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     constexpr int64_t kPiece = int64_t{1} << 20;  // elements
     const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
+    const bool trains =
+        layout.slab(layout.by_name.at(info.name)).trainable == models::Trainable::yes;
     const int64_t count = info.element_count();
     for (int64_t first = 0; first < count; first += kPiece) {
       const std::vector<float> values = read_weights(layout, parameter, trained.arguments,
                                                      {first, std::min(kPiece, count - first)});
-      append_converted({{.name = info.name, .shape = {}}, std::as_bytes(std::span(values))},
-                       info.dtype, writer);
+      const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
+                                          std::as_bytes(std::span(values))};
+      if (trains) data::require_finite(piece);
+      append_converted(piece, info.dtype, writer);
     }
   };
   write_hf_folder(to, {.config = config_text(trained, dtype),

@@ -28,7 +28,8 @@ struct TrainedModel {
 // same weights back, to the bit where `dtype` is not narrower than what is trained. Host memory: a
 // piece of one weight.
 //
-// Throws what read_hf_config, write_hf_config, data::convert_floats and write_hf_folder throw.
+// Throws a DataError that names the weight where one that trains is not finite, and what
+// read_hf_config, write_hf_config, data::convert_floats and write_hf_folder throw.
 void export_parameters(const std::filesystem::path& to, const TrainedModel& trained,
                        models::Dtype dtype, int64_t max_shard_bytes = kDefaultMaxShardBytes);
 

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "data/atomic_file.h"
-#include "data/atomic_folder.h"
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
@@ -38,12 +38,6 @@ bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
   return tensor.shape == sizes(parameter.type.shape);
 }
 
-void write_text(const fs::path& path, std::string_view text) {
-  data::AtomicFile file(path);
-  file.append(text);
-  file.finish();
-}
-
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",
                            "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -51,7 +45,7 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
     std::error_code error;
     if (!fs::exists(fs::symlink_status(from / name, error))) continue;
     data::FileMapping file(from / name, data::Access::from_front_to_back);
-    write_text(to / name, file.text());
+    write_file(to / name, file.text());
   }
 }
 
@@ -113,6 +107,7 @@ std::vector<int64_t> sizes(const models::Shape& shape) {
 
 void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
                       data::SafetensorsWriter& writer) {
+  if (tensor.dtype == dtype) return writer.append(tensor.name, tensor.data);
   constexpr size_t kPiece = size_t{1} << 20;  // elements
   const auto from_bytes = static_cast<size_t>(size_bytes(tensor.dtype));
   std::vector<std::byte> converted;
@@ -127,8 +122,8 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
 }
 
 void write_hf_folder(const fs::path& to, const HfFolder& folder) {
-  data::AtomicFolder output(to);
-  write_text(output.directory() / kConfigFile, folder.config);
+  AtomicFolder output(to);
+  write_file(output.directory() / kConfigFile, folder.config);
   if (!folder.tokenizer_folder.empty()) copy_tokenizer(folder.tokenizer_folder, output.directory());
   data::write_checkpoint(output.directory(), folder.tensors, folder.max_shard_bytes,
                          folder.append_data);

@@ -4,6 +4,7 @@
 
 #include "base/bfloat16.h"
 #include "base/error.h"
+#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 
@@ -25,9 +26,8 @@ std::vector<float> read_floats(const offload::Arguments& arguments, const std::s
 std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
                                 const offload::Arguments& arguments, ElementRange range) {
-  using offload::Copy;
   const offload::Slab& slab = layout.slab(layout.by_name.at(parameter.name));
-  const Copy copy = slab.has(Copy::master) ? Copy::master : Copy::compute;
+  const offload::Copy copy = weights_copy(slab);
   const models::Type type{{range.count}, dtype(slab, copy)};
   return read_floats(arguments, argument_name(slab, copy), type,
                      (parameter.offset + range.first) * models::size_bytes(type.dtype));

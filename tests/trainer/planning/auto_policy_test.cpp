@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/write_file.h"
 #include "offload/assignments.h"
 #include "tests/data/temporary_folder.h"
 #include "trainer/config/device_mesh.h"

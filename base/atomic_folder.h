@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace longshore::data {
+namespace longshore {
 
 // Made beside its name and renamed: files are written into directory(), then finish(). Without
 // finish() nothing is left behind. Trouble with the file system is a DataError.
@@ -29,4 +29,8 @@ class AtomicFolder {
   bool is_finished_ = false;
 };
 
-}  // namespace longshore::data
+// Removes what processes that were killed left of their AtomicFiles and AtomicFolders in `folder`,
+// where nobody else may be writing. Trouble with the file system is a DataError.
+void remove_leftovers(const std::filesystem::path& folder);
+
+}  // namespace longshore

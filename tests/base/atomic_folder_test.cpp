@@ -1,4 +1,4 @@
-#include "data/atomic_folder.h"
+#include "base/atomic_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,12 @@
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
 
-namespace longshore::data {
+namespace longshore {
 namespace {
+
+using data::message_of;
+using data::read_file;
+using data::TemporaryFolder;
 
 namespace fs = std::filesystem;
 
@@ -72,5 +76,18 @@ TEST(AtomicFolder, NothingIsWrittenOver) {
   EXPECT_EQ(temporary.file_count(), 1u);
 }
 
+TEST(RemoveLeftovers, LeavesTheRest) {
+  TemporaryFolder temporary;
+  fs::create_directories(temporary / "it.partial-12-0/inner");
+  temporary.write("it.partial-12-0/inner/a", "1");
+  temporary.write("b.partial-7", "1");
+  temporary.write("b", "1");
+  fs::create_directory(temporary / "partial");
+  remove_leftovers(temporary / "");
+  EXPECT_EQ(temporary.file_count(), 2u);
+  EXPECT_EQ(read_file(temporary / "b"), "1");
+  remove_leftovers(temporary / "none");
+}
+
 }  // namespace
-}  // namespace longshore::data
+}  // namespace longshore

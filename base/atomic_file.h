@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
 #include <vector>
 
-namespace longshore::data {
+namespace longshore {
 
 // Written beside its name and renamed: any number of appends, then finish(). Without finish()
 // nothing is left behind, and what stood under the name stays. Trouble with the file system is a
@@ -38,7 +39,12 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_path_;
   int file_ = -1;
+  int64_t written_ = 0;  // bytes, of which the first so many are on their way to the disk
+  int64_t on_their_way_ = 0;
   std::vector<std::byte> buffer_;
 };
 
-}  // namespace longshore::data
+// A file whose contents are there already, as an AtomicFile.
+void write_file(const std::filesystem::path& path, std::string_view contents);
+
+}  // namespace longshore

@@ -1,4 +1,4 @@
-#include "data/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,10 +9,11 @@
 
 #include "base/error.h"
 
-namespace longshore::data {
+namespace longshore {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr int64_t kAheadBytes = int64_t{8} << 20;
 
 }  // namespace
 
@@ -66,7 +67,12 @@ void AtomicFile::write_out(std::span<const std::byte> bytes) {
       fail("cannot write");
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
+    written_ += written;
   }
+  // The disk begins at once, so that finish() has little to wait for.
+  if (written_ - on_their_way_ < kAheadBytes) return;
+  sync_file_range(file_, on_their_way_, written_ - on_their_way_, SYNC_FILE_RANGE_WRITE);
+  on_their_way_ = written_;
 }
 
 void AtomicFile::finish() {
@@ -87,4 +93,10 @@ void AtomicFile::finish() {
   }
 }
 
-}  // namespace longshore::data
+void write_file(const std::filesystem::path& path, std::string_view contents) {
+  AtomicFile file(path);
+  file.append(contents);
+  file.finish();
+}
+
+}  // namespace longshore

@@ -1,14 +1,15 @@
-#include "data/atomic_folder.h"
+#include "base/atomic_folder.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 
-namespace longshore::data {
+namespace longshore {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,4 +79,16 @@ void AtomicFolder::finish() {
   sync(path_.parent_path());
 }
 
-}  // namespace longshore::data
+void remove_leftovers(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename().string().find(".partial-") != std::string::npos)
+      leftovers.push_back(entry.path());
+  for (const fs::path& path : leftovers) {
+    fs::remove_all(path, error);
+    if (error) fail(path, "cannot be removed", error);
+  }
+}
+
+}  // namespace longshore

@@ -1,0 +1,130 @@
+// Which checkpoint counts, and what is said of damaged ones.
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::message_of;
+using data::TemporaryFolder;
+
+// A checkpoint as far as this file goes: any files, and their manifest.
+fs::path make(const fs::path& folder, int64_t step, const std::string& name = "") {
+  const fs::path path = folder / (name.empty() ? checkpoint_name(step) : name);
+  fs::create_directories(path / "model");
+  write_file(path / "model/config.json", "{}");
+  write_file(path / "optimizer.safetensors", std::string(1000, static_cast<char>(step)));
+  write_file(path / kManifestFile, manifest_text({.step = step, .files = files_of(path)}));
+  return path;
+}
+
+void flip(const fs::path& file, size_t at) {
+  std::string text = data::read_file(file);
+  text.at(at) = static_cast<char>(text[at] ^ 4);
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+void say_nothing(const std::string& text) { ADD_FAILURE() << text; }
+
+std::vector<std::string> names(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST(NewestCheckpoint, IsFoundByItsManifest) {
+  TemporaryFolder folder;
+  EXPECT_FALSE(newest_checkpoint(folder / "none", false, say_nothing));
+  EXPECT_FALSE(newest_checkpoint(folder / "", false, say_nothing));
+  make(folder / "", 9);
+  make(folder / "", 12, "00000003");
+  make(folder / "", 20, "00000020.partial-17");
+  fs::create_directory(folder / "notes");
+  EXPECT_EQ(newest_checkpoint(folder / "", false, say_nothing)->folder, folder / "00000003");
+}
+
+TEST(NewestCheckpoint, DamageIsNoticedInEveryFile) {
+  for (const char* file : {"model/config.json", "optimizer.safetensors", kManifestFile}) {
+    TemporaryFolder folder;
+    const fs::path earlier = make(folder / "", 1), newest = make(folder / "", 2);
+    const std::string whole = data::read_file(newest / file);
+    auto expect_noticed = [&](const std::string& how) {
+      const std::string message =
+          message_of<DataError>([&] { newest_checkpoint(folder / "", false, say_nothing); });
+      EXPECT_TRUE(message.starts_with((newest / file).string() + ": ")) << how << ": " << message;
+      EXPECT_NE(message.find("fall_back_to_earlier_checkpoint=true"), std::string::npos) << message;
+      EXPECT_NE(message.find(earlier.string()), std::string::npos) << message;
+    };
+    for (size_t at : {size_t{0}, whole.size() / 2, whole.size() - 1}) {
+      flip(newest / file, at);
+      expect_noticed("a bit at " + std::to_string(at));
+      std::ofstream(newest / file, std::ios::binary) << whole;
+    }
+    fs::resize_file(newest / file, whole.size() - 1);
+    expect_noticed("cut off");
+    fs::remove(newest / file);
+    expect_noticed("gone");
+    std::ofstream(newest / file, std::ios::binary) << whole;
+    EXPECT_EQ(newest_checkpoint(folder / "", false, say_nothing)->folder, newest);
+  }
+}
+
+TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
+  TemporaryFolder folder;
+  make(folder / "", 1);
+  flip(make(folder / "", 2) / "optimizer.safetensors", 5);
+  fs::remove(make(folder / "", 3) / kManifestFile);
+  EXPECT_THROW(newest_checkpoint(folder / "", false, say_nothing), DataError);
+  std::vector<std::string> said;
+  auto found =
+      newest_checkpoint(folder / "", true, [&](const std::string& text) { said.push_back(text); });
+  EXPECT_EQ(found->manifest.step, 1);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NE(said[1].find("00000002/optimizer.safetensors: found the hash"), std::string::npos);
+  EXPECT_EQ(names(folder / ""),
+            (std::vector<std::string>{"00000001", "00000002.damaged", "00000003.damaged"}));
+  // Out of the way for good.
+  EXPECT_EQ(newest_checkpoint(folder / "", false, say_nothing)->manifest.step, 1);
+  flip(folder / "00000001/optimizer.safetensors", 5);
+  EXPECT_NE(message_of<DataError>([&] {
+              newest_checkpoint(folder / "", true, say_nothing);
+            }).find("no earlier checkpoint"),
+            std::string::npos);
+}
+
+TEST(OldCheckpoints, AreRemovedButTheNewest) {
+  TemporaryFolder folder;
+  for (int64_t step : {5, 1, 40, 7, 12}) make(folder / "", step);
+  remove_old_checkpoints(folder / "", -1);
+  EXPECT_EQ(names(folder / "").size(), 5u);
+  remove_old_checkpoints(folder / "", 2);
+  EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000012", "00000040"}));
+}
+
+TEST(OpenCheckpoint, WantsTheCheckpointsOwnFolder) {
+  TemporaryFolder folder;
+  make(folder / "run/checkpoints", 3);
+  const fs::path newest = make(folder / "run/checkpoints", 4);
+  EXPECT_EQ(open_checkpoint(newest).manifest.step, 4);
+  EXPECT_NE(message_of<DataError>([&] {
+              open_checkpoint(folder / "run");
+            }).find("nearest: " + newest.string()),
+            std::string::npos);
+  EXPECT_NE(message_of<DataError>([&] { open_checkpoint(folder / "none"); }).find("manifest.json"),
+            std::string::npos);
+  flip(newest / "model/config.json", 0);
+  EXPECT_THROW(open_checkpoint(newest), DataError);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,68 @@
+#include "trainer/checkpoint/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::message_of;
+using data::TemporaryFolder;
+
+Manifest sample() {
+  return {.product_version = "1.2.3",
+          .step = 12,
+          .seed = 7,
+          .batches = 24,
+          .data = {"abc", "def x 0.5"},
+          .frozen_weights = "",
+          .config = {{"learning_rate", "0.001"}, {"run_name", "\"a \\\"b\\\"\""}},
+          .files = {{.path = "model/config.json", .bytes = 5, .hash = "00ff"}}};
+}
+
+TEST(Manifest, ReadsBackWhatWasWritten) {
+  EXPECT_EQ(parse_manifest(manifest_text(sample())), sample());
+}
+
+TEST(Manifest, EveryBitCounts) {
+  const std::string text = manifest_text(sample());
+  for (size_t i = 0; i < text.size(); ++i)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = text;
+      flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
+      EXPECT_THROW(parse_manifest(flipped), DataError) << i << " " << bit;
+    }
+  for (size_t length = 0; length < text.size(); ++length)
+    EXPECT_THROW(parse_manifest(text.substr(0, length)), DataError) << length;
+  EXPECT_THROW(parse_manifest(text + "\n"), DataError);
+}
+
+TEST(Manifest, KnowsItsFiles) {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "model");
+  folder.write("model/a", "first");
+  folder.write("b", std::string(100'000, 'x'));
+  folder.write(kManifestFile, "not itself");
+  Manifest manifest = sample();
+  manifest.files = files_of(folder / "");
+  ASSERT_EQ(manifest.files.size(), 2u);
+  EXPECT_EQ(manifest.files[1].path, "model/a");
+  verify_files(folder / "", manifest);
+
+  auto fault = [&] { return message_of<DataError>([&] { verify_files(folder / "", manifest); }); };
+  folder.write("model/a", "firsT");
+  EXPECT_NE(fault().find("model/a: found the hash"), std::string::npos);
+  folder.write("model/a", "firs");
+  EXPECT_NE(fault().find("model/a: found 4 bytes, expected 5"), std::string::npos);
+  std::filesystem::remove(folder / "model/a");
+  EXPECT_NE(fault().find("expected a file of 5 bytes"), std::string::npos);
+  folder.write("model/a", "first");
+  verify_files(folder / "", manifest);
+  folder.write("b", std::string(99'999, 'x') + "y");
+  EXPECT_NE(fault().find("/b: found the hash"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

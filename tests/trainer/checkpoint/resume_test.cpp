@@ -1,0 +1,265 @@
+// A run that stops and goes on is the run that never stopped, to the bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "offload/cpu_backend.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/offload/toy_models.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
+#include "trainer/checkpoint/load_state.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/training_session.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::message_of;
+using data::TemporaryFolder;
+
+constexpr int kStop = 2, kSteps = 4;
+
+// `more` above what all have.
+Config config_of(const std::vector<std::string>& more) {
+  std::map<std::string, std::string> values{
+      {"model_type", "gemma3_text"},
+      {"base_emb_dim", "32"},
+      {"base_num_decoder_layers", "3"},
+      {"base_num_query_heads", "2"},
+      {"base_num_kv_heads", "1"},
+      {"head_dim", "16"},
+      {"base_mlp_dim", "48"},
+      {"vocab_size", "61"},
+      {"max_target_length", "16"},
+      {"per_device_batch_size", "2"},
+      {"sliding_window_size", "8"},
+      {"full_attention_period", "3"},
+      {"logits_via_embedding", "true"},
+      {"dtype", "float32"},
+      {"dataset_type", "synthetic"},
+      {"gradient_clipping_threshold", "0.5"},
+      {"seed", "3"},
+  };
+  for (const std::string& setting : more) {
+    const size_t sign = setting.find('=');
+    values[setting.substr(0, sign)] = setting.substr(sign + 1);
+  }
+  std::vector<std::string> settings;
+  for (const auto& [key, value] : values) settings.push_back(key + "=" + value);
+  return load_config("quickstart.yml", settings, default_configs_directory());
+}
+
+// One process's part of a run.
+class Part {
+ public:
+  Part(const std::vector<std::string>& settings, const std::optional<Checkpoint>& start)
+      : config_(config_of(settings)),
+        plans_(plan_training(config_, models::Target::cpu)),
+        model_(decoder_config(config_, models::Target::cpu)),
+        session_(plans_, *backend_,
+                 start ? GiveFirstValues([&](offload::Arguments& arguments) {
+                   return load_state(*start, saved(), arguments);
+                 })
+                       : first_values(config_, plans_, models::Target::cpu)) {}
+
+  std::vector<double> train(int first, int end) {
+    std::vector<double> results;
+    data::BatchSource source = data::synthetic_batches(
+        {config_.per_device_batch_size, config_.max_target_length},
+        static_cast<int32_t>(config_.vocab_size), static_cast<uint64_t>(config_.seed));
+    const int64_t micro_batches = config_.gradient_accumulation_steps;
+    for (int i = first; i < end; ++i) {
+      std::vector<data::Batch> batch;
+      for (int64_t m = 0; m < micro_batches; ++m) batch.push_back(source(i * micro_batches + m));
+      StepResult result =
+          session_.step().run(batch, {.learning_rate = 0.01, .number = i + 1}, session_.ledger());
+      results.insert(results.end(), {result.loss, result.gradient_norm});
+    }
+    session_.step().flush(session_.ledger());
+    return results;
+  }
+
+  SavedModel saved() const { return {config_, model_, plans_.layout}; }
+
+  Checkpoint save(const fs::path& folder) {
+    return {folder, write_checkpoint(folder, saved(), session_.arguments(), {.step = kStop})};
+  }
+
+  // By a copy in host memory.
+  Checkpoint save_behind(const fs::path& folder) {
+    offload::Ledger ledger;
+    Snapshot snapshot(plans_.layout, *backend_, ledger);
+    snapshot.take(session_.arguments());
+    EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::device), 0);
+    return {folder, write_checkpoint(folder, saved(), snapshot.arguments(), {.step = kStop})};
+  }
+
+  // Every copy of every slab but gradients.
+  std::map<std::string, std::vector<std::byte>> state() {
+    std::map<std::string, std::vector<std::byte>> state;
+    for (const offload::Slab& slab : plans_.layout.slabs)
+      for (offload::Copy copy : offload::kCopies) {
+        const std::string name = argument_name(slab, copy);
+        if (copy == offload::Copy::gradient || !slab.has(copy)) continue;
+        state[name].resize(static_cast<size_t>(bytes(slab, copy)));
+        session_.arguments().read(name, state[name].data(), bytes(slab, copy));
+      }
+    return state;
+  }
+
+  TrainingSession& session() { return session_; }
+  const TrainingPlans& plans() const { return plans_; }
+
+ private:
+  Config config_;
+  std::unique_ptr<offload::Backend> backend_ = offload::make_cpu_backend();
+  TrainingPlans plans_;
+  models::DecoderConfig model_;
+  TrainingSession session_;
+};
+
+using Settings = std::vector<std::string>;
+
+Settings join(Settings a, const Settings& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const std::vector<Settings> kPlaces{
+    {"remat_policy=none"},
+    {"remat_policy=minimal_offloaded", "optimizer_memory_host_offload=true"},
+    {"remat_policy=full", "parameter_memory_host_offload=true", "gradient_memory_host_offload=true",
+     "optimizer_memory_host_offload=true", "optimizer_compute=host"},
+};
+
+struct Kind {
+  const char* name;
+  Settings settings;
+};
+
+const std::vector<Kind> kKinds{
+    {"plain", {}},
+    {"micro_batches", {"gradient_accumulation_steps=2"}},
+    {"no_clipping", {"gradient_clipping_threshold=0"}},
+    {"bfloat16_moments", {"moment_dtype=bfloat16"}},
+    {"8bit_moments", {"moment_dtype=8bit"}},
+    {"bfloat16_weights", {"dtype=bfloat16", "weight_dtype=bfloat16", "moment_dtype=8bit"}},
+    {"masters", {"dtype=bfloat16"}},
+    {"lora", {"lora_rank=2", "lora_targets=q_proj,v_proj"}},
+    {"lora_beside_norms", {"lora_rank=2", "trainable_parameters_mask=norm"}},
+    {"a_part", {"trainable_parameters_mask=self_attn", "dtype=bfloat16"}},
+};
+
+bool computes_in_bfloat16(const Kind& kind) {
+  return std::ranges::find(kind.settings, "dtype=bfloat16") != kind.settings.end();
+}
+
+class Resume : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (computes_in_bfloat16(GetParam()) && offload::cpu_dtypes().back() != models::Dtype::bfloat16)
+      GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  }
+};
+
+TEST_P(Resume, IsTheSameAsNeverHavingStopped) {
+  const Settings& kind = GetParam().settings;
+  Part undisturbed(join(kind, kPlaces[0]), {});
+  const std::vector<double> expected = undisturbed.train(0, kSteps);
+  for (const Settings& before : kPlaces) {
+    TemporaryFolder folder;
+    Part first(join(kind, before), {});
+    std::vector<double> results = first.train(0, kStop);
+    const Checkpoint checkpoint = first.save(folder / "1"),
+                     behind = first.save_behind(folder / "2");
+    EXPECT_EQ(checkpoint.manifest, behind.manifest) << "the same files, by their hashes";
+    for (const Settings& after : kPlaces) {
+      Part second(join(kind, after), checkpoint);
+      std::vector<double> more = second.train(kStop, kSteps);
+      more.insert(more.begin(), results.begin(), results.end());
+      EXPECT_EQ(more, expected) << before[0] << ", then " << after[0];
+      EXPECT_TRUE(second.state() == undisturbed.state()) << before[0] << ", then " << after[0];
+      if (&before != &kPlaces[0]) break;  // files do not tell where things lived, as shown below
+    }
+  }
+}
+
+// What is in the files depends on neither policy nor homes.
+TEST_P(Resume, FilesAreTheSameWhereverThingsLive) {
+  TemporaryFolder folder;
+  std::optional<Manifest> expected;
+  for (const Settings& place : kPlaces) {
+    Part part(join(GetParam().settings, place), {});
+    part.train(0, kStop);
+    const Manifest manifest = part.save(folder / place[0]).manifest;
+    if (!expected) expected = manifest;
+    EXPECT_GE(manifest.files.size(), 3u);
+    EXPECT_EQ(manifest, *expected) << place[0];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Resume, testing::ValuesIn(kKinds),
+                         [](const auto& info) { return std::string("_") + info.param.name; });
+
+// The snapshot is planned to the byte, and the rest of the run is what it was.
+TEST(Snapshot, TakesWhatWasPlanned) {
+  for (const Kind& kind : kKinds) {
+    const Settings settings = join(kind.settings, {"steps=4", "checkpoint_period=2"});
+    const TrainingPlans with = plan_training(config_of(settings), models::Target::cpu);
+    for (const char* off :
+         {"async_checkpointing=false", "enable_checkpointing=false", "checkpoint_period=4"}) {
+      const TrainingPlans plans =
+          plan_training(config_of(join(settings, {off})), models::Target::cpu);
+      EXPECT_EQ(of(analyze(plans), offload::MemoryKind::unpinned_host).peak_bytes, 0) << off;
+    }
+    const offload::MemoryAnalysis planned = of(analyze(with), offload::MemoryKind::unpinned_host);
+    auto backend = offload::make_cpu_backend();
+    offload::Ledger ledger;
+    Snapshot snapshot(with.layout, *backend, ledger);
+    EXPECT_GT(planned.peak_bytes, 0);
+    EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::unpinned_host), planned.peak_bytes);
+    EXPECT_EQ(ledger.at_peak(offload::MemoryKind::unpinned_host), planned.by_category);
+    for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host})
+      EXPECT_EQ(of(analyze(with), kind).peak_bytes, of(analyze(with.all()), kind).peak_bytes);
+  }
+}
+
+// A value that is not finite is in no checkpoint, wherever it stands.
+TEST(Checkpoint, HasFiniteValuesOnly) {
+  for (const Kind& kind : kKinds) {
+    if (computes_in_bfloat16(kind) && offload::cpu_dtypes().back() != models::Dtype::bfloat16)
+      continue;
+    Part part(join(kind.settings, kPlaces[0]), {});
+    part.train(0, 1);
+    for (const offload::Slab& slab : part.plans().layout.slabs) {
+      if (slab.trainable == models::Trainable::no) continue;
+      const offload::Copy weights =
+          slab.has(offload::Copy::master) ? offload::Copy::master : offload::Copy::compute;
+      for (offload::Copy copy :
+           {weights, offload::Copy::first_moment, offload::Copy::second_scale}) {
+        if (!slab.has(copy) || dtype(slab, copy) == models::Dtype::uint8) continue;
+        const std::string name = argument_name(slab, copy);
+        const int64_t size = models::size_bytes(dtype(slab, copy));
+        std::vector<std::byte> before(static_cast<size_t>(size)), all_set(before.size());
+        std::fill(all_set.begin(), all_set.end(), std::byte{0xff});  // NaN
+        part.session().arguments().read_part(name, 0, before.data(), size);
+        part.session().arguments().write_part(name, 0, all_set.data(), size);
+        TemporaryFolder folder;
+        EXPECT_NE(message_of<DataError>([&] { part.save(folder / "it"); }).find("infinite or NaN"),
+                  std::string::npos)
+            << kind.name << " " << name;
+        EXPECT_EQ(folder.file_count(), 0u);
+        part.session().arguments().write_part(name, 0, before.data(), size);
+      }
+      break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer

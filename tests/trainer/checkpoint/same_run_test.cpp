@@ -1,0 +1,111 @@
+#include "trainer/checkpoint/same_run.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::message_of;
+
+Config config_of(const std::vector<std::string>& settings) {
+  return load_config("quickstart.yml", settings, default_configs_directory());
+}
+
+Manifest describe(const Config& config) {
+  return describe_run(config, models::Dtype::float32, {"tokens"}, "frozen");
+}
+
+Checkpoint saved(const std::vector<std::string>& settings, int64_t step) {
+  Checkpoint checkpoint{"c", describe(config_of(settings))};
+  checkpoint.manifest.step = step;
+  return checkpoint;
+}
+
+// Each of these by itself; "" where the run may go on.
+std::string refusal(const std::string& setting) {
+  const Config config = config_of({setting});
+  try {
+    require_same_run(config, describe(config), saved({}, 3));
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(SameRun, WhatDecidesStepsMayNotChange) {
+  for (const char* setting :
+       {"seed=1", "base_num_decoder_layers=2", "vocab_size=9000", "rope_max_timescale=20000",
+        "lora_rank=4", "trainable_parameters_mask=norm", "max_target_length=64",
+        "per_device_batch_size=3", "gradient_accumulation_steps=2", "weight_dtype=bfloat16",
+        "learning_rate=0.5", "warmup_steps_fraction=0.5", "learning_rate_schedule_steps=7",
+        "adam_b2=0.5", "gradient_clipping_threshold=0", "moment_dtype=8bit",
+        "dataset_type=documents"}) {
+    const std::string key = std::string(setting).substr(0, std::string(setting).find('=')),
+                      message = refusal(setting);
+    EXPECT_NE(message.find("\n  " + key + ": "), std::string::npos) << setting << message;
+    EXPECT_NE(message.find(" here (command line), "), std::string::npos) << message;
+  }
+}
+
+TEST(SameRun, TheRestMay) {
+  for (const char* setting : {"remat_policy=full",
+                              "remat_policy=minimal_offloaded",
+                              "offload_layers=2",
+                              "parameter_memory_host_offload=true",
+                              "optimizer_memory_host_offload=true",
+                              "prefetch_layers=2",
+                              "backend=cpu",
+                              "run_name=x",
+                              "base_output_directory=/x",
+                              "checkpoint_period=5",
+                              "async_checkpointing=false",
+                              "max_num_checkpoints_to_keep=9",
+                              "on_non_finite=skip",
+                              "eval_interval=7",
+                              "eval_steps=2",
+                              "sample_tokens=0",
+                              "profiler_steps=2",
+                              "dataset_path=/moved/train.tokens",
+                              "tokenizer_path=/moved",
+                              "load_parameters_path=/moved"})
+    EXPECT_EQ(refusal(setting), "") << setting;
+}
+
+TEST(SameRun, FilesCountByWhatIsInThem) {
+  const Config config = config_of({"dataset_path=/other.tokens", "load_parameters_path=/b"});
+  Manifest here = describe(config);
+  here.data = {"other tokens"};
+  here.frozen_weights = "others";
+  const std::string message =
+      message_of<ConfigError>([&] { require_same_run(config, here, saved({}, 3)); });
+  for (const char* words :
+       {"dataset_path: [\"/other.tokens\"] here (command line), ", "train.tokens\"] there",
+        "load_parameters_path: \"/b\" here (command line), \"\" there, with other weights"})
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+}
+
+// A schedule as long as the run stays so when the run gets longer.
+TEST(SameRun, MoreStepsMayBeAskedFor) {
+  const Checkpoint there = saved({"steps=10"}, 10);
+  auto go_on = [&](const std::vector<std::string>& settings) {
+    const Config config = with_schedule_of(there, config_of(settings));
+    require_same_run(config, describe(config), there);
+    return config;
+  };
+  const Config longer = go_on({"steps=20"});
+  EXPECT_EQ(longer.learning_rate_schedule_steps, 10);
+  EXPECT_NE(origin(longer, "learning_rate_schedule_steps").find("manifest.json"),
+            std::string::npos);
+  EXPECT_NO_THROW(go_on({"steps=20", "learning_rate_schedule_steps=10"}));
+  EXPECT_THROW(go_on({"steps=20", "learning_rate_schedule_steps=20"}), ConfigError);
+  EXPECT_NE(message_of<ConfigError>([&] {
+              go_on({"steps=9"});
+            }).find("steps: 9 here (command line), 10 done there"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,331 @@
+// The train program where something goes wrong, or someone wants it to stop.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <new>
+
+#include "base/error.h"
+#include "offload/memory.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/trainer/checkpoint/kill_test.h"
+#include "tests/trainer/checkpoint/tiny_run.h"
+#include "trainer/faults.h"
+#include "trainer/probe/inputs.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using data::TemporaryFolder;
+using testing::AssertionFailure;
+using testing::AssertionResult;
+using testing::AssertionSuccess;
+
+ProgramResult run_tiny(const TemporaryFolder& folder, const std::string& settings,
+                       const std::string& before = "") {
+  return run_program(before + tiny_train(folder / "", settings));
+}
+
+AssertionResult has(const std::string& text, const std::string& words) {
+  if (text.find(words) != std::string::npos) return AssertionSuccess();
+  return AssertionFailure() << "no \"" << words << "\" in\n" << text;
+}
+
+TEST(Killed, EndsAsTheUndisturbedRun) { kill_and_resume(8, 2); }
+
+TEST(Signals, SaveWithinTheStepAndExit) {
+  for (int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+    TemporaryFolder folder;
+    const std::string slow = "gradient_accumulation_steps=8 ";
+    Process process(tiny_train(folder / "", slow + "steps=100000 run_name=a"), folder / "log");
+    ASSERT_TRUE(process.wait_for("completed step: 2"));
+    process.send(signal);
+    EXPECT_EQ(process.wait(), 0) << process.output();
+    EXPECT_TRUE(has(process.output(), ": stopped after "));
+    const int64_t done = static_cast<int64_t>(losses(folder / "a").size());
+    saved_files(folder / "a", done);  // which throws if there is none
+    EXPECT_TRUE(half_written(folder / "a").empty());
+
+    if (signal != SIGTERM) continue;
+    const std::string more = slow + "steps=" + std::to_string(done + 3) + " run_name=";
+    ASSERT_EQ(run_tiny(folder, more + "a remat_policy=full").exit_code, 0);
+    ASSERT_EQ(run_tiny(folder, more + "b").exit_code, 0);
+    EXPECT_EQ(losses(folder / "a"), losses(folder / "b"));
+    EXPECT_EQ(saved_files(folder / "a", done + 3), saved_files(folder / "b", done + 3));
+  }
+}
+
+TEST(Signals, ASecondOneEndsItAtOnce) {
+  TemporaryFolder folder;
+  // A step of ten seconds or so.
+  Process process(tiny_train(folder / "", "steps=2 run_name=a gradient_accumulation_steps=3000"),
+                  folder / "log");
+  ASSERT_TRUE(process.wait_for("MFU is against"));
+  usleep(200'000);
+  process.send(SIGTERM);
+  usleep(50'000);
+  EXPECT_FALSE(process.is_over()) << process.output();
+  process.send(SIGUSR1);
+  EXPECT_EQ(process.wait(), 128 + SIGUSR1);
+  EXPECT_FALSE(fs::exists(folder / "a" / kCheckpointsFolder));
+}
+
+TEST(Signals, BeforeTheFirstStepThereIsNothingToSave) {
+  TemporaryFolder folder;
+  Process process(tiny_train(folder / "", "steps=100000 run_name=a"), folder / "log");
+  ASSERT_TRUE(process.wait_for("backend: "));
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  EXPECT_TRUE(has(process.output(), "SIGTERM: stopped"));
+  EXPECT_TRUE(half_written(folder / "a").empty());
+}
+
+TEST(RunDirectory, IsOfOneProcessAtATime) {
+  TemporaryFolder folder;
+  Process process(tiny_train(folder / "", "steps=100000 run_name=a"), folder / "log");
+  ASSERT_TRUE(process.wait_for("completed step: 0"));
+  const ProgramResult second = run_tiny(folder, "steps=100000 run_name=a");
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_TRUE(has(second.output, "process " + std::to_string(process.id()) + " trains there"));
+  process.send(SIGKILL);
+  process.wait();
+  EXPECT_EQ(run_tiny(folder, "steps=2 run_name=a").exit_code, 0) << "the lock is gone with it";
+}
+
+TEST(Resume, GoesOnFromMetricsThatWereCutOff) {
+  TemporaryFolder folder;
+  const std::string settings = "steps=6 checkpoint_period=2 max_num_checkpoints_to_keep=-1 ";
+  for (const char* name : {"a", "b"})
+    ASSERT_EQ(run_tiny(folder, settings + "run_name=" + name).exit_code, 0);
+  fs::remove_all(folder / "a/checkpoints/00000006");
+  std::ofstream(folder / "a/metrics.jsonl", std::ios::app) << R"({"step":6,"los)";
+  fs::create_directories(folder / "a/checkpoints/00000006.partial-1/model");
+  const ProgramResult again = run_tiny(folder, settings + "run_name=a");
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_TRUE(has(again.output, "after 4 steps"));
+  EXPECT_EQ(losses(folder / "a").size(), 6u);
+  EXPECT_EQ(losses(folder / "a"), losses(folder / "b"));
+  EXPECT_EQ(saved_files(folder / "a", 6), saved_files(folder / "b", 6));
+  EXPECT_TRUE(half_written(folder / "a").empty());
+
+  // In a folder of its own, from another run's checkpoint.
+  ASSERT_EQ(run_tiny(folder, settings + "run_name=c load_full_state_path=" +
+                                 (folder / "a/checkpoints/00000002").string())
+                .exit_code,
+            0);
+  auto expected = losses(folder / "b");
+  expected.erase(0);
+  expected.erase(1);
+  EXPECT_EQ(losses(folder / "c"), expected);
+  EXPECT_EQ(saved_files(folder / "c", 6), saved_files(folder / "b", 6));
+}
+
+TEST(Resume, RefusesAnotherRunAndNamesBothValues) {
+  TemporaryFolder folder;
+  ASSERT_EQ(run_tiny(folder, "steps=2 run_name=a").exit_code, 0);
+  const ProgramResult other =
+      run_tiny(folder,
+               "steps=1 run_name=a seed=5 learning_rate=0.1 trainable_parameters_mask=norm "
+               "gradient_accumulation_steps=2 moment_dtype=8bit remat_policy=full");
+  EXPECT_EQ(other.exit_code, 2);
+  for (const char* words :
+       {"seed: 5 here (command line), 0 there", "learning_rate: 0.1 here (command line), 0.002",
+        "gradient_accumulation_steps: 2 here", "moment_dtype: 8bit here (command line), float32",
+        "trainable_parameters_mask: ", "steps: 1 here (command line), 2 done there"})
+    EXPECT_TRUE(has(other.output, words));
+  EXPECT_FALSE(has(other.output, "remat_policy:"));
+  EXPECT_EQ(saved_files(folder / "a", 2).size(), 3u);
+}
+
+TEST(Damage, IsNamedAndNeverPassedOverInSilence) {
+  TemporaryFolder folder;
+  const std::string settings = "steps=4 checkpoint_period=2 run_name=a ";
+  ASSERT_EQ(run_tiny(folder, settings).exit_code, 0);
+  const auto expected = losses(folder / "a");
+  const fs::path file = folder / "a/checkpoints/00000004/optimizer.safetensors";
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const ProgramResult refused = run_tiny(folder, settings);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(has(refused.output, file.string() + ": found "));
+  const ProgramResult earlier = run_tiny(folder, settings + "fall_back_to_earlier_checkpoint=true");
+  EXPECT_EQ(earlier.exit_code, 0) << earlier.output;
+  EXPECT_TRUE(has(earlier.output, "the damaged checkpoint is now "));
+  EXPECT_TRUE(has(earlier.output, "resumes from " + (folder / "a/checkpoints/00000002").string()));
+  EXPECT_EQ(losses(folder / "a"), expected);
+  saved_files(folder / "a", 4);
+}
+
+// The moments do not fit: every save fails, and training goes on.
+TEST(DiskFull, EndsNoTraining) {
+  TemporaryFolder folder;
+  const std::string settings = "steps=5 checkpoint_period=2 run_name=";
+  ASSERT_EQ(run_tiny(folder, settings + "b").exit_code, 0);
+  const uintmax_t weights = fs::file_size(folder / "b/model/model.safetensors");
+  const ProgramResult full =
+      run_tiny(folder, settings + "a",
+               "trap '' XFSZ; ulimit -f " + std::to_string((weights + weights / 2) / 512) + "; ");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_TRUE(has(full.output, "checkpoint after 2 steps failed: "));
+  EXPECT_TRUE(has(full.output, "optimizer.safetensors"));
+  EXPECT_TRUE(has(full.output, "cannot write: File too large"));
+  EXPECT_TRUE(has(full.output, "the last save, after 5 steps, failed"));
+  EXPECT_EQ(losses(folder / "a"), losses(folder / "b"));
+  EXPECT_FALSE(fs::exists(folder / "a/model"));
+  EXPECT_TRUE(half_written(folder / "a").empty());
+}
+
+// A small file system, where root may have one.
+class SmallDisk {
+ public:
+  explicit SmallDisk(fs::path path) : path_(std::move(path)) {
+    fs::create_directory(path_);
+    is_there_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=1m") == 0;
+  }
+  ~SmallDisk() {
+    if (is_there_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool is_there() const { return is_there_; }
+  bool remount(unsigned long flags, const char* options) {
+    return mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT | flags, options) == 0;
+  }
+
+ private:
+  fs::path path_;
+  bool is_there_ = false;
+};
+
+TEST(DiskFull, LeavesTheLastCheckpoint) {
+  TemporaryFolder folder;
+  SmallDisk disk(folder / "disk");
+  if (!disk.is_there()) GTEST_SKIP() << "this takes a tmpfs, which only root may mount";
+  const std::string settings = "steps=5 checkpoint_period=1 max_num_checkpoints_to_keep=-1 ";
+  ASSERT_EQ(run_tiny(folder, settings + "run_name=b").exit_code, 0);
+  const std::string there = tiny_train(folder / "disk", settings + "run_name=a");
+  const ProgramResult full = run_program(there);
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_TRUE(has(full.output, "No space left on device"));
+  EXPECT_TRUE(has(full.output, "completed step: 4"));
+  saved_files(folder / "disk/a", 1);
+  EXPECT_TRUE(half_written(folder / "disk/a").empty());
+
+  ASSERT_TRUE(disk.remount(MS_RDONLY, "size=1m"));
+  const ProgramResult read_only = run_program(there);
+  EXPECT_EQ(read_only.exit_code, 1);
+  EXPECT_TRUE(has(read_only.output, "Read-only file system"));
+  EXPECT_TRUE(has(read_only.output, (folder / "disk/a").string()));
+
+  ASSERT_TRUE(disk.remount(0, "size=100m"));
+  const ProgramResult again = run_program(there);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_TRUE(has(again.output, "resumes from "));
+  EXPECT_EQ(losses(folder / "disk/a"), losses(folder / "b"));
+  EXPECT_EQ(saved_files(folder / "disk/a", 5), saved_files(folder / "b", 5));
+}
+
+// A learning rate that no weights survive: the gradients of the second step are NaN.
+const std::string kDiverging = "learning_rate=1e30 warmup_steps_fraction=0 ";
+
+TEST(NonFinite, StopsAndKeepsTheBatchAndTheCheckpoint) {
+  TemporaryFolder folder;
+  const ProgramResult stopped = run_tiny(folder, kDiverging +
+                                                     "steps=5 checkpoint_period=1 "
+                                                     "run_name=a");
+  EXPECT_EQ(stopped.exit_code, 1);
+  EXPECT_TRUE(has(stopped.output, "train: step 1: loss "));
+  const fs::path checkpoint = folder / "a/checkpoints/00000001",
+                 dump = folder / "a/non-finite-step-1.safetensors";
+  EXPECT_TRUE(has(stopped.output, "goes on from it: " + checkpoint.string()));
+  saved_files(folder / "a", 1);
+  EXPECT_FALSE(fs::exists(folder / "a/checkpoints/00000002"));
+
+  EXPECT_TRUE(has(stopped.output, dump.string()));
+  const ProbeInputs inputs = read_probe_inputs(dump, 61);
+  const data::Batch batch = data::synthetic_batches({2, 32}, 61, 0)(1);
+  EXPECT_EQ(inputs.batch.total_weights, batch.total_weights);
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t i = 0; i < 32; ++i) {
+      EXPECT_EQ(inputs.batch.tokens[row * 33 + i], batch.tokens[row * 32 + i]);
+      EXPECT_EQ(inputs.batch.targets[row * 33 + i], batch.targets[row * 32 + i]);
+      EXPECT_EQ(inputs.batch.positions[row * 33 + i], batch.positions[row * 32 + i]);
+      EXPECT_EQ(inputs.batch.segments[row * 33 + i], batch.segments[row * 32 + i]);
+    }
+}
+
+TEST(NonFinite, IsSkippedWithoutATrace) {
+  for (const char* place :
+       {"", "optimizer_memory_host_offload=true optimizer_compute=host moment_dtype=8bit"}) {
+    TemporaryFolder folder;
+    const std::string settings = kDiverging + place + " on_non_finite=skip ";
+    ASSERT_EQ(run_tiny(folder, settings + "steps=1 run_name=a").exit_code, 0);
+    const ProgramResult skipped = run_tiny(folder, settings + "steps=4 run_name=b");
+    EXPECT_EQ(skipped.exit_code, 0) << skipped.output;
+    for (const char* step : {"step 1: ", "step 2: ", "step 3: "})
+      EXPECT_TRUE(has(skipped.output, step));
+    EXPECT_TRUE(has(skipped.output, "skipped: weights and moments are as before"));
+    EXPECT_EQ(saved_files(folder / "a", 1), saved_files(folder / "b", 4)) << place;
+  }
+  TemporaryFolder folder;
+  const ProgramResult refused =
+      run_tiny(folder, "on_non_finite=skip gradient_clipping_threshold=0");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(has(refused.output, "gradient_clipping_threshold = 0"));
+}
+
+#ifndef __SANITIZE_ADDRESS__
+
+// A process from which the address space is taken in the middle of its run.
+TEST(OutOfMemory, InMidRunIsExplainedAndLeavesTheCheckpoint) {
+  TemporaryFolder folder;
+  // So that each batch asks the system for memory, and oneDNN's kernels, which do not look at what
+  // they are given, do not.
+  const std::string malloc =
+      "env MALLOC_MMAP_THRESHOLD_=24000 MALLOC_ARENA_MAX=1 MALLOC_TOP_PAD_=0 ";
+  Process process(
+      malloc + tiny_train(folder / "", "steps=100000 run_name=a checkpoint_period=1", 4096),
+      folder / "log");
+  ASSERT_TRUE(process.wait_for("checkpoint after 1 steps: "));
+  uint64_t pages = 0;
+  std::ifstream("/proc/" + std::to_string(process.id()) + "/statm") >> pages;
+  const rlim_t bytes = pages * 4096 - (rlim_t{1} << 20);
+  const rlimit limit{bytes, bytes};
+  ASSERT_EQ(prlimit(process.id(), RLIMIT_AS, &limit, nullptr), 0);
+  EXPECT_EQ(process.wait(), 2);
+  for (const char* words : {"train: after ", "std::bad_alloc", "alive ", "planned ",
+                            "The last checkpoint is whole", "would take less with"})
+    EXPECT_TRUE(has(process.output(), words));
+  EXPECT_TRUE(newest_checkpoint(folder / "a" / kCheckpointsFolder, false,
+                                [](const std::string& text) { ADD_FAILURE() << text; }));
+}
+
+#endif
+
+TEST(OutOfMemory, IsToldByWhatItSays) {
+  EXPECT_TRUE(is_out_of_memory(std::bad_alloc()));
+  EXPECT_TRUE(is_out_of_memory(PlanError("device: asked for 1.00 GiB, 0 bytes are available")));
+  EXPECT_TRUE(is_out_of_memory(std::runtime_error("CUDA out of memory. Tried to allocate 2 GiB")));
+  EXPECT_FALSE(is_out_of_memory(DataError("a.jsonl:41: no valid JSON")));
+}
+
+// What is alive stands beside what was planned.
+TEST(OutOfMemory, IsExplained) {
+  const Config config = load_config("quickstart.yml", {}, default_configs_directory());
+  const TrainingPlans plans = plan_training(config, models::Target::cpu);
+  const MemoryByKind planned = analyze(plans);
+  offload::Ledger ledger;
+  ledger.take(offload::MemoryKind::device, offload::Category::optimizer, int64_t{3} << 20);
+  ledger.take(offload::MemoryKind::device, offload::Category::kept, int64_t{9} << 20);
+  ledger.give(offload::MemoryKind::device, offload::Category::kept, int64_t{5} << 20);
+  const std::string account = memory_account(ledger, planned);
+  EXPECT_TRUE(
+      has(account, "alive 7.0 MiB (optimizer 3.0 MiB, kept 4.0 MiB), planned " +
+                       offload::bytes_text(of(planned, offload::MemoryKind::device).peak_bytes)));
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,172 @@
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/atomic_file.h"
+#include "base/atomic_folder.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "trainer/checkpoint/optimizer_state.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/export_parameters.h"
+#include "trainer/weights/saved_state.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModel = "model";
+constexpr const char* kAdapter = "adapter";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+
+// A folder that is, or was, a checkpoint.
+struct Candidate {
+  fs::path folder;
+  int64_t step = 0;  // as the manifest says, or the name where that cannot be read
+  std::optional<Manifest> manifest;
+  std::string fault;  // of the manifest
+};
+
+std::optional<int64_t> step_of(const std::string& name) {
+  int64_t step = 0;
+  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+// The latest step first.
+std::vector<Candidate> candidates(const fs::path& folder) {
+  std::vector<Candidate> list;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    if (!step || !entry.is_directory()) continue;
+    Candidate candidate{.folder = entry.path(), .step = *step, .manifest = {}, .fault = {}};
+    try {
+      candidate.manifest = read_manifest(entry.path());
+      candidate.step = candidate.manifest->step;
+    } catch (const DataError& fault) {
+      candidate.fault = fault.what();
+    }
+    list.push_back(std::move(candidate));
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw DataError(folder.string() + ": cannot be read: " + error.message());
+  std::ranges::stable_sort(list, std::greater(), &Candidate::step);
+  return list;
+}
+
+// What is wrong with it; "" for nothing.
+std::string fault_of(const Candidate& candidate) {
+  if (!candidate.manifest) return candidate.fault;
+  try {
+    verify_files(candidate.folder, *candidate.manifest);
+    return "";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+fs::path free_name(const fs::path& folder, const std::string& suffix) {
+  fs::path name = folder.string() + suffix;
+  for (int number = 2; fs::exists(fs::symlink_status(name)); ++number)
+    name = folder.string() + suffix + "-" + std::to_string(number);
+  return name;
+}
+
+void move_folder(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error)
+    throw DataError(from.string() + ": cannot rename to " + to.string() + ": " + error.message());
+}
+
+fs::path part(const fs::path& folder, const char* name) {
+  return fs::exists(folder / name) ? folder / name : fs::path();
+}
+
+}  // namespace
+
+fs::path Checkpoint::model() const { return part(folder, kModel); }
+fs::path Checkpoint::adapter() const { return part(folder, kAdapter); }
+fs::path Checkpoint::optimizer() const { return folder / kOptimizer; }
+
+std::string checkpoint_name(int64_t step) { return fmt::format("{:08}", step); }
+
+Manifest write_checkpoint(const fs::path& to, const SavedModel& saved,
+                          const offload::Arguments& arguments, Manifest manifest) {
+  AtomicFolder output(to);
+  const fs::path& folder = output.directory();
+  const auto write_model = [&] {
+    if (!saves_model(saved.layout)) return;
+    export_parameters(folder / kModel,
+                      {.model = saved.model,
+                       .layout = saved.layout,
+                       .arguments = arguments,
+                       .source = saved.config.load_parameters_path,
+                       .tokenizer = saved.config.tokenizer_path},
+                      saved.config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
+                                                                         : models::Dtype::float32);
+  };
+  const auto write_optimizer = [&] {
+    write_optimizer_state(folder / kOptimizer, saved.layout, arguments);
+  };
+  // Together, so that one is converted while the disk takes the other.
+  const std::array<std::function<void()>, 2> parts{write_model, write_optimizer};
+  parallel_for(parts.size(), [&](size_t i) { parts[i](); });
+  if (saves_adapter(saved.layout))
+    write_adapter(folder / kAdapter, saved.model.lora, saved.config.load_parameters_path.string(),
+                  saved.layout, arguments);
+  manifest.files = files_of(folder);
+  write_file(folder / kManifestFile, manifest_text(manifest));
+  output.finish();
+  return manifest;
+}
+
+Checkpoint open_checkpoint(const fs::path& folder) {
+  if (const fs::path inner = folder / kCheckpointsFolder;
+      !fs::exists(folder / kManifestFile) && fs::is_directory(inner)) {
+    const std::vector<Candidate> inside = candidates(inner);
+    throw DataError(folder.string() + ": found a run's folder, expected a checkpoint's" +
+                    (inside.empty() ? "" : "; nearest: " + inside.front().folder.string()));
+  }
+  Checkpoint checkpoint{folder, read_manifest(folder)};
+  verify_files(folder, checkpoint.manifest);
+  return checkpoint;
+}
+
+std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, bool may_fall_back,
+                                            const std::function<void(const std::string&)>& say) {
+  const std::vector<Candidate> list = candidates(folder);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string fault = fault_of(list[i]);
+    if (fault.empty()) return Checkpoint{list[i].folder, *list[i].manifest};
+    if (i + 1 == list.size())
+      throw DataError(fault + (i == 0 ? "; there is no earlier checkpoint"
+                                      : "; all earlier checkpoints are damaged as well"));
+    if (!may_fall_back)
+      throw DataError(fault + "; fall_back_to_earlier_checkpoint=true would go on from " +
+                      list[i + 1].folder.string());
+    const fs::path aside = free_name(list[i].folder, ".damaged");
+    move_folder(list[i].folder, aside);
+    say(fault + "; the damaged checkpoint is now " + aside.string());
+  }
+  return std::nullopt;
+}
+
+void remove_old_checkpoints(const fs::path& folder, int64_t keep) {
+  if (keep < 0) return;
+  const std::vector<Candidate> list = candidates(folder);
+  for (size_t i = static_cast<size_t>(keep); i < list.size(); ++i) {
+    const fs::path leaving = free_name(list[i].folder, ".partial-removed");
+    move_folder(list[i].folder, leaving);
+    fs::remove_all(leaving);
+  }
+}
+
+}  // namespace longshore::trainer

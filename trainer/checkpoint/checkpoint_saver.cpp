@@ -1,0 +1,123 @@
+#include "trainer/checkpoint/checkpoint_saver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/timing.h"
+#include "trainer/weights/saved_state.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+int64_t state_bytes(const offload::ParameterLayout& layout) {
+  int64_t total = 0;
+  for (const offload::Slab& slab : layout.slabs)
+    for (offload::Copy copy : saved_copies(layout, slab)) total += bytes(slab, copy);
+  return total;
+}
+
+// Points `link` to `target`, at once.
+void point(const fs::path& link, const fs::path& target) {
+  const fs::path fresh = link.string() + ".partial-link";
+  fs::remove(fresh);
+  fs::create_directory_symlink(target, fresh);
+  fs::rename(fresh, link);
+}
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report)
+    : run_(std::move(run)),
+      snapshot_(std::move(snapshot)),
+      report_(std::move(report)),
+      expected_bytes_(state_bytes(run_.saved.layout)) {}
+
+CheckpointSaver::~CheckpointSaver() {
+  if (pending_.valid()) pending_.wait();
+}
+
+SaveReport CheckpointSaver::write(int64_t step, const offload::Arguments& state) const {
+  const fs::path folder = run_.directory / kCheckpointsFolder;
+  SaveReport report{.step = step, .folder = folder / checkpoint_name(step), .error = {}};
+  const auto start = Clock::now();
+  try {
+    Manifest manifest = run_.manifest;
+    manifest.step = step;
+    manifest.batches = step * run_.micro_batches;
+    manifest = write_checkpoint(report.folder, run_.saved, state, std::move(manifest));
+    for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
+    report.seconds = seconds_since(start);
+    report.is_saved = true;
+    const Checkpoint saved{report.folder, {}};
+    for (const fs::path& part : {saved.model(), saved.adapter()})
+      if (!part.empty())
+        point(run_.directory / part.filename(), part.lexically_relative(run_.directory));
+    remove_old_checkpoints(folder, run_.saved.config.max_num_checkpoints_to_keep);
+  } catch (const std::exception& error) {
+    report.error = error.what();
+  }
+  return report;
+}
+
+void CheckpointSaver::save(int64_t step) {
+  if (!snapshot_) return save_now(step);
+  const auto start = Clock::now();
+  finish();
+  try {
+    snapshot_->take(run_.state);
+    const double stall = seconds_since(start);
+    pending_ = std::async(std::launch::async, [this, step, stall] {
+      SaveReport report = write(step, snapshot_->arguments());
+      report.stall_seconds = stall;
+      return report;
+    });
+    saving_ = step;
+  } catch (const std::system_error& error) {  // no more threads
+    report_({.step = step, .folder = {}, .error = error.what()});
+  }
+}
+
+void CheckpointSaver::save_now(int64_t step) {
+  const auto start = Clock::now();
+  finish();
+  SaveReport report = write(step, run_.state);
+  report.stall_seconds = seconds_since(start);
+  report_(report);
+}
+
+void CheckpointSaver::poll() {
+  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    finish();
+}
+
+void CheckpointSaver::finish() {
+  if (!pending_.valid()) return;
+  const SaveReport report = pending_.get();
+  saving_.reset();
+  report_(report);
+}
+
+std::optional<double> CheckpointSaver::progress() const {
+  if (!saving_) return std::nullopt;
+  const std::string partial = checkpoint_name(*saving_) + ".partial-";
+  int64_t written = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(run_.directory / kCheckpointsFolder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    if (entry.depth() == 0 && !entry->path().filename().string().starts_with(partial))
+      entry.disable_recursion_pending();
+    else if (const auto bytes = entry->file_size(error); !error)
+      written += static_cast<int64_t>(bytes);
+    error.clear();
+  }
+  return std::min(1.0, static_cast<double>(written) / static_cast<double>(expected_bytes_));
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,72 @@
+// Saves a run's checkpoints, at once or behind the next steps, and keeps the newest.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/snapshot.h"
+
+namespace longshore::trainer {
+
+struct SaveReport {
+  int64_t step = 0;  // steps that were done
+  std::filesystem::path folder;
+  bool is_saved = false;
+  int64_t bytes = 0;         // of all files
+  double stall_seconds = 0;  // that training waited
+  double seconds = 0;        // of writing, until it is on the disk
+  std::string error;         // of saving, or of removing old checkpoints after it
+};
+
+class CheckpointSaver {
+ public:
+  // Whose state, where it lives, and what the manifests have in common. `links` is where model and
+  // adapter of the newest checkpoint are linked to.
+  struct Run {
+    SavedModel saved;
+    const offload::Arguments& state;
+    Manifest manifest;
+    int64_t micro_batches = 1;  // of a step
+    std::filesystem::path directory;
+  };
+  using Report = std::function<void(const SaveReport&)>;
+
+  // With a snapshot, saves are written behind. `report` is called once for each save that has
+  // ended, within calls of the other functions.
+  CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report);
+  ~CheckpointSaver();  // waits for a save under way, and does not report it
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  // Saves the state as it is after so many steps; nothing may be deferred. Waits for the save
+  // before it. A save that fails is reported, and what was there stays.
+  void save(int64_t step);
+  // The same, without a snapshot: when it returns, the state is on the disk or never will be.
+  void save_now(int64_t step);
+
+  // Reports a save that has ended meanwhile.
+  void poll();
+  // Waits for a save under way.
+  void finish();
+
+  // Of a save under way: what part of it is on the disk, as files tell.
+  std::optional<double> progress() const;
+
+ private:
+  SaveReport write(int64_t step, const offload::Arguments& state) const;
+
+  Run run_;
+  std::unique_ptr<Snapshot> snapshot_;
+  Report report_;
+  int64_t expected_bytes_ = 0;
+  std::optional<int64_t> saving_;  // the step of `pending_`
+  std::future<SaveReport> pending_;
+};
+
+}  // namespace longshore::trainer

@@ -1,0 +1,42 @@
+#include "trainer/checkpoint/load_state.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "trainer/checkpoint/optimizer_state.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/initialize.h"
+#include "trainer/weights/load_parameters.h"
+
+namespace longshore::trainer {
+
+std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
+                       offload::Arguments& arguments) {
+  std::optional<Adapter> adapter;
+  if (!checkpoint.adapter().empty()) adapter.emplace(checkpoint.adapter(), saved.layout);
+  const auto fill_adapter = [&](const offload::Parameter& parameter, std::span<float> values) {
+    adapter->read(parameter, values);
+  };
+  std::string weights;
+  if (const std::filesystem::path model = checkpoint.model(); !model.empty()) {
+    load_weights(model, saved.model, saved.layout, arguments, offload::kCopies, fill_adapter);
+  } else if (!saved.config.load_parameters_path.empty()) {
+    Config config = saved.config;
+    config.load_adapter_path = checkpoint.adapter();
+    weights = load_parameters(config, saved.model, saved.layout, arguments) + "\n";
+  } else {
+    write_parameters(
+        saved.layout,
+        [&](const offload::Parameter& parameter, std::span<float> values) {
+          if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, values);
+          initial_values(parameter, static_cast<uint64_t>(saved.config.seed), values);
+        },
+        arguments);
+  }
+  read_optimizer_state(checkpoint.optimizer(), saved.layout, arguments);
+  return fmt::format("{}resumes from {}, after {} steps", weights, checkpoint.folder.string(),
+                     checkpoint.manifest.step);
+}
+
+}  // namespace longshore::trainer

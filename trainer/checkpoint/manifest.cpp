@@ -1,0 +1,122 @@
+#include "trainer/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "data/content_hash.h"
+#include "data/file_mapping.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+constexpr const char* kHashKey = "xxh3_128";
+
+std::string dump(const ordered_json& json) { return json.dump(2) + "\n"; }
+
+std::string hash_of(const ordered_json& json) {
+  const std::string text = dump(json);
+  return data::content_hash(std::as_bytes(std::span(text)));
+}
+
+Manifest read(const ordered_json& json) {
+  if (const int format = json.at("format"); format != kFormat)
+    throw DataError("format: found " + std::to_string(format) + ", expected " +
+                    std::to_string(kFormat));
+  Manifest manifest{.product_version = json.at("product_version"),
+                    .step = json.at("step"),
+                    .seed = json.at("seed"),
+                    .batches = json.at("batches"),
+                    .data = json.at("data"),
+                    .frozen_weights = json.at("frozen_weights"),
+                    .config = json.at("config"),
+                    .files = {}};
+  for (const ordered_json& file : json.at("files"))
+    manifest.files.push_back(
+        {.path = file.at("path"), .bytes = file.at("bytes"), .hash = file.at(kHashKey)});
+  return manifest;
+}
+
+}  // namespace
+
+std::string manifest_text(const Manifest& manifest) {
+  ordered_json files = ordered_json::array();
+  for (const SavedFile& file : manifest.files)
+    files.push_back({{"path", file.path}, {"bytes", file.bytes}, {kHashKey, file.hash}});
+  ordered_json json{{"format", kFormat},
+                    {"product_version", manifest.product_version},
+                    {"step", manifest.step},
+                    {"seed", manifest.seed},
+                    {"batches", manifest.batches},
+                    {"data", manifest.data},
+                    {"frozen_weights", manifest.frozen_weights},
+                    {"config", manifest.config},
+                    {"files", files}};
+  json[kHashKey] = hash_of(json);
+  return dump(json);
+}
+
+Manifest parse_manifest(std::string_view text) {
+  try {
+    const Manifest manifest = read(ordered_json::parse(text));
+    if (manifest_text(manifest) != text)
+      throw DataError("found something else than what was written, by its hash");
+    return manifest;
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(std::string("no valid manifest: ") + error.what());
+  }
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  const fs::path path = folder / kManifestFile;
+  const data::FileMapping mapping(path, data::Access::from_front_to_back);
+  try {
+    if (mapping.text().size() > kMostBytes)
+      throw DataError("found " + std::to_string(mapping.text().size()) +
+                      " bytes, expected at most " + std::to_string(kMostBytes));
+    return parse_manifest(mapping.text());
+  } catch (const DataError& error) {
+    throw DataError(path.string() + ": " + error.what());
+  }
+}
+
+std::vector<SavedFile> files_of(const fs::path& folder) {
+  std::vector<SavedFile> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string path = entry.path().lexically_relative(folder).generic_string();
+    if (!entry.is_regular_file() || path == kManifestFile) continue;
+    files.push_back({.path = path, .bytes = static_cast<int64_t>(entry.file_size()), .hash = {}});
+  }
+  parallel_for(files.size(),
+               [&](size_t i) { files[i].hash = data::file_hash(folder / files[i].path); });
+  std::ranges::sort(files, {}, &SavedFile::path);
+  return files;
+}
+
+void verify_files(const fs::path& folder, const Manifest& manifest) {
+  for (const SavedFile& file : manifest.files) {
+    std::error_code error;
+    const auto bytes = static_cast<int64_t>(fs::file_size(folder / file.path, error));
+    if (error)
+      throw DataError((folder / file.path).string() + ": found " + error.message() +
+                      ", expected a file of " + std::to_string(file.bytes) + " bytes");
+    if (bytes != file.bytes)
+      throw DataError((folder / file.path).string() + ": found " + std::to_string(bytes) +
+                      " bytes, expected " + std::to_string(file.bytes));
+  }
+  parallel_for(manifest.files.size(), [&](size_t i) {
+    const SavedFile& file = manifest.files[i];
+    if (const std::string hash = data::file_hash(folder / file.path); hash != file.hash)
+      throw DataError((folder / file.path).string() + ": found the hash " + hash + ", expected " +
+                      file.hash + ": it is not what was written");
+  });
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,152 @@
+#include "trainer/checkpoint/optimizer_state.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "data/safetensors_float.h"
+#include "data/safetensors_writer.h"
+#include "trainer/weights/hf_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::SafetensorsDtype;
+using data::SafetensorsInfo;
+using offload::Copy;
+using offload::Parameter;
+using offload::ParameterLayout;
+using offload::Slab;
+
+// Where a tensor of the file lies.
+struct Part {
+  SafetensorsInfo info;
+  std::string argument;
+  int64_t offset_bytes = 0;
+};
+
+const char* suffix(Copy copy) {
+  switch (copy) {
+    case Copy::first_moment:
+      return ".first_moment";
+    case Copy::second_moment:
+      return ".second_moment";
+    case Copy::first_scale:
+      return ".first_scale";
+    case Copy::second_scale:
+      return ".second_scale";
+    default:
+      throw InternalError("not of the optimizer");
+  }
+}
+
+bool is_scale(Copy copy) { return copy == Copy::first_scale || copy == Copy::second_scale; }
+
+SafetensorsDtype file_dtype(models::Dtype dtype) {
+  switch (dtype) {
+    case models::Dtype::float32:
+      return SafetensorsDtype::float32;
+    case models::Dtype::bfloat16:
+      return SafetensorsDtype::bfloat16;
+    case models::Dtype::uint8:
+      return SafetensorsDtype::uint8;
+    default:
+      throw InternalError(std::string("moments of ") + models::name(dtype));
+  }
+}
+
+std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
+  std::map<std::string, Part> parts;
+  for (const Slab& slab : layout.slabs) {
+    if (slab.trainable == models::Trainable::no) continue;
+    for (Copy copy :
+         {Copy::first_moment, Copy::second_moment, Copy::first_scale, Copy::second_scale}) {
+      if (!slab.has(copy)) continue;
+      for (const Parameter& parameter : slab.parameters) {
+        const models::Shape& shape = parameter.type.shape;
+        Part part{
+            .info = {.name = parameter.name + suffix(copy),
+                     .dtype = file_dtype(dtype(slab, copy)),
+                     .shape = is_scale(copy) ? std::vector{offload::elements(copy, shape.count())}
+                                             : sizes(shape)},
+            .argument = argument_name(slab, copy),
+            .offset_bytes =
+                offload::elements(copy, parameter.offset) * models::size_bytes(dtype(slab, copy))};
+        parts.emplace(part.info.name, std::move(part));
+      }
+    }
+  }
+  return parts;
+}
+
+std::string text(const SafetensorsInfo& info) {
+  return fmt::format("{} [{}]", data::name(info.dtype), fmt::join(info.shape, ","));
+}
+
+// Calls `work(first, bytes)` for each piece of so many bytes.
+template <class Work>
+void in_pieces(int64_t bytes, Work work) {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  for (int64_t first = 0; first < bytes; first += kPiece)
+    work(first, std::min(kPiece, bytes - first));
+}
+
+void check(const data::SafetensorsFile& file, const std::map<std::string, Part>& parts) {
+  constexpr size_t kMostListed = 50;
+  std::vector<std::string> problems;
+  for (const auto& [name, part] : parts) {
+    if (!file.contains(name))
+      problems.push_back("missing " + name);
+    else if (const SafetensorsInfo& found = file.at(name); found != part.info)
+      problems.push_back(fmt::format("{} is {}, expected {}", name, text(found), text(part.info)));
+  }
+  for (const data::SafetensorsTensor& tensor : file.tensors())
+    if (!parts.contains(tensor.name)) problems.push_back("not expected: " + tensor.name);
+  if (problems.empty()) return;
+  const size_t listed = std::min(kMostListed, problems.size()), more = problems.size() - listed;
+  problems.resize(listed);
+  throw DataError(fmt::format("{}: is not this model's:\n  {}{}", file.path().string(),
+                              fmt::join(problems, "\n  "),
+                              more > 0 ? fmt::format("\n  and {} more", more) : ""));
+}
+
+}  // namespace
+
+void write_optimizer_state(const std::filesystem::path& path, const ParameterLayout& layout,
+                           const offload::Arguments& arguments) {
+  const std::map<std::string, Part> parts = parts_of(layout);
+  std::vector<SafetensorsInfo> tensors;
+  for (const auto& [name, part] : parts) tensors.push_back(part.info);
+  tensors = data::sorted_as_safetensors(std::move(tensors));
+  data::SafetensorsWriter writer(path, tensors);
+  std::vector<std::byte> piece;
+  for (const SafetensorsInfo& tensor : tensors) {
+    const Part& part = parts.at(tensor.name);
+    in_pieces(tensor.bytes(), [&](int64_t first, int64_t bytes) {
+      piece.resize(static_cast<size_t>(bytes));
+      arguments.read_part(part.argument, part.offset_bytes + first, piece.data(), bytes);
+      data::require_finite({tensor, piece});
+      writer.append(tensor.name, piece);
+    });
+  }
+  writer.finish();
+}
+
+void read_optimizer_state(const std::filesystem::path& path, const ParameterLayout& layout,
+                          offload::Arguments& arguments) {
+  const data::SafetensorsFile file(path);
+  const std::map<std::string, Part> parts = parts_of(layout);
+  check(file, parts);
+  for (const auto& [name, part] : parts) {
+    const std::span<const std::byte> data = file.at(name).data;
+    in_pieces(std::ssize(data), [&](int64_t first, int64_t bytes) {
+      arguments.write_part(part.argument, part.offset_bytes + first, data.data() + first, bytes);
+    });
+  }
+}
+
+}  // namespace longshore::trainer

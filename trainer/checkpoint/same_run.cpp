@@ -1,0 +1,114 @@
+#include "trainer/checkpoint/same_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "data/content_hash.h"
+#include "trainer/config/keys.h"
+#include "trainer/weights/saved_state.h"
+
+namespace longshore::trainer {
+namespace {
+
+constexpr const char* kSchedule = "learning_rate_schedule_steps";
+
+// Of a key's value; files count by what is in them.
+bool decides_steps(const Key& key) {
+  static const std::set<std::string> kFree{"dataset_path",  "tokenizer_path", "eval_dataset_path",
+                                           "eval_interval", "eval_steps",     "on_non_finite"};
+  switch (key.section) {
+    case Section::model:
+    case Section::training:
+    case Section::batch:
+    case Section::optimizer:
+    case Section::data:
+      return !kFree.contains(key.name);
+    default:
+      return key.name == "seed";
+  }
+}
+
+std::string value_of(const std::string& key, const Manifest& manifest) {
+  const auto found = manifest.config.find(key);
+  // A key that came later: then its default is what there was.
+  return found == manifest.config.end() ? value_text(*find_key(key), Config{}) : found->second;
+}
+
+}  // namespace
+
+Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std::string> data,
+                      std::string frozen_weights) {
+  Config resolved = config;
+  resolved.dtype =
+      dtype == models::Dtype::bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
+  if (resolved.learning_rate_schedule_steps < 0)
+    resolved.learning_rate_schedule_steps = resolved.steps;
+  Manifest manifest{.product_version = LONGSHORE_VERSION,
+                    .seed = config.seed,
+                    .data = std::move(data),
+                    .frozen_weights = std::move(frozen_weights),
+                    .config = {},
+                    .files = {}};
+  for (const Key& key : config_keys())
+    if (is_valid(key, resolved)) manifest.config[key.name] = value_text(key, resolved);
+  return manifest;
+}
+
+std::string frozen_weights_hash(const offload::ParameterLayout& layout,
+                                const offload::Arguments& arguments) {
+  constexpr int64_t kMostBytes = 4096;
+  if (saves_model(layout)) return "";
+  std::string hashes;
+  std::vector<std::byte> part;
+  for (const auto& [name, location] : layout.by_name) {
+    const offload::Slab& slab = layout.slab(location);
+    if (slab.trainable == models::Trainable::yes) continue;
+    const offload::Parameter& parameter = layout.parameter(location);
+    part.resize(static_cast<size_t>(std::min(kMostBytes, parameter.type.bytes())));
+    arguments.read_part(argument_name(slab, offload::Copy::compute),
+                        parameter.offset * models::size_bytes(slab.dtype), part.data(),
+                        std::ssize(part));
+    hashes += name + " " + data::content_hash(part) + "\n";
+  }
+  return data::content_hash(std::as_bytes(std::span(hashes)));
+}
+
+Config with_schedule_of(const Checkpoint& checkpoint, Config config) {
+  if (config.learning_rate_schedule_steps >= 0) return config;
+  const Scalar value{.text = value_of(kSchedule, checkpoint.manifest)};
+  if (!read_value(*find_key(kSchedule), value, {}, config))
+    throw DataError((checkpoint.folder / kManifestFile).string() + ": " + kSchedule + ": found " +
+                    value.text + ", expected " + expected(*find_key(kSchedule)));
+  config.origins[kSchedule] = (checkpoint.folder / kManifestFile).string();
+  return config;
+}
+
+void require_same_run(const Config& config, const Manifest& here, const Checkpoint& checkpoint) {
+  const Manifest& there = checkpoint.manifest;
+  std::vector<std::string> differing;
+  auto add = [&](const std::string& key, const std::string& remark) {
+    differing.push_back(fmt::format("{}: {} here ({}), {} there{}", key, value_of(key, here),
+                                    origin(config, key), value_of(key, there), remark));
+  };
+  for (const Key& key : config_keys())
+    if (decides_steps(key) && value_of(key.name, here) != value_of(key.name, there))
+      add(key.name, "");
+  if (here.data != there.data) add("dataset_path", ", with other tokens or weights");
+  if (here.frozen_weights != there.frozen_weights)
+    add("load_parameters_path", ", with other weights");
+  if (config.steps < there.step)
+    differing.push_back(fmt::format("steps: {} here ({}), {} done there", config.steps,
+                                    origin(config, "steps"), there.step));
+  if (differing.empty()) return;
+  throw ConfigError(fmt::format(
+      "{}: is of another run, and going on from it would not be the same as never having "
+      "stopped:\n  {}\nNearest: another run_name; load_parameters_path takes the weights alone",
+      checkpoint.folder.string(), fmt::join(differing, "\n  ")));
+}
+
+}  // namespace longshore::trainer

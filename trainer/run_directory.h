@@ -1,0 +1,30 @@
+// The folder of a run, which one process at a time writes to.
+#pragma once
+
+#include <filesystem>
+
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+class RunDirectory {
+ public:
+  // base_output_directory/run_name, or named by config and time; made if need be, locked until this
+  // goes, and cleared of what a killed process left half-written. Throws a ConfigError that names
+  // the process where another has the lock.
+  explicit RunDirectory(const Config& config);
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  void lock(const Config& config);
+
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+}  // namespace longshore::trainer

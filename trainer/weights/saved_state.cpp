@@ -1,0 +1,42 @@
+#include "trainer/weights/saved_state.h"
+
+#include <algorithm>
+
+#include "models/lora.h"
+
+namespace longshore::trainer {
+namespace {
+
+using models::Trainable;
+using offload::Copy;
+using offload::ParameterLayout;
+using offload::Slab;
+
+bool trains(const ParameterLayout& layout, bool lora) {
+  return std::ranges::any_of(layout.slabs, [&](const Slab& slab) {
+    return slab.trainable == Trainable::yes &&
+           std::ranges::any_of(slab.parameters, [&](const offload::Parameter& parameter) {
+             return models::is_lora_weight(parameter.name) == lora;
+           });
+  });
+}
+
+}  // namespace
+
+bool saves_adapter(const ParameterLayout& layout) { return trains(layout, true); }
+bool saves_model(const ParameterLayout& layout) { return trains(layout, false); }
+
+Copy weights_copy(const Slab& slab) {
+  return slab.has(Copy::master) ? Copy::master : Copy::compute;
+}
+
+std::vector<Copy> saved_copies(const ParameterLayout& layout, const Slab& slab) {
+  if (slab.trainable == Trainable::no)
+    return saves_model(layout) ? std::vector{Copy::compute} : std::vector<Copy>{};
+  std::vector<Copy> copies{weights_copy(slab)};
+  for (Copy copy : {Copy::first_moment, Copy::second_moment, Copy::first_scale, Copy::second_scale})
+    if (slab.has(copy)) copies.push_back(copy);
+  return copies;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,23 @@
+// What of a run cannot be computed again from its config, and is therefore saved.
+#pragma once
+
+#include <vector>
+
+#include "offload/parameter_layout.h"
+
+namespace longshore::trainer {
+
+// Whether adapters train, which are saved as peft has them.
+bool saves_adapter(const offload::ParameterLayout& layout);
+// Whether weights train beside an adapter's, or without one: then all but an adapter's are saved,
+// as Hugging Face has them, the frozen ones too, so that other tools can load the folder.
+bool saves_model(const offload::ParameterLayout& layout);
+
+// The copy of a slab's weights that the others are made of: masters where there are any.
+offload::Copy weights_copy(const offload::Slab& slab);
+
+// That copy and what there is of moments; none of a frozen slab unless saves_model().
+std::vector<offload::Copy> saved_copies(const offload::ParameterLayout& layout,
+                                        const offload::Slab& slab);
+
+}  // namespace longshore::trainer
