@@ -112,6 +112,21 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
   return layout;
 }
 
+ParameterLayout whole(ParameterLayout layout) {
+  layout.mesh = {};
+  for (Slab& slab : layout.slabs) {
+    slab.begin = 0;
+    slab.end = slab.count;
+  }
+  return layout;
+}
+
+ElementRange held(const Slab& slab, const ElementRange& range) {
+  const int64_t first = std::max(slab.begin, range.first),
+                last = std::min(slab.end, range.first + range.count);
+  return {first, std::max<int64_t>(0, last - first)};
+}
+
 std::string argument_name(const Slab& slab, Copy copy) {
   static constexpr const char* kNames[] = {"compute",      "master",        "gradient",
                                            "first_moment", "second_moment", "first_scale",

@@ -102,6 +102,17 @@ struct ParameterLayout {
 // Throws InternalError when compute weights are wider than the weights that are trained.
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
+// The same with everything held by one device.
+ParameterLayout whole(ParameterLayout layout);
+
+// A part of a slab, in elements from its start.
+struct ElementRange {
+  int64_t first = 0, count = 0;
+};
+
+// What of it is held by this device.
+ElementRange held(const Slab& slab, const ElementRange& range);
+
 std::string argument_name(const Slab& slab, Copy copy);
 models::Dtype dtype(const Slab& slab, Copy copy);
 Category category(Copy copy);

@@ -8,11 +8,12 @@
 
 namespace longshore::trainer {
 
-Console::Console() : is_terminal_(isatty(STDOUT_FILENO)) {}
+Console::Console(bool speaks) : speaks_(speaks), is_terminal_(speaks && isatty(STDOUT_FILENO)) {}
 
 Console::~Console() { erase_bar(); }
 
 void Console::line(const std::string& text) {
+  if (!speaks_) return;
   std::string bar = bar_;
   erase_bar();
   std::printf("%s\n", text.c_str());

@@ -9,7 +9,8 @@ namespace longshore::trainer {
 
 class Console {
  public:
-  Console();
+  // Of a run's processes only one speaks.
+  explicit Console(bool speaks = true);
   ~Console();
 
   void line(const std::string& text);
@@ -19,7 +20,7 @@ class Console {
  private:
   void erase_bar();
 
-  bool is_terminal_;
+  bool speaks_, is_terminal_;
   std::string bar_;
 };
 

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <sstream>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -16,8 +18,10 @@
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 #include "trainer/console.h"
+#include "trainer/distributed/world.h"
 #include "trainer/faults.h"
 #include "trainer/generate/continuation.h"
 #include "trainer/metrics.h"
@@ -79,23 +83,28 @@ CheckpointFigures figures_of(const std::vector<SaveReport>& reports) {
 
 class Run {
  public:
-  // `account` is of how a policy was chosen.
-  Run(const Config& config, const ChosenBackend& chosen, const std::string& account)
-      : config_(config),
-        backend_(make_backend(chosen.target)),
-        plans_(plan_training(config, backend_->target())),
+  // `account` is of how a policy was chosen, `launched` of who started the processes.
+  Run(const Config& config, const ChosenBackend& chosen, const std::string& account, World& world,
+      const std::string& launched)
+      : world_(world),
+        console_(world.is_first()),
+        config_(config),
+        backend_(
+            make_backend(chosen.target, world.communicator(device_mesh(config, world.rank())))),
+        plans_(plan_training(config, backend_->target(), world.rank())),
         model_(decoder_config(config, backend_->target())),
         flops_(training_flops(plans_.model, config.gradient_accumulation_steps)) {
     console_.line("backend: " + chosen.description);
+    if (!launched.empty()) console_.line("processes: " + launched + "; " + mesh_text(config));
     if (!account.empty()) console_.line(account);
     require_room(config, plans_, *backend_);
-    data_ = open_data(config, say_);
-    directory_.emplace(config);
+    open_in_turn();
     start_ = find_start();
     if (start_) {
       config_ = with_schedule_of(*start_, config_);
       require_same_run(config_, describe(start_->manifest.frozen_weights), *start_);
     }
+    if (!world_.is_first()) return;
     write_resolved(config_, *directory_ / "config.yml");
     write_file(*directory_ / "plan.txt", account + text(plans_));
   }
@@ -112,7 +121,8 @@ class Run {
     console_.line("MFU is against " + peak_.description);
     session_.emplace(plans_, *backend_, first_values_here());
     if (!session_->loaded().empty()) console_.line(session_->loaded());
-    Manifest described = describe(frozen_weights_hash(plans_.layout, session_->arguments()));
+    Manifest described =
+        describe(frozen_weights_hash(plans_.layout, session_->arguments(), world_));
     if (start_) require_same_run(config_, described, *start_);
     if (config_.enable_checkpointing) make_saver(std::move(described));
     if (stops_before_training()) return;
@@ -125,8 +135,31 @@ class Run {
   }
 
  private:
-  // Of the run as it is named, or as load_full_state_path says.
+  // The first process tokenizes what must be tokenized, and makes the folder.
+  void open_in_turn() {
+    const data::Rank rank{.number = world_.rank(), .world_size = world_.size()};
+    if (world_.is_first()) {
+      data_ = open_data(config_, say_, rank);
+      directory_.emplace(config_);
+    }
+    const std::string path = world_.gather(directory_ ? directory_->path().string() : "")[0];
+    if (world_.is_first()) return;
+    data_ = open_data(config_, say_, rank);
+    directory_.emplace(fs::path(path));
+  }
+
+  // The first process looks for it, and verifies it.
   std::optional<Checkpoint> find_start() {
+    std::optional<Checkpoint> start;
+    if (world_.is_first()) start = find_checkpoint();
+    const std::string folder = world_.gather(start ? start->folder.string() : "")[0];
+    if (!start && !folder.empty()) start = {folder, read_manifest(folder)};
+    saved_step_ = world_.sum(world_.is_first() ? saved_step_ : 0);
+    return start;
+  }
+
+  // Of the run as it is named, or as load_full_state_path says.
+  std::optional<Checkpoint> find_checkpoint() {
     const fs::path& directory = directory_->path();
     auto refuse = [&](const std::string& found) {
       throw ConfigError(location(config_, "run_name") + ": " + directory.string() + " " + found +
@@ -166,12 +199,16 @@ class Run {
   void make_saver(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
     if (plans_.has_snapshot)
-      snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger());
-    saver_.emplace(CheckpointSaver::Run{.saved = saved_model(),
+      snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger(), world_);
+    const SavedModel saved{.config = config_,
+                           .model = model_,
+                           .layout = snapshot ? snapshot->layout() : plans_.layout};
+    saver_.emplace(CheckpointSaver::Run{.saved = saved,
                                         .state = session_->arguments(),
                                         .manifest = std::move(described),
                                         .micro_batches = config_.gradient_accumulation_steps,
-                                        .directory = directory_->path()},
+                                        .directory = directory_->path(),
+                                        .world = world_},
                    std::move(snapshot), [this](const SaveReport& report) {
                      console_.line(text(report));
                      saves_.push_back(report);
@@ -179,9 +216,19 @@ class Run {
   }
 
   bool stops_before_training() {
-    if (!StopSignal::is_there()) return false;
-    console_.line(StopSignal::name() + ": stopped before the first step, with nothing to save");
+    if (!stops()) return false;
+    console_.line(signal() + ": stopped before the first step, with nothing to save");
     return true;
+  }
+
+  // Whether any process was told to. All ask at the same places, so that they stop together.
+  bool stops() {
+    if (!is_stopping_) is_stopping_ = world_.sum(StopSignal::is_there()) > 0;
+    return is_stopping_;
+  }
+
+  static std::string signal() {
+    return StopSignal::is_there() ? StopSignal::name() : "another process was told to stop";
   }
 
   void train_and_finish() {
@@ -192,8 +239,8 @@ class Run {
     const int64_t first = first_step(), micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(data_.training, first * micro_batches,
                                     config_.steps * micro_batches);
-    MetricsFile file(*directory_ / "metrics.jsonl", first);
-    steps_ = file.kept();
+    std::optional<MetricsFile> file;
+    if (world_.is_first()) steps_ = file.emplace(*directory_ / "metrics.jsonl", first).kept();
     if (first == config_.steps) console_.line("all its steps are done");
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
@@ -201,7 +248,7 @@ class Run {
       const bool is_evaluated = evaluation && !is_last && is_due(i + 1, config_.eval_interval);
       const bool is_saved = saver_ && is_due(i + 1, config_.checkpoint_period);
       steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
-      write_metrics(file);
+      if (file) write_metrics(*file);
       training_seconds += steps_.back().seconds;
       if (saver_) saver_->poll();
       console_.progress(i + 1, config_.steps,
@@ -209,27 +256,40 @@ class Run {
                         saving_text());
       check_finite(steps_.back());
       if (is_saved && !is_last) save(i + 1, &CheckpointSaver::save);
-      if (!StopSignal::is_there() && is_evaluated)
-        validate(*evaluation, fmt::format("after step {}", i));
-      if (StopSignal::is_there() && !is_last) return stop(i + 1);
+      if (is_evaluated && !stops()) validate(*evaluation, fmt::format("after step {}", i));
+      if (!is_last && stops()) return stop(i + 1);
     }
     if (saved_step_ != config_.steps) save(config_.steps, &CheckpointSaver::save_now);
 
-    Summary summary = summarize(steps_);
+    Summary summary;
+    if (!steps_.empty()) summary = summarize(steps_);
     if (training_seconds > 0)
       summary.data_wait_fraction = batches.seconds_waited() / training_seconds;
     if (evaluation) summary.validation = validate(*evaluation, "at the end");
-    if (decoding && !StopSignal::is_there())
-      console_.line("sample: " + sample(*decoding, session_->ledger()));
-    if (StopSignal::is_there()) return stop(config_.steps);
+    if (decoding && !stops()) console_.line("sample: " + sample(*decoding, session_->ledger()));
+    if (stops()) return stop(config_.steps);
     summary.memory = session_->memory();
     if (CheckpointFigures figures = figures_of(saves_); figures.saves > 0)
       summary.checkpoints = figures;
-    write(summary, *directory_ / "summary.json");
+    summary.ranks = compare_ranks(summary.median_step_seconds);
+    if (!world_.is_first()) return;
     console_.line(text(summary));
+    write(summary, *directory_ / "summary.json");
     require_saved();
     if (!metrics_trouble_.empty()) throw Error(metrics_trouble_);
     say_what_is_left();
+  }
+
+  std::optional<RankFigures> compare_ranks(double median_step_seconds) {
+    if (world_.size() == 1) return std::nullopt;
+    std::vector<double> seconds;
+    for (const std::string& text : world_.gather(fmt::format("{}", median_step_seconds)))
+      seconds.push_back(std::stod(text));
+    const auto [fastest, slowest] = std::ranges::minmax_element(seconds);
+    return RankFigures{.count = world_.size(),
+                       .slowest = slowest - seconds.begin(),
+                       .slowest_median_step_seconds = *slowest,
+                       .fastest_median_step_seconds = *fastest};
   }
 
   int64_t first_step() const { return start_ ? start_->manifest.step : 0; }
@@ -242,8 +302,11 @@ class Run {
     batch_.clear();
     for (int64_t m = 0; m < config_.gradient_accumulation_steps; ++m)
       batch_.push_back(batches.next());
+    int64_t weights = 0;
+    for (const data::Batch& batch : batch_) weights += batch.total_weights;
     const StepScalars scalars{.learning_rate = learning_rate_schedule(config_).at(i),
-                              .number = i + 1};
+                              .number = i + 1,
+                              .total_weights = world_.sum(weights)};
     const StepResult result = run_step(i, scalars, start);
     if (is_flushed) session_->step().flush(session_->ledger());
     StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
@@ -309,14 +372,23 @@ class Run {
     std::string what = fmt::format("step {}: loss {}, grad_norm {}", metrics.step, metrics.loss,
                                    metrics.gradient_norm);
     if (++non_finite_ <= kMostDumps) try {
-        what += "; its batch, for probe --inputs: " +
-                dump_batches(directory_->path(), metrics.step, batch_);
+        what +=
+            "; its batch, for probe --inputs: " + dump_batches(dump_folder(), metrics.step, batch_);
       } catch (const DataError& error) {
         what += std::string("; its batch is lost: ") + error.what();
       }
     if (is_skipped) return console_.line(what + "; skipped: weights and moments are as before");
     finish_saving();
     throw Error(what + ". " + last_checkpoint_text());
+  }
+
+  // Every process has a part of the batch.
+  fs::path dump_folder() const {
+    if (world_.is_first()) return directory_->path();
+    const fs::path folder = directory_->path() / fmt::format("rank-{}", world_.rank());
+    std::error_code error;
+    fs::create_directories(folder, error);  // if it is not there, the dump says so
+    return folder;
   }
 
   void finish_saving() {
@@ -349,14 +421,15 @@ class Run {
     if (!saver_)
       return console_.line(fmt::format(
           "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
-          StopSignal::name(), done));
+          signal(), done));
     saver_->finish();
-    if (saved_step_ != done || last_save_failed()) save(done, &CheckpointSaver::save_now);
+    if (saved_step_ != done || world_.sum(last_save_failed()) > 0)
+      save(done, &CheckpointSaver::save_now);
     require_saved();
-    console_.line(fmt::format(
-        "{}: stopped after {} of {} steps, which are saved; the same command "
-        "goes on from there, with run_name={}",
-        StopSignal::name(), done, config_.steps, directory_->path().filename().string()));
+    console_.line(
+        fmt::format("{}: stopped after {} of {} steps, which are saved; the same command "
+                    "goes on from there, with run_name={}",
+                    signal(), done, config_.steps, directory_->path().filename().string()));
   }
 
   bool last_save_failed() const { return !saves_.empty() && !saves_.back().is_saved; }
@@ -372,7 +445,7 @@ class Run {
   std::optional<Validation> validate(offload::Executable& evaluation, const std::string& when) {
     const std::optional<double> loss =
         evaluate(evaluation, data_.validation, data_.validation_batches, *backend_,
-                 session_->arguments(), session_->ledger(), StopSignal::is_there);
+                 session_->arguments(), session_->ledger(), world_, [this] { return stops(); });
     if (!loss) return std::nullopt;
     const Validation validation{.loss = *loss, .unigram_loss = data_.unigram_loss};
     console_.line(fmt::format(
@@ -406,6 +479,7 @@ class Run {
   }
 
   void finish_trace() {
+    if (!world_.is_first()) return;
     write_trace(trace_, *directory_ / "trace.json");
     offload::Overlap times = offload::overlap(trace_.back().events);
     std::string copies = times.copying == 0
@@ -416,6 +490,7 @@ class Run {
                               trace_.size(), times.computing, times.total, copies));
   }
 
+  World& world_;
   Console console_;
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) {
     console_.line(text);
@@ -435,7 +510,8 @@ class Run {
   Clock::time_point trace_start_;
   std::vector<SaveReport> saves_;
   int64_t saved_step_ = -1;  // of the newest checkpoint, or of a save begun since
-  int non_finite_ = 0;       // steps
+  bool is_stopping_ = false;
+  int non_finite_ = 0;  // steps
   std::string metrics_trouble_;
   double stall_seconds_ = 0;  // of a save since the last step
   std::optional<TrainingSession> session_;
@@ -444,16 +520,39 @@ class Run {
 
 }  // namespace
 
+namespace {
+
+// Every process must have been given the same.
+void require_same_config(const Config& config, World& world) {
+  const std::vector<std::string> all = world.gather(resolved_text(config));
+  for (int64_t rank = 1; rank < world.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    std::istringstream first(all[0]), other(all[rank]);
+    std::string here, there;
+    while (std::getline(first, here) && std::getline(other, there) && here == there) {
+    }
+    throw ConfigError(
+        fmt::format("rank {} was given another config than rank 0: '{}' there, '{}' "
+                    "here",
+                    rank, there, here));
+  }
+}
+
+}  // namespace
+
 void train(const Config& config) {
   if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
   const StopSignal listening;
-  const Config adapted = with_adapter(config);
+  const Launch launch = find_launch();
+  const std::unique_ptr<World> world = connect(launch);
+  require_same_config(config, *world);
+  const Config adapted = with_devices(with_adapter(config), world->size());
   ChosenBackend backend = choose_backend(adapted);
   std::string account;
   const Config chosen = with_chosen_policy(adapted, backend.target, account);
-  Run run(chosen, backend, account);
+  Run run(chosen, backend, account, *world, world->size() > 1 ? text(launch) : "");
   run();
 }
 

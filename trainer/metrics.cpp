@@ -129,6 +129,11 @@ std::string text(const Summary& s) {
       result +=
           fmt::format("\npeak {}: {}, {}", offload::name(kind),
                       offload::bytes_text(memory.peak_bytes), categories_text(memory.by_category));
+  if (s.ranks)
+    result +=
+        fmt::format("\n{} processes; the slowest is rank {}, with {:.4f} s a step beside {:.4f} s",
+                    s.ranks->count, s.ranks->slowest, s.ranks->slowest_median_step_seconds,
+                    s.ranks->fastest_median_step_seconds);
   if (s.checkpoints)
     result += fmt::format(
         "\n{} checkpoints, the last of {}: each held training up for {:.3f} s, written at {:.0f} "
@@ -150,6 +155,11 @@ void write(const Summary& s, const std::filesystem::path& path) {
     summary["validation_loss"] = s.validation->loss;
     summary["validation_unigram_loss"] = s.validation->unigram_loss;
   }
+  if (s.ranks)
+    summary["ranks"] = {{"count", s.ranks->count},
+                        {"slowest", s.ranks->slowest},
+                        {"slowest_median_step_seconds", s.ranks->slowest_median_step_seconds},
+                        {"fastest_median_step_seconds", s.ranks->fastest_median_step_seconds}};
   if (s.checkpoints)
     summary["checkpoints"] = {{"saves", s.checkpoints->saves},
                               {"bytes", s.checkpoints->bytes},

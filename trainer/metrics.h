@@ -60,6 +60,13 @@ struct CheckpointFigures {
   double bytes_per_second = 0;      // of writing: all bytes over all time
 };
 
+// Of the processes of a run, by their own clocks.
+struct RankFigures {
+  int64_t count = 1;
+  int64_t slowest = 0;  // rank
+  double slowest_median_step_seconds = 0, fastest_median_step_seconds = 0;
+};
+
 struct Summary {
   int64_t steps = 0;  // also those before the run was resumed
   // Over all steps but the first, which pays for first touches and caches; over it if it is alone.
@@ -69,6 +76,7 @@ struct Summary {
   MemoryByKind memory;                               // measured
   std::optional<Validation> validation;
   std::optional<CheckpointFigures> checkpoints;
+  std::optional<RankFigures> ranks;  // where there are several
 };
 
 // Fills what follows from the steps.

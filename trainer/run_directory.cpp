@@ -80,6 +80,8 @@ void RunDirectory::lock(const Config& config) {
   }
 }
 
-RunDirectory::~RunDirectory() { close(lock_); }
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) close(lock_);
+}
 
 }  // namespace longshore::trainer

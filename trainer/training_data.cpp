@@ -128,12 +128,13 @@ std::vector<int32_t> sample_prompt(const Config& config, const data::TokenShard&
 
 }  // namespace
 
-TrainingData open_data(const Config& config, const Say& say) {
+TrainingData open_data(const Config& config, const Say& say, data::Rank rank) {
   TrainingData result;
   data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
   uint64_t seed = static_cast<uint64_t>(config.seed);
   if (config.dataset_type == DatasetType::synthetic) {
-    result.training = data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed);
+    result.training =
+        data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed, rank);
     return result;
   }
   if (!config.tokenizer_path.empty())
@@ -148,14 +149,14 @@ TrainingData open_data(const Config& config, const Say& say) {
     result.identity.push_back(shards.back()->identity() +
                               (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
-  result.training = data::shuffled_batches(std::move(sources), shape, seed);
+  result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
   if (evaluates(config)) {
     Shard shard = opener.shard("eval_dataset_path", config.eval_dataset_path);
     auto rows = opener.rows(shard, config.eval_dataset_path, data::WindowRows::Remainder::padded);
-    result.validation_batches = data::sequential_batch_count(*rows, shape);
+    result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
     if (config.eval_steps >= 0)
       result.validation_batches = std::min(result.validation_batches, config.eval_steps);
-    result.validation = data::sequential_batches(std::move(rows), shape);
+    result.validation = data::sequential_batches(std::move(rows), shape, rank);
     result.unigram_loss = data::unigram_cross_entropy(shards, *shard);
   }
   if (samples(config))

@@ -23,9 +23,10 @@ struct TrainingData {
   std::vector<int32_t> sample_prompt;          // where text is sampled
 };
 
-// Text is tokenized into base_output_directory/tokens first, unless it is there already, which may
-// take a while; `say` gets lines on what is done and what was found. Throws ConfigError and
-// DataError.
-TrainingData open_data(const Config& config, const std::function<void(const std::string&)>& say);
+// For that process of a run. Text is tokenized into base_output_directory/tokens first, unless it
+// is there already, which may take a while; `say` gets lines on what is done and what was found.
+// Throws ConfigError and DataError.
+TrainingData open_data(const Config& config, const std::function<void(const std::string&)>& say,
+                       data::Rank rank = {});
 
 }  // namespace longshore::trainer

@@ -84,10 +84,23 @@ const char* all_reduce(int32_t communicator, LongshoreMpi::Dtype dtype, const vo
                             datatype(dtype), MPI_SUM, communicators()[communicator]));
 }
 
+const char* gather(const void* from, int32_t count, void* to, const int32_t* counts) {
+  std::vector<int> offsets;
+  int rank = 0, size = 0, offset = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int r = 0; rank == 0 && r < size; ++r) {
+    offsets.push_back(offset);
+    offset += counts[r];
+  }
+  return text(
+      MPI_Gatherv(from, count, MPI_BYTE, to, counts, offsets.data(), MPI_BYTE, 0, MPI_COMM_WORLD));
+}
+
 }  // namespace
 
 const LongshoreMpi* longshore_mpi() {
-  static const LongshoreMpi functions{init,       finalize,       abort_all, split,
-                                      all_gather, reduce_scatter, all_reduce};
+  static const LongshoreMpi functions{init,       finalize,       abort_all,  split,
+                                      all_gather, reduce_scatter, all_reduce, gather};
   return &functions;
 }

@@ -23,6 +23,9 @@ struct LongshoreMpi {
                                 int64_t count);  // of each rank
   const char* (*all_reduce)(int32_t communicator, Dtype dtype, const void* from, void* to,
                             int64_t count);  // may be in place
+  // Bytes of all ranks of the world, one behind the other, to the first, which gives the count of
+  // each; `count` is this rank's.
+  const char* (*gather)(const void* from, int32_t count, void* to, const int32_t* counts);
 };
 
 // The library's one symbol.

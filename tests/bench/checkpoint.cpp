@@ -25,6 +25,7 @@
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/model_config.h"
+#include "trainer/distributed/world.h"
 #include "trainer/planning/room.h"
 #include "trainer/step/training_session.h"
 
@@ -89,7 +90,8 @@ void measure(trainer::Config config, const fs::path& folder) {
               static_cast<double>(parameters) / 1e6, offload::bytes_text(bytes).c_str(),
               manifest.files.size(), static_cast<double>(bytes) / static_cast<double>(parameters));
 
-  trainer::Snapshot snapshot(plans.layout, *backend, session.ledger());
+  auto world = trainer::connect({});
+  trainer::Snapshot snapshot(plans.layout, *backend, session.ledger(), *world);
   const double copy = median_seconds([&] { snapshot.take(session.arguments()); });
   const Comparison write = compare([&] { save(snapshot.arguments()); },
                                    [&] { write_plainly(folder / "plain", bytes); }, kRounds);

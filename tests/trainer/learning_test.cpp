@@ -8,6 +8,7 @@
 
 #include "models/decoder.h"
 #include "offload/cpu_backend.h"
+#include "trainer/distributed/world.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/step.h"
 #include "trainer/weights/initialize.h"
@@ -83,10 +84,11 @@ TEST(Learning, UsesTheContext) {
     step.run({repeating_rows(i)}, {.learning_rate = 3e-3, .number = i + 1}, ledger);
 
   offload::Executable executable(evaluation, *backend, arguments, device, host);
+  auto world = connect({});
   auto held_out_loss = [&](bool shuffled) {
     return *evaluate(
         executable, [&](int64_t i) { return last_target(repeating_rows(10000 + i), shuffled); }, 8,
-        *backend, arguments, ledger, [] { return false; });
+        *backend, arguments, ledger, *world, [] { return false; });
   };
   double chance = std::log(static_cast<double>(kVocabulary));
   EXPECT_LT(held_out_loss(false), 0.25 * chance);

@@ -72,6 +72,7 @@ void CheckpointSaver::save(int64_t step) {
   finish();
   try {
     snapshot_->take(run_.state);
+    if (!run_.world.is_first()) return;
     const double stall = seconds_since(start);
     pending_ = std::async(std::launch::async, [this, step, stall] {
       SaveReport report = write(step, snapshot_->arguments());
@@ -87,9 +88,17 @@ void CheckpointSaver::save(int64_t step) {
 void CheckpointSaver::save_now(int64_t step) {
   const auto start = Clock::now();
   finish();
-  SaveReport report = write(step, run_.state);
+  const offload::Arguments& state = whole_state();
+  if (!run_.world.is_first()) return;
+  SaveReport report = write(step, state);
   report.stall_seconds = seconds_since(start);
   report_(report);
+}
+
+const offload::Arguments& CheckpointSaver::whole_state() {
+  if (run_.world.size() == 1) return run_.state;
+  snapshot_->take(run_.state);
+  return snapshot_->arguments();
 }
 
 void CheckpointSaver::poll() {

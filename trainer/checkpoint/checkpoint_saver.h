@@ -34,11 +34,13 @@ class CheckpointSaver {
     Manifest manifest;
     int64_t micro_batches = 1;  // of a step
     std::filesystem::path directory;
+    World& world;
   };
   using Report = std::function<void(const SaveReport&)>;
 
-  // With a snapshot, saves are written behind. `report` is called once for each save that has
-  // ended, within calls of the other functions.
+  // With a snapshot, saves are written behind; a run of several processes must have one, of which
+  // `saved` is the layout. The first process writes, the others take part. `report` is called once
+  // for each save that has ended, within calls of the other functions.
   CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report);
   ~CheckpointSaver();  // waits for a save under way, and does not report it
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -60,6 +62,8 @@ class CheckpointSaver {
 
  private:
   SaveReport write(int64_t step, const offload::Arguments& state) const;
+  // Where all of the state is, now: in the snapshot where processes share it.
+  const offload::Arguments& whole_state();
 
   Run run_;
   std::unique_ptr<Snapshot> snapshot_;

@@ -26,7 +26,8 @@ using offload::Slab;
 struct Part {
   SafetensorsInfo info;
   std::string argument;
-  int64_t offset_bytes = 0;
+  int64_t offset_bytes = 0;              // in the slab
+  int64_t held_begin = 0, held_end = 0;  // what of the slab's copy this device holds, in bytes
 };
 
 const char* suffix(Copy copy) {
@@ -66,6 +67,9 @@ std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
     for (Copy copy :
          {Copy::first_moment, Copy::second_moment, Copy::first_scale, Copy::second_scale}) {
       if (!slab.has(copy)) continue;
+      const auto bytes_of = [&](int64_t elements) {
+        return offload::elements(copy, elements) * models::size_bytes(dtype(slab, copy));
+      };
       for (const Parameter& parameter : slab.parameters) {
         const models::Shape& shape = parameter.type.shape;
         Part part{
@@ -74,8 +78,9 @@ std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
                      .shape = is_scale(copy) ? std::vector{offload::elements(copy, shape.count())}
                                              : sizes(shape)},
             .argument = argument_name(slab, copy),
-            .offset_bytes =
-                offload::elements(copy, parameter.offset) * models::size_bytes(dtype(slab, copy))};
+            .offset_bytes = bytes_of(parameter.offset),
+            .held_begin = bytes_of(slab.begin),
+            .held_end = bytes_of(slab.end)};
         parts.emplace(part.info.name, std::move(part));
       }
     }
@@ -143,8 +148,11 @@ void read_optimizer_state(const std::filesystem::path& path, const ParameterLayo
   check(file, parts);
   for (const auto& [name, part] : parts) {
     const std::span<const std::byte> data = file.at(name).data;
-    in_pieces(std::ssize(data), [&](int64_t first, int64_t bytes) {
-      arguments.write_part(part.argument, part.offset_bytes + first, data.data() + first, bytes);
+    const int64_t begin = std::max(part.offset_bytes, part.held_begin),
+                  end = std::min(part.offset_bytes + std::ssize(data), part.held_end);
+    in_pieces(end - begin, [&](int64_t first, int64_t bytes) {
+      arguments.write_part(part.argument, begin - part.held_begin + first,
+                           data.data() + (begin - part.offset_bytes) + first, bytes);
     });
   }
 }

@@ -21,7 +21,7 @@ void write_optimizer_state(const std::filesystem::path& file,
                            const offload::Arguments& arguments);
 
 // Throws a DataError that lists all tensors that are missing, not expected, or of another shape or
-// dtype. The arguments must be there already.
+// dtype. The arguments must be there already; of shards they get what they hold.
 void read_optimizer_state(const std::filesystem::path& file, const offload::ParameterLayout& layout,
                           offload::Arguments& arguments);
 

@@ -19,8 +19,9 @@ constexpr const char* kSchedule = "learning_rate_schedule_steps";
 
 // Of a key's value; files count by what is in them.
 bool decides_steps(const Key& key) {
-  static const std::set<std::string> kFree{"dataset_path",  "tokenizer_path", "eval_dataset_path",
-                                           "eval_interval", "eval_steps",     "on_non_finite"};
+  static const std::set<std::string> kFree{
+      "dataset_path", "tokenizer_path", "eval_dataset_path",    "eval_interval",
+      "eval_steps",   "on_non_finite",  "per_device_batch_size"};
   switch (key.section) {
     case Section::model:
     case Section::training:
@@ -37,6 +38,15 @@ std::string value_of(const std::string& key, const Manifest& manifest) {
   const auto found = manifest.config.find(key);
   // A key that came later: then its default is what there was.
   return found == manifest.config.end() ? value_text(*find_key(key), Config{}) : found->second;
+}
+
+// Sequences of a micro-batch, on however many devices.
+int64_t sequences(const Manifest& manifest) {
+  int64_t product = 1;
+  for (const char* key : {"per_device_batch_size", "ici_data_parallelism", "ici_fsdp_parallelism",
+                          "dcn_data_parallelism", "dcn_fsdp_parallelism"})
+    product *= std::max(1LL, std::stoll(value_of(key, manifest)));
+  return product;
 }
 
 }  // namespace
@@ -60,22 +70,27 @@ Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std
 }
 
 std::string frozen_weights_hash(const offload::ParameterLayout& layout,
-                                const offload::Arguments& arguments) {
+                                const offload::Arguments& arguments, World& world) {
   constexpr int64_t kMostBytes = 4096;
   if (saves_model(layout)) return "";
   std::string hashes;
-  std::vector<std::byte> part;
+  std::vector<std::byte> mine, all;
   for (const auto& [name, location] : layout.by_name) {
     const offload::Slab& slab = layout.slab(location);
     if (slab.trainable == models::Trainable::yes) continue;
     const offload::Parameter& parameter = layout.parameter(location);
-    part.resize(static_cast<size_t>(std::min(kMostBytes, parameter.type.bytes())));
+    const int64_t size = models::size_bytes(slab.dtype);
+    const int64_t count = std::min(kMostBytes, parameter.type.bytes()) / size;
+    const offload::ElementRange held = offload::held(slab, {parameter.offset, count});
+    mine.resize(layout.mesh.data.rank == 0 ? held.count * size : 0);
     arguments.read_part(argument_name(slab, offload::Copy::compute),
-                        parameter.offset * models::size_bytes(slab.dtype), part.data(),
-                        std::ssize(part));
-    hashes += name + " " + data::content_hash(part) + "\n";
+                        std::max<int64_t>(0, held.first - slab.begin) * size, mine.data(),
+                        std::ssize(mine));
+    all.resize(count * size);
+    world.gather_to_first(mine, all);
+    hashes += name + " " + data::content_hash(all) + "\n";
   }
-  return data::content_hash(std::as_bytes(std::span(hashes)));
+  return world.gather(data::content_hash(std::as_bytes(std::span(hashes))))[0];
 }
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {
@@ -98,6 +113,11 @@ void require_same_run(const Config& config, const Manifest& here, const Checkpoi
   for (const Key& key : config_keys())
     if (decides_steps(key) && value_of(key.name, here) != value_of(key.name, there))
       add(key.name, "");
+  if (sequences(here) != sequences(there))
+    differing.push_back(fmt::format(
+        "per_device_batch_size: {} here ({}), {} there; with the devices, {} sequences and {}",
+        value_of("per_device_batch_size", here), origin(config, "per_device_batch_size"),
+        value_of("per_device_batch_size", there), sequences(here), sequences(there)));
   if (here.data != there.data) add("dataset_path", ", with other tokens or weights");
   if (here.frozen_weights != there.frozen_weights)
     add("load_parameters_path", ", with other weights");

@@ -8,6 +8,7 @@
 #include "offload/parameter_layout.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
+#include "trainer/distributed/world.h"
 
 namespace longshore::trainer {
 
@@ -17,9 +18,10 @@ Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std
                       std::string frozen_weights);
 
 // A hash of parts of each frozen weight, where adapters alone train: a checkpoint of these goes
-// with that model only. "" otherwise, since the checkpoint has all weights.
+// with that model only. "" otherwise, since the checkpoint has all weights. Every process takes
+// part.
 std::string frozen_weights_hash(const offload::ParameterLayout& layout,
-                                const offload::Arguments& arguments);
+                                const offload::Arguments& arguments, World& world);
 
 // The config with the length of the checkpoint's learning rate schedule where it gives none, so
 // that more steps may be asked for.
@@ -27,7 +29,8 @@ Config with_schedule_of(const Checkpoint& checkpoint, Config config);
 
 // Throws a ConfigError that lists, with both values, everything that would give other steps than
 // the checkpoint's run: keys of model, training, batch, optimizer and data, the tokens, the frozen
-// weights; and steps, where the checkpoint has more. `here` is describe_run() of `config`.
+// weights, sequences of a micro-batch on all devices; and steps, where the checkpoint has more.
+// `here` is describe_run() of `config`.
 //
 // Where things live, what is computed again, evaluation, reports and checkpoints themselves may
 // change, and files may have other names.

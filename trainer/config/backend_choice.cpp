@@ -37,11 +37,12 @@ ChosenBackend choose_backend(const Config& config) {
   return cpu("since " + why);
 }
 
-std::unique_ptr<offload::Backend> make_backend(models::Target target) {
+std::unique_ptr<offload::Backend> make_backend(
+    models::Target target, std::shared_ptr<offload::Communicator> communicator) {
 #ifdef LONGSHORE_CUDA
   if (target == models::Target::cuda) return offload::make_cuda_backend();
 #endif
-  return offload::make_cpu_backend(target);
+  return offload::make_cpu_backend(target, std::move(communicator));
 }
 
 }  // namespace longshore::trainer

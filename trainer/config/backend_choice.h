@@ -5,6 +5,7 @@
 #include <string>
 
 #include "offload/backend.h"
+#include "offload/communicator.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {
@@ -18,7 +19,8 @@ struct ChosenBackend {
 // Makes nothing: a GPU is looked for, not touched.
 ChosenBackend choose_backend(const Config& config);
 
-// Of a target that was chosen.
-std::unique_ptr<offload::Backend> make_backend(models::Target target);
+// Of a target that was chosen. The communicator reaches the other devices, where there are any.
+std::unique_ptr<offload::Backend> make_backend(
+    models::Target target, std::shared_ptr<offload::Communicator> communicator = nullptr);
 
 }  // namespace longshore::trainer

@@ -33,6 +33,20 @@ offload::DeviceMesh device_mesh(const Config& config, int64_t rank) {
   return mesh;
 }
 
+Config with_devices(Config config, int64_t devices) {
+  const int64_t given = device_mesh(config).devices();
+  int64_t* open = config.ici_fsdp_parallelism == -1   ? &config.ici_fsdp_parallelism
+                  : config.ici_data_parallelism == -1 ? &config.ici_data_parallelism
+                                                      : nullptr;
+  if (open && devices % given == 0) *open = devices / given;
+  if (device_mesh(config).devices() != devices)
+    throw ConfigError(fmt::format(
+        "{}: found {}, which with the other axes makes {} devices, expected {}, as many as "
+        "processes were launched",
+        location(config, "ici_fsdp_parallelism"), config.ici_fsdp_parallelism, given, devices));
+  return config;
+}
+
 int64_t devices_per_node(const Config& config) {
   return filled(config.ici_data_parallelism) * filled(config.ici_fsdp_parallelism);
 }

@@ -13,6 +13,10 @@ namespace longshore::trainer {
 // neighbours. An axis that is still to be filled has one device.
 offload::DeviceMesh device_mesh(const Config& config, int64_t rank = 0);
 
+// The config for so many devices: an axis that is to be filled takes those that are left. Throws
+// ConfigError where they are not as many as the axes say.
+Config with_devices(Config config, int64_t devices);
+
 // Devices that share a node's links to the host.
 int64_t devices_per_node(const Config& config);
 

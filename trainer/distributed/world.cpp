@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <map>
 
@@ -26,6 +27,9 @@ class Alone : public World {
   }
   std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
   int64_t sum(int64_t mine) override { return mine; }
+  void gather_to_first(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    std::ranges::copy(mine, all.begin());
+  }
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
 };
 
@@ -91,7 +95,11 @@ class MpiWorld : public World {
       throw Error("MPI says rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
                   ", the environment " + text(launch));
   }
-  ~MpiWorld() override { mpi_.finalize(); }
+  // Others may be waiting for what this one will never send: then its end must be their end, which
+  // it is where nothing was finalized.
+  ~MpiWorld() override {
+    if (std::uncaught_exceptions() == 0) mpi_.finalize();
+  }
 
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return size_; }
@@ -126,6 +134,24 @@ class MpiWorld : public World {
   int64_t sum(int64_t mine) override {
     check(mpi_.all_reduce(kWorld, LongshoreMpi::int64, &mine, &mine, 1), "a sum");
     return mine;
+  }
+
+  // Counts are of 32 bits, so it is done a piece at a time: a rank's bytes, then the next one's.
+  void gather_to_first(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    const int64_t bytes = std::ssize(mine);
+    std::vector<int64_t> lengths(size_);
+    check(mpi_.all_gather(kWorld, LongshoreMpi::int64, &bytes, lengths.data(), 1), "a gather");
+    constexpr int64_t kPiece = int64_t{1} << 30;
+    int64_t offset = 0;
+    for (int32_t giver = 0; giver < size_; ++giver)
+      for (int64_t first = 0; first < lengths[giver]; first += kPiece) {
+        std::vector<int32_t> counts(size_);
+        counts[giver] = static_cast<int32_t>(std::min(kPiece, lengths[giver] - first));
+        check(mpi_.gather(rank_ == giver ? mine.data() + first : nullptr, counts[rank_],
+                          is_first() ? all.data() + offset : nullptr, counts.data()),
+              "a gather");
+        offset += counts[giver];
+      }
   }
 
   [[noreturn]] void abort(int exit_code) override {

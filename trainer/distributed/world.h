@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class World {
   // What each process gives, by rank.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
   virtual int64_t sum(int64_t mine) = 0;
+  // The bytes of all processes, by rank one behind the other, on the first; `all` holds them there.
+  virtual void gather_to_first(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  bool is_first() const { return rank() == 0; }
   // Ends all processes.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };

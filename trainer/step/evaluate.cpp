@@ -7,7 +7,7 @@ namespace longshore::trainer {
 
 std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
                                int64_t count, offload::Backend& backend,
-                               offload::Arguments& arguments, offload::Ledger& ledger,
+                               offload::Arguments& arguments, offload::Ledger& ledger, World& world,
                                const std::function<bool()>& stops) {
   double loss = 0;
   int64_t weights = 0;
@@ -20,7 +20,7 @@ std::optional<double> evaluate(offload::Executable& plan, const data::BatchSourc
     float batch_loss;
     arguments.read(offload::host_name(offload::kLoss), &batch_loss, sizeof batch_loss);
     loss += batch_loss;
-    weights += batch.total_weights;
+    weights += world.sum(batch.total_weights);
   }
   return loss / weights;
 }

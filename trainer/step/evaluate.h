@@ -6,14 +6,15 @@
 
 #include "data/batches.h"
 #include "offload/executor.h"
+#include "trainer/distributed/world.h"
 
 namespace longshore::trainer {
 
-// Nats a token over the micro-batches [0, count) of `batches`; nothing where `stops`, asked before
-// each of them, says so.
+// Nats a token over the micro-batches [0, count) of all processes' `batches`; nothing where
+// `stops`, asked before each of them, says so.
 std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
                                int64_t count, offload::Backend& backend,
-                               offload::Arguments& arguments, offload::Ledger& ledger,
+                               offload::Arguments& arguments, offload::Ledger& ledger, World& world,
                                const std::function<bool()>& stops);
 
 }  // namespace longshore::trainer

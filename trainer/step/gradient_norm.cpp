@@ -29,14 +29,9 @@ Program sum_program(int64_t count) {
   return t.finish();
 }
 
-// The part of a parameter that this device holds, in elements of its slab.
-struct Part {
-  int64_t begin, end;
-};
-
-Part held_part(const offload::Slab& slab, int parameter) {
+offload::ElementRange held_part(const offload::Slab& slab, int parameter) {
   const offload::Parameter& p = slab.parameters[parameter];
-  return {std::max(slab.begin, p.offset), std::min(slab.end, p.offset + p.type.shape.count())};
+  return held(slab, {p.offset, p.type.shape.count()});
 }
 
 Program clip_program(double threshold, int64_t count) {
@@ -55,7 +50,7 @@ GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder
   for (int slab = 0; slab < std::ssize(slabs); ++slab) {
     if (slabs[slab].trainable == models::Trainable::no) continue;
     for (int p = 0; p < std::ssize(slabs[slab].parameters); ++p)
-      if (Part part = held_part(slabs[slab], p); part.begin < part.end)
+      if (held_part(slabs[slab], p).count > 0)
         index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
   }
   if (index_.empty())
@@ -79,11 +74,11 @@ void GradientNorm::gradients_made(int slab) {
   const offload::Slab& s = operands_.layout().slabs[slab];
   const Operand held = operands_.held(slab, offload::Copy::gradient);
   for (int p = 0; p < std::ssize(s.parameters); ++p) {
-    const auto [begin, end] = held_part(s, p);
-    if (begin >= end) continue;
+    const auto [first, count] = held_part(s, p);
+    if (count == 0) continue;
     add_square_sum({held.buffer,
-                    held.offset + (begin - s.begin) * models::size_bytes(Dtype::float32),
-                    {{end - begin}, Dtype::float32}},
+                    held.offset + (first - s.begin) * models::size_bytes(Dtype::float32),
+                    {{count}, Dtype::float32}},
                    slab, p, place);
   }
 }

@@ -13,6 +13,7 @@
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/config/model_config.h"
+#include "trainer/distributed/world.h"
 #include "trainer/step/training_session.h"
 
 namespace longshore::trainer {
@@ -93,7 +94,8 @@ class Part {
   // By a copy in host memory.
   Checkpoint save_behind(const fs::path& folder) {
     offload::Ledger ledger;
-    Snapshot snapshot(plans_.layout, *backend_, ledger);
+    auto world = connect({});
+    Snapshot snapshot(plans_.layout, *backend_, ledger, *world);
     snapshot.take(session_.arguments());
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::device), 0);
     return {folder, write_checkpoint(folder, saved(), snapshot.arguments(), {.step = kStop})};
@@ -220,7 +222,8 @@ TEST(Snapshot, TakesWhatWasPlanned) {
     const offload::MemoryAnalysis planned = of(analyze(with), offload::MemoryKind::unpinned_host);
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
-    Snapshot snapshot(with.layout, *backend, ledger);
+    auto world = connect({});
+    Snapshot snapshot(with.layout, *backend, ledger, *world);
     EXPECT_GT(planned.peak_bytes, 0);
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::unpinned_host), planned.peak_bytes);
     EXPECT_EQ(ledger.at_peak(offload::MemoryKind::unpinned_host), planned.by_category);

@@ -8,14 +8,11 @@
 
 #include "base/error.h"
 #include "tests/offload/training.h"
+#include "tests/trainer/distributed/mpirun.h"
 #include "tests/trainer/run_program.h"
 
 namespace longshore::trainer {
 namespace {
-
-const std::string kMpirun =
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 "
-    "OMPI_MCA_btl_vader_single_copy_mechanism=none mpirun --oversubscribe ";
 
 struct Mesh {
   int data, fsdp;
@@ -26,8 +23,8 @@ class Processes : public testing::TestWithParam<Mesh> {};
 TEST_P(Processes, LearnWhatThreadsLearn) {
   auto [data, fsdp] = GetParam();
   int ranks = data * fsdp;
-  ProgramResult output = run_program(kMpirun + "-np " + std::to_string(ranks) + " " RANK_PROGRAM " " +
-                      std::to_string(data) + " " + std::to_string(fsdp) + " qkv_proj_offloaded");
+  ProgramResult output = run_program(mpirun(ranks) + RANK_PROGRAM " " + std::to_string(data) + " " +
+                                     std::to_string(fsdp) + " qkv_proj_offloaded");
   ASSERT_EQ(output.exit_code, 0) << output.output;
   offload::DeviceMesh mesh{.data = {.count = data}, .fsdp = {.count = fsdp}};
   std::vector<offload::Training> threads = offload::train_on(mesh, {});

@@ -1,0 +1,16 @@
+// Several processes of a program, as tests start them.
+#pragma once
+
+#include <string>
+
+namespace longshore::trainer {
+
+// What stands before the program: Open MPI as root, in a container, on fewer cores than processes.
+inline std::string mpirun(int ranks) {
+  return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 "
+         "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1 "
+         "OMPI_MCA_hwloc_base_binding_policy=none mpirun -np " +
+         std::to_string(ranks) + " ";
+}
+
+}  // namespace longshore::trainer

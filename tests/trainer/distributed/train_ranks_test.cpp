@@ -1,0 +1,163 @@
+// The train program as several processes.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/trainer/checkpoint/tiny_run.h"
+#include "tests/trainer/distributed/mpirun.h"
+#include "tests/trainer/process.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Losses = std::map<int64_t, std::pair<double, double>>;
+
+class TrainRanks : public testing::Test {
+ protected:
+  TrainRanks() : output_(fs::path(testing::TempDir()) / "train_ranks") { fs::remove_all(output_); }
+
+  // Four sequences a step, on so many processes.
+  ProgramResult train(const std::string& run, int ranks, const std::string& settings) const {
+    return run_program((ranks > 1 ? mpirun(ranks) : "OMP_NUM_THREADS=1 ") +
+                       command(run, ranks, settings));
+  }
+  std::string command(const std::string& run, int ranks, const std::string& settings) const {
+    std::string text = tiny_train(output_, settings + " run_name=" + run);
+    const std::string batch = "per_device_batch_size=2";
+    return text.replace(text.find(batch), batch.size(),
+                        "per_device_batch_size=" + std::to_string(4 / ranks));
+  }
+  Losses losses_of(const std::string& run) const { return losses(output_ / run); }
+
+  fs::path output_;
+};
+
+void expect_near(const Losses& found, const Losses& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [step, values] : expected) {
+    EXPECT_NEAR(found.at(step).first, values.first, 1e-5 * values.first) << step;
+    EXPECT_NEAR(found.at(step).second, values.second, 1e-3 * values.second) << step;
+  }
+}
+
+TEST_F(TrainRanks, LearnWhatOneLearns) {
+  ASSERT_EQ(train("one", 1, "steps=6").exit_code, 0);
+  for (auto [run, ranks, mesh] : {std::tuple{"fsdp", 2, ""},
+                                  {"data", 2, "ici_data_parallelism=2 ici_fsdp_parallelism=1"},
+                                  {"both", 4, "ici_data_parallelism=2"}}) {
+    ProgramResult result = train(run, ranks, std::string("steps=6 ") + mesh);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_NE(result.output.find("mpirun: rank 0 of " + std::to_string(ranks)), std::string::npos);
+    EXPECT_NE(result.output.find("the slowest is rank"), std::string::npos);
+    expect_near(losses_of(run), losses_of("one"));
+  }
+}
+
+// By what plan says of the same mesh.
+TEST_F(TrainRanks, TakeTheMemoryThatIsPlanned) {
+  for (const char* policy : {"none", "qkv_proj_offloaded optimizer_memory_host_offload=true"}) {
+    const std::string settings =
+        "steps=3 enable_checkpointing=false remat_policy=" + std::string(policy);
+    ASSERT_EQ(train("memory", 2, settings).exit_code, 0);
+    std::string plan = command("memory", 2, settings + " ici_fsdp_parallelism=2");
+    plan.replace(0, plan.find(' '),
+                 std::string(PLAN_PROGRAM) + " --json " + (output_ / "plan.json").string());
+    ProgramResult planned = run_program(plan);
+    ASSERT_EQ(planned.exit_code, 0) << planned.output;
+    auto read = [&](const char* file) {
+      return nlohmann::json::parse(std::ifstream(output_ / file));
+    };
+    const auto expected = read("plan.json").at("plans").at(0).at("memory"),
+               found = read("memory/summary.json").at("memory");
+    for (const char* kind : {"device", "pinned_host"})
+      EXPECT_EQ(found.at(kind).at("peak_bytes"), expected.at(kind).at("peak_bytes")) << kind;
+    fs::remove_all(output_ / "memory");
+  }
+}
+
+// Bit-identical to never having stopped on as many processes; near to it on others.
+TEST_F(TrainRanks, ResumeOnAnyNumber) {
+  ASSERT_EQ(train("straight", 2, "steps=8").exit_code, 0);
+  for (int ranks : {2, 1, 4}) {
+    const std::string run = "resumed_" + std::to_string(ranks);
+    ASSERT_EQ(train(run, 2, "steps=4 checkpoint_period=2").exit_code, 0);
+    ProgramResult result = train(run, ranks, "steps=8 remat_policy=full");
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_NE(result.output.find("after 4 steps"), std::string::npos) << result.output;
+    if (ranks == 2)
+      EXPECT_EQ(losses_of(run), losses_of("straight"));
+    else
+      expect_near(losses_of(run), losses_of("straight"));
+  }
+  ProgramResult refused = train("resumed_2", 2, "steps=9 gradient_accumulation_steps=2");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("gradient_accumulation_steps: 2 here"), std::string::npos);
+}
+
+TEST_F(TrainRanks, RefuseDifferentConfigs) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgramResult result = run_program(mpirun(1) + command("mixed", 2, "steps=4") + " : -np 1 " +
+                                     command("mixed", 2, "steps=5"));
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.output.find("rank 1 was given another config than rank 0"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("steps: 5"), std::string::npos) << result.output;
+  EXPECT_FALSE(fs::exists(output_ / "mixed"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST_F(TrainRanks, RefuseAMeshOfAnotherSize) {
+  ProgramResult result = train("mesh", 2, "steps=4 ici_fsdp_parallelism=4");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("4 devices, expected 2"), std::string::npos) << result.output;
+  result = run_program("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=localhost MASTER_PORT=29500 " +
+                       command("torchrun", 2, "steps=4"));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("Nearest: mpirun -np 2"), std::string::npos) << result.output;
+}
+
+std::vector<pid_t> children(pid_t parent) {
+  const std::string id = std::to_string(parent);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  return {std::istream_iterator<pid_t>(file), {}};
+}
+
+// Whoever is left ends, too, and soon; the last checkpoint is whole.
+TEST_F(TrainRanks, EndWithTheOneThatIsKilled) {
+  ASSERT_EQ(train("straight", 2, "steps=40").exit_code, 0);
+  fs::create_directories(output_);
+  Process processes("env " + mpirun(2) + command("killed", 2, "steps=40 checkpoint_period=2"),
+                    output_ / "log");
+  ASSERT_TRUE(processes.wait_for("checkpoint after 2 steps")) << processes.output();
+  const std::vector<pid_t> ranks = children(processes.id());
+  ASSERT_EQ(ranks.size(), 2);
+  kill(ranks[1], SIGKILL);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_NE(processes.wait(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_NE(processes.output().find("rank 1"), std::string::npos) << processes.output();
+  ProgramResult result = train("killed", 2, "steps=40");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(losses_of("killed"), losses_of("straight"));
+}
+
+// A signal that one of them gets stops all of them behind the same step.
+TEST_F(TrainRanks, StopTogether) {
+  ASSERT_EQ(train("straight", 2, "steps=40").exit_code, 0);
+  Process processes("env " + mpirun(2) + command("stopped", 2, "steps=40"), output_ / "log");
+  ASSERT_TRUE(processes.wait_for("completed step: 3")) << processes.output();
+  const std::vector<pid_t> ranks = children(processes.id());
+  ASSERT_EQ(ranks.size(), 2);
+  kill(ranks[1], SIGTERM);
+  EXPECT_EQ(processes.wait(), 0) << processes.output();
+  EXPECT_EQ(train("stopped", 2, "steps=40").exit_code, 0);
+  EXPECT_EQ(losses_of("stopped"), losses_of("straight"));
+}
+
+}  // namespace
+}  // namespace longshore::trainer
