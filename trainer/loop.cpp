@@ -225,8 +225,8 @@ class Run {
     summary.memory = session_->memory();
     if (CheckpointFigures figures = figures_of(saves_); figures.saves > 0)
       summary.checkpoints = figures;
-    write(summary, *directory_ / "summary.json");
     console_.line(text(summary));
+    write(summary, *directory_ / "summary.json");
     require_saved();
     if (!metrics_trouble_.empty()) throw Error(metrics_trouble_);
     say_what_is_left();
