@@ -77,6 +77,7 @@ void AtomicFolder::finish() {
   if (error) fail(temporary_path_, "cannot rename to " + path_.string(), error);
   is_finished_ = true;
   sync(path_.parent_path());
+  sync(path_.parent_path().parent_path());  // that may be new as well
 }
 
 void remove_leftovers(const fs::path& folder) {

@@ -136,7 +136,7 @@ std::string text(const Summary& s) {
                     s.ranks->fastest_median_step_seconds);
   if (s.checkpoints)
     result += fmt::format(
-        "\n{} checkpoints, the last of {}: each held training up for {:.3f} s, written at {:.0f} "
+        "\ncheckpoints: {}, the last of {}; training waited {:.3f} s for each, written at {:.0f} "
         "MB/s",
         s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
         s.checkpoints->median_stall_seconds, s.checkpoints->bytes_per_second / 1e6);

@@ -10,7 +10,8 @@
 namespace longshore::bench {
 
 Contender::Contender(const trainer::Config& config, offload::Backend& backend)
-    : plans_(plan_training(config, backend.target())), session_(config, plans_, backend) {
+    : plans_(plan_training(config, backend.target())),
+      session_(plans_, backend, first_values(config, plans_, backend.target())) {
   data::BatchSource source =
       data::synthetic_batches({config.per_device_batch_size, config.max_target_length},
                               static_cast<int32_t>(config.vocab_size), 0);

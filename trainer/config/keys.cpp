@@ -88,9 +88,8 @@ std::vector<Key> make_config_keys() {
       {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
        "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
       {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
-       "saves the run's state at the end and on SIGTERM, SIGINT or SIGUSR1, and resumes from what "
-       "a "
-       "run of that name has saved; false: nothing is saved, no weights either"},
+       "saves the run's state at the end and on SIGTERM, SIGINT or SIGUSR1, and resumes what a run "
+       "of that name has saved; false: nothing is saved, no weights either"},
       {"checkpoint_period", run, IntegerKey{&Config::checkpoint_period, 0, kMaxSteps},
        "also saves each time so many steps are done; 0: no"},
       {"async_checkpointing", run, FlagKey{&Config::async_checkpointing},
@@ -100,7 +99,7 @@ std::vector<Key> make_config_keys() {
        IntegerKey{&Config::max_num_checkpoints_to_keep, 1, kMaxSteps, -1},
        "so many of the newest checkpoints stay; -1: all"},
       {"load_full_state_path", run, PathKey{&Config::load_full_state_path},
-       "folder of a checkpoint that a new run goes on from, weights, moments and place in the "
+       "folder of a checkpoint that a new run goes on from: weights, moments and place in the "
        "data; "
        "empty: none"},
       {"fall_back_to_earlier_checkpoint", run, FlagKey{&Config::fall_back_to_earlier_checkpoint},

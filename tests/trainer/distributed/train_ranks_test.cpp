@@ -66,7 +66,8 @@ TEST_F(TrainRanks, TakeTheMemoryThatIsPlanned) {
     ASSERT_EQ(train("memory", 2, settings).exit_code, 0);
     std::string plan = command("memory", 2, settings + " ici_fsdp_parallelism=2");
     plan.replace(0, plan.find(' '),
-                 std::string(PLAN_PROGRAM) + " --json " + (output_ / "plan.json").string());
+                 std::string("OMP_NUM_THREADS=1 ") + PLAN_PROGRAM + " --json " +
+                     (output_ / "plan.json").string());
     ProgramResult planned = run_program(plan);
     ASSERT_EQ(planned.exit_code, 0) << planned.output;
     auto read = [&](const char* file) {
@@ -129,9 +130,9 @@ std::vector<pid_t> children(pid_t parent) {
 
 // Whoever is left ends, too, and soon; the last checkpoint is whole.
 TEST_F(TrainRanks, EndWithTheOneThatIsKilled) {
-  ASSERT_EQ(train("straight", 2, "steps=40").exit_code, 0);
+  ASSERT_EQ(train("straight", 2, "steps=300").exit_code, 0);
   fs::create_directories(output_);
-  Process processes("env " + mpirun(2) + command("killed", 2, "steps=40 checkpoint_period=2"),
+  Process processes("env " + mpirun(2) + command("killed", 2, "steps=300 checkpoint_period=2"),
                     output_ / "log");
   ASSERT_TRUE(processes.wait_for("checkpoint after 2 steps")) << processes.output();
   const std::vector<pid_t> ranks = children(processes.id());
@@ -141,21 +142,21 @@ TEST_F(TrainRanks, EndWithTheOneThatIsKilled) {
   EXPECT_NE(processes.wait(), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_NE(processes.output().find("rank 1"), std::string::npos) << processes.output();
-  ProgramResult result = train("killed", 2, "steps=40");
+  ProgramResult result = train("killed", 2, "steps=300");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(losses_of("killed"), losses_of("straight"));
 }
 
 // A signal that one of them gets stops all of them behind the same step.
 TEST_F(TrainRanks, StopTogether) {
-  ASSERT_EQ(train("straight", 2, "steps=40").exit_code, 0);
-  Process processes("env " + mpirun(2) + command("stopped", 2, "steps=40"), output_ / "log");
+  ASSERT_EQ(train("straight", 2, "steps=300").exit_code, 0);
+  Process processes("env " + mpirun(2) + command("stopped", 2, "steps=300"), output_ / "log");
   ASSERT_TRUE(processes.wait_for("completed step: 3")) << processes.output();
   const std::vector<pid_t> ranks = children(processes.id());
   ASSERT_EQ(ranks.size(), 2);
   kill(ranks[1], SIGTERM);
   EXPECT_EQ(processes.wait(), 0) << processes.output();
-  EXPECT_EQ(train("stopped", 2, "steps=40").exit_code, 0);
+  EXPECT_EQ(train("stopped", 2, "steps=300").exit_code, 0);
   EXPECT_EQ(losses_of("stopped"), losses_of("straight"));
 }
 
