@@ -94,6 +94,8 @@ class CudaBackend : public Backend {
   }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    if (lane == Lane::network)
+      throw InternalError(std::string(op.name) + ": this backend reaches no other device");
     Recording recording(*this, lane);
     if (lane == Lane::host_compute)
       run_on_host(op, call);

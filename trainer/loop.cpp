@@ -550,6 +550,10 @@ void train(const Config& config) {
   require_same_config(config, *world);
   const Config adapted = with_devices(with_adapter(config), world->size());
   ChosenBackend backend = choose_backend(adapted);
+  if (backend.target == models::Target::cuda && world->size() > 1)
+    throw ConfigError(
+        location(config, "backend") +
+        ": several processes train on the CPU only, found cuda. Nearest: backend=cpu");
   std::string account;
   const Config chosen = with_chosen_policy(adapted, backend.target, account);
   Run run(chosen, backend, account, *world, world->size() > 1 ? text(launch) : "");

@@ -64,6 +64,7 @@ const std::map<std::string, Tolerance> kTolerances{
     {"soft_cap", {5e-7, kRounding}},
     {"soft_cap_grad", {1e-6, kRounding}},
     {"square_sum", {1e-12, 1e-12}},
+    {"sum_in_order", {1e-12, 1e-12}},
     {"sum", {1e-7, 1e-7}},
     {"sum_grad", {0, kRounding}},
     {"swiglu", {5e-7, kRounding}},

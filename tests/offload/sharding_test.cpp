@@ -8,6 +8,7 @@
 
 #include "offload/arena.h"
 #include "tests/offload/training.h"
+#include "trainer/step/memory_report.h"
 
 namespace longshore::offload {
 namespace {
@@ -148,6 +149,10 @@ TEST_P(Devices, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
                    std::to_string(choice.ahead));
       EXPECT_EQ(differences(none[rank], other[rank]), "");
       EXPECT_EQ(first_fault(other[rank].plans), "");
+      const trainer::MemoryByKind planned = trainer::analyze(other[rank].plans.all());
+      for (MemoryKind kind : {MemoryKind::device, kHost})
+        EXPECT_EQ(other[rank].allocated_bytes[kind], trainer::of(planned, kind).peak_bytes)
+            << name(kind);
       EXPECT_EQ(collectives(other[rank].plans), collectives(other[0].plans));
     }
   }

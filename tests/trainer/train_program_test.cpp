@@ -344,10 +344,11 @@ TEST(TrainProgram, TracesTheChosenSteps) {
   std::map<int, std::string> names;
   for (const json& event : trace)
     if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
-  EXPECT_EQ(
-      names,
-      (std::map<int, std::string>{
-          {0, "compute"}, {1, "host_to_device"}, {2, "device_to_host"}, {3, "host_compute"}}));
+  EXPECT_EQ(names, (std::map<int, std::string>{{0, "compute"},
+                                               {1, "host_to_device"},
+                                               {2, "device_to_host"},
+                                               {3, "host_compute"},
+                                               {4, "network"}}));
 
   TracedLanes expected = expected_lanes(
       load_config((folder / "traced" / "config.yml").string(), {}, default_configs_directory()));

@@ -19,7 +19,11 @@ using Losses = std::map<int64_t, std::pair<double, double>>;
 
 class TrainRanks : public testing::Test {
  protected:
-  TrainRanks() : output_(fs::path(testing::TempDir()) / "train_ranks") { fs::remove_all(output_); }
+  TrainRanks()
+      : output_(fs::path(testing::TempDir()) /
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(output_);
+  }
 
   // Four sequences a step, on so many processes.
   ProgramResult train(const std::string& run, int ranks, const std::string& settings) const {
