@@ -49,7 +49,7 @@ Workload make_workload(const std::string& name, const std::string& config,
   if (is_toy(workload.config))
     throw ConfigError(location(workload.config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
-  workload.config = with_adapter(workload.config);
+  workload.config = with_devices(with_adapter(workload.config), 1);
   workload.config.dataset_type = DatasetType::synthetic;
   workload.config.enable_checkpointing = false;
   return workload;

@@ -49,6 +49,12 @@ TEST(CompareProgram, MeasuresPoliciesInWorkloads) {
   EXPECT_TRUE(data::read_file(folder / "c.html").ends_with("</html>\n"));
 }
 
+TEST(CompareProgram, MeasuresOneDevice) {
+  ProgramResult result = run_compare(kTiny + "--policies full --steps 3 ici_fsdp_parallelism=4");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.output, "ici_fsdp_parallelism: found 4")) << result.output;
+}
+
 TEST(CompareProgram, FailsWhereNothingFits) {
   TemporaryFolder folder;
   ProgramResult result =
