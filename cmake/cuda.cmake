@@ -48,3 +48,13 @@ if(EXISTS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/include")
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${LONGSHORE_TORCH_DIR}/../nvidia/cu13/include>")
 endif()
 target_link_libraries(longshore_cudart INTERFACE "${LONGSHORE_CUDART}")
+
+# longshore_nccl: out of a toolkit that has it, or out of its wheel.
+set(nccl_wheel "${LONGSHORE_TORCH_DIR}/../nvidia/nccl")
+find_path(LONGSHORE_NCCL_INCLUDE nccl.h
+  PATHS "${nccl_wheel}" "${cuda_root}" PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
+find_file(LONGSHORE_NCCL libnccl.so.2
+  PATHS "${nccl_wheel}" "${cuda_root}" PATH_SUFFIXES lib lib64 REQUIRED NO_DEFAULT_PATH)
+add_library(longshore_nccl INTERFACE)
+target_include_directories(longshore_nccl SYSTEM INTERFACE "${LONGSHORE_NCCL_INCLUDE}")
+target_link_libraries(longshore_nccl INTERFACE longshore_cudart "${LONGSHORE_NCCL}")

@@ -24,6 +24,8 @@ struct DeviceMesh {
   MeshRanks data, fsdp;
 
   int64_t devices() const { return data.count * fsdp.count; }
+  // Of all of them: fsdp is the inner axis, so that its devices are neighbours.
+  int64_t rank() const { return data.rank * fsdp.count + fsdp.rank; }
   bool operator==(const DeviceMesh&) const = default;
 };
 

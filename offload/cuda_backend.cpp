@@ -27,8 +27,6 @@
 namespace longshore::offload {
 namespace {
 
-constexpr int kDevice = 0;
-
 void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess)
     throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
@@ -36,10 +34,11 @@ void check(cudaError_t status, const char* what) {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend() {
-    check(cudaSetDevice(kDevice), "choosing the device");
+  CudaBackend(int device, std::shared_ptr<Communicator> communicator)
+      : device_(device), communicator_(std::move(communicator)) {
+    choose_device();
     prefer_host_memory_near_device();
-    c10::cuda::CUDACachingAllocator::init(kDevice + 1);
+    c10::cuda::CUDACachingAllocator::init(device_ + 1);
     for (cudaStream_t& stream : streams_)
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
     // cuBLAS keeps workspaces for each stream; they must not come from an op's.
@@ -94,10 +93,10 @@ class CudaBackend : public Backend {
   }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
-    if (lane == Lane::network)
-      throw InternalError(std::string(op.name) + ": this backend reaches no other device");
     Recording recording(*this, lane);
-    if (lane == Lane::host_compute)
+    if (lane == Lane::network)
+      exchange(op, call);
+    else if (lane == Lane::host_compute)
       run_on_host(op, call);
     else
       run_on_device(op, call);
@@ -156,10 +155,12 @@ class CudaBackend : public Backend {
   // Ordinary memory stays out of CUDA's order: it is read while kernels run.
   void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
     if (kind == MemoryKind::unpinned_host) return void(std::memcpy(to, from, bytes));
+    choose_device();  // of the calling thread
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
   }
   void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
     if (kind == MemoryKind::unpinned_host) return void(std::memcpy(to, from, bytes));
+    choose_device();  // of the calling thread
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
   }
 
@@ -217,6 +218,13 @@ class CudaBackend : public Backend {
                    op.name, call.workspace.size(), static_cast<long long>(use.undeclared_bytes));
   }
 
+  void exchange(const models::Op& op, const models::KernelCall& call) {
+    if (!communicator_) throw InternalError(std::string(op.name) + ": there is no other device");
+    models::KernelCall on_stream = call;
+    on_stream.stream = stream(Lane::network);
+    communicator_->run(op, on_stream);
+  }
+
   // In its lane's order: a thread of the driver calls the kernel when the stream gets there.
   struct HostCall {
     CudaBackend& backend;
@@ -248,7 +256,7 @@ class CudaBackend : public Backend {
   // Pages that this thread touches first, as pinning does, come from the device's node.
   void prefer_host_memory_near_device() {
     int node = -1;
-    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, kDevice) != cudaSuccess) {
+    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, device_) != cudaSuccess) {
       cudaGetLastError();
       return;
     }
@@ -259,11 +267,16 @@ class CudaBackend : public Backend {
     syscall(SYS_set_mempolicy, kPreferred, &nodes, kNodes);  // a refusal costs speed only
   }
 
+  void choose_device() const { check(cudaSetDevice(device_), "choosing the device"); }
+
   cudaStream_t stream(Lane lane) const { return streams_[static_cast<size_t>(lane)]; }
   c10::cuda::CUDAStream compute() const {
-    return c10::cuda::getStreamFromExternal(stream(Lane::compute), kDevice);
+    return c10::cuda::getStreamFromExternal(stream(Lane::compute),
+                                            static_cast<c10::DeviceIndex>(device_));
   }
 
+  int device_;
+  std::shared_ptr<Communicator> communicator_;
   std::array<cudaStream_t, kLanes.size()> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
@@ -276,22 +289,29 @@ class CudaBackend : public Backend {
 
 }  // namespace
 
-CudaDevice find_cuda_device() {
+CudaDevice find_cuda_device(int64_t local_rank) {
   int count = 0;
   if (cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess)
     return {.description = std::string("CUDA finds no device: ") + cudaGetErrorString(status)};
   if (count == 0) return {.description = "no GPU is there"};
+  if (count > 1 && local_rank >= count)
+    return {.description = "process " + std::to_string(local_rank) + " of its node finds " +
+                           std::to_string(count) + " GPUs"};
+  const int number = count == 1 ? 0 : static_cast<int>(local_rank);
   cudaDeviceProp properties;
-  if (cudaError_t status = cudaGetDeviceProperties(&properties, kDevice); status != cudaSuccess)
+  if (cudaError_t status = cudaGetDeviceProperties(&properties, number); status != cudaSuccess)
     return {.description = std::string("the GPU does not answer: ") + cudaGetErrorString(status)};
   char bus_id[32] = "";
-  check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, kDevice), "asking for the device's bus id");
+  check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number), "asking for the device's bus id");
   return {.usable = true,
+          .number = number,
           .description = std::string(properties.name) + ", " +
                          bytes_text(static_cast<int64_t>(properties.totalGlobalMem)),
           .pci_bus_id = bus_id};
 }
 
-std::unique_ptr<Backend> make_cuda_backend() { return std::make_unique<CudaBackend>(); }
+std::unique_ptr<Backend> make_cuda_backend(int device, std::shared_ptr<Communicator> communicator) {
+  return std::make_unique<CudaBackend>(device, std::move(communicator));
+}
 
 }  // namespace longshore::offload

@@ -1,22 +1,28 @@
-// An NVIDIA GPU: four streams (compute, one for each direction of copies, and work for the host),
-// ordered by events alone; device and pinned memory of exact size. Kernels that call ATen have its
-// allocations served from their workspace.
+// An NVIDIA GPU: five streams (compute, one for each direction of copies, work for the host, and
+// collectives), ordered by events alone; device and pinned memory of exact size. Kernels that call
+// ATen have its allocations served from their workspace.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "offload/backend.h"
+#include "offload/communicator.h"
 
 namespace longshore::offload {
 
 struct CudaDevice {
   bool usable = false;
+  int number = 0;
   std::string description;      // "NVIDIA H200, 139.8 GiB", or why there is none
   std::string pci_bus_id = "";  // "0000:65:00.0"
 };
 
-CudaDevice find_cuda_device();
-std::unique_ptr<Backend> make_cuda_backend();
+// That of a node's process number `local_rank`, which may see all of the node's GPUs or its own
+// alone.
+CudaDevice find_cuda_device(int64_t local_rank = 0);
+// The communicator reaches the other devices, where there are any.
+std::unique_ptr<Backend> make_cuda_backend(int device = 0,
+                                           std::shared_ptr<Communicator> communicator = nullptr);
 
 }  // namespace longshore::offload

@@ -32,11 +32,21 @@ class Arena {
   std::byte* memory_;
 };
 
+// What lies in arguments, by name, for those who only read it.
+class ArgumentReader {
+ public:
+  virtual ~ArgumentReader() = default;
+
+  // Throws InternalError where the part would reach beyond the argument.
+  virtual void read_part(const std::string& name, int64_t offset, void* to,
+                         int64_t bytes) const = 0;
+};
+
 // The arguments of plans by name. Allocated on first use; they keep their contents between plans.
-class Arguments {
+class Arguments : public ArgumentReader {
  public:
   Arguments(Backend& backend, Ledger& ledger) : backend_(backend), ledger_(ledger) {}
-  ~Arguments();
+  ~Arguments() override;
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
@@ -47,7 +57,7 @@ class Arguments {
   void read(const std::string& name, void* to, int64_t bytes) const;
   // A part of it; throws InternalError where it would reach beyond.
   void write_part(const std::string& name, int64_t offset, const void* from, int64_t bytes);
-  void read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const;
+  void read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const override;
 
  private:
   struct Argument {

@@ -94,7 +94,7 @@ TABLE = [
           ["nvidia/cusparselt/lib/*.so*"], "libcusparseLt.so.0"),
     Wheel("nvidia-nccl-cu13", "2.28.9",
           "e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42",
-          ["nvidia/nccl/lib/*.so*", "nvidia/nccl/include/*"], "libnccl.so.2"),
+          ["nvidia/nccl/lib/*.so*", "nvidia/nccl/include/*"], "nccl.h", "cuda-build"),
     Wheel("nvidia-nvshmem-cu13", "3.4.5",
           "290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80",
           ["nvidia/nvshmem/lib/libnvshmem_host.so*"], "libnvshmem_host.so.3"),

@@ -89,9 +89,11 @@ class Run {
       : world_(world),
         console_(world.is_first()),
         config_(config),
-        backend_(
-            make_backend(chosen.target, world.communicator(device_mesh(config, world.rank())))),
+        backend_(make_backend(chosen.target, chosen.device,
+                              connect_devices(world, device_mesh(config, world.rank()),
+                                              chosen.target, chosen.device))),
         plans_(plan_training(config, backend_->target(), world.rank())),
+        whole_(whole(plans_.layout)),
         model_(decoder_config(config, backend_->target())),
         flops_(training_flops(plans_.model, config.gradient_accumulation_steps)) {
     console_.line("backend: " + chosen.description);
@@ -199,11 +201,10 @@ class Run {
   void make_saver(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
     if (plans_.has_snapshot)
-      snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger(), world_);
-    const SavedModel saved{.config = config_,
-                           .model = model_,
-                           .layout = snapshot ? snapshot->layout() : plans_.layout};
+      snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger());
+    const SavedModel saved{.config = config_, .model = model_, .layout = whole_};
     saver_.emplace(CheckpointSaver::Run{.saved = saved,
+                                        .held = plans_.layout,
                                         .state = session_->arguments(),
                                         .manifest = std::move(described),
                                         .micro_batches = config_.gradient_accumulation_steps,
@@ -498,6 +499,7 @@ class Run {
   Config config_;
   std::unique_ptr<offload::Backend> backend_;
   TrainingPlans plans_;
+  const offload::ParameterLayout whole_;  // of all processes together
   models::DecoderConfig model_;
   double flops_;  // of a step
   TrainingData data_;
@@ -522,9 +524,10 @@ class Run {
 
 namespace {
 
-// Every process must have been given the same.
-void require_same_config(const Config& config, World& world) {
-  const std::vector<std::string> all = world.gather(resolved_text(config));
+// Every process must have been given the same, and a device of the same kind.
+void require_same_config(const Config& config, models::Target target, World& world) {
+  const std::vector<std::string> all = world.gather(fmt::format(
+      "{}device: {}\n", resolved_text(config), target == models::Target::cuda ? "cuda" : "cpu"));
   for (int64_t rank = 1; rank < world.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     std::istringstream first(all[0]), other(all[rank]);
@@ -546,14 +549,10 @@ void train(const Config& config) {
                       ": found a toy, which is there for plan; expected a decoder");
   const StopSignal listening;
   const Launch launch = find_launch();
-  const std::unique_ptr<World> world = connect(launch);
-  require_same_config(config, *world);
+  const ChosenBackend backend = choose_backend(config, launch.local_rank);
+  const std::unique_ptr<World> world = connect(launch, backend.target);
+  require_same_config(config, backend.target, *world);
   const Config adapted = with_devices(with_adapter(config), world->size());
-  ChosenBackend backend = choose_backend(adapted);
-  if (backend.target == models::Target::cuda && world->size() > 1)
-    throw ConfigError(
-        location(config, "backend") +
-        ": several processes train on the CPU only, found cuda. Nearest: backend=cpu");
   std::string account;
   const Config chosen = with_chosen_policy(adapted, backend.target, account);
   Run run(chosen, backend, account, *world, world->size() > 1 ? text(launch) : "");

@@ -2,7 +2,9 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -52,8 +54,6 @@ const char* init(int32_t* rank, int32_t* size) {
 
 void finalize() { MPI_Finalize(); }
 
-void abort_all(int32_t code) { MPI_Abort(MPI_COMM_WORLD, code); }
-
 const char* split(int32_t color, int32_t key, int32_t* communicator) {
   MPI_Comm part;
   if (const char* error = text(MPI_Comm_split(MPI_COMM_WORLD, color, key, &part))) return error;
@@ -84,23 +84,30 @@ const char* all_reduce(int32_t communicator, LongshoreMpi::Dtype dtype, const vo
                             datatype(dtype), MPI_SUM, communicators()[communicator]));
 }
 
-const char* gather(const void* from, int32_t count, void* to, const int32_t* counts) {
-  std::vector<int> offsets;
-  int rank = 0, size = 0, offset = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  for (int r = 0; rank == 0 && r < size; ++r) {
-    offsets.push_back(offset);
-    offset += counts[r];
-  }
+const char* send(int32_t communicator, int32_t to, const void* from, int64_t bytes) {
+  if (is_too_large(bytes)) return kTooLarge;
   return text(
-      MPI_Gatherv(from, count, MPI_BYTE, to, counts, offsets.data(), MPI_BYTE, 0, MPI_COMM_WORLD));
+      MPI_Send(from, static_cast<int>(bytes), MPI_BYTE, to, 0, communicators()[communicator]));
+}
+
+// MPI_Recv would keep a core busy with looking; who receives has time.
+const char* receive(int32_t communicator, int32_t from, void* to, int64_t bytes) {
+  if (is_too_large(bytes)) return kTooLarge;
+  const MPI_Comm among = communicators()[communicator];
+  int is_there = 0;
+  while (true) {
+    if (const char* error = text(MPI_Iprobe(from, 0, among, &is_there, MPI_STATUS_IGNORE)))
+      return error;
+    if (is_there) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return text(MPI_Recv(to, static_cast<int>(bytes), MPI_BYTE, from, 0, among, MPI_STATUS_IGNORE));
 }
 
 }  // namespace
 
 const LongshoreMpi* longshore_mpi() {
-  static const LongshoreMpi functions{init,       finalize,       abort_all,  split,
-                                      all_gather, reduce_scatter, all_reduce, gather};
+  static const LongshoreMpi functions{init,           finalize,   split, all_gather,
+                                      reduce_scatter, all_reduce, send,  receive};
   return &functions;
 }

@@ -13,7 +13,6 @@ struct LongshoreMpi {
 
   const char* (*init)(int32_t* rank, int32_t* size);
   void (*finalize)();
-  void (*abort)(int32_t code);
   // A communicator of its own for all who give the same color, in the order of their keys. The
   // world's is 0.
   const char* (*split)(int32_t color, int32_t key, int32_t* communicator);
@@ -23,9 +22,8 @@ struct LongshoreMpi {
                                 int64_t count);  // of each rank
   const char* (*all_reduce)(int32_t communicator, Dtype dtype, const void* from, void* to,
                             int64_t count);  // may be in place
-  // Bytes of all ranks of the world, one behind the other, to the first, which gives the count of
-  // each; `count` is this rank's.
-  const char* (*gather)(const void* from, int32_t count, void* to, const int32_t* counts);
+  const char* (*send)(int32_t communicator, int32_t to, const void* from, int64_t bytes);
+  const char* (*receive)(int32_t communicator, int32_t from, void* to, int64_t bytes);
 };
 
 // The library's one symbol.

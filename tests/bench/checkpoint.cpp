@@ -25,7 +25,6 @@
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/model_config.h"
-#include "trainer/distributed/world.h"
 #include "trainer/planning/room.h"
 #include "trainer/step/training_session.h"
 
@@ -90,8 +89,7 @@ void measure(trainer::Config config, const fs::path& folder) {
               static_cast<double>(parameters) / 1e6, offload::bytes_text(bytes).c_str(),
               manifest.files.size(), static_cast<double>(bytes) / static_cast<double>(parameters));
 
-  auto world = trainer::connect({});
-  trainer::Snapshot snapshot(plans.layout, *backend, session.ledger(), *world);
+  trainer::Snapshot snapshot(plans.layout, *backend, session.ledger());
   const double copy = median_seconds([&] { snapshot.take(session.arguments()); });
   const Comparison write = compare([&] { save(snapshot.arguments()); },
                                    [&] { write_plainly(folder / "plain", bytes); }, kRounds);

@@ -84,7 +84,7 @@ TEST(Learning, UsesTheContext) {
     step.run({repeating_rows(i)}, {.learning_rate = 3e-3, .number = i + 1}, ledger);
 
   offload::Executable executable(evaluation, *backend, arguments, device, host);
-  auto world = connect({});
+  auto world = connect({}, models::Target::cpu);
   auto held_out_loss = [&](bool shuffled) {
     return *evaluate(
         executable, [&](int64_t i) { return last_target(repeating_rows(10000 + i), shuffled); }, 8,

@@ -99,7 +99,7 @@ fs::path Checkpoint::optimizer() const { return folder / kOptimizer; }
 std::string checkpoint_name(int64_t step) { return fmt::format("{:08}", step); }
 
 Manifest write_checkpoint(const fs::path& to, const SavedModel& saved,
-                          const offload::Arguments& arguments, Manifest manifest) {
+                          const offload::ArgumentReader& arguments, Manifest manifest) {
   AtomicFolder output(to);
   const fs::path& folder = output.directory();
   const auto write_model = [&] {

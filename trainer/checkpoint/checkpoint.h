@@ -34,7 +34,7 @@ struct SavedModel {
 // is returned. Host memory: a piece of one tensor. Throws what export_parameters, write_adapter and
 // write_optimizer_state throw; then nothing is left behind.
 Manifest write_checkpoint(const std::filesystem::path& to, const SavedModel& saved,
-                          const offload::Arguments& arguments, Manifest manifest);
+                          const offload::ArgumentReader& arguments, Manifest manifest);
 
 struct Checkpoint {
   std::filesystem::path folder;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/timing.h"
+#include "trainer/checkpoint/shared_state.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
@@ -43,7 +44,7 @@ CheckpointSaver::~CheckpointSaver() {
   if (pending_.valid()) pending_.wait();
 }
 
-SaveReport CheckpointSaver::write(int64_t step, const offload::Arguments& state) const {
+SaveReport CheckpointSaver::write(int64_t step, const offload::ArgumentReader& whole) const {
   const fs::path folder = run_.directory / kCheckpointsFolder;
   SaveReport report{.step = step, .folder = folder / checkpoint_name(step), .error = {}};
   const auto start = Clock::now();
@@ -51,7 +52,7 @@ SaveReport CheckpointSaver::write(int64_t step, const offload::Arguments& state)
     Manifest manifest = run_.manifest;
     manifest.step = step;
     manifest.batches = step * run_.micro_batches;
-    manifest = write_checkpoint(report.folder, run_.saved, state, std::move(manifest));
+    manifest = write_checkpoint(report.folder, run_.saved, whole, std::move(manifest));
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
     report.seconds = seconds_since(start);
     report.is_saved = true;
@@ -66,21 +67,38 @@ SaveReport CheckpointSaver::write(int64_t step, const offload::Arguments& state)
   return report;
 }
 
+std::function<SaveReport()> CheckpointSaver::part_in_save(int64_t step,
+                                                          const offload::Arguments& here) const {
+  if (run_.world.size() == 1) return [this, step, &here] { return write(step, here); };
+  if (!run_.world.is_first())
+    return [this, &here] {
+      give_state(run_.held, here, run_.world);
+      return SaveReport{};
+    };
+  auto whole = std::make_shared<SharedState>(run_.held, here, run_.world);
+  return [this, step, whole]() mutable {
+    SaveReport report = write(step, *whole);
+    whole.reset();
+    return report;
+  };
+}
+
 void CheckpointSaver::save(int64_t step) {
   if (!snapshot_) return save_now(step);
   const auto start = Clock::now();
   finish();
+  snapshot_->take(run_.state);
+  const double stall = seconds_since(start);
+  auto take_part = part_in_save(step, snapshot_->arguments());
   try {
-    snapshot_->take(run_.state);
-    if (!run_.world.is_first()) return;
-    const double stall = seconds_since(start);
-    pending_ = std::async(std::launch::async, [this, step, stall] {
-      SaveReport report = write(step, snapshot_->arguments());
+    pending_ = std::async(std::launch::async, [stall, take_part = std::move(take_part)]() mutable {
+      SaveReport report = take_part();
       report.stall_seconds = stall;
       return report;
     });
     saving_ = step;
   } catch (const std::system_error& error) {  // no more threads
+    if (!run_.world.is_first()) throw;        // the first would wait for ever
     report_({.step = step, .folder = {}, .error = error.what()});
   }
 }
@@ -88,17 +106,9 @@ void CheckpointSaver::save(int64_t step) {
 void CheckpointSaver::save_now(int64_t step) {
   const auto start = Clock::now();
   finish();
-  const offload::Arguments& state = whole_state();
-  if (!run_.world.is_first()) return;
-  SaveReport report = write(step, state);
+  SaveReport report = part_in_save(step, run_.state)();
   report.stall_seconds = seconds_since(start);
-  report_(report);
-}
-
-const offload::Arguments& CheckpointSaver::whole_state() {
-  if (run_.world.size() == 1) return run_.state;
-  snapshot_->take(run_.state);
-  return snapshot_->arguments();
+  if (run_.world.is_first()) report_(report);
 }
 
 void CheckpointSaver::poll() {
@@ -110,7 +120,7 @@ void CheckpointSaver::finish() {
   if (!pending_.valid()) return;
   const SaveReport report = pending_.get();
   saving_.reset();
-  report_(report);
+  if (run_.world.is_first()) report_(report);
 }
 
 std::optional<double> CheckpointSaver::progress() const {

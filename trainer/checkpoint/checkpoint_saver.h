@@ -11,6 +11,7 @@
 
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/snapshot.h"
+#include "trainer/distributed/world.h"
 
 namespace longshore::trainer {
 
@@ -26,10 +27,10 @@ struct SaveReport {
 
 class CheckpointSaver {
  public:
-  // Whose state, where it lives, and what the manifests have in common. `links` is where model and
-  // adapter of the newest checkpoint are linked to.
+  // Whose state, what of it lives here and where, and what the manifests have in common.
   struct Run {
     SavedModel saved;
+    const offload::ParameterLayout& held;
     const offload::Arguments& state;
     Manifest manifest;
     int64_t micro_batches = 1;  // of a step
@@ -38,9 +39,9 @@ class CheckpointSaver {
   };
   using Report = std::function<void(const SaveReport&)>;
 
-  // With a snapshot, saves are written behind; a run of several processes must have one, of which
-  // `saved` is the layout. The first process writes, the others take part. `report` is called once
-  // for each save that has ended, within calls of the other functions.
+  // With a snapshot, saves are written behind. Of several processes, which all save at once, the
+  // first writes and the others give it what it asks for. `report` is called once for each save
+  // that has ended, by the process that wrote it, within calls of the other functions.
   CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report);
   ~CheckpointSaver();  // waits for a save under way, and does not report it
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -61,9 +62,10 @@ class CheckpointSaver {
   std::optional<double> progress() const;
 
  private:
-  SaveReport write(int64_t step, const offload::Arguments& state) const;
-  // Where all of the state is, now: in the snapshot where processes share it.
-  const offload::Arguments& whole_state();
+  SaveReport write(int64_t step, const offload::ArgumentReader& whole) const;
+  // What this process does to save the state that is, in part, in `here`. The first process's
+  // others wait from this call on.
+  std::function<SaveReport()> part_in_save(int64_t step, const offload::Arguments& here) const;
 
   Run run_;
   std::unique_ptr<Snapshot> snapshot_;

@@ -122,7 +122,7 @@ void check(const data::SafetensorsFile& file, const std::map<std::string, Part>&
 }  // namespace
 
 void write_optimizer_state(const std::filesystem::path& path, const ParameterLayout& layout,
-                           const offload::Arguments& arguments) {
+                           const offload::ArgumentReader& arguments) {
   const std::map<std::string, Part> parts = parts_of(layout);
   std::vector<SafetensorsInfo> tensors;
   for (const auto& [name, part] : parts) tensors.push_back(part.info);

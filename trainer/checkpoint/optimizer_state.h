@@ -18,7 +18,7 @@ namespace longshore::trainer {
 // that names the tensor for a value that is not finite.
 void write_optimizer_state(const std::filesystem::path& file,
                            const offload::ParameterLayout& layout,
-                           const offload::Arguments& arguments);
+                           const offload::ArgumentReader& arguments);
 
 // Throws a DataError that lists all tensors that are missing, not expected, or of another shape or
 // dtype. The arguments must be there already; of shards they get what they hold.

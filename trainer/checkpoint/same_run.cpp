@@ -40,6 +40,10 @@ std::string value_of(const std::string& key, const Manifest& manifest) {
   return found == manifest.config.end() ? value_text(*find_key(key), Config{}) : found->second;
 }
 
+std::string hash_of(const std::string& text) {
+  return data::content_hash(std::as_bytes(std::span(text)));
+}
+
 // Sequences of a micro-batch, on however many devices.
 int64_t sequences(const Manifest& manifest) {
   int64_t product = 1;
@@ -74,7 +78,7 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
   constexpr int64_t kMostBytes = 4096;
   if (saves_model(layout)) return "";
   std::string hashes;
-  std::vector<std::byte> mine, all;
+  std::string mine;
   for (const auto& [name, location] : layout.by_name) {
     const offload::Slab& slab = layout.slab(location);
     if (slab.trainable == models::Trainable::yes) continue;
@@ -82,15 +86,16 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
     const int64_t size = models::size_bytes(slab.dtype);
     const int64_t count = std::min(kMostBytes, parameter.type.bytes()) / size;
     const offload::ElementRange held = offload::held(slab, {parameter.offset, count});
+    // Of replicas the first gives what all of them hold.
     mine.resize(layout.mesh.data.rank == 0 ? held.count * size : 0);
     arguments.read_part(argument_name(slab, offload::Copy::compute),
                         std::max<int64_t>(0, held.first - slab.begin) * size, mine.data(),
                         std::ssize(mine));
-    all.resize(count * size);
-    world.gather_to_first(mine, all);
-    hashes += name + " " + data::content_hash(all) + "\n";
+    std::string all;
+    for (const std::string& part : world.gather(mine)) all += part;
+    hashes += name + " " + hash_of(all) + "\n";
   }
-  return world.gather(data::content_hash(std::as_bytes(std::span(hashes))))[0];
+  return hash_of(hashes);
 }
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {

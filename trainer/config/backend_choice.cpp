@@ -12,19 +12,18 @@ namespace longshore::trainer {
 namespace {
 
 ChosenBackend cpu(const std::string& why) {
-  return {models::Target::cpu,
-          "cpu (" + std::to_string(omp_get_max_threads()) + " threads), " + why};
+  return {.description = "cpu (" + std::to_string(omp_get_max_threads()) + " threads), " + why};
 }
 
 }  // namespace
 
-ChosenBackend choose_backend(const Config& config) {
+ChosenBackend choose_backend(const Config& config, [[maybe_unused]] int64_t local_rank) {
   if (config.backend == BackendChoice::cpu) return cpu("as " + origin(config, "backend") + " asks");
   bool asked = config.backend == BackendChoice::cuda;
 #ifdef LONGSHORE_CUDA
-  offload::CudaDevice device = offload::find_cuda_device();
+  offload::CudaDevice device = offload::find_cuda_device(local_rank);
   if (device.usable)
-    return {models::Target::cuda,
+    return {models::Target::cuda, device.number,
             "cuda (" + device.description + "), " +
                 (asked ? "as " + origin(config, "backend") + " asks" : "since a GPU is there")};
   std::string why = device.description;
@@ -38,9 +37,11 @@ ChosenBackend choose_backend(const Config& config) {
 }
 
 std::unique_ptr<offload::Backend> make_backend(
-    models::Target target, std::shared_ptr<offload::Communicator> communicator) {
+    models::Target target, [[maybe_unused]] int device,
+    std::shared_ptr<offload::Communicator> communicator) {
 #ifdef LONGSHORE_CUDA
-  if (target == models::Target::cuda) return offload::make_cuda_backend();
+  if (target == models::Target::cuda)
+    return offload::make_cuda_backend(device, std::move(communicator));
 #endif
   return offload::make_cpu_backend(target, std::move(communicator));
 }

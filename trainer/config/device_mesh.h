@@ -9,8 +9,7 @@
 
 namespace longshore::trainer {
 
-// The mesh as device number `rank` sees it: fsdp is the inner axis, so that its devices are
-// neighbours. An axis that is still to be filled has one device.
+// The mesh as device number `rank` sees it. An axis that is still to be filled has one device.
 offload::DeviceMesh device_mesh(const Config& config, int64_t rank = 0);
 
 // The config for so many devices: an axis that is to be filled takes those that are left. Throws

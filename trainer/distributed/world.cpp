@@ -1,181 +1,55 @@
 #include "trainer/distributed/world.h"
 
-#include <dlfcn.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <exception>
-#include <filesystem>
-#include <map>
-
 #include "base/error.h"
-#include "offload/mpi/mpi_functions.h"
+#include "trainer/distributed/mpi_world.h"
+#include "trainer/distributed/store_world.h"
+#ifdef LONGSHORE_CUDA
+#include "offload/nccl_communicator.h"
+#endif
 
 namespace longshore::trainer {
 namespace {
-
-namespace fs = std::filesystem;
-using offload::Axis;
-using offload::DeviceMesh;
 
 class Alone : public World {
  public:
   int64_t rank() const override { return 0; }
   int64_t size() const override { return 1; }
-  std::shared_ptr<offload::Communicator> communicator(const DeviceMesh&) override {
-    return nullptr;
-  }
   std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
   int64_t sum(int64_t mine) override { return mine; }
-  void gather_to_first(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    std::ranges::copy(mine, all.begin());
-  }
-  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
-};
-
-void check(const char* error, const char* doing) {
-  if (error) throw Error(std::string("MPI, ") + doing + ": " + error);
-}
-
-// It lies beside the programs.
-const LongshoreMpi& load_mpi() {
-  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
-  fs::path library = folder / "liblongshore_mpi.so";
-  if (!fs::exists(library)) library = folder.parent_path() / "bin" / library.filename();
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  void* entry = handle ? dlsym(handle, "longshore_mpi") : nullptr;
-  if (!entry)
-    throw Error("a run of several processes on the CPU needs MPI: " + std::string(dlerror()) +
-                "; scripts/setup installs one, and the build makes " + library.filename().string());
-  return *reinterpret_cast<decltype(&longshore_mpi)>(entry)();
-}
-
-LongshoreMpi::Dtype mpi_dtype(models::Dtype dtype) {
-  switch (dtype) {
-    case models::Dtype::float32:
-      return LongshoreMpi::float32;
-    case models::Dtype::float64:
-      return LongshoreMpi::float64;
-    default:
-      throw InternalError(std::string("sums of ") + models::name(dtype) + " are not exchanged");
-  }
-}
-
-class MpiCommunicator : public offload::Communicator {
- public:
-  MpiCommunicator(const LongshoreMpi& mpi, std::map<Axis, int32_t> communicators)
-      : mpi_(mpi), communicators_(std::move(communicators)) {}
-
-  void run(const models::Op& op, const models::KernelCall& call) override {
-    const int32_t among =
-        communicators_.at(std::any_cast<const offload::Collective&>(call.attrs).axis);
-    const models::Ref &in = call.in[0], &out = call.out[0];
-    const char* error = nullptr;
-    if (&op == &offload::all_gather_op)
-      error = mpi_.all_gather(among, LongshoreMpi::byte, in.data, out.data, in.type.bytes());
-    else if (&op == &offload::reduce_scatter_op)
-      error = mpi_.reduce_scatter(among, mpi_dtype(in.type.dtype), in.data, out.data,
-                                  out.type.shape.count());
-    else
-      error = mpi_.all_reduce(among, mpi_dtype(in.type.dtype), in.data, out.data,
-                              in.type.shape.count());
-    check(error, op.name);
+  void send(int64_t, std::span<const std::byte>) override { nobody(); }
+  void receive(int64_t, std::span<std::byte>) override { nobody(); }
+  std::shared_ptr<offload::Communicator> host_communicator(const offload::DeviceMesh&) override {
+    nobody();
   }
 
  private:
-  const LongshoreMpi& mpi_;
-  std::map<Axis, int32_t> communicators_;
-};
-
-class MpiWorld : public World {
- public:
-  explicit MpiWorld(const Launch& launch) : mpi_(load_mpi()) {
-    check(mpi_.init(&rank_, &size_), "starting");
-    if (rank_ != launch.rank || size_ != launch.world_size)
-      throw Error("MPI says rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
-                  ", the environment " + text(launch));
-  }
-  // Others may be waiting for what this one will never send: then its end must be their end, which
-  // it is where nothing was finalized.
-  ~MpiWorld() override {
-    if (std::uncaught_exceptions() == 0) mpi_.finalize();
-  }
-
-  int64_t rank() const override { return rank_; }
-  int64_t size() const override { return size_; }
-
-  std::shared_ptr<offload::Communicator> communicator(const DeviceMesh& mesh) override {
-    auto split = [&](const offload::MeshRanks& along, const offload::MeshRanks& across) {
-      int32_t communicator = 0;
-      check(mpi_.split(static_cast<int32_t>(across.rank), static_cast<int32_t>(along.rank),
-                       &communicator),
-            "splitting the mesh");
-      return communicator;
-    };
-    const int32_t fsdp = split(mesh.fsdp, mesh.data), data = split(mesh.data, mesh.fsdp);
-    return std::make_shared<MpiCommunicator>(
-        mpi_, std::map<Axis, int32_t>{{Axis::fsdp, fsdp}, {Axis::data, data}});
-  }
-
-  std::vector<std::string> gather(const std::string& mine) override {
-    const int64_t bytes = std::ssize(mine);
-    std::vector<int64_t> lengths(size_);
-    check(mpi_.all_gather(kWorld, LongshoreMpi::int64, &bytes, lengths.data(), 1), "a gather");
-    const int64_t most = *std::max_element(lengths.begin(), lengths.end());
-    std::string padded = mine, all(most * size_, '\0');
-    padded.resize(most);
-    check(mpi_.all_gather(kWorld, LongshoreMpi::byte, padded.data(), all.data(), most), "a gather");
-    std::vector<std::string> texts;
-    for (int32_t rank = 0; rank < size_; ++rank)
-      texts.push_back(all.substr(rank * most, lengths[rank]));
-    return texts;
-  }
-
-  int64_t sum(int64_t mine) override {
-    check(mpi_.all_reduce(kWorld, LongshoreMpi::int64, &mine, &mine, 1), "a sum");
-    return mine;
-  }
-
-  // Counts are of 32 bits, so it is done a piece at a time: a rank's bytes, then the next one's.
-  void gather_to_first(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    const int64_t bytes = std::ssize(mine);
-    std::vector<int64_t> lengths(size_);
-    check(mpi_.all_gather(kWorld, LongshoreMpi::int64, &bytes, lengths.data(), 1), "a gather");
-    constexpr int64_t kPiece = int64_t{1} << 30;
-    int64_t offset = 0;
-    for (int32_t giver = 0; giver < size_; ++giver)
-      for (int64_t first = 0; first < lengths[giver]; first += kPiece) {
-        std::vector<int32_t> counts(size_);
-        counts[giver] = static_cast<int32_t>(std::min(kPiece, lengths[giver] - first));
-        check(mpi_.gather(rank_ == giver ? mine.data() + first : nullptr, counts[rank_],
-                          is_first() ? all.data() + offset : nullptr, counts.data()),
-              "a gather");
-        offset += counts[giver];
-      }
-  }
-
-  [[noreturn]] void abort(int exit_code) override {
-    mpi_.abort(exit_code);
-    std::_Exit(exit_code);
-  }
-
- private:
-  static constexpr int32_t kWorld = 0;
-
-  const LongshoreMpi& mpi_;
-  int32_t rank_ = 0, size_ = 1;
+  [[noreturn]] static void nobody() { throw InternalError("there is no other process"); }
 };
 
 }  // namespace
 
-std::unique_ptr<World> connect(const Launch& launch) {
+std::unique_ptr<World> connect(const Launch& launch, models::Target target) {
   if (launch.by == Launch::By::nobody) return std::make_unique<Alone>();
-  if (launch.by == Launch::By::torchrun)
+  if (launch.by != Launch::By::torchrun) return connect_by_mpi(launch);
+  if (target != models::Target::cuda)
     throw ConfigError(
         "found RANK and WORLD_SIZE of torchrun, but on the CPU processes reach each other by MPI: "
         "expected mpirun or srun. Nearest: mpirun -np " +
         std::to_string(launch.world_size));
-  return std::make_unique<MpiWorld>(launch);
+  return connect_by_store(launch);
+}
+
+std::shared_ptr<offload::Communicator> connect_devices(World& world,
+                                                       const offload::DeviceMesh& mesh,
+                                                       models::Target target,
+                                                       [[maybe_unused]] int device) {
+  if (mesh.devices() == 1) return nullptr;
+#ifdef LONGSHORE_CUDA
+  if (target == models::Target::cuda)
+    return offload::make_nccl_communicator(
+        mesh, device, [&](const std::string& id) { return world.gather(id)[0]; });
+#endif
+  return world.host_communicator(mesh);
 }
 
 }  // namespace longshore::trainer

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "trainer/config/device_mesh.h"
 
 namespace longshore::trainer {
 namespace {
@@ -81,15 +80,13 @@ MemoryLimits memory_limits(const Config& config) {
     if (gibibytes == 0) return std::nullopt;
     return static_cast<int64_t>(gibibytes * (int64_t{1} << 30));
   };
-  return {bytes(config.device_memory_limit), bytes(config.host_memory_limit),
-          devices_per_node(config)};
+  return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
 }
 
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits) {
   int64_t device = of(memory, MemoryKind::device).peak_bytes;
-  int64_t host = of(memory, MemoryKind::pinned_host).peak_bytes +
-                 of(memory, MemoryKind::unpinned_host).peak_bytes / limits.devices_per_node;
+  int64_t host = host_peak_bytes(memory);
   Room room{hardware.device_bytes - hardware.device_reserved_bytes - device,
             hardware.host_bytes - host};
   if (shares_memory(hardware.target)) {

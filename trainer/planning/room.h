@@ -14,9 +14,6 @@ namespace longshore::trainer {
 // The most that a run may take; none: all there is.
 struct MemoryLimits {
   std::optional<int64_t> device_bytes, host_bytes;
-  // Devices of a node. What the first of a run's processes alone keeps in unpinned host memory, the
-  // whole state while it is saved, is there for a node once.
-  int64_t devices_per_node = 1;
 };
 
 MemoryLimits memory_limits(const Config& config);

@@ -130,22 +130,18 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);
-  const bool saves_behind = config.async_checkpointing && config.checkpoint_period > 0 &&
-                            config.checkpoint_period < config.steps;
-  plans.has_snapshot =
-      config.enable_checkpointing && (saves_behind || plans.layout.mesh.devices() > 1);
+  plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
+                       config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
+                       plans.layout.mesh.data.rank == 0;
   return plans;
 }
 
 MemoryByKind analyze(const TrainingPlans& plans) {
   MemoryByKind memory = analyze(plans.all());
-  const int64_t rank = plans.layout.mesh.data.rank + plans.layout.mesh.fsdp.rank;
-  // It is on the first device's host, whole.
-  if (!plans.has_snapshot || rank > 0) return memory;
-  const offload::ParameterLayout layout = whole(plans.layout);
+  if (!plans.has_snapshot) return memory;
   offload::MemoryAnalysis& host = memory[static_cast<size_t>(MemoryKind::unpinned_host)];
-  for (const offload::Slab& slab : layout.slabs)
-    for (offload::Copy copy : saved_copies(layout, slab)) {
+  for (const offload::Slab& slab : plans.layout.slabs)
+    for (offload::Copy copy : saved_copies(plans.layout, slab)) {
       int64_t bytes = offload::align_up(offload::bytes(slab, copy));
       host.by_category[static_cast<size_t>(category(copy))] += bytes;
       for (int64_t* total : {&host.argument_bytes, &host.peak_bytes, &host.live_bytes,

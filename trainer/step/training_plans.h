@@ -21,7 +21,8 @@ struct TrainingPlans {
   StepPlans step;
   std::optional<offload::Plan> evaluate;  // where there is validation text
   std::optional<DecodingPlans> sample;    // where text is sampled at the end
-  bool has_snapshot = false;              // of the state, to write checkpoints from meanwhile
+  // Of the state, to write checkpoints from meanwhile; of replicas the first has one.
+  bool has_snapshot = false;
 
   std::vector<const offload::Plan*> all() const;
 };

@@ -93,7 +93,8 @@ void Adapter::read(const Parameter& parameter, std::span<float> values) const {
 }
 
 void write_adapter(const fs::path& folder, const LoraConfig& config, const std::string& base_model,
-                   const offload::ParameterLayout& layout, const offload::Arguments& arguments) {
+                   const offload::ParameterLayout& layout,
+                   const offload::ArgumentReader& arguments) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw DataError(folder.string() + ": cannot be made: " + error.message());

@@ -42,7 +42,7 @@ class Adapter {
 // DataError where it holds an adapter already, and for a weight that is not finite.
 void write_adapter(const std::filesystem::path& folder, const models::LoraConfig& config,
                    const std::string& base_model, const offload::ParameterLayout& layout,
-                   const offload::Arguments& arguments);
+                   const offload::ArgumentReader& arguments);
 
 // One module's adapter: a [rank,in], b [out,rank].
 struct LoraPair {

@@ -8,7 +8,7 @@
 
 namespace longshore::trainer {
 
-std::vector<float> read_floats(const offload::Arguments& arguments, const std::string& name,
+std::vector<float> read_floats(const offload::ArgumentReader& arguments, const std::string& name,
                                const models::Type& type, int64_t offset_bytes) {
   std::vector<float> values(static_cast<size_t>(type.shape.count()));
   if (type.dtype == models::Dtype::float32) {
@@ -25,7 +25,7 @@ std::vector<float> read_floats(const offload::Arguments& arguments, const std::s
 
 std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
-                                const offload::Arguments& arguments, ElementRange range) {
+                                const offload::ArgumentReader& arguments, ElementRange range) {
   const offload::Slab& slab = layout.slab(layout.by_name.at(parameter.name));
   const offload::Copy copy = weights_copy(slab);
   const models::Type type{{range.count}, dtype(slab, copy)};

@@ -12,7 +12,7 @@
 namespace longshore::trainer {
 
 // `type` (float32 or bfloat16, exactly converted) values of an argument, from `offset_bytes` on.
-std::vector<float> read_floats(const offload::Arguments& arguments, const std::string& name,
+std::vector<float> read_floats(const offload::ArgumentReader& arguments, const std::string& name,
                                const models::Type& type, int64_t offset_bytes = 0);
 
 // A part of a parameter's elements.
@@ -23,6 +23,6 @@ struct ElementRange {
 // Weights of a parameter, from the master copy where there is one.
 std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
-                                const offload::Arguments& arguments, ElementRange range);
+                                const offload::ArgumentReader& arguments, ElementRange range);
 
 }  // namespace longshore::trainer

@@ -94,8 +94,7 @@ class Part {
   // By a copy in host memory.
   Checkpoint save_behind(const fs::path& folder) {
     offload::Ledger ledger;
-    auto world = connect({});
-    Snapshot snapshot(plans_.layout, *backend_, ledger, *world);
+    Snapshot snapshot(plans_.layout, *backend_, ledger);
     snapshot.take(session_.arguments());
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::device), 0);
     return {folder, write_checkpoint(folder, saved(), snapshot.arguments(), {.step = kStop})};
@@ -222,8 +221,7 @@ TEST(Snapshot, TakesWhatWasPlanned) {
     const offload::MemoryAnalysis planned = of(analyze(with), offload::MemoryKind::unpinned_host);
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
-    auto world = connect({});
-    Snapshot snapshot(with.layout, *backend, ledger, *world);
+    Snapshot snapshot(with.layout, *backend, ledger);
     EXPECT_GT(planned.peak_bytes, 0);
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::unpinned_host), planned.peak_bytes);
     EXPECT_EQ(ledger.at_peak(offload::MemoryKind::unpinned_host), planned.by_category);

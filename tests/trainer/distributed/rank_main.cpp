@@ -13,14 +13,14 @@ int main(int argc, char** argv) {
   using namespace longshore;
   if (argc < 3) return 2;
   try {
-    auto world = trainer::connect(trainer::find_launch());
+    auto world = trainer::connect(trainer::find_launch(), models::Target::cpu);
     offload::DeviceMesh mesh{.data = {.count = std::atoi(argv[1])},
                              .fsdp = {.count = std::atoi(argv[2])}};
     mesh.data.rank = world->rank() / mesh.fsdp.count;
     mesh.fsdp.rank = world->rank() % mesh.fsdp.count;
     offload::TrainingOptions options{.policy = argc > 3 ? argv[3] : "none"};
     options.layout.mesh = mesh;
-    options.communicator = world->communicator(mesh);
+    options.communicator = world->host_communicator(mesh);
     offload::Training training = offload::train(options);
     std::string line = "rank " + std::to_string(world->rank());
     for (const trainer::StepResult& result : training.results) {

@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, Processes, testing::Values(Mesh{1, 2}, Mesh{2, 
                          });
 
 TEST(World, OneProcessNeedsNoMpi) {
-  auto world = connect({});
+  auto world = connect({}, models::Target::cpu);
   EXPECT_EQ(world->size(), 1);
   EXPECT_EQ(world->sum(7), 7);
   EXPECT_EQ(world->gather("a"), std::vector<std::string>{"a"});
@@ -60,7 +60,7 @@ TEST(World, OneProcessNeedsNoMpi) {
 
 TEST(World, RefusesTorchrunOnTheCpu) {
   try {
-    connect({.by = Launch::By::torchrun, .rank = 0, .world_size = 4});
+    connect({.by = Launch::By::torchrun, .rank = 0, .world_size = 4}, models::Target::cpu);
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("Nearest: mpirun -np 4"), std::string::npos);

@@ -1,0 +1,97 @@
+#include "offload/nccl_communicator.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <any>
+#include <array>
+#include <cstring>
+#include <exception>
+
+#include "base/error.h"
+
+namespace longshore::offload {
+namespace {
+
+void check(ncclResult_t status, ncclComm_t among, const std::string& what) {
+  if (status == ncclSuccess) return;
+  std::string text = "NCCL, " + what + ": " + ncclGetErrorString(status);
+  if (const char* last = ncclGetLastError(among); last && *last) text += std::string("; ") + last;
+  throw Error(text);
+}
+
+ncclDataType_t nccl_dtype(models::Dtype dtype) {
+  switch (dtype) {
+    case models::Dtype::float32:
+      return ncclFloat32;
+    case models::Dtype::float64:
+      return ncclFloat64;
+    default:
+      throw InternalError(std::string("sums of ") + models::name(dtype) + " are not exchanged");
+  }
+}
+
+class NcclCommunicator : public Communicator {
+ public:
+  NcclCommunicator(const DeviceMesh& mesh, int device, const ShareBytes& share) {
+    if (cudaError_t status = cudaSetDevice(device); status != cudaSuccess)
+      throw Error(std::string("CUDA: choosing the device: ") + cudaGetErrorString(status));
+    ncclUniqueId id{};
+    if (mesh.rank() == 0) check(ncclGetUniqueId(&id), nullptr, "making an id");
+    const std::string shared = share({id.internal, sizeof id.internal});
+    if (shared.size() != sizeof id.internal) throw InternalError("NCCL's id was not shared");
+    std::memcpy(id.internal, shared.data(), shared.size());
+    check(ncclCommInitRank(&all_, static_cast<int>(mesh.devices()), id,
+                           static_cast<int>(mesh.rank())),
+          nullptr, "connecting rank " + std::to_string(mesh.rank()));
+    split(Axis::fsdp, mesh.fsdp, mesh.data);
+    split(Axis::data, mesh.data, mesh.fsdp);
+  }
+
+  // Where something has failed, others may never come.
+  ~NcclCommunicator() override {
+    const auto end = std::uncaught_exceptions() > 0 ? ncclCommAbort : ncclCommDestroy;
+    for (ncclComm_t among : along_) end(among);
+    end(all_);
+  }
+
+  void run(const models::Op& op, const models::KernelCall& call) override {
+    ncclComm_t among = at(std::any_cast<const Collective&>(call.attrs).axis);
+    // What went wrong behind the last one's back; a stream would wait for ever.
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError(among, &state), among, op.name);
+    check(state, among, op.name);
+    const models::Ref &in = call.in[0], &out = call.out[0];
+    const auto stream = static_cast<cudaStream_t>(call.stream);
+    if (&op == &all_gather_op)
+      state = ncclAllGather(in.data, out.data, in.type.bytes(), ncclInt8, among, stream);
+    else if (&op == &reduce_scatter_op)
+      state = ncclReduceScatter(in.data, out.data, out.type.shape.count(),
+                                nccl_dtype(in.type.dtype), ncclSum, among, stream);
+    else
+      state = ncclAllReduce(in.data, out.data, in.type.shape.count(), nccl_dtype(in.type.dtype),
+                            ncclSum, among, stream);
+    check(state, among, op.name);
+  }
+
+ private:
+  ncclComm_t& at(Axis axis) { return along_[static_cast<size_t>(axis)]; }
+
+  void split(Axis axis, const MeshRanks& along, const MeshRanks& across) {
+    check(ncclCommSplit(all_, static_cast<int>(across.rank), static_cast<int>(along.rank),
+                        &at(axis), nullptr),
+          all_, std::string("connecting along ") + name(axis));
+  }
+
+  ncclComm_t all_ = nullptr;
+  std::array<ncclComm_t, 2> along_{};  // by Axis
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_nccl_communicator(const DeviceMesh& mesh, int device,
+                                                     const ShareBytes& share) {
+  return std::make_shared<NcclCommunicator>(mesh, device, share);
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,85 @@
+#include "trainer/checkpoint/shared_state.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "offload/cpu_backend.h"
+#include "tests/offload/toy_models.h"
+#include "tests/trainer/distributed/store_worlds.h"
+#include "trainer/weights/saved_state.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Copy;
+using offload::ParameterLayout;
+using offload::Slab;
+
+// Byte number i of an argument.
+std::byte value(const std::string& name, int64_t i) {
+  return static_cast<std::byte>(std::hash<std::string>()(name) + i * 7 + i / 251);
+}
+
+ParameterLayout layout_of(const offload::DeviceMesh& mesh) {
+  return offload::lay_out(models::decoder(offload::tiny_llama()),
+                          {.moment_dtype = models::Dtype::uint8, .homes = {}, .mesh = mesh});
+}
+
+void fill(offload::Arguments& arguments, const ParameterLayout& layout) {
+  for (const Slab& slab : layout.slabs)
+    for (Copy copy : saved_copies(layout, slab)) {
+      const std::string name = argument_name(slab, copy);
+      const int64_t held = bytes(slab, copy);
+      std::byte* memory =
+          arguments.at(name, held, offload::MemoryKind::device, offload::category(copy));
+      for (int64_t i = 0; i < held; ++i) memory[i] = value(name, layout.mesh.fsdp.rank * held + i);
+    }
+}
+
+void expect_part(const SharedState& state, const std::string& name, int64_t first, int64_t bytes) {
+  std::vector<std::byte> found(bytes), expected(bytes);
+  for (int64_t i = 0; i < bytes; ++i) expected[i] = value(name, first + i);
+  state.read_part(name, first, found.data(), bytes);
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), bytes), 0) << name << " from " << first;
+}
+
+// Parts across the borders of shards, read by two threads; with replicas, and several times, as
+// checkpoints follow each other.
+TEST(SharedState, IsWhatAllHoldTogether) {
+  constexpr int kData = 2, kFsdp = 2;
+  on_ranks(kData * kFsdp, [](World& world) {
+    const ParameterLayout layout =
+        layout_of({.data = {.count = kData, .rank = world.rank() / kFsdp},
+                   .fsdp = {.count = kFsdp, .rank = world.rank() % kFsdp}});
+    auto backend = offload::make_cpu_backend();
+    offload::Ledger ledger;
+    offload::Arguments arguments(*backend, ledger);
+    fill(arguments, layout);
+    for (int save = 0; save < 2; ++save) {
+      if (!world.is_first()) {
+        give_state(layout, arguments, world);
+        continue;
+      }
+      const SharedState state(layout, arguments, world);
+      const ParameterLayout all = whole(layout);
+      auto read = [&](bool moments) {
+        for (const Slab& slab : all.slabs)
+          for (Copy copy : saved_copies(all, slab)) {
+            if ((copy != weights_copy(slab)) != moments) continue;
+            const std::string name = argument_name(slab, copy);
+            const int64_t total = bytes(slab, copy);
+            expect_part(state, name, 0, total);
+            expect_part(state, name, total / 2 - 3, 7);
+            expect_part(state, name, total - 5, 5);
+          }
+      };
+      std::jthread other([&] { read(true); });
+      read(false);
+    }
+    EXPECT_EQ(world.sum(1), kData * kFsdp);
+  });
+}
+
+}  // namespace
+}  // namespace longshore::trainer

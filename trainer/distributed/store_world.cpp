@@ -1,0 +1,254 @@
+#include "trainer/distributed/store_world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "base/error.h"
+
+namespace longshore::trainer {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Clock = std::chrono::steady_clock;
+
+// Others may be tokenizing a corpus; whoever has died is noticed by its silence.
+constexpr std::chrono::hours kPatience{24 * 7};
+
+// One connection, for one thread at a time: a store answers a call before it takes the next.
+class Connection {
+ public:
+  Connection(const StoreLaunch& launch, bool is_server) : prefix_(launch.prefix) {
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(launch.launch.master_port);
+    options.isServer = is_server;
+    options.waitWorkers = false;
+    options.timeout = launch.patience;
+    calling("connecting to " + launch.launch.master_address, [&] {
+      store_ = c10::make_intrusive<c10d::TCPStore>(launch.launch.master_address, options);
+    });
+    store_->setTimeout(kPatience);
+  }
+
+  void set(const std::string& key, const Bytes& value) {
+    calling(key, [&] { store_->set(prefix_ + key, value); });
+  }
+  // Waits until they are there.
+  std::vector<Bytes> get(std::vector<std::string> keys) {
+    for (std::string& key : keys) key = prefix_ + key;
+    std::vector<Bytes> values;
+    calling(keys.front(), [&] { values = store_->multiGet(keys); });
+    return values;
+  }
+  void remove(const std::string& key) {
+    calling(key, [&] { store_->deleteKey(prefix_ + key); });
+  }
+
+ private:
+  template <class Call>
+  static void calling(const std::string& what, const Call& call) {
+    try {
+      call();
+    } catch (const std::exception& error) {  // c10's text goes on with a trace of calls
+      const std::string text = error.what();
+      throw Error("torchrun's store, " + what + ": " + text.substr(0, text.find('\n')));
+    }
+  }
+
+  std::string prefix_;
+  c10::intrusive_ptr<c10d::TCPStore> store_;
+};
+
+// Says that this process is alive, and listens for the others.
+class Pulse {
+ public:
+  Pulse(Connection connection, int64_t rank, int64_t size, std::chrono::seconds silence)
+      : connection_(std::move(connection)), rank_(rank), silence_(silence), seen_(size) {
+    beat();
+  }
+  ~Pulse() { stop(); }
+
+  void start() {
+    thread_ = std::thread([this] { watch(); });
+  }
+
+  // The others are not to miss it.
+  void leave() {
+    stop();
+    connection_.set(key(rank_), kLeft);
+  }
+
+ private:
+  struct Seen {
+    Bytes value;
+    Clock::time_point at = Clock::now();
+  };
+  static inline const Bytes kLeft{};
+
+  static std::string key(int64_t rank) { return fmt::format("pulse/{}", rank); }
+
+  void beat() {
+    const std::string value = std::to_string(++beats_);
+    connection_.set(key(rank_), {value.begin(), value.end()});
+  }
+
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    ending_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void watch() {
+    std::vector<std::string> keys;
+    for (size_t rank = 0; rank < seen_.size(); ++rank) keys.push_back(key(rank));
+    std::unique_lock lock(mutex_);
+    while (!ending_.wait_for(lock, std::chrono::milliseconds(silence_) / 5,
+                             [this] { return is_ending_; }))
+      try {
+        beat();
+        listen(keys);
+      } catch (const Error& error) {
+        end(error.what());
+      }
+  }
+
+  void listen(const std::vector<std::string>& keys) {
+    const std::vector<Bytes> values = connection_.get(keys);
+    for (size_t rank = 0; rank < values.size(); ++rank) {
+      if (values[rank] != seen_[rank].value) seen_[rank] = {values[rank]};
+      if (values[rank] != kLeft && Clock::now() - seen_[rank].at > silence_)
+        end(fmt::format("rank {} has not been heard of for {} s", rank, silence_.count()));
+    }
+  }
+
+  [[noreturn]] void end(const std::string& why) const {
+    std::fprintf(stderr, "rank %lld ends: %s\n", static_cast<long long>(rank_), why.c_str());
+    std::_Exit(1);
+  }
+
+  Connection connection_;
+  int64_t rank_, beats_ = 0;
+  std::chrono::seconds silence_;
+  std::vector<Seen> seen_;
+  bool is_ending_ = false;
+  std::mutex mutex_;
+  std::condition_variable ending_;
+  std::thread thread_;
+};
+
+class StoreWorld : public World {
+ public:
+  explicit StoreWorld(const StoreLaunch& launch)
+      : rank_(launch.launch.rank),
+        size_(launch.launch.world_size),
+        all_(launch, rank_ == 0 && !launch.agent_has_store),
+        pairs_(launch, false) {
+    pulse_.emplace(Connection(launch, false), rank_, size_, launch.silence);
+    gather("");  // whoever is late to start is not silent yet
+    pulse_->start();
+  }
+
+  // The first may be the store's host, so it leaves last.
+  ~StoreWorld() override {
+    if (std::uncaught_exceptions() > 0) return;
+    try {
+      gather("");
+      pulse_->leave();
+      if (is_first())
+        for (int64_t rank = 1; rank < size_; ++rank) all_.get({bye(rank)});
+      else
+        all_.set(bye(rank_), {});
+    } catch (const Error&) {
+      // The others ended in another way.
+    }
+  }
+
+  int64_t rank() const override { return rank_; }
+  int64_t size() const override { return size_; }
+
+  std::vector<std::string> gather(const std::string& mine) override {
+    const int64_t number = gathers_++;
+    all_.set(gathered(number, rank_), {mine.begin(), mine.end()});
+    std::vector<std::string> keys, texts;
+    for (int64_t rank = 0; rank < size_; ++rank) keys.push_back(gathered(number, rank));
+    for (const Bytes& value : all_.get(keys)) texts.emplace_back(value.begin(), value.end());
+    // All are in this one, so all have done with the one before.
+    if (number > 0) all_.remove(gathered(number - 1, rank_));
+    return texts;
+  }
+
+  int64_t sum(int64_t mine) override {
+    int64_t total = 0;
+    for (const std::string& text : gather(std::to_string(mine))) total += std::stoll(text);
+    return total;
+  }
+
+  void send(int64_t to, std::span<const std::byte> bytes) override {
+    const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+    pairs_.set(sent(rank_, to, sends_[to]++), {first, first + bytes.size()});
+  }
+
+  void receive(int64_t from, std::span<std::byte> bytes) override {
+    const std::string key = sent(from, rank_, receives_[from]++);
+    const Bytes value = pairs_.get({key})[0];
+    if (value.size() != bytes.size())
+      throw Error(fmt::format("torchrun's store: {} bytes of rank {}, expected {}", value.size(),
+                              from, bytes.size()));
+    std::ranges::copy(std::as_bytes(std::span(value)), bytes.begin());
+    pairs_.remove(key);
+  }
+
+  std::shared_ptr<offload::Communicator> host_communicator(const offload::DeviceMesh&) override {
+    throw InternalError("torchrun's store carries no tensors");
+  }
+
+ private:
+  static std::string gathered(int64_t number, int64_t rank) {
+    return fmt::format("gather/{}/{}", number, rank);
+  }
+  static std::string sent(int64_t from, int64_t to, int64_t number) {
+    return fmt::format("send/{}/{}/{}", from, to, number);
+  }
+  static std::string bye(int64_t rank) { return fmt::format("bye/{}", rank); }
+
+  int64_t rank_, size_;
+  Connection all_, pairs_;
+  int64_t gathers_ = 0;
+  std::map<int64_t, int64_t> sends_, receives_;  // so far, by the other's rank
+  std::optional<Pulse> pulse_;
+};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+std::unique_ptr<World> connect_by_store(const Launch& launch) {
+  const std::string attempt = variable("TORCHELASTIC_RESTART_COUNT");
+  return connect_by_store(
+      StoreLaunch{.launch = launch,
+                  .agent_has_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True",
+                  .prefix = "/longshore/" + (attempt.empty() ? "0" : attempt) + "/"});
+}
+
+std::unique_ptr<World> connect_by_store(const StoreLaunch& launch) {
+  return std::make_unique<StoreWorld>(launch);
+}
+
+}  // namespace longshore::trainer
