@@ -20,18 +20,26 @@ Contender::Contender(const trainer::Config& config, offload::Backend& backend)
 
 double Contender::step() {
   auto start = std::chrono::steady_clock::now();
-  session_.step().run(batches_, {.learning_rate = 1e-4, .number = ++number_}, session_.ledger());
+  loss_ = session_.step().run(batches_, next(), session_.ledger()).loss;
   return seconds_since(start);
 }
+
+std::vector<offload::Event> Contender::record() {
+  std::vector<offload::Event> events;
+  session_.step().record(batches_, next(), session_.ledger(), events);
+  return events;
+}
+
+trainer::StepScalars Contender::next() { return {.learning_rate = 1e-4, .number = ++number_}; }
 
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys) {
   std::string text = fmt::format(
       "base_emb_dim: {0}\nbase_num_decoder_layers: {1}\nbase_num_query_heads: {2}\n"
-      "base_num_kv_heads: {3}\nhead_dim: 64\nbase_mlp_dim: {4}\nvocab_size: 8192\n"
-      "max_target_length: {5}\nper_device_batch_size: {6}\ndtype: {7}\nbackend: cpu\n",
-      size.width, size.layers, size.width / 64, std::max<int64_t>(1, size.width / 256),
-      11 * size.width / 4, size.length, size.batch, dtype);
+      "base_num_kv_heads: {3}\nhead_dim: 64\nbase_mlp_dim: {4}\nvocab_size: {5}\n"
+      "max_target_length: {6}\nper_device_batch_size: {7}\ndtype: {8}\nbackend: cpu\n",
+      size.width, size.layers, size.heads, size.kv_heads, size.ffn, size.vocabulary, size.length,
+      size.batch, dtype);
   return trainer::load_config_text(text, "bench.yml", keys, trainer::default_configs_directory());
 }
 

@@ -1,6 +1,7 @@
 // Configs that train side by side, step by step in turns.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,17 +21,26 @@ class Contender {
 
   const trainer::TrainingPlans& plans() const { return plans_; }
   double step();  // one more; its seconds
+  double loss() const { return loss_; }                     // of the last step
+  std::vector<offload::Event> record();                     // of one more
+  const data::Batch& batch() const { return batches_[0]; }  // the same at each step
+  const offload::Arguments& arguments() { return session_.arguments(); }
 
  private:
+  trainer::StepScalars next();
+
   trainer::TrainingPlans plans_;
   trainer::TrainingSession session_;
   std::vector<data::Batch> batches_;  // of every step
   int64_t number_ = 0;
+  double loss_ = 0;
 };
 
-// A Llama of that size with a vocabulary of 8192, on the CPU.
+// A Llama of that size, on the CPU.
 struct Size {
   int64_t width, layers, length, batch;
+  int64_t heads = width / 64, kv_heads = std::max<int64_t>(1, width / 256), ffn = 11 * width / 4;
+  int64_t vocabulary = 8192;
 };
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys);

@@ -106,10 +106,11 @@ TEST(Timeline, NamesWhatWasRecorded) {
   EXPECT_EQ(timeline({&plan}, spans).size(), events.size());
   for (Lane lane : kLanes) {
     LaneSpans fewer = spans, more = spans;
-    fewer[static_cast<size_t>(lane)].pop_back();
     more[static_cast<size_t>(lane)].push_back({});
-    EXPECT_THROW(timeline({&plan}, fewer), InternalError) << name(lane);
     EXPECT_THROW(timeline({&plan}, more), InternalError) << name(lane);
+    if (lane == Lane::network) continue;  // nothing is on it
+    fewer[static_cast<size_t>(lane)].pop_back();
+    EXPECT_THROW(timeline({&plan}, fewer), InternalError) << name(lane);
   }
 }
 

@@ -241,11 +241,11 @@ class Search {
     for (int i = 0; i < kAttempts && may_shift && !tried.room.fits(); ++i) {
       double more = list[split.first].kept_bytes - list[split.others].kept_bytes;
       if (more == 0) break;
-      int shift = static_cast<int>(
-          std::ceil(static_cast<double>(missing_bytes(tried.room)) / std::abs(more)));
-      int layers = split.layers + (more > 0 ? -shift : shift);
+      // More than there are numbers for, where kinds hardly differ.
+      double shift = std::ceil(static_cast<double>(missing_bytes(tried.room)) / std::abs(more));
+      double layers = split.layers + (more > 0 ? -shift : shift);
       if (layers < 1 || layers > split.base->choices->layers) break;
-      split.layers = layers;
+      split.layers = static_cast<int>(layers);
       tried = walk(config_of(split));
     }
     return tried;

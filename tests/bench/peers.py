@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+"""Training steps of Longshore beside those of its peers, on the same weights and batch.
+
+usage: peers.py BENCH_STEP [--size S,M] [--dtype float32,bfloat16] [--policies none,full] [--rounds 5]
+                [--peers eager,compile,transformers,jax]
+
+Each program is a process of its own that makes a step when it is told to, so that they take turns,
+a step each; all have the same number of threads. Prints the median step, Longshore's time over
+the peer's (the median of the turns' ratios), the most memory that each held above what its
+libraries take, and the losses of the first steps, which must agree to four digits.
+
+The peers: a plain Llama in PyTorch (eager, and under torch.compile), transformers, and JAX with the
+layers in a scan. In bfloat16 all keep float32 weights: torch by autocast, JAX by a cast in the
+step. `full` is checkpointing of each layer. AdamW (fused in torch), clipping at 1.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+RATE, BETAS, EPS, DECAY, CLIP = 1e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
+LOSSES, TOLERANCE = 3, 5e-4  # of the first steps, relative
+
+
+# --- what trains -------------------------------------------------------------------------------------------------
+
+
+def rows(folder, name):
+    return [[int(word) for word in line.split()] for line in (folder / name).read_text().splitlines()]
+
+
+def torch_parts(folder):
+    import torch
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return torch, torch.tensor(rows(folder, "tokens")), torch.tensor(rows(folder, "targets"))
+
+
+def torch_step(torch, model, loss_of, dtype):
+    """A step of any torch module."""
+    parameters = list(model.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
+              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+            loss = loss_of()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
+
+
+def plain_llama(torch, folder, checkpointed):
+    """Llama with nothing but what training needs, as one would write it in PyTorch."""
+    import json
+    from safetensors.torch import load_file
+    from torch import nn
+    from torch.nn import functional as F
+    from torch.utils.checkpoint import checkpoint
+
+    config = json.loads((folder / "model" / "config.json").read_text())
+    width, heads, kv_heads = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    head_dim = config.get("head_dim") or width // heads
+    theta = config["rope_parameters"]["rope_theta"] if "rope_parameters" in config else config["rope_theta"]
+
+    class RMSNorm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(width))
+
+        def forward(self, x):
+            return F.rms_norm(x, (width,), self.weight, config["rms_norm_eps"])
+
+    def rotate(x, cos, sin):
+        first, second = x.chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+    def linear(rows, columns):
+        return nn.Linear(columns, rows, bias=False)
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.input_layernorm, self.post_attention_layernorm = RMSNorm(), RMSNorm()
+            self.self_attn = nn.Module()
+            for name, out in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
+                setattr(self.self_attn, name, linear(out * head_dim, width))
+            self.self_attn.o_proj = linear(width, heads * head_dim)
+            self.mlp = nn.Module()
+            ffn = config["intermediate_size"]
+            self.mlp.gate_proj, self.mlp.up_proj = linear(ffn, width), linear(ffn, width)
+            self.mlp.down_proj = linear(width, ffn)
+
+        def forward(self, x, cos, sin):
+            batch, length, _ = x.shape
+            y, a, m = self.input_layernorm(x), self.self_attn, self.mlp
+            q, k, v = (p(y).view(batch, length, -1, head_dim).transpose(1, 2) for p in (a.q_proj, a.k_proj, a.v_proj))
+            q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = x + a.o_proj(y.transpose(1, 2).reshape(batch, length, -1))
+            y = self.post_attention_layernorm(x)
+            return x + m.down_proj(F.silu(m.gate_proj(y)) * m.up_proj(y))
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed_tokens = nn.Embedding(config["vocab_size"], width)
+            self.layers = nn.ModuleList(Layer() for _ in range(config["num_hidden_layers"]))
+            self.norm = RMSNorm()
+            self.lm_head = linear(config["vocab_size"], width)
+
+        def forward(self, tokens, targets):
+            angle = torch.outer(torch.arange(tokens.shape[1]), theta ** (-torch.arange(0, head_dim, 2) / head_dim))
+            cos, sin = angle.cos(), angle.sin()
+            x = self.embed_tokens(tokens)
+            for layer in self.layers:
+                x = checkpoint(layer, x, cos, sin, use_reentrant=False) if checkpointed else layer(x, cos, sin)
+            logits = self.lm_head(self.norm(x)).float()
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    model = Llama()
+    weights = {}
+    for file in (folder / "model").glob("*.safetensors"):
+        weights |= load_file(file)
+    model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
+    return model
+
+
+def eager(folder, dtype, policy, compiled=False):
+    torch, tokens, targets = torch_parts(folder)
+    model = plain_llama(torch, folder, policy == "full")
+    call = torch.compile(model) if compiled else model
+    return torch_step(torch, model, lambda: call(tokens, targets), dtype)
+
+
+def compile_(folder, dtype, policy):
+    return eager(folder, dtype, policy, compiled=True)
+
+
+def transformers(folder, dtype, policy):
+    torch, tokens, targets = torch_parts(folder)
+    import transformers as library
+    model = library.AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32,
+                                                         attn_implementation="sdpa").train()
+    if policy == "full":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+    def loss_of():
+        logits = model(input_ids=tokens, use_cache=False).logits.float()
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    return torch_step(torch, model, loss_of, dtype)
+
+
+def jax(folder, dtype, policy):
+    """The layers in a scan, as MaxText has them."""
+    import json
+    import jax as library
+    import jax.numpy as jnp
+    import numpy
+    from safetensors.numpy import load_file
+
+    config = json.loads((folder / "model" / "config.json").read_text())
+    heads, kv_heads, width = (config[key] for key in ("num_attention_heads", "num_key_value_heads", "hidden_size"))
+    head_dim = config.get("head_dim") or width // heads
+    theta = config["rope_parameters"]["rope_theta"] if "rope_parameters" in config else config["rope_theta"]
+    tokens, targets = (jnp.array(numpy.array(rows(folder, name), "int32")) for name in ("tokens", "targets"))
+    batch, length = tokens.shape
+    loaded = {}
+    for file in (folder / "model").glob("*.safetensors"):
+        loaded |= load_file(file)
+    first = "model.layers.0."
+    names = [name.removeprefix(first) for name in loaded if name.startswith(first)]
+    parameters = {
+        "layers": {name: numpy.stack([loaded[f"model.layers.{i}.{name}"] for i in range(config["num_hidden_layers"])])
+                   for name in names},
+        "embed": loaded["model.embed_tokens.weight"], "norm": loaded["model.norm.weight"],
+        "head": loaded["lm_head.weight"]}
+    parameters = library.tree.map(jnp.array, parameters)
+    angle = jnp.outer(jnp.arange(length), theta ** (-jnp.arange(0, head_dim, 2) / head_dim))
+    cos, sin = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
+    compute = jnp.bfloat16 if dtype == "bfloat16" else jnp.float32
+
+    def norm(x, weight):
+        wide = x.astype(jnp.float32)
+        scale = library.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + config["rms_norm_eps"])
+        return (wide * scale * weight).astype(x.dtype)
+
+    def rotate(x):
+        a, b = jnp.split(x.astype(jnp.float32), 2, -1)
+        return jnp.concatenate((a * cos - b * sin, b * cos + a * sin), -1).astype(x.dtype)
+
+    def layer(x, w):
+        def project(y, name):
+            return y @ w[name].astype(compute).T
+        y = norm(x, w["input_layernorm.weight"])
+        q = rotate(project(y, "self_attn.q_proj.weight").reshape(batch, length, heads, head_dim))
+        k = rotate(project(y, "self_attn.k_proj.weight").reshape(batch, length, kv_heads, head_dim))
+        v = project(y, "self_attn.v_proj.weight").reshape(batch, length, kv_heads, head_dim)
+        y = library.nn.dot_product_attention(q, k, v, is_causal=True).reshape(batch, length, -1)
+        x = x + project(y, "self_attn.o_proj.weight")
+        y = norm(x, w["post_attention_layernorm.weight"])
+        gated = library.nn.silu(project(y, "mlp.gate_proj.weight")) * project(y, "mlp.up_proj.weight")
+        return x + project(gated, "mlp.down_proj.weight"), None
+
+    body = library.checkpoint(layer) if policy == "full" else layer
+
+    def loss_of(p):
+        x, _ = library.lax.scan(body, p["embed"].astype(compute)[tokens], p["layers"])
+        logits = (norm(x, p["norm"]) @ p["head"].astype(compute).T).astype(jnp.float32)
+        chosen = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0]
+        return jnp.mean(library.nn.logsumexp(logits, -1) - chosen)
+
+    def update(state):
+        p, first_moment, second_moment, number = state
+        loss, gradient = library.value_and_grad(loss_of)(p)
+        total = jnp.sqrt(sum(jnp.sum(g * g) for g in library.tree.leaves(gradient)))
+        clip = jnp.minimum(1.0, CLIP / (total + 1e-6))
+        number = number + 1
+        gradient = library.tree.map(lambda g: g * clip, gradient)
+        first_moment = library.tree.map(lambda m, g: BETAS[0] * m + (1 - BETAS[0]) * g, first_moment, gradient)
+        second_moment = library.tree.map(lambda m, g: BETAS[1] * m + (1 - BETAS[1]) * g * g, second_moment, gradient)
+
+        def moved(path, w, m, v):
+            is_norm = "norm" in library.tree_util.keystr(path)
+            step = m / (1 - BETAS[0] ** number) / (jnp.sqrt(v / (1 - BETAS[1] ** number)) + EPS)
+            return w - RATE * (step + (0.0 if is_norm else DECAY) * w)
+
+        return (library.tree_util.tree_map_with_path(moved, p, first_moment, second_moment), first_moment,
+                second_moment, number), loss
+
+    update = library.jit(update, donate_argnums=0)
+    zeros = [library.tree.map(jnp.zeros_like, parameters) for _ in range(2)]
+    state = (parameters, *zeros, jnp.array(0.0))
+    del parameters, loaded, zeros
+
+    def step():
+        nonlocal state
+        state, loss = update(state)
+        return float(loss)
+
+    return step
+
+
+PEERS = {"eager": eager, "compile": compile_, "transformers": transformers, "jax": jax}
+
+
+def work(peer, folder, dtype, policy):
+    """What a process of a peer does."""
+    if peer == "jax":
+        import jax as _, safetensors.numpy  # noqa: F401
+    else:
+        import torch, safetensors.torch  # noqa: F401,E401
+    print("started", flush=True)
+    step = PEERS[peer](folder, dtype, policy)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        loss = step()
+        print(f"{time.perf_counter() - start:.6f} {loss:.6f}", flush=True)
+
+
+# --- side by side ------------------------------------------------------------------------------------------------
+
+
+class Contender:
+    def __init__(self, name, command):
+        self.name, self.seconds, self.losses = name, [], []
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.expect("started")
+        self.libraries = self.memory("VmRSS")
+        self.expect("ready")
+
+    def expect(self, word):
+        while line := self.process.stdout.readline():
+            if line.strip() == word:
+                return
+        sys.exit(f"peers: {self.name} ended before it was {word}")
+
+    def memory(self, kind):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(kind + ":"))
+
+    def step(self):
+        self.process.stdin.write("step\n")
+        answer = self.process.stdout.readline().split()
+        if len(answer) != 2:
+            sys.exit(f"peers: {self.name} ended in a step")
+        self.seconds.append(float(answer[0]))
+        self.losses.append(float(answer[1]))
+
+    def end(self):
+        peak = self.memory("VmHWM") - self.libraries
+        self.process.stdin.close()
+        self.process.wait()
+        return peak
+
+
+def compare(arguments, size, dtype, policy):
+    with tempfile.TemporaryDirectory() as folder:
+        ours = Contender("longshore", [arguments.bench_step, "--size", size, "--dtype", dtype, "--policies", policy,
+                                       "--serve", folder])
+        contenders = [ours] + [
+            Contender(peer, [sys.executable, __file__, "--worker", peer, folder, dtype, policy])
+            for peer in arguments.peers]
+        for turn in range(WARM_UP + arguments.rounds):
+            for contender in contenders if turn % 2 else reversed(contenders):
+                contender.step()
+        print(f"{size}, {dtype}, {policy}")
+        for contender in contenders:
+            measured = contender.seconds[WARM_UP:]
+            ratio = statistics.median(a / b for a, b in zip(ours.seconds[WARM_UP:], measured))
+            print(f"  {contender.name:14} {statistics.median(measured):8.4f} s   x {ratio:5.2f}"
+                  f"   {contender.end():8.1f} MiB   losses {contender.losses[:LOSSES]}", flush=True)
+        for contender in contenders[1:]:
+            for a, b in zip(ours.losses[:LOSSES], contender.losses):
+                assert abs(a - b) <= TOLERANCE * a, f"{contender.name}: loss {b}, Longshore {a}"
+
+
+WARM_UP = 2  # torch.compile and JAX compile in the first
+
+
+def main():
+    if sys.argv[1:2] == ["--worker"]:
+        peer, folder, dtype, policy = sys.argv[2:]
+        return work(peer, pathlib.Path(folder), dtype, policy)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bench_step")
+    for name, default in (("size", "S,M"), ("dtype", "float32,bfloat16"), ("policies", "none,full"),
+                          ("peers", ",".join(PEERS))):
+        parser.add_argument(f"--{name}", default=default.split(","), type=lambda text: text.split(","))
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+    os.environ["OMP_WAIT_POLICY"] = "passive"  # who waits for a turn is not to spin
+    for size in arguments.size:
+        for dtype in arguments.dtype:
+            for policy in arguments.policies:
+                compare(arguments, size, dtype, policy)
+
+
+main()
