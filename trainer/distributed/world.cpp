@@ -41,7 +41,7 @@ std::unique_ptr<World> connect(const Launch& launch, models::Target target) {
 
 std::shared_ptr<offload::Communicator> connect_devices(World& world,
                                                        const offload::DeviceMesh& mesh,
-                                                       models::Target target,
+                                                       [[maybe_unused]] models::Target target,
                                                        [[maybe_unused]] int device) {
   if (mesh.devices() == 1) return nullptr;
 #ifdef LONGSHORE_CUDA

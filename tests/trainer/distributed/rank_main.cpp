@@ -1,5 +1,6 @@
 // One process of several: trains a small model on its part of the global batch and prints what it
 // saw. usage: mpirun -np DATA*FSDP rank DATA FSDP [policy]
+// Or, launched by torchrun, says who is there. usage: torchrun --no-python ... rank store
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,12 +8,27 @@
 
 #include "base/error.h"
 #include "tests/offload/training.h"
-#include "trainer/distributed/world.h"
+#include "trainer/distributed/store_world.h"
+
+namespace {
+
+void meet_by_store() {
+  using namespace longshore::trainer;
+  const Launch launch = find_launch();
+  const auto world = connect_by_store(launch);
+  const int64_t sum = world->sum(launch.rank + 1);
+  for (const std::string& line : world->gather(text(launch)))
+    if (world->is_first())
+      std::printf("%s; the sum is %lld\n", line.c_str(), static_cast<long long>(sum));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace longshore;
-  if (argc < 3) return 2;
   try {
+    if (argc == 2 && std::string(argv[1]) == "store") return meet_by_store(), 0;
+    if (argc < 3) return 2;
     auto world = trainer::connect(trainer::find_launch(), models::Target::cpu);
     offload::DeviceMesh mesh{.data = {.count = std::atoi(argv[1])},
                              .fsdp = {.count = std::atoi(argv[2])}};

@@ -155,13 +155,18 @@ TEST(PlanProgram, OffloadsTheTutorialsNetworks) {
 }
 
 TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr double kMostSeconds = 20;
+#else
+  constexpr double kMostSeconds = 2;
+#endif
   auto start = std::chrono::steady_clock::now();
   ProgramResult result = run_plan("--config llama3_70b.yml backend=cuda");
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "planned for cuda")) << result.output;
   std::printf("%.2f s\n", seconds);
-  EXPECT_LT(seconds, 2);
+  EXPECT_LT(seconds, kMostSeconds);
 }
 
 TEST(PlanProgram, ChoosesAPolicy) {

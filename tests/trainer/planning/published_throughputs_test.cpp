@@ -160,7 +160,9 @@ TEST_P(PublishedThroughputs, LieNearThePlan) {
   EXPECT_GE(predicted, run.bounds.least * run.published);
   EXPECT_LE(predicted, run.bounds.most * run.published);
   EXPECT_LE(plans[0].mfu, 0.9);
-  if (config.ici_fsdp_parallelism == 8) EXPECT_TRUE(plans[0].room.fits());
+  if (config.ici_fsdp_parallelism == 8) {
+    EXPECT_TRUE(plans[0].room.fits());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, PublishedThroughputs, testing::ValuesIn(kRuns),
