@@ -45,34 +45,24 @@ trainer::Config llama(const Size& size, const std::string& dtype,
 
 std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
                                    int rounds) {
-  std::vector<std::vector<double>> seconds(contenders.size());
-  for (int round = 0; round <= rounds; ++round)
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      size_t turn = round % 2 ? i : contenders.size() - 1 - i;
-      double now = contenders[turn]->step();
-      if (round > 0) seconds[turn].push_back(now);
-    }
-  std::vector<double> medians;
-  for (const std::vector<double>& one : seconds) medians.push_back(median(one));
-  return medians;
-}
-
-std::vector<double> relative_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                     int rounds) {
+  std::vector<double> first;
   std::vector<std::vector<double>> ratios(contenders.size());
-  ratios[0].push_back(1);
   for (int round = 0; round <= rounds; ++round) {
     double before = contenders[0]->step();
+    if (round > 0) first.push_back(before);
     for (size_t i = 1; i < contenders.size(); ++i) {
       size_t turn = round % 2 ? i : contenders.size() - i;
       double now = contenders[turn]->step(), behind = contenders[0]->step();
-      if (round > 0) ratios[turn].push_back(2 * now / (before + behind));
+      if (round > 0) {
+        ratios[turn].push_back(2 * now / (before + behind));
+        first.push_back(behind);
+      }
       before = behind;
     }
   }
-  std::vector<double> medians;
-  for (const std::vector<double>& one : ratios) medians.push_back(median(one));
-  return medians;
+  std::vector<double> seconds{median(first)};
+  for (size_t i = 1; i < contenders.size(); ++i) seconds.push_back(seconds[0] * median(ratios[i]));
+  return seconds;
 }
 
 }  // namespace longshore::bench

@@ -45,14 +45,10 @@ struct Size {
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys);
 
-// The median of so many steps of each, after one that is not counted; every other round goes
-// backwards.
+// Medians of so many steps, after one that is not counted: of the first contender its own; of every
+// other one the first's times how much longer it takes, each step held against the first one's
+// steps before and behind it. So a machine whose speed drifts changes nothing of how they compare.
 std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
                                    int rounds);
-
-// Step times over those of the first contender, the median of so many: each step is held against
-// the first one's steps before and behind it, so that a machine whose speed drifts changes nothing.
-std::vector<double> relative_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                     int rounds);
 
 }  // namespace longshore::bench
