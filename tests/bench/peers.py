@@ -313,7 +313,7 @@ def compare(arguments, size, dtype, policy):
         ours = Contender("longshore", [arguments.bench_step, "--size", size, "--dtype", dtype, "--policies", policy,
                                        "--serve", folder])
         contenders = [ours] + [
-            Contender(peer, [sys.executable, __file__, "--worker", peer, folder, dtype, policy])
+            Contender(peer, [sys.executable, "-P", __file__, "--worker", peer, folder, dtype, policy])
             for peer in arguments.peers]
         for turn in range(WARM_UP + arguments.rounds):
             for contender in contenders if turn % 2 else reversed(contenders):
