@@ -1,7 +1,8 @@
-// bench_auto [--hardware NAME] [--rounds N] [--random N]
+// bench_auto [--hardware NAME] [--rounds N] [--random N] [--limits a,b]
 //
-// What `auto` chooses under three limits of device memory, beside every named policy and random
-// plans that fit: measured step times over that of the choice, and how far it is from the fastest.
+// What `auto` chooses under limits of device memory, beside every named policy and random plans
+// that fit: measured step times over that of the choice, and how far it is from the fastest. A
+// limit is a fraction of the way from the least that a plan takes to what `none` does.
 #include "trainer/planning/auto_policy.h"
 
 #include <fmt/format.h>
@@ -87,7 +88,7 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   return list;
 }
 
-void run(const std::string& profile, int rounds, int random) {
+void run(const std::string& profile, int rounds, int random, const std::vector<double>& limits) {
   const std::vector<std::string> keys{"hardware=" + profile};
   Config config = llama(kSize, "bfloat16", keys);
   offload::Hardware hardware = *named_hardware(config);
@@ -97,9 +98,9 @@ void run(const std::string& profile, int rounds, int random) {
       least.optimizer_memory_host_offload = true;
   double low = static_cast<double>(device_bytes(least, hardware)),
          high = static_cast<double>(device_bytes(most, hardware));
-  std::mt19937 generator(1);
   config.remat_policy = offload::kAuto;
-  for (double part : {0.3, 0.6, 0.9}) {
+  for (double part : limits) {
+    std::mt19937 generator(1);
     config.device_memory_limit = (low + part * (high - low)) / kGibibyte;
     std::vector<Entry> list = entries(config, hardware, random, generator);
     std::vector<std::unique_ptr<Contender>> contenders;
@@ -132,6 +133,11 @@ int main(int argc, char** argv) {
   app.add_option("--hardware", hardware, "a profile")->capture_default_str();
   app.add_option("--rounds", rounds, "steps of each plan")->capture_default_str();
   app.add_option("--random", random, "random plans")->capture_default_str();
+  std::vector<double> limits{0.3, 0.6, 0.9};
+  app.add_option("--limits", limits, "of memory")
+      ->delimiter(',')
+      ->check(CLI::Range(0., 1.))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  return exit_code_of("bench_auto", [&] { bench::run(hardware, rounds, random); });
+  return exit_code_of("bench_auto", [&] { bench::run(hardware, rounds, random, limits); });
 }
