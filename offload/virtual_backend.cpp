@@ -23,6 +23,7 @@ class VirtualBackend : public Backend {
                                               models::types_of(call.out));
     for (Lane copying : kCopyLanes)
       if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
+    if (hardware_.target != models::Target::cuda) seconds += lost_to_other_kernels(lane, seconds);
     spend(lane, seconds);
   }
 
@@ -80,6 +81,19 @@ class VirtualBackend : public Backend {
   // What a kernel in that time loses to the copy that a lane was given last.
   double slowed(double begin, double end, Lane copying) {
     return loss(std::min(end, latest(copying).end) - std::max(begin, latest(copying).begin));
+  }
+
+  // Where the device is the host's processor the kernels of both lanes run on the same cores: while
+  // both are busy each gets half of them, so each loses what the shorter one has to do. The other
+  // lane's clock does here.
+  double lost_to_other_kernels(Lane lane, double seconds) {
+    const Lane other = lane == Lane::compute ? Lane::host_compute : Lane::compute;
+    double begin = clock(lane);
+    if (other == Lane::host_compute) begin = std::max(begin, latest(other).begin);
+    const double left = seconds - (begin - clock(lane));
+    const double lost = std::max(0.0, std::min(clock(other) - begin, left));
+    clock(other) += lost;
+    return lost;
   }
 
   const Hardware hardware_;

@@ -80,6 +80,36 @@ TEST(VirtualClock, AddsUpByHand) {
   }
 }
 
+// 2 s and 3 s on the device beside 4 s on the host, none of which waits for another: where both are
+// one processor, the last is done when all 9 s are.
+TEST(VirtualClock, SharesTheCoresOfOneProcessor) {
+  for (Target target : {Target::cpu, Target::cuda}) {
+    PlanBuilder builder("sums", target);
+    auto add = [&](const std::string& name, Lane lane, double sums) {
+      models::Type part{{static_cast<int64_t>(1000 * sums)}};
+      auto operand = [&](const char* suffix) {
+        return Operand{
+            builder.argument(name + suffix, part.bytes(),
+                             lane == Lane::compute ? MemoryKind::device : kHost, Category::batch),
+            0, part};
+      };
+      PlanBuilder::Bindings bindings{operand(".a"), operand(".b"), operand(".sum")};
+      builder.run(models::addition(part), bindings, {"a"}, lane);
+    };
+    add("first", Lane::compute, 2);
+    add("host", Lane::host_compute, 4);
+    add("second", Lane::compute, 3);
+    const Plan plan = builder.finish();
+    const std::vector<Event> events =
+        walk({&plan},
+             uniform_hardware(target, {.flops_per_second = 1000, .host_flops_per_second = 1000}));
+    const bool is_shared = target == Target::cpu;
+    expect_span(events[0], Lane::compute, 0, 2);
+    expect_span(events[1], Lane::host_compute, 0, is_shared ? 6 : 4);
+    expect_span(events[2], Lane::compute, is_shared ? 4 : 2, is_shared ? 9 : 5);
+  }
+}
+
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
   Plan plan = two_sums();
   std::vector<Event> events =
