@@ -20,7 +20,7 @@ class Contender {
   Contender(const trainer::Config& config, offload::Backend& backend);
 
   const trainer::TrainingPlans& plans() const { return plans_; }
-  double step();  // one more; its seconds
+  double step();                                            // one more; its seconds
   double loss() const { return loss_; }                     // of the last step
   std::vector<offload::Event> record();                     // of one more
   const data::Batch& batch() const { return batches_[0]; }  // the same at each step

@@ -6,8 +6,8 @@
 // as they run, so what a policy computes again counts. --share: by op, the share of kernel time.
 //
 // bench_step --serve FOLDER takes one policy and writes its initial weights and batch to FOLDER,
-// for others to train on the same. It says "started" before it takes memory and "ready" when it has;
-// then it makes a step for each line that it reads, and answers with "SECONDS LOSS".
+// for others to train on the same. It says "started" before it takes memory and "ready" when it
+// has; then it makes a step for each line that it reads, and answers with "SECONDS LOSS".
 // tests/bench/peers.py talks to it.
 #include <fmt/format.h>
 
