@@ -13,7 +13,7 @@ namespace longshore::trainer {
 
 struct TrainedModel {
   const models::DecoderConfig& model;
-  const offload::ParameterLayout& layout;  // of `model`
+  const offload::ParameterLayout& layout;    // of `model`
   const offload::ArgumentReader& arguments;  // with the weights
   // The Hugging Face folder that training began from, whose config.json and tokenizer go along;
   // empty: none, and the config.json is write_hf_config's.
