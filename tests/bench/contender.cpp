@@ -38,8 +38,8 @@ trainer::Config llama(const Size& size, const std::string& dtype,
       "base_emb_dim: {0}\nbase_num_decoder_layers: {1}\nbase_num_query_heads: {2}\n"
       "base_num_kv_heads: {3}\nhead_dim: 64\nbase_mlp_dim: {4}\nvocab_size: {5}\n"
       "max_target_length: {6}\nper_device_batch_size: {7}\ndtype: {8}\nbackend: cpu\n",
-      size.width, size.layers, size.heads, size.kv_heads, size.ffn, size.vocabulary, size.length,
-      size.batch, dtype);
+      size.width, size.layers, size.width / 64, std::max<int64_t>(1, size.width / 256), size.ffn,
+      size.vocabulary, size.length, size.batch, dtype);
   return trainer::load_config_text(text, "bench.yml", keys, trainer::default_configs_directory());
 }
 

@@ -1,7 +1,6 @@
 // Configs that train side by side, step by step in turns.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,8 +38,7 @@ class Contender {
 // A Llama of that size, on the CPU.
 struct Size {
   int64_t width, layers, length, batch;
-  int64_t heads = width / 64, kv_heads = std::max<int64_t>(1, width / 256), ffn = 11 * width / 4;
-  int64_t vocabulary = 8192;
+  int64_t ffn = 11 * width / 4, vocabulary = 8192;
 };
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys);

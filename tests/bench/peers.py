@@ -329,6 +329,14 @@ def compare(arguments, size, dtype, policy):
                 assert abs(a - b) <= TOLERANCE * a, f"{contender.name}: loss {b}, Longshore {a}"
 
 
+def chosen(text, known):
+    words = text.split(",")
+    for word in words:
+        if word not in known:
+            raise argparse.ArgumentTypeError(f"found {word}, expected one of {', '.join(known)}")
+    return words
+
+
 WARM_UP = 2  # torch.compile and JAX compile in the first
 
 
@@ -338,9 +346,9 @@ def main():
         return work(peer, pathlib.Path(folder), dtype, policy)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench_step")
-    for name, default in (("size", "S,M"), ("dtype", "float32,bfloat16"), ("policies", "none,full"),
-                          ("peers", ",".join(PEERS))):
-        parser.add_argument(f"--{name}", default=default.split(","), type=lambda text: text.split(","))
+    for name, known in (("size", ["S", "M"]), ("dtype", ["float32", "bfloat16"]), ("policies", ["none", "full"]),
+                        ("peers", list(PEERS))):
+        parser.add_argument(f"--{name}", default=known, type=lambda text, known=known: chosen(text, known))
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/error.h"
 #include "base/exit_code.h"
 #include "base/timing.h"
 #include "tests/bench/contender.h"
@@ -35,24 +36,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::map<std::string, Size> kSizes{
-    {"S",
-     {.width = 512,
-      .layers = 8,
-      .length = 512,
-      .batch = 4,
-      .heads = 8,
-      .kv_heads = 2,
-      .ffn = 1536,
-      .vocabulary = 8192}},
-    {"M",
-     {.width = 1024,
-      .layers = 8,
-      .length = 1024,
-      .batch = 2,
-      .heads = 16,
-      .kv_heads = 4,
-      .ffn = 2816,
-      .vocabulary = 16384}},
+    {"S", {.width = 512, .layers = 8, .length = 512, .batch = 4, .ffn = 1536}},
+    {"M", {.width = 1024, .layers = 8, .length = 1024, .batch = 2, .vocabulary = 16384}},
 };
 
 trainer::Config config_of(const std::string& size, const std::string& dtype,
@@ -99,8 +84,9 @@ void measure(const std::string& size, const std::string& dtype,
   for (const std::string& policy : policies)
     contenders.push_back(std::make_unique<Contender>(config_of(size, dtype, policy), *backend));
   const trainer::Config config = config_of(size, dtype, policies[0]);
+  std::vector<double> flops, rates;
+  for (const auto& contender : contenders) flops.push_back(executed_flops(contender->plans().step));
   std::vector<std::vector<double>> seconds(policies.size()), fractions(policies.size());
-  std::vector<double> rates;
   for (int round = 0; round <= rounds; ++round) {
     const double rate = find_peak(config, decoder_config(config, backend->target()).dtype, *backend)
                             .flops_per_second;
@@ -108,7 +94,7 @@ void measure(const std::string& size, const std::string& dtype,
       const double step = contenders[i]->step();
       if (round == 0) continue;
       seconds[i].push_back(step);
-      fractions[i].push_back(executed_flops(contenders[i]->plans().step) / step / rate);
+      fractions[i].push_back(flops[i] / step / rate);
     }
     if (round > 0) rates.push_back(rate);
   }
@@ -121,7 +107,7 @@ void measure(const std::string& size, const std::string& dtype,
     std::printf(
         "  %-20s %9.4f %10.0f %8.1f%% %10.1f %12.1f\n", policies[i].c_str(), median(seconds[i]),
         static_cast<double>(s.batch * s.length) / median(seconds[i]), 100 * median(fractions[i]),
-        executed_flops(contenders[i]->plans().step) / 1e9,
+        flops[i] / 1e9,
         static_cast<double>(trainer::total_peak_bytes(analyze(contenders[i]->plans()))) / 1048576);
     if (share) print_share(*contenders[i]);
   }
@@ -182,13 +168,16 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
   app.add_option("--policies", policies, "remat policies")->delimiter(',')->capture_default_str();
-  app.add_option("--rounds", rounds, "steps of each policy, after one that does not count")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_flag("--share", share, "the share of each op as well");
-  app.add_option("--serve", folder, "write weights and batch there, and step when told to");
+  CLI::Option* of_rounds =
+      app.add_option("--rounds", rounds, "steps of each policy, after one that does not count");
+  of_rounds->check(CLI::PositiveNumber)->capture_default_str();
+  CLI::Option* with_share = app.add_flag("--share", share, "the share of each op as well");
+  app.add_option("--serve", folder, "write weights and batch there, and step when told to")
+      ->excludes(of_rounds, with_share);
   CLI11_PARSE(app, argc, argv);
   return exit_code_of("bench_step", [&] {
+    if (!folder.empty() && sizes.size() * dtypes.size() * policies.size() > 1)
+      throw ConfigError("--serve takes one --size, one --dtype and one of --policies");
     if (!folder.empty())
       return bench::serve(bench::config_of(sizes[0], dtypes[0], policies[0]), folder);
     for (const std::string& size : sizes)

@@ -27,8 +27,8 @@ class World {
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
   virtual int64_t sum(int64_t mine) = 0;
 
-  // From one process to another, in order; `from` that is received has the size of what was sent.
-  // They may be called by a second thread, while the first calls the functions above.
+  // From one process to another, in order; what is received has the size of what was sent. They may
+  // be called by a second thread, while the first calls the functions above.
   virtual void send(int64_t to, std::span<const std::byte> bytes) = 0;
   virtual void receive(int64_t from, std::span<std::byte> bytes) = 0;
 
