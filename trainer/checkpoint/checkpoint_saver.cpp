@@ -19,8 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 int64_t state_bytes(const offload::ParameterLayout& layout) {
   int64_t total = 0;
-  for (const offload::Slab& slab : layout.slabs)
-    for (offload::Copy copy : saved_copies(layout, slab)) total += bytes(slab, copy);
+  for (const SavedArgument& one : saved_arguments(layout)) total += one.bytes;
   return total;
 }
 

@@ -17,19 +17,6 @@ struct Question {
 };
 constexpr int64_t kEnough = -1;
 
-struct Held {
-  std::string name;
-  int64_t bytes = 0;
-};
-
-std::vector<Held> arguments_held(const offload::ParameterLayout& layout) {
-  std::vector<Held> list;
-  for (const offload::Slab& slab : layout.slabs)
-    for (offload::Copy copy : saved_copies(layout, slab))
-      list.push_back({argument_name(slab, copy), bytes(slab, copy)});
-  return list;
-}
-
 }  // namespace
 
 // The first processes of the mesh, as many as there are along fsdp, hold one of everything.
@@ -37,7 +24,8 @@ SharedState::SharedState(const offload::ParameterLayout& held, const offload::Ar
                          World& world)
     : mine_(mine), world_(world), holders_(held.mesh.fsdp.count) {
   int64_t number = 0;
-  for (const auto& [name, bytes] : arguments_held(held)) arguments_[name] = {number++, bytes};
+  for (const SavedArgument& one : saved_arguments(held))
+    arguments_[one.name] = {number++, one.bytes};
 }
 
 SharedState::~SharedState() {
@@ -77,7 +65,7 @@ void SharedState::ask(int64_t holder, int64_t number, int64_t offset,
 void give_state(const offload::ParameterLayout& held, const offload::ArgumentReader& mine,
                 World& world) {
   if (world.rank() >= held.mesh.fsdp.count) return;
-  const std::vector<Held> arguments = arguments_held(held);
+  const std::vector<SavedArgument> arguments = saved_arguments(held);
   std::vector<std::byte> answer;
   for (Question question;;) {
     world.receive(0, std::as_writable_bytes(std::span(&question, 1)));

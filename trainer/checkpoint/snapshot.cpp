@@ -11,15 +11,11 @@ Snapshot::Snapshot(const offload::ParameterLayout& layout, offload::Backend& bac
                    offload::Ledger& ledger)
     : arguments_(backend, ledger) {
   constexpr int64_t kPiece = int64_t{16} << 20;
-  for (const offload::Slab& slab : layout.slabs)
-    for (offload::Copy copy : saved_copies(layout, slab)) {
-      const std::string name = argument_name(slab, copy);
-      const int64_t total = bytes(slab, copy);
-      std::byte* memory =
-          arguments_.at(name, total, offload::MemoryKind::unpinned_host, offload::category(copy));
-      for (int64_t first = 0; first < total; first += kPiece)
-        pieces_.push_back({name, first, std::min(kPiece, total - first), memory + first});
-    }
+  for (const auto& [name, category, bytes] : saved_arguments(layout)) {
+    std::byte* memory = arguments_.at(name, bytes, offload::MemoryKind::unpinned_host, category);
+    for (int64_t first = 0; first < bytes; first += kPiece)
+      pieces_.push_back({name, first, std::min(kPiece, bytes - first), memory + first});
+  }
 }
 
 void Snapshot::take(const offload::Arguments& state) {

@@ -140,14 +140,13 @@ MemoryByKind analyze(const TrainingPlans& plans) {
   MemoryByKind memory = analyze(plans.all());
   if (!plans.has_snapshot) return memory;
   offload::MemoryAnalysis& host = memory[static_cast<size_t>(MemoryKind::unpinned_host)];
-  for (const offload::Slab& slab : plans.layout.slabs)
-    for (offload::Copy copy : saved_copies(plans.layout, slab)) {
-      int64_t bytes = offload::align_up(offload::bytes(slab, copy));
-      host.by_category[static_cast<size_t>(category(copy))] += bytes;
-      for (int64_t* total : {&host.argument_bytes, &host.peak_bytes, &host.live_bytes,
-                             &host.live_bytes_outputs_late})
-        *total += bytes;
-    }
+  for (const SavedArgument& one : saved_arguments(plans.layout)) {
+    const int64_t bytes = offload::align_up(one.bytes);
+    host.by_category[static_cast<size_t>(one.category)] += bytes;
+    for (int64_t* total :
+         {&host.argument_bytes, &host.peak_bytes, &host.live_bytes, &host.live_bytes_outputs_late})
+      *total += bytes;
+  }
   return memory;
 }
 

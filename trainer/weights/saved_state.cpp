@@ -39,4 +39,12 @@ std::vector<Copy> saved_copies(const ParameterLayout& layout, const Slab& slab) 
   return copies;
 }
 
+std::vector<SavedArgument> saved_arguments(const ParameterLayout& layout) {
+  std::vector<SavedArgument> list;
+  for (const Slab& slab : layout.slabs)
+    for (Copy copy : saved_copies(layout, slab))
+      list.push_back({argument_name(slab, copy), category(copy), bytes(slab, copy)});
+  return list;
+}
+
 }  // namespace longshore::trainer

@@ -1,6 +1,8 @@
 // What of a run cannot be computed again from its config, and is therefore saved.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "offload/parameter_layout.h"
@@ -19,5 +21,14 @@ offload::Copy weights_copy(const offload::Slab& slab);
 // That copy and what there is of moments; none of a frozen slab unless saves_model().
 std::vector<offload::Copy> saved_copies(const offload::ParameterLayout& layout,
                                         const offload::Slab& slab);
+
+// The same of all slabs, as arguments; bytes are of the part that is held here. In an order that is
+// the same on all devices.
+struct SavedArgument {
+  std::string name;
+  offload::Category category;
+  int64_t bytes = 0;
+};
+std::vector<SavedArgument> saved_arguments(const offload::ParameterLayout& layout);
 
 }  // namespace longshore::trainer
