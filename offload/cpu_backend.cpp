@@ -138,14 +138,14 @@ class CpuBackend : public Backend {
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::compute) {
       if (failure_.happened()) synchronize();
-      timed(lane, [&] { op.kernel(target_).run(call); });
+      compute(lane, op.kernel(target_), call);
     } else if (lane == Lane::network) {
       if (!communicator_) throw InternalError(std::string(op.name) + ": there is no other device");
       worker(lane).submit(
           [this, lane, &op, call] { timed(lane, [&] { communicator_->run(op, call); }); });
     } else {
       worker(lane).submit([this, lane, &op, call] {
-        timed(lane, [&] { op.kernel(models::host_target(target_)).run(call); });
+        compute(lane, op.kernel(models::host_target(target_)), call);
       });
     }
   }
@@ -205,6 +205,13 @@ class CpuBackend : public Backend {
     return *worker;
   }
 
+  // A kernel has all cores. Two at a time would each wait for threads that the other keeps off
+  // their core.
+  void compute(Lane lane, const models::Kernel& kernel, const models::KernelCall& call) {
+    std::lock_guard lock(cores_);
+    timed(lane, [&] { kernel.run(call); });
+  }
+
   // Each lane writes its own list; synchronize() stands between that and reading it.
   template <class F>
   void timed(Lane lane, F work) {
@@ -221,6 +228,7 @@ class CpuBackend : public Backend {
   std::shared_ptr<Communicator> communicator_;
   std::map<std::byte*, int64_t> mapped_;
   std::map<int, std::pair<Lane, int64_t>> events_;
+  std::mutex cores_;
   Failure failure_;
   LaneSpans spans_;
   SteadyClock::time_point recording_since_;

@@ -47,6 +47,10 @@ double Hardware::kernel_seconds(Lane lane, const models::Op& op, const std::any&
                                    seconds(find(bytes_per_second, lane, op, dtype), cost.bytes));
 }
 
+double Hardware::fetch_seconds(int64_t bytes) const {
+  return cache_bytes > 0 ? static_cast<double>(bytes) / fetch_bytes_per_second : 0;
+}
+
 double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) const {
   if (lane == Lane::compute) {
     auto memory = bytes_per_second.find(models::name(models::OpClass::memory));

@@ -48,6 +48,12 @@ struct Hardware {
   std::map<std::string, RateCurve> flops_per_second;  // by FLOPs
   std::map<std::string, RateCurve> bytes_per_second;  // by bytes
 
+  // Rates of kernels are those with operands at hand. Where a processor's caches make a difference:
+  // so many bytes, those used last, are at hand; others are fetched at this rate, bytes/s, in time
+  // of its own. 0: it makes none.
+  int64_t cache_bytes = 0;
+  double fetch_bytes_per_second = 0;
+
   // Of copies: each way alone, and the part that is left of it while the other way is busy.
   RateCurve link_to_device, link_to_host;  // bytes/s by bytes
   double link_both_ways = 1;
@@ -66,6 +72,8 @@ struct Hardware {
 
   double kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
                         std::span<const models::Type> in, std::span<const models::Type> out) const;
+  // What a kernel or copy takes longer when so many bytes of its operands are not at hand.
+  double fetch_seconds(int64_t bytes) const;
   // On Lane::compute a copy within the device.
   double copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy = false) const;
   // Between nodes the ranks of a node send side by side.

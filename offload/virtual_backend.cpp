@@ -4,15 +4,24 @@
 #include <limits>
 #include <map>
 
+#include "offload/arena.h"
+#include "offload/processor_cache.h"
+
 namespace longshore::offload {
 namespace {
 
 class VirtualBackend : public Backend {
  public:
-  explicit VirtualBackend(const Hardware& hardware) : hardware_(hardware) {}
+  explicit VirtualBackend(const Hardware& hardware)
+      : hardware_(hardware), cache_(hardware.cache_bytes) {}
 
   models::Target target() const override { return hardware_.target; }
-  std::byte* allocate(MemoryKind, int64_t) override { return nullptr; }
+  // Addresses that differ, of no memory.
+  std::byte* allocate(MemoryKind, int64_t bytes) override {
+    std::byte* memory = reinterpret_cast<std::byte*>(next_address_);
+    next_address_ += static_cast<uintptr_t>(align_up(bytes));
+    return memory;
+  }
   void free(MemoryKind, std::byte*) override {}
   int64_t available_bytes(MemoryKind) override { return std::numeric_limits<int64_t>::max(); }
 
@@ -21,19 +30,22 @@ class VirtualBackend : public Backend {
       return spend(lane, hardware_.collective_seconds(op, call.attrs, call.in[0].type));
     double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
                                               models::types_of(call.out));
+    if (hardware_.cache_bytes > 0) seconds += fetch_seconds(call);
     for (Lane copying : kCopyLanes)
       if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
     if (hardware_.target != models::Target::cuda) seconds += lost_to_other_kernels(lane, seconds);
     spend(lane, seconds);
   }
 
-  void copy(Lane lane, const models::Ref& from, const models::Ref&) override {
-    if (lane == Lane::compute) return spend(lane, hardware_.copy_seconds(lane, from.type.bytes()));
+  void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    const double fetching = hardware_.cache_bytes > 0 ? fetch_seconds({&from, 1}, {&to, 1}) : 0;
+    if (lane == Lane::compute)
+      return spend(lane, hardware_.copy_seconds(lane, from.type.bytes()) + fetching);
     Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
     bool other_is_busy = is_busy(other, clock(lane)) ||
                          (!hardware_.peer_to_peer && is_busy(Lane::network, clock(lane)));
     double begin = clock(lane);
-    spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_is_busy));
+    spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_is_busy) + fetching);
     // A kernel that was begun before loses what it shares with this copy.
     double& computing = clock(Lane::compute);
     computing += loss(std::min(clock(lane), computing) - begin);
@@ -83,6 +95,22 @@ class VirtualBackend : public Backend {
     return loss(std::min(end, latest(copying).end) - std::max(begin, latest(copying).begin));
   }
 
+  // For operands that are not at hand. Those that together are more than the cache were not either
+  // when the rates were measured.
+  double fetch_seconds(std::span<const models::Ref> in, std::span<const models::Ref> out) {
+    int64_t fetched = 0, used = 0;
+    for (std::span<const models::Ref> refs : {in, out})
+      for (const models::Ref& ref : refs) {
+        used += ref.type.bytes();
+        fetched += cache_.use(static_cast<const std::byte*>(ref.data), ref.type.bytes());
+      }
+    return used > hardware_.cache_bytes ? 0 : hardware_.fetch_seconds(fetched);
+  }
+  double fetch_seconds(const models::KernelCall& call) {
+    cache_.use(call.workspace.data(), static_cast<int64_t>(call.workspace.size()));
+    return fetch_seconds(call.in, call.out);
+  }
+
   // Where the device is the host's processor the kernels of both lanes run on the same cores: while
   // both are busy each gets half of them, so each loses what the shorter one has to do. The other
   // lane's clock does here.
@@ -97,6 +125,8 @@ class VirtualBackend : public Backend {
   }
 
   const Hardware hardware_;
+  ProcessorCache cache_;
+  uintptr_t next_address_ = kArenaAlignment;
   std::array<double, kLanes.size()> clocks_{};  // seconds
   std::array<Span, kLanes.size()> latest_{};
   std::map<int, double> events_;

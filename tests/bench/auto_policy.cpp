@@ -106,7 +106,7 @@ void run(const std::string& profile, int rounds, int random, const std::vector<d
     std::vector<std::unique_ptr<Contender>> contenders;
     for (const Entry& entry : list)
       contenders.push_back(std::make_unique<Contender>(entry.config, *backend));
-    std::vector<double> seconds = median_seconds(contenders, rounds);
+    std::vector<double> seconds = least_seconds(contenders, rounds);
     double chosen = list[0].predicted;
     for (size_t i = 0; i < list.size(); ++i) {
       list[i].measured = seconds[i] / seconds[0];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/timing.h"
 
@@ -43,26 +44,16 @@ trainer::Config llama(const Size& size, const std::string& dtype,
   return trainer::load_config_text(text, "bench.yml", keys, trainer::default_configs_directory());
 }
 
-std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                   int rounds) {
-  std::vector<double> first;
-  std::vector<std::vector<double>> ratios(contenders.size());
-  for (int round = 0; round <= rounds; ++round) {
-    double before = contenders[0]->step();
-    if (round > 0) first.push_back(before);
-    for (size_t i = 1; i < contenders.size(); ++i) {
-      size_t turn = round % 2 ? i : contenders.size() - i;
-      double now = contenders[turn]->step(), behind = contenders[0]->step();
-      if (round > 0) {
-        ratios[turn].push_back(2 * now / (before + behind));
-        first.push_back(behind);
-      }
-      before = behind;
+std::vector<double> least_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
+                                  int rounds) {
+  std::vector<double> least(contenders.size(), INFINITY);
+  for (int round = 0; round <= rounds; ++round)
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      const size_t turn = round % 2 ? i : contenders.size() - 1 - i;
+      const double seconds = contenders[turn]->step();
+      if (round > 0) least[turn] = std::min(least[turn], seconds);
     }
-  }
-  std::vector<double> seconds{median(first)};
-  for (size_t i = 1; i < contenders.size(); ++i) seconds.push_back(seconds[0] * median(ratios[i]));
-  return seconds;
+  return least;
 }
 
 }  // namespace longshore::bench

@@ -43,10 +43,9 @@ struct Size {
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys);
 
-// Medians of so many steps, after one that is not counted: of the first contender its own; of every
-// other one the first's times how much longer it takes, each step held against the first one's
-// steps before and behind it. So a machine whose speed drifts changes nothing of how they compare.
-std::vector<double> median_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                   int rounds);
+// The quickest of so many steps of each in turns, after one that is not counted: what else runs on
+// a machine only adds, here as in the profile that `plan --measure` makes.
+std::vector<double> least_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
+                                  int rounds);
 
 }  // namespace longshore::bench

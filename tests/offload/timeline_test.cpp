@@ -110,6 +110,35 @@ TEST(VirtualClock, SharesTheCoresOfOneProcessor) {
   }
 }
 
+// Sums of 1000 floats, 4000 bytes an operand, where 20000 bytes are at hand.
+TEST(VirtualClock, FetchesWhatIsNotAtHand) {
+  PlanBuilder builder("sums", Target::cpu);
+  models::Type type{{1000}};
+  models::Program addition = models::addition(type);
+  auto argument = [&](const char* name) {
+    return Operand{builder.argument(name, type.bytes(), MemoryKind::device, Category::batch), 0,
+                   type};
+  };
+  const Operand a = argument("a"), b = argument("b"), c = argument("c"), d = argument("d"),
+                e = argument("e"), f = argument("f");
+  for (const auto& [x, y, sum] : {std::tuple{a, b, c}, {b, c, a}, {d, e, f}, {f, c, a}}) {
+    PlanBuilder::Bindings bindings{x, y, sum};
+    builder.run(addition, bindings, {"a"});
+  }
+  const Plan plan = builder.finish();
+  Hardware hardware = uniform_hardware(Target::cpu, {.flops_per_second = 1000});
+  hardware.cache_bytes = 20000;
+  hardware.fetch_bytes_per_second = 4000;
+  const std::vector<Event> events = walk({&plan}, hardware);
+  // Another walk went before, and left d, e, f, c, a, the last one used last.
+  expect_span(events[0], Lane::compute, 0, 2);  // b is fetched, in d's place
+  expect_span(events[1], Lane::compute, 2, 3);
+  expect_span(events[2], Lane::compute, 3, 7);  // d in e's place, e in f's, f in b's
+  expect_span(events[3], Lane::compute, 7, 8);
+  hardware.cache_bytes = 11999;  // less than a sum's operands: the rates are of fetched ones
+  EXPECT_EQ(walk({&plan}, hardware).back().span.end, 4);
+}
+
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
   Plan plan = two_sums();
   std::vector<Event> events =

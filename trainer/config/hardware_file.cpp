@@ -103,6 +103,8 @@ const std::vector<std::string>& plain_keys() {
                                              "device_reserved_bytes",
                                              "peak_flops_per_second.bf16",
                                              "peak_flops_per_second.f32",
+                                             "cache_bytes",
+                                             "fetch_bytes_per_second",
                                              "link_both_ways",
                                              "kernels_beside_copies",
                                              "gpus_per_link",
@@ -136,6 +138,10 @@ void set(const Setting& setting, Hardware& hardware) {
     hardware.link_to_device = curve(setting);
   } else if (key == "link_to_host") {
     hardware.link_to_host = curve(setting);
+  } else if (key == "cache_bytes") {
+    hardware.cache_bytes = bytes(setting);
+  } else if (key == "fetch_bytes_per_second") {
+    hardware.fetch_bytes_per_second = number(setting);
   } else if (key == "link_both_ways") {
     hardware.link_both_ways = number(setting, 1);
   } else if (key == "kernels_beside_copies") {
@@ -186,6 +192,10 @@ Hardware parse_hardware(std::string_view text, const std::string& file, const st
   for (size_t i = 0; i < kNeeded; ++i)
     if (!given.contains(plain_keys()[i]))
       throw ConfigError(file + ": found no " + plain_keys()[i] + ", which every profile needs");
+  for (auto [one, other] : {std::pair{"cache_bytes", "fetch_bytes_per_second"},
+                            {"fetch_bytes_per_second", "cache_bytes"}})
+    if (given.contains(one) && !given.contains(other))
+      throw ConfigError(file + ": found " + one + ", but no " + other + ", which goes with it");
   if (hardware.device_reserved_bytes >= hardware.device_bytes)
     throw ConfigError(file + ": device_reserved_bytes leaves nothing of device_bytes");
   return hardware;
@@ -229,6 +239,10 @@ std::string text(const Hardware& hardware) {
     line(kFlops + work, curve_text(curve));
   for (const auto& [work, curve] : hardware.bytes_per_second)
     line(kBytes + work, curve_text(curve));
+  if (hardware.cache_bytes > 0) {
+    line("cache_bytes", std::to_string(hardware.cache_bytes));
+    line("fetch_bytes_per_second", fmt::format("{:.6g}", hardware.fetch_bytes_per_second));
+  }
   line("link_to_device", curve_text(hardware.link_to_device));
   line("link_to_host", curve_text(hardware.link_to_host));
   line("link_both_ways", fmt::format("{:.6g}", hardware.link_both_ways));

@@ -7,6 +7,7 @@
 //   launch_seconds: 4e-6
 //   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]     WORK: [host.](op or class)[.dtype]
 //   bytes_per_second.WORK: ...                       classes: matmul, attention, memory
+//   cache_bytes: 3e7          fetch_bytes_per_second: 1e10   both or none
 //   link_to_device, link_to_host: 55e9
 //   link_both_ways: 0.9       kernels_beside_copies: 1
 //   gpus_per_link: 1          host_bandwidth: 300e9          peer_to_peer: true

@@ -93,6 +93,7 @@ Formula::Formula(const Base& base, const offload::Hardware& hardware, double der
     : base_(base),
       choices_(*base.choices),
       link_(derate * hardware.link_to_host.at(1e8)),
+      fetch_seconds_(hardware.fetch_seconds(1)),
       device_room_(base.device_room - margin),
       shares_memory_(hardware.target != models::Target::cuda) {}
 
@@ -120,6 +121,11 @@ double Formula::seconds(const Assignment& first, const Assignment& others, int l
   };
   double copies = sum(first.offloaded_bytes, others.offloaded_bytes) / link_;
   Load forward = base_.forward, backward = base_.backward;
+  // What is kept is out of the caches when it is written, and when it is read.
+  double fetching = fetch_seconds_ * sum(first.kept_bytes - choices_.full.kept_bytes,
+                                         others.kept_bytes - choices_.full.kept_bytes);
+  forward.compute += fetching;
+  backward.compute += fetching;
   forward.to_host += copies;
   backward.to_device += copies;
   backward.compute += sum(first.backward_seconds - choices_.full.backward_seconds,

@@ -76,7 +76,7 @@ class Formula {
  private:
   const Base& base_;
   const LayerChoices& choices_;
-  double link_, device_room_;
+  double link_, fetch_seconds_, device_room_;
   bool shares_memory_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/timing.h"
 #include "models/decoder.h"
+#include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "offload/policy.h"
 #include "trainer/config/model_config.h"
@@ -99,12 +100,12 @@ class Kernel {
 
   double seconds() const {
     constexpr double kLeast = 3e-3;  // of a timing
-    constexpr int kTimings = 5;
+    constexpr int kTimings = 2;
     double one = timed(1);  // also warms up
     int times = std::clamp(static_cast<int>(kLeast / std::max(one, 1e-7)), 1, 1000);
-    std::vector<double> timings;
-    for (int i = 0; i < kTimings; ++i) timings.push_back(timed(times) / times);
-    return median(timings);
+    double least = timed(times);
+    for (int i = 1; i < kTimings; ++i) least = std::min(least, timed(times));
+    return least / times;
   }
 
  private:
@@ -150,10 +151,13 @@ struct Sample {
   models::OpClass op_class;
   double flops, bytes, seconds;
 };
-using Samples = std::map<std::string, std::vector<Sample>>;  // by WORK of profiles
+// By WORK of profiles, and by what tells the kernels of one work apart.
+using Samples = std::map<std::string, std::map<std::string, Sample>>;
 
+// The kernels of a step. A kernel that was measured before keeps the lesser time: what else runs on
+// a machine only adds.
 void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend& backend,
-                  std::set<std::string>& seen, Samples& samples) {
+                  Samples& samples) {
   models::Model model = models::decoder(config);
   MemoryKind home =
       update_lane == Lane::host_compute ? MemoryKind::pinned_host : MemoryKind::device;
@@ -164,6 +168,7 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
        .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = update_lane}},
       backend.target());
   const offload::Plan& plan = plans.plans[0];
+  std::set<std::string> seen;
   for (const Instruction& instruction : plan.instructions) {
     if (!instruction.op) continue;
     bool on_host = instruction.lane == Lane::host_compute;
@@ -176,12 +181,14 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
         types->push_back(operand.type);
         key += " " + models::text(operand.type);
       }
-    if (!seen.insert(key + (on_host ? " host" : "")).second) continue;
     models::Cost cost = instruction.op->cost(instruction.attrs, in, out);
     std::string work = std::string(on_host ? "host." : "") + instruction.op->name + "." +
                        name(in.empty() ? out[0].dtype : in[0].dtype);
-    double seconds = Kernel(instruction, plan, backend).seconds();
-    samples[work].push_back({instruction.op->op_class, cost.flops, cost.bytes, seconds});
+    if (!seen.insert(work + key).second) continue;
+    Sample sample{instruction.op->op_class, cost.flops, cost.bytes,
+                  Kernel(instruction, plan, backend).seconds()};
+    auto [known, is_new] = samples[work].emplace(key, sample);
+    if (!is_new) known->second.seconds = std::min(known->second.seconds, sample.seconds);
   }
 }
 
@@ -203,10 +210,10 @@ RateCurve curve_of(std::vector<RateCurve::Point> points) {
 }
 
 void set_rates(const Samples& samples, Hardware& hardware) {
-  for (const auto& [work, list] : samples) {
-    bool is_memory = list[0].op_class == models::OpClass::memory;  // of one op, all alike
+  for (const auto& [work, kernels] : samples) {
+    bool is_memory = kernels.begin()->second.op_class == models::OpClass::memory;  // all alike
     std::vector<RateCurve::Point> points;
-    for (const Sample& sample : list) {
+    for (const auto& [kernel, sample] : kernels) {
       double seconds = std::max(sample.seconds - hardware.launch_seconds, 1e-8);
       double size = is_memory ? sample.bytes : sample.flops;
       if (size > 0) points.push_back({size, size / seconds});
@@ -239,14 +246,14 @@ class Copies {
   }
 
   double seconds(std::initializer_list<Lane> lanes, int times) const {
-    std::vector<double> timings;
-    for (int i = 0; i < 4; ++i) {
+    double least = INFINITY;
+    for (int i = 0; i < 6; ++i) {
       auto start = std::chrono::steady_clock::now();
       for (Lane lane : lanes) enqueue(lane, times);
       backend_.synchronize();
-      if (i > 0) timings.push_back(seconds_since(start) / times);
+      least = std::min(least, seconds_since(start) / times);
     }
-    return median(timings);
+    return least;
   }
 
  private:
@@ -273,6 +280,39 @@ void measure_links(Backend& backend, Hardware& hardware) {
                           copies.seconds({Lane::device_to_host}, 4));
   double together = copies.seconds({Lane::host_to_device, Lane::device_to_host}, 4);
   hardware.link_both_ways = std::min(1.0, alone / together);
+}
+
+// How much longer a kernel takes whose operands were not used for a while: one of many in turn.
+void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
+  constexpr int64_t kMost = int64_t{1} << 28;  // beyond any cache
+  models::DecoderConfig config = decoders(dtype)[1];
+  models::Model model = models::decoder(config);
+  offload::ParameterLayout layout = offload::lay_out(model);
+  offload::Plan plan = plan_forward(model, layout, "sums", {}, backend.target());
+  auto add = std::ranges::find_if(plan.instructions,
+                                  [](const Instruction& i) { return i.op == &models::add_op; });
+  int64_t bytes = 0;
+  for (const auto* operands : {&add->in, &add->out})
+    for (const offload::Operand& operand : *operands) bytes += operand.type.bytes();
+  std::vector<Kernel> kernels;
+  while (std::ssize(kernels) * bytes < kMost) kernels.emplace_back(*add, plan, backend);
+  auto seconds = [&](size_t count) {
+    double least = INFINITY;
+    for (int timing = 0; timing < 8; ++timing) {
+      auto start = std::chrono::steady_clock::now();
+      for (size_t i = 0; i < kernels.size(); ++i) kernels[i % count].enqueue(1);
+      backend.synchronize();
+      least = std::min(least, seconds_since(start) / static_cast<double>(kernels.size()));
+    }
+    return least;
+  };
+  const double near = seconds(1), far = seconds(kernels.size());
+  if (far < 1.1 * near) return;
+  size_t count = 1;  // the most that are nearer than not
+  for (size_t more = 2; more < kernels.size(); more += more / 2)
+    if (2 * seconds(more) < near + far) count = more;
+  hardware.cache_bytes = static_cast<int64_t>(count) * bytes;
+  hardware.fetch_bytes_per_second = static_cast<double>(bytes) / (far - near);
 }
 
 // How fast a product is while something is copied all the time.
@@ -310,26 +350,32 @@ Hardware measure_hardware(Backend& backend, const std::string& name,
   std::vector<Dtype> dtypes{Dtype::float32};
   if (compute_dtype(Config(), backend.target()) == Dtype::bfloat16)
     dtypes.push_back(Dtype::bfloat16);
+  // Several times, for somebody else's work lasts longer than a timing.
+  constexpr int kRounds = 4;
   Samples samples;
-  std::set<std::string> seen;
-  for (Dtype dtype : dtypes)
-    for (const models::DecoderConfig& config : decoders(dtype)) {
-      say(fmt::format("kernels in {}: width {}, {} tokens", models::name(dtype), config.width,
-                      config.batch * config.length));
-      measure_step(config, Lane::compute, backend, seen, samples);
-      measure_step(config, Lane::host_compute, backend, seen, samples);
+  for (int round = 0; round < kRounds; ++round)
+    for (Dtype dtype : dtypes) {
+      say(fmt::format("kernels in {}, round {} of {}", models::name(dtype), round + 1, kRounds));
+      for (const models::DecoderConfig& config : decoders(dtype)) {
+        measure_step(config, Lane::compute, backend, samples);
+        measure_step(config, Lane::host_compute, backend, samples);
+      }
     }
   // The least that any kernel takes is its launch.
   hardware.launch_seconds = 1;
-  for (const auto& [work, list] : samples)
-    for (const Sample& sample : list)
+  for (const auto& [work, kernels] : samples)
+    for (const auto& [kernel, sample] : kernels)
       hardware.launch_seconds = std::min(hardware.launch_seconds, sample.seconds);
   set_rates(samples, hardware);
   for (Dtype dtype : dtypes) {
     double most = 0;
-    for (const Sample& sample : samples[std::string("linear.") + models::name(dtype)])
+    for (const auto& [kernel, sample] : samples[std::string("linear.") + models::name(dtype)])
       most = std::max(most, sample.flops / sample.seconds);
     hardware.peak_flops_per_second[dtype] = most;
+  }
+  if (hardware.target == models::Target::cpu) {
+    say("memory that is not in the caches");
+    measure_cache(backend, dtypes.back(), hardware);
   }
   say("copies");
   measure_links(backend, hardware);

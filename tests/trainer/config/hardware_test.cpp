@@ -143,6 +143,8 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
                           "link_both_ways: 0\n",
                           "link_both_ways: 1.5\n",
                           "gpus_per_link: -1\n",
+                          "cache_bytes: 1e6\n",
+                          "fetch_bytes_per_second: 1e10\n",
                           "flops_per_second.matmul: []\n",
                           "flops_per_second.matmul: [1:2, 1:3]\n",
                           "flops_per_second.matmul: [2:2, 1:3]\n",
