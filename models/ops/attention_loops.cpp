@@ -10,20 +10,35 @@ namespace {
 
 // The columns of a tile that a query sees: [begin, end).
 struct Columns {
-  int64_t begin, end;
+  int32_t begin, end;
 };
 
 LONGSHORE_INLINE Columns visible_columns(const Tile& tile, const VisibleKeys& visible,
                                          int64_t row) {
   int64_t query = tile.row + row;
-  return {std::clamp<int64_t>(visible.first(query) - tile.column, 0, tile.columns),
-          std::clamp<int64_t>(visible.end(query) - tile.column, 0, tile.columns)};
+  auto column = [&](int64_t key) {
+    return static_cast<int32_t>(std::clamp<int64_t>(key - tile.column, 0, tile.columns));
+  };
+  return {column(visible.first(query)), column(visible.end(query))};
 }
 
+LONGSHORE_INLINE Columns whole(const Tile& tile) { return {0, static_cast<int32_t>(tile.columns)}; }
+
+// The visible columns and their neighbours, as whole vectors: loops without remainders are worth
+// more than what they compute for nothing.
+LONGSHORE_INLINE Columns whole_vectors(const Tile& tile, Columns visible) {
+  constexpr int32_t kVector = 32;
+  if (visible.begin == visible.end) return visible;
+  return {visible.begin / kVector * kVector,
+          std::min(static_cast<int32_t>(tile.columns),
+                   (visible.end + kVector - 1) / kVector * kVector)};
+}
+
+// `value` in the columns of a row from which others hide the query's keys.
 template <class T>
-LONGSHORE_INLINE void hide(const Tile& tile, Columns columns, T* row) {
-  for (int64_t i = 0; i < columns.begin; ++i) store(row[i], 0.f);
-  for (int64_t i = columns.end; i < tile.columns; ++i) store(row[i], 0.f);
+LONGSHORE_INLINE void hide(Columns seen, Columns row, float value, T* to) {
+  for (int32_t i = row.begin; i < seen.begin; ++i) store(to[i], value);
+  for (int32_t i = seen.end; i < row.end; ++i) store(to[i], value);
 }
 
 LONGSHORE_INLINE void cap(Scoring scoring, Columns columns, float* products) {
@@ -33,6 +48,15 @@ LONGSHORE_INLINE void cap(Scoring scoring, Columns columns, float* products) {
     products[i] = scoring.soft_cap * tanh_fast(products[i] * inner);
 }
 
+// What was computed in place of the products, to where it belongs. A loop of its own: one that
+// narrows what it has just computed is twice as slow.
+template <class T>
+LONGSHORE_INLINE void place(const float* computed, Columns columns, T* to) {
+  if (static_cast<const void*>(computed) == to) return;
+#pragma omp simd
+  for (int32_t i = columns.begin; i < columns.end; ++i) store(to[i], computed[i]);
+}
+
 template <class T>
 LONGSHORE_INLINE void softmax_body(const Tile& tile, const VisibleKeys& visible, Scoring scoring,
                                    bool first, float* products, T* p, const SoftmaxRows& rows,
@@ -40,21 +64,23 @@ LONGSHORE_INLINE void softmax_body(const Tile& tile, const VisibleKeys& visible,
   float* out = rows.out;
   float scale = scoring.soft_cap > 0 ? 1.f : scoring.scale;
   for (int64_t r = 0; r < tile.rows; ++r, products += tile.columns, p += tile.columns, out += d) {
-    Columns columns = visible_columns(tile, visible, r);
-    if (columns.begin < columns.end) {
-      if (scoring.soft_cap > 0) cap(scoring, columns, products);
-      float tile_largest = -std::numeric_limits<float>::infinity();
+    const Columns seen = visible_columns(tile, visible, r), worked = whole_vectors(tile, seen);
+    if (seen.begin < seen.end) {
+      if (scoring.soft_cap > 0) cap(scoring, worked, products);
+      constexpr float kLeast = -std::numeric_limits<float>::infinity();
+      hide(seen, worked, kLeast, products);
+      float tile_largest = kLeast;
 #pragma omp simd reduction(max : tile_largest)
-      for (int64_t i = columns.begin; i < columns.end; ++i)
+      for (int32_t i = worked.begin; i < worked.end; ++i)
         tile_largest = products[i] > tile_largest ? products[i] : tile_largest;
       float now = std::max(rows.largest[r], tile_largest * scale);
       float correction = exp_fast(rows.largest[r] - now), tile_sum = 0;
 #pragma omp simd reduction(+ : tile_sum)
-      for (int64_t i = columns.begin; i < columns.end; ++i) {
-        float e = exp_fast(products[i] * scale - now);
-        tile_sum += e;
-        store(p[i], e);
+      for (int32_t i = worked.begin; i < worked.end; ++i) {
+        products[i] = exp_fast(products[i] * scale - now);
+        tile_sum += products[i];
       }
+      place(products, worked, p);
       rows.largest[r] = now;
       rows.sum[r] = rows.sum[r] * correction + tile_sum;
       if (!first) {
@@ -62,7 +88,7 @@ LONGSHORE_INLINE void softmax_body(const Tile& tile, const VisibleKeys& visible,
         for (int64_t i = 0; i < d; ++i) out[i] *= correction;
       }
     }
-    hide(tile, columns, p);
+    hide(worked, whole(tile), 0.f, p);
   }
 }
 
@@ -89,47 +115,45 @@ LONGSHORE_INLINE void delta_body(const T* dout, const T* out, int64_t stride, fl
   }
 }
 
-template <class T>
-LONGSHORE_INLINE void dscores_row(float scale, Columns columns, const float* products,
-                                  const float* dp, float log_sum_exp, float delta, T* p, T* ds) {
+// Of one row: products to P and dP to dS, in place.
+LONGSHORE_INLINE void dscores_row(float scale, Columns worked, float log_sum_exp, float delta,
+                                  float* products, float* dp) {
 #pragma omp simd
-  for (int64_t i = columns.begin; i < columns.end; ++i) {
-    float e = exp_fast(products[i] * scale - log_sum_exp);
-    float slope = scale * e * (dp[i] - delta);
-    store(p[i], e);
-    store(ds[i], slope);
+  for (int32_t i = worked.begin; i < worked.end; ++i) {
+    const float e = exp_fast(products[i] * scale - log_sum_exp);
+    dp[i] = scale * e * (dp[i] - delta);
+    products[i] = e;
   }
 }
 
 // The derivative of cap*tanh(s/cap) is 1 - tanh(s/cap)^2.
-template <class T>
-LONGSHORE_INLINE void dscores_capped_row(Scoring scoring, Columns columns, const float* products,
-                                         const float* dp, float log_sum_exp, float delta, T* p,
-                                         T* ds) {
-  float inner = scoring.scale / scoring.soft_cap;
+LONGSHORE_INLINE void dscores_capped_row(Scoring scoring, Columns worked, float log_sum_exp,
+                                         float delta, float* products, float* dp) {
+  const float inner = scoring.scale / scoring.soft_cap;
 #pragma omp simd
-  for (int64_t i = columns.begin; i < columns.end; ++i) {
-    float capped = tanh_fast(products[i] * inner);
-    float e = exp_fast(capped * scoring.soft_cap - log_sum_exp);
-    float slope = scoring.scale * e * (dp[i] - delta) * ((1.f - capped) * (1.f + capped));
-    store(p[i], e);
-    store(ds[i], slope);
+  for (int32_t i = worked.begin; i < worked.end; ++i) {
+    const float capped = tanh_fast(products[i] * inner);
+    const float e = exp_fast(capped * scoring.soft_cap - log_sum_exp);
+    dp[i] = scoring.scale * e * (dp[i] - delta) * ((1.f - capped) * (1.f + capped));
+    products[i] = e;
   }
 }
 
 template <class T>
 LONGSHORE_INLINE void dscores_body(const Tile& tile, const VisibleKeys& visible, Scoring scoring,
-                                   const float* products, const float* dp, const GradientRows& rows,
-                                   T* p, T* ds) {
+                                   float* products, float* dp, const GradientRows& rows, T* p,
+                                   T* ds) {
   for (int64_t r = 0; r < tile.rows; ++r) {
-    Columns columns = visible_columns(tile, visible, r);
-    float log_sum_exp = rows.log_sum_exp[r], delta = rows.delta[r];
+    const Columns seen = visible_columns(tile, visible, r), worked = whole_vectors(tile, seen);
+    const float log_sum_exp = rows.log_sum_exp[r], delta = rows.delta[r];
     if (scoring.soft_cap > 0)
-      dscores_capped_row(scoring, columns, products, dp, log_sum_exp, delta, p, ds);
+      dscores_capped_row(scoring, worked, log_sum_exp, delta, products, dp);
     else
-      dscores_row(scoring.scale, columns, products, dp, log_sum_exp, delta, p, ds);
-    hide(tile, columns, p);
-    hide(tile, columns, ds);
+      dscores_row(scoring.scale, worked, log_sum_exp, delta, products, dp);
+    place(products, worked, p);
+    place(dp, worked, ds);
+    hide(seen, whole(tile), 0.f, p);
+    hide(seen, whole(tile), 0.f, ds);
     products += tile.columns, dp += tile.columns, p += tile.columns, ds += tile.columns;
   }
 }
@@ -160,8 +184,8 @@ LONGSHORE_INLINE void narrow_body(const float* from, T* to, int64_t stride, int6
     delta_body(dout, out, stride, delta, rows, d);                                                \
   }                                                                                               \
   LONGSHORE_SIMD void dscores_tile(const Tile& tile, const VisibleKeys& visible, Scoring scoring, \
-                                   const float* products, const float* dp,                        \
-                                   const GradientRows& rows, T* p, T* ds) {                       \
+                                   float* products, float* dp, const GradientRows& rows, T* p,    \
+                                   T* ds) {                                                       \
     dscores_body(tile, visible, scoring, products, dp, rows, p, ds);                              \
   }                                                                                               \
   LONGSHORE_SIMD void narrow_rows(const float* from, T* to, int64_t stride, int64_t rows,         \

@@ -46,13 +46,11 @@ struct GradientRows {
 };
 
 // P = exp(score - log_sum_exp), dS = P * (dP - delta) * (derivative of score by product), all
-// [R,S]; P may be the memory of the products, dS that of dP.
-void dscores_tile(const Tile& tile, const VisibleKeys& visible, Scoring scoring,
-                  const float* products, const float* dp, const GradientRows& rows, float* p,
-                  float* ds);
-void dscores_tile(const Tile& tile, const VisibleKeys& visible, Scoring scoring,
-                  const float* products, const float* dp, const GradientRows& rows, bfloat16* p,
-                  bfloat16* ds);
+// [R,S]. Products and dP are overwritten; P may be the memory of the products, dS that of dP.
+void dscores_tile(const Tile& tile, const VisibleKeys& visible, Scoring scoring, float* products,
+                  float* dp, const GradientRows& rows, float* p, float* ds);
+void dscores_tile(const Tile& tile, const VisibleKeys& visible, Scoring scoring, float* products,
+                  float* dp, const GradientRows& rows, bfloat16* p, bfloat16* ds);
 
 // Rounds rows of D, to rows `stride` apart.
 void narrow_rows(const float* from, float* to, int64_t stride, int64_t rows, int64_t d);

@@ -39,9 +39,9 @@ const GradAttrs& grad_attrs(const std::any& attrs) {
 
 Dtype loss_dtype(Dtype dtype) { return dtype == Dtype::float64 ? dtype : Dtype::float32; }
 
-// Tokens whose logits exist at a time: 8 MiB of them, but enough for matmuls to run well.
+// Tokens whose logits exist at a time: 32 MiB of them, but enough for matmuls to run well.
 int64_t chunk_tokens(int64_t tokens, int64_t vocabulary) {
-  int64_t fitting = (8 << 20) / (vocabulary * size_bytes(Dtype::float32)) / 16 * 16;
+  int64_t fitting = (32 << 20) / (vocabulary * size_bytes(Dtype::float32)) / 16 * 16;
   return std::min(tokens, std::max<int64_t>(fitting, 256));
 }
 

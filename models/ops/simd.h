@@ -32,10 +32,10 @@ LONGSHORE_INLINE void store(float& to, float value) { to = value; }
 LONGSHORE_INLINE void store(bfloat16& to, float value) { to = to_bfloat16(value); }
 
 // exp by range reduction to [-ln2/2, ln2/2] and the Cephes polynomial; relative error below 2e-7.
-// Below -87.3 it is 0; above 88.7 infinity. A NaN stays a NaN.
+// Below -87.6 it is 0; above 88.3 infinity. A NaN stays a NaN.
 LONGSHORE_INLINE float exp_fast(float x) {
   float clamped = x > 89.f ? 89.f : x;
-  clamped = clamped < -88.f ? -88.f : clamped;
+  clamped = clamped < -88.f ? -88.f : clamped;  // there 2^n is 0
   float n = std::nearbyint(clamped * 1.44269504f);
   float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -45,13 +45,7 @@ LONGSHORE_INLINE float exp_fast(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.f;
-  // 2^n in two factors, so that the largest results do not overflow on the way.
-  int32_t half = static_cast<int32_t>(n) / 2;
-  int32_t rest = static_cast<int32_t>(n) - half;
-  float result =
-      p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
-  result = x < -87.3f ? 0.f : result;
-  return x != x ? x : result;
+  return p * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
 // tanh: near 0 the Cephes polynomial, elsewhere 1 - 2/(exp(2|x|) + 1); relative error below 2e-7.
