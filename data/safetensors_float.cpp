@@ -125,15 +125,27 @@ NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to) {
   if (to.size() != count)
     throw InternalError("tensor " + json_quoted(tensor.name) + ": " + std::to_string(count) +
                         " elements, room for " + std::to_string(to.size()));
+  return to_float32(tensor, 0, to);
+}
+
+NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<float> to) {
+  const size_t size = static_cast<size_t>(size_bytes(tensor.dtype)),
+               begin = static_cast<size_t>(first);
+  const size_t count = tensor.data.size() / size;
+  if (first < 0 || begin > count || to.size() > count - begin)
+    throw InternalError("tensor " + json_quoted(tensor.name) + ": " + std::to_string(to.size()) +
+                        " elements from " + std::to_string(first) + " on, of " +
+                        std::to_string(count));
+  const std::byte* from = tensor.data.data() + begin * size;
   switch (tensor.dtype) {
     case SafetensorsDtype::float32:
-      return convert<float>(tensor.data.data(), to);
+      return convert<float>(from, to);
     case SafetensorsDtype::float64:
-      return convert<double>(tensor.data.data(), to);
+      return convert<double>(from, to);
     case SafetensorsDtype::bfloat16:
-      return convert<BFloat16>(tensor.data.data(), to);
+      return convert<BFloat16>(from, to);
     case SafetensorsDtype::float16:
-      return convert<Float16>(tensor.data.data(), to);
+      return convert<Float16>(from, to);
     default:
       throw DataError("tensor " + json_quoted(tensor.name) + ": found " + name(tensor.dtype) +
                       ", expected F32, BF16, F16 or F64");

@@ -15,8 +15,9 @@ std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
                        offload::Arguments& arguments) {
   std::optional<Adapter> adapter;
   if (!checkpoint.adapter().empty()) adapter.emplace(checkpoint.adapter(), saved.layout);
-  const auto fill_adapter = [&](const offload::Parameter& parameter, std::span<float> values) {
-    adapter->read(parameter, values);
+  const auto fill_adapter = [&](const offload::Parameter& parameter, int64_t first,
+                                std::span<float> values) {
+    adapter->read(parameter, first, values);
   };
   std::string weights;
   if (const std::filesystem::path model = checkpoint.model(); !model.empty()) {
@@ -28,9 +29,9 @@ std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
   } else {
     write_parameters(
         saved.layout,
-        [&](const offload::Parameter& parameter, std::span<float> values) {
-          if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, values);
-          initial_values(parameter, static_cast<uint64_t>(saved.config.seed), values);
+        [&](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
+          if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
+          initial_values(parameter, static_cast<uint64_t>(saved.config.seed), first, values);
         },
         arguments);
   }

@@ -157,9 +157,8 @@ class Generation {
     if (!folders.adapter.empty()) adapter.emplace(folders.adapter, layout_);
     std::string said =
         load_weights(folders.model, plans_.model, layout_, arguments_, kWeights,
-                     [&](const offload::Parameter& parameter, std::span<float> values) {
-                       adapter->read(parameter, values);
-                     });
+                     [&](const offload::Parameter& parameter, int64_t first,
+                         std::span<float> values) { adapter->read(parameter, first, values); });
     if (adapter) said += "; adapter: " + folders.adapter.string();
     fmt::print(stderr, "{}\n", said);
   }

@@ -114,9 +114,8 @@ class Probe {
   // Says what it read.
   std::string run(const ProbeRequest& request) {
     constexpr std::array kWeights{Copy::compute};
-    auto fill_adapter = [&](const offload::Parameter& parameter, std::span<float> values) {
-      adapter_->read(parameter, values);
-    };
+    auto fill_adapter = [&](const offload::Parameter& parameter, int64_t first,
+                            std::span<float> values) { adapter_->read(parameter, first, values); };
     std::string said =
         load_weights(request.model, model_, layout_, arguments_, kWeights, fill_adapter);
     if (adapter_) said += "; adapter: " + request.adapter.string();

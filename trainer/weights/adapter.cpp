@@ -84,8 +84,8 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
   }
 }
 
-void Adapter::read(const Parameter& parameter, std::span<float> values) const {
-  data::NonFinite odd = data::to_float32(file_.at(peft_name(parameter.name)), values);
+void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> values) const {
+  data::NonFinite odd = data::to_float32(file_.at(peft_name(parameter.name)), first, values);
   if (odd != data::NonFinite{})
     throw DataError(fmt::format("{}: {}: {} NaN and {} infinite, expected finite values",
                                 file_.path().string(), peft_name(parameter.name), odd.nan_count,

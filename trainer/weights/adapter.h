@@ -30,8 +30,9 @@ class Adapter {
   // weights that are expected.
   Adapter(const std::filesystem::path& folder, const offload::ParameterLayout& layout);
 
-  // Of an adapter weight, as float32. Throws DataError for a value that is not finite.
-  void read(const offload::Parameter& parameter, std::span<float> values) const;
+  // Values of an adapter weight from element `first` on, as float32. Throws DataError for a value
+  // that is not finite.
+  void read(const offload::Parameter& parameter, int64_t first, std::span<float> values) const;
 
  private:
   data::SafetensorsFile file_;

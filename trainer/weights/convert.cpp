@@ -93,7 +93,7 @@ class Merge {
   std::vector<float> read(const std::string& name) const {
     const offload::Parameter& parameter = layout_.parameter(layout_.by_name.at(name));
     std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
-    adapter_.read(parameter, values);
+    adapter_.read(parameter, 0, values);
     return values;
   }
 

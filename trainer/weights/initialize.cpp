@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <exception>
 #include <numbers>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bfloat16.h"
@@ -17,11 +19,11 @@ using offload::Parameter;
 using offload::Slab;
 
 // Two normal numbers from two uniform ones (Box & Muller 1958).
-void normal_pair(uint32_t a, uint32_t b, float* to, int64_t room, double deviation) {
+void normal_pair(uint32_t a, uint32_t b, float* to, double deviation) {
   double radius = std::sqrt(-2 * std::log((a + 0.5) / 4294967296.0)) * deviation;
   double angle = 2 * std::numbers::pi * ((b + 0.5) / 4294967296.0);
   to[0] = static_cast<float>(radius * std::cos(angle));
-  if (room > 1) to[1] = static_cast<float>(radius * std::sin(angle));
+  to[1] = static_cast<float>(radius * std::sin(angle));
 }
 
 float uniform_number(uint32_t random, double bound) {
@@ -30,69 +32,134 @@ float uniform_number(uint32_t random, double bound) {
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
 
-// Of the part that is held, in the copy's own dtype: weights as they are filled and the rest zero.
-std::vector<std::byte> contents(const Slab& slab, Copy copy, std::span<const float> weights) {
-  std::vector<std::byte> contents(bytes(slab, copy));
-  if (!is_weight(copy)) return contents;
-  if (dtype(slab, copy) == models::Dtype::float32) {
-    std::memcpy(contents.data(), weights.data(), contents.size());
-  } else {
-    auto* narrow = reinterpret_cast<bfloat16*>(contents.data());
-    std::transform(weights.begin(), weights.end(), narrow,
-                   [](float value) { return to_bfloat16(value); });
+// Elements that a thread fills at a time.
+constexpr int64_t kPiece = int64_t{1} << 20;
+
+// A part of a slab: elements of a parameter, or of the room between two.
+struct Piece {
+  const Parameter* parameter;
+  int64_t first;  // in the slab
+  int64_t count;
+};
+
+// What this device holds of a slab.
+std::vector<Piece> pieces(const Slab& slab) {
+  std::vector<Piece> list;
+  int64_t done = slab.begin;
+  auto add_until = [&](const Parameter* parameter, int64_t end) {
+    for (end = std::min(end, slab.end); done < end; done += list.back().count)
+      list.push_back({parameter, done, std::min(kPiece, end - done)});
+  };
+  for (const Parameter& parameter : slab.parameters) {
+    add_until(nullptr, parameter.offset);
+    add_until(&parameter, parameter.offset + parameter.type.shape.count());
   }
-  return contents;
+  add_until(nullptr, slab.end);
+  return list;
+}
+
+// Values of pieces, in what a thread keeps for them.
+class PieceWriter {
+ public:
+  PieceWriter(const FillParameter& fill, std::span<const Copy> copies,
+              offload::Arguments& arguments)
+      : fill_(fill), copies_(copies), arguments_(arguments) {}
+
+  void write(const Slab& slab, const Piece& piece) {
+    values_.resize(static_cast<size_t>(piece.count));
+    if (piece.parameter)
+      fill_(*piece.parameter, piece.first - piece.parameter->offset, values_);
+    else
+      std::ranges::fill(values_, 0.f);
+    for (Copy copy : copies_) {
+      if (!is_weight(copy) || !slab.has(copy)) continue;
+      const bool is_wide = dtype(slab, copy) == models::Dtype::float32;
+      if (!is_wide) {
+        narrow_.resize(values_.size());
+        std::ranges::transform(values_, narrow_.begin(),
+                               [](float value) { return to_bfloat16(value); });
+      }
+      const int64_t size = models::size_bytes(dtype(slab, copy));
+      arguments_.write_part(argument_name(slab, copy), (piece.first - slab.begin) * size,
+                            is_wide ? static_cast<const void*>(values_.data()) : narrow_.data(),
+                            piece.count * size);
+    }
+  }
+
+ private:
+  const FillParameter& fill_;
+  std::span<const Copy> copies_;
+  offload::Arguments& arguments_;
+  std::vector<float> values_;
+  std::vector<bfloat16> narrow_;
+};
+
+void write_zeros(const std::string& name, int64_t bytes, offload::Arguments& arguments) {
+  const std::vector<std::byte> zeros(static_cast<size_t>(std::min(bytes, kPiece)));
+  for (int64_t done = 0; done < bytes; done += kPiece)
+    arguments.write_part(name, done, zeros.data(), std::min(kPiece, bytes - done));
 }
 
 }  // namespace
 
-void initial_values(const Parameter& parameter, uint64_t seed, std::span<float> values) {
-  int64_t count = std::ssize(values);
-  float* to = values.data();
+void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
+                    std::span<float> values) {
   const auto [kind, deviation] = parameter.weight.init;
   using enum models::Init::Kind;
   if (kind == ones || kind == zeros) {
-    std::fill_n(to, count, kind == ones ? 1.f : 0.f);
+    std::ranges::fill(values, kind == ones ? 1.f : 0.f);
     return;
   }
   // Parameters are told apart by name, not by their place.
-  uint32_t sequence = random_sequence(parameter.name);
-#pragma omp parallel for
-  for (int64_t i = 0; i < count; i += 4) {
-    PhiloxBlock random = philox(seed, RandomUse::kInitialWeights, sequence, i / 4);
+  const uint32_t sequence = random_sequence(parameter.name);
+  const int64_t end = first + std::ssize(values);
+  for (int64_t block = first / 4; 4 * block < end; ++block) {
+    const PhiloxBlock random = philox(seed, RandomUse::kInitialWeights, sequence, block);
+    float four[4];
     if (kind == uniform) {
-      for (int64_t j = i; j < std::min(i + 4, count); ++j)
-        to[j] = uniform_number(random[j - i], deviation);
-      continue;
+      for (int i = 0; i < 4; ++i) four[i] = uniform_number(random[i], deviation);
+    } else {
+      normal_pair(random[0], random[1], four, deviation);
+      normal_pair(random[2], random[3], four + 2, deviation);
     }
-    normal_pair(random[0], random[1], to + i, count - i, deviation);
-    if (i + 2 < count) normal_pair(random[2], random[3], to + i + 2, count - i - 2, deviation);
+    for (int64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i)
+      values[i - first] = four[i - 4 * block];
   }
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, std::span<const Copy> copies) {
+  std::vector<std::pair<const Slab*, Piece>> work;
   for (const Slab& slab : layout.slabs) {
-    std::vector<float> weights(slab.count, 0.f);
-    for (const Parameter& parameter : slab.parameters)
-      fill(parameter,
-           {weights.data() + parameter.offset, static_cast<size_t>(parameter.type.shape.count())});
     for (Copy copy : copies) {
       if (copy == Copy::gradient || !slab.has(copy)) continue;
-      std::string name = argument_name(slab, copy);
+      const std::string name = argument_name(slab, copy);
       arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));
-      const std::span<const float> held(weights.data() + slab.begin, slab.end - slab.begin);
-      arguments.write(name, contents(slab, copy, held).data(), bytes(slab, copy));
+      if (!is_weight(copy)) write_zeros(name, bytes(slab, copy), arguments);
     }
+    for (const Piece& piece : pieces(slab)) work.push_back({&slab, piece});
   }
+  std::exception_ptr failure;
+#pragma omp parallel
+  {
+    PieceWriter writer(fill, copies, arguments);
+#pragma omp for schedule(dynamic)
+    for (size_t i = 0; i < work.size(); ++i) try {
+        writer.write(*work[i].first, work[i].second);
+      } catch (...) {
+#pragma omp critical(write_parameters_failure)
+        if (!failure) failure = std::current_exception();
+      }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments) {
   write_parameters(
       layout,
-      [&](const Parameter& parameter, std::span<float> values) {
-        initial_values(parameter, seed, values);
+      [&](const Parameter& parameter, int64_t first, std::span<float> values) {
+        initial_values(parameter, seed, first, values);
       },
       arguments);
 }

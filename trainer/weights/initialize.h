@@ -11,16 +11,18 @@
 
 namespace longshore::trainer {
 
-// Gives a parameter its values.
-using FillParameter = std::function<void(const offload::Parameter&, std::span<float> values)>;
+// Gives values of a parameter, from element `first` on. Called by several threads at once.
+using FillParameter =
+    std::function<void(const offload::Parameter&, int64_t first, std::span<float> values)>;
 
 // Those that its Init says; a pure function of seed and the parameter's name.
-void initial_values(const offload::Parameter& parameter, uint64_t seed, std::span<float> values);
+void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t first,
+                    std::span<float> values);
 
 // Writes what this device holds of these copies of every slab where they live, moments zero;
 // gradients are never written.
-// Arguments are allocated where they are missing. Beside them the host holds two copies of one slab
-// at a time.
+// Arguments are allocated where they are missing. Beside them the host holds a few MiB for each
+// thread. Throws the first of what `fill` throws.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments,
                       std::span<const offload::Copy> copies = offload::kCopies);

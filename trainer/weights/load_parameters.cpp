@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -69,17 +70,21 @@ std::string load_weights(const fs::path& folder, const DecoderConfig& model,
   data::Checkpoint checkpoint(folder);
   check_tensors(folder, layout, checkpoint, model.tied_embeddings);
   data::NonFinite odd;
-  int64_t elements = 0;
+  std::mutex counting;
   write_parameters(
       layout,
-      [&](const Parameter& parameter, std::span<float> values) {
-        if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, values);
-        data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), values);
+      [&](const Parameter& parameter, int64_t first, std::span<float> values) {
+        if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
+        data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), first, values);
+        std::lock_guard lock(counting);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;
-        elements += std::ssize(values);
       },
       arguments, copies);
+  int64_t elements = 0;
+  for (const offload::Slab& slab : layout.slabs)
+    for (const Parameter& parameter : slab.parameters)
+      if (!models::is_lora_weight(parameter.name)) elements += parameter.type.shape.count();
   std::string text =
       fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
@@ -98,11 +103,11 @@ std::string load_parameters(const Config& config, const DecoderConfig& model,
   if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
   std::string text =
       load_weights(folder, model, layout, arguments, offload::kCopies,
-                   [&](const Parameter& parameter, std::span<float> values) {
+                   [&](const Parameter& parameter, int64_t first, std::span<float> values) {
                      if (adapter)
-                       adapter->read(parameter, values);
+                       adapter->read(parameter, first, values);
                      else
-                       initial_values(parameter, static_cast<uint64_t>(config.seed), values);
+                       initial_values(parameter, static_cast<uint64_t>(config.seed), first, values);
                    });
   if (adapter) text += "; adapter: " + config.load_adapter_path.string();
   return text;

@@ -13,8 +13,9 @@
 
 namespace longshore::trainer {
 
-// The tensors of a Hugging Face folder, mapped and converted slab by slab, straight into these
-// copies where they live; moments zero. Says what it read. Throws DataError when tensors are
+// The tensors of a Hugging Face folder, mapped and converted piece by piece, straight into these
+// copies where they live, as far as this device holds them; moments zero. Says what it read, and
+// how many values of this device's are not finite. Throws DataError when tensors are
 // missing, not expected or of another shape, all listed at once. With tied embeddings the folder
 // may hold lm_head.weight as well. A model with adapters needs `fill_adapter` for their weights,
 // which the folder does not have.

@@ -48,8 +48,8 @@ class Loaded {
     if (setting.with_adapter) adapter.emplace(adapter_folder, layout_);
     constexpr std::array kWeights{offload::Copy::compute};
     load_weights(folder, model, layout_, arguments_, kWeights,
-                 [&](const offload::Parameter& parameter, std::span<float> values) {
-                   adapter->read(parameter, values);
+                 [&](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
+                   adapter->read(parameter, first, values);
                  });
   }
 

@@ -282,8 +282,8 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
   offload::Arguments arguments(*backend, ledger);
   write_parameters(
       layout,
-      [](const offload::Parameter& parameter, std::span<float> values) {
-        uint32_t next = random_sequence(parameter.name);
+      [](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
+        uint32_t next = random_sequence(parameter.name) + static_cast<uint32_t>(first);
         for (float& value : values) {
           next = next * 1664525 + 1013904223;
           value = static_cast<float>(next >> 16) / 65536.f - 0.5f;
