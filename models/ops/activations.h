@@ -1,9 +1,10 @@
-// The gates of gated layers, and the activations that stand alone, for vectorised loops in float32.
+// The gates of gated layers, and the activations that stand alone, for vectorised loops and kernels
+// on a GPU, in float32.
 #pragma once
 
 #include <numbers>
 
-#include "models/ops/simd.h"
+#include "models/ops/numbers.h"
 
 namespace longshore::models {
 
