@@ -23,7 +23,7 @@ class VirtualBackend : public Backend {
                                               models::types_of(call.out));
     for (Lane copying : kCopyLanes)
       if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
-    if (hardware_.target != models::Target::cuda) seconds += lost_to_other_kernels(lane, seconds);
+    if (!models::is_cuda(hardware_.target)) seconds += lost_to_other_kernels(lane, seconds);
     spend(lane, seconds);
   }
 

@@ -165,7 +165,7 @@ void product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b) {
   at::Tensor sum = call.in.size() == 3 ? matrix(call, call.in[2]) : at::Tensor();
   if (a.scalar_type() == out.scalar_type()) {
     sum.defined() ? at::addmm_out(out, sum, a, b) : at::mm_out(out, a, b);
-  } else if (call.target == Target::cuda) {
+  } else if (is_cuda(call.target)) {
     sum.defined() ? at::addmm_out(out, sum, a, b, out.scalar_type())
                   : at::mm_out(out, a, b, out.scalar_type());
   } else {
