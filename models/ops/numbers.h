@@ -18,6 +18,16 @@ LONGSHORE_INLINE float load(bfloat16 value) { return to_float(value); }
 LONGSHORE_INLINE void store(float& to, float value) { to = value; }
 LONGSHORE_INLINE void store(bfloat16& to, float value) { to = to_bfloat16(value); }
 
+// a / b; on a GPU by b's reciprocal, 2 units in the last place from it, and 0 where b is beyond
+// 2^126.
+LONGSHORE_INLINE float divide_fast(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fdividef(a, b);
+#else
+  return a / b;
+#endif
+}
+
 // exp by range reduction to [-ln2/2, ln2/2] and the Cephes polynomial; relative error below 2e-7.
 // Below -87.3 it is 0; above 88.7 infinity. A NaN stays a NaN.
 LONGSHORE_INLINE float exp_fast(float x) {
