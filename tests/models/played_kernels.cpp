@@ -17,6 +17,7 @@
 #include "models/ops/soft_cap.h"
 #include "models/ops/square_sum_body.h"
 #include "models/ops/swiglu.h"
+#include "tests/models/fiber_group.h"
 #include "tests/models/serial_group.h"
 
 namespace longshore::models {
@@ -25,11 +26,15 @@ namespace {
 using Run = void (*)(const KernelCall&);
 
 template <Played played>
-SerialLauncher launcher() {
+auto launcher() {
   if constexpr (played == Played::by_32)
     return SerialLauncher(32, PlayOrder::ascending);
-  else
+  else if constexpr (played == Played::by_256)
     return SerialLauncher(256, PlayOrder::descending);
+  else if constexpr (played == Played::ahead)
+    return FiberLauncher(64, PlayOrder::ascending);
+  else
+    return FiberLauncher(64, PlayOrder::descending);
 }
 
 template <auto arguments, Played played>
@@ -84,8 +89,20 @@ Run run_of(const Op& op) {
 }  // namespace
 
 Kernel played_kernel(const Op& op, Played played) {
-  return {played == Played::by_32 ? run_of<Played::by_32>(op) : run_of<Played::by_256>(op),
-          op.cuda.workspace_bytes};
+  auto run = [&] {
+    switch (played) {
+      case Played::by_32:
+        return run_of<Played::by_32>(op);
+      case Played::by_256:
+        return run_of<Played::by_256>(op);
+      case Played::ahead:
+        return run_of<Played::ahead>(op);
+      case Played::behind:
+        break;
+    }
+    return run_of<Played::behind>(op);
+  };
+  return {run(), op.cuda.workspace_bytes};
 }
 
 }  // namespace longshore::models
