@@ -40,7 +40,16 @@ struct Ref {
   }
 };
 
-enum class Target { cpu, cuda, reference };
+// cuda_composed is the same device as cuda, with compositions of ATen's ops in the place of our own
+// kernels.
+enum class Target { cpu, cuda, cuda_composed, reference };
+
+constexpr bool is_cuda(Target target) {
+  return target == Target::cuda || target == Target::cuda_composed;
+}
+
+// Whether the two differ in their kernels at most.
+constexpr bool same_device(Target a, Target b) { return a == b || (is_cuda(a) && is_cuda(b)); }
 
 // Whose kernels run on the host beside a device of that target.
 constexpr Target host_target(Target device) {
@@ -59,6 +68,7 @@ struct KernelCall {
 };
 
 struct Kernel {
+  // Null for our own kernels on CUDA in builds without nvcc, which plan for them alone.
   void (*run)(const KernelCall&) = nullptr;
   // Bytes of workspace; null means none.
   int64_t (*workspace_bytes)(const std::any& attrs, std::span<const Type> in,
@@ -96,12 +106,28 @@ struct Op {
   std::vector<Reuse> (*reuse)(const std::any& attrs, int inputs) = nullptr;
   Price price = Price::dear;
   OpClass op_class = OpClass::memory;
-  Kernel cpu;        // float32 and bfloat16, fused and fast
-  Kernel cuda;       // float32 and bfloat16
+  Kernel cpu;            // float32 and bfloat16, fused and fast
+  Kernel cuda;           // float32 and bfloat16
+  Kernel cuda_composed;  // where `cuda` is a kernel of our own: the composition that it stands for
   Kernel reference;  // plain composition on the CPU, in any float dtype: what tests compare with
 
   const Kernel& kernel(Target target) const {
-    return target == Target::cpu ? cpu : target == Target::cuda ? cuda : reference;
+    switch (target) {
+      case Target::cpu:
+        return cpu;
+      case Target::cuda:
+        return cuda;
+      case Target::cuda_composed:
+        return cuda_composed.run ? cuda_composed : cuda;
+      case Target::reference:
+        break;
+    }
+    return reference;
+  }
+
+  // Whether a plan may say that the target runs this op, be it in another build than this one.
+  bool has_kernel(Target target) const {
+    return kernel(target).run || (target == Target::cuda && cuda_composed.run);
   }
 };
 

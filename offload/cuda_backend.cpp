@@ -34,8 +34,8 @@ void check(cudaError_t status, const char* what) {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(int device, std::shared_ptr<Communicator> communicator)
-      : device_(device), communicator_(std::move(communicator)) {
+  CudaBackend(int device, std::shared_ptr<Communicator> communicator, models::Target target)
+      : device_(device), communicator_(std::move(communicator)), target_(target) {
     choose_device();
     prefer_host_memory_near_device();
     c10::cuda::CUDACachingAllocator::init(device_ + 1);
@@ -54,7 +54,7 @@ class CudaBackend : public Backend {
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
 
-  models::Target target() const override { return models::Target::cuda; }
+  models::Target target() const override { return target_; }
 
   std::byte* allocate(MemoryKind kind, int64_t bytes) override {
     bytes = std::max(align_up(bytes), kArenaAlignment);
@@ -208,7 +208,7 @@ class CudaBackend : public Backend {
     on_stream.stream = stream(Lane::compute);
     begin_workspace(call.workspace);
     try {
-      op.cuda.run(on_stream);
+      op.kernel(target_).run(on_stream);
     } catch (const c10::Error& error) {
       throw Error(std::string(op.name) + " on CUDA: " + error.what_without_backtrace());
     }
@@ -277,6 +277,7 @@ class CudaBackend : public Backend {
 
   int device_;
   std::shared_ptr<Communicator> communicator_;
+  models::Target target_;
   std::array<cudaStream_t, kLanes.size()> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
@@ -310,8 +311,9 @@ CudaDevice find_cuda_device(int64_t local_rank) {
           .pci_bus_id = bus_id};
 }
 
-std::unique_ptr<Backend> make_cuda_backend(int device, std::shared_ptr<Communicator> communicator) {
-  return std::make_unique<CudaBackend>(device, std::move(communicator));
+std::unique_ptr<Backend> make_cuda_backend(int device, std::shared_ptr<Communicator> communicator,
+                                           models::Target target) {
+  return std::make_unique<CudaBackend>(device, std::move(communicator), target);
 }
 
 }  // namespace longshore::offload

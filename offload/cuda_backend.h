@@ -22,7 +22,9 @@ struct CudaDevice {
 // alone.
 CudaDevice find_cuda_device(int64_t local_rank = 0);
 // The communicator reaches the other devices, where there are any.
+// For plans of that target: cuda or cuda_composed.
 std::unique_ptr<Backend> make_cuda_backend(int device = 0,
-                                           std::shared_ptr<Communicator> communicator = nullptr);
+                                           std::shared_ptr<Communicator> communicator = nullptr,
+                                           models::Target target = models::Target::cuda);
 
 }  // namespace longshore::offload

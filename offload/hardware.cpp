@@ -103,7 +103,7 @@ Hardware uniform_hardware(models::Target target, const Rates& rates) {
 }
 
 Hardware nominal_hardware(models::Target target) {
-  if (target == models::Target::cuda)
+  if (models::is_cuda(target))
     return uniform_hardware(target, {.flops_per_second = 5e14,
                                      .device_bytes_per_second = 3e12,
                                      .link_bytes_per_second = 5e10,

@@ -116,9 +116,9 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
     }
     instruction.name = program[node.out[0]].name;
     check_kinds(instruction, node, kind);
-    const models::Kernel& kernel =
-        node.op->kernel(on_host ? models::host_target(plan_.target) : plan_.target);
-    if (!kernel.run)
+    const models::Target target = on_host ? models::host_target(plan_.target) : plan_.target;
+    const models::Kernel& kernel = node.op->kernel(target);
+    if (!node.op->has_kernel(target))
       throw InternalError(plan_.name + ": " + node.op->name + " has no kernel for this target");
     if (kernel.workspace_bytes) {
       int64_t bytes =

@@ -33,7 +33,7 @@ class VirtualBackend : public Backend {
     if (hardware_.cache_bytes > 0) seconds += fetch_seconds(call);
     for (Lane copying : kCopyLanes)
       if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
-    if (hardware_.target != models::Target::cuda) seconds += lost_to_other_kernels(lane, seconds);
+    if (!models::is_cuda(hardware_.target)) seconds += lost_to_other_kernels(lane, seconds);
     spend(lane, seconds);
   }
 

@@ -527,7 +527,7 @@ namespace {
 // Every process must have been given the same, and a device of the same kind.
 void require_same_config(const Config& config, models::Target target, World& world) {
   const std::vector<std::string> all = world.gather(fmt::format(
-      "{}device: {}\n", resolved_text(config), target == models::Target::cuda ? "cuda" : "cpu"));
+      "{}device: {}\n", resolved_text(config), models::is_cuda(target) ? "cuda" : "cpu"));
   for (int64_t rank = 1; rank < world.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     std::istringstream first(all[0]), other(all[rank]);

@@ -24,6 +24,7 @@ namespace {
 // What the plans are for: nothing of it is touched, so a GPU need not be there.
 models::Target target_of(const Config& config) {
   if (config.backend == BackendChoice::cuda) return models::Target::cuda;
+  if (config.backend == BackendChoice::cuda_composed) return models::Target::cuda_composed;
   if (config.backend == BackendChoice::cpu) return models::Target::cpu;
   return choose_backend(config).target;
 }
@@ -81,14 +82,17 @@ void plan(const Request& request) {
         "--trace and --largest: found no hardware, expected --hardware NAME, one of " +
         join(hardware_names(default_configs_directory())));
   models::Target target = hardware ? hardware->target : target_of(config);
+  const bool composed = models::is_cuda(target) && config.backend == BackendChoice::cuda_composed;
+  if (composed) target = models::Target::cuda_composed;  // which no profile says
   std::vector<PolicyPlan> plans = plan_policies(config, split(request.policies), target);
   if (!request.json.empty()) write_json(plans, request.json);
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, request.trace);
   std::printf("%s, planned for %s\n", config.config_file.c_str(),
-              hardware                         ? hardware->name.c_str()
-              : target == models::Target::cuda ? "cuda"
-                                               : "cpu");
+              hardware                  ? hardware->name.c_str()
+              : composed                ? "cuda_composed"
+              : models::is_cuda(target) ? "cuda"
+                                        : "cpu");
   std::vector<const PolicyPlan*> list;
   for (const PolicyPlan& one : plans) list.push_back(&one);
   if (plans.size() > 1) std::fputs(table(list).c_str(), stdout);

@@ -1,9 +1,10 @@
-// The gates of gated layers, and the activations that stand alone, for vectorised loops in float32.
+// The gates of gated layers, and the activations that stand alone, for vectorised loops and kernels
+// on a GPU, in float32.
 #pragma once
 
 #include <numbers>
 
-#include "models/ops/simd.h"
+#include "models/ops/numbers.h"
 
 namespace longshore::models {
 
@@ -13,10 +14,10 @@ struct ValueAndSlope {
 
 // x / (1 + exp(-x)) (Elfwing et al. 2017, arXiv 1702.03118).
 struct Silu {
-  LONGSHORE_INLINE static float value(float x) { return x / (1.f + exp_fast(-x)); }
+  LONGSHORE_INLINE static float value(float x) { return divide_fast(x, 1.f + exp_fast(-x)); }
 
   LONGSHORE_INLINE static ValueAndSlope value_and_slope(float x) {
-    float sigmoid = 1.f / (1.f + exp_fast(-x));
+    float sigmoid = divide_fast(1.f, 1.f + exp_fast(-x));
     float silu = x * sigmoid;
     return {silu, sigmoid + silu * (1.f - sigmoid)};
   }
@@ -34,10 +35,10 @@ struct GeluTanh {
     return exp_fast(-kTwiceRoot * (x + kCubic * x * x * x));
   }
 
-  LONGSHORE_INLINE static float value(float x) { return x / (1.f + exponential(x)); }
+  LONGSHORE_INLINE static float value(float x) { return divide_fast(x, 1.f + exponential(x)); }
 
   LONGSHORE_INLINE static ValueAndSlope value_and_slope(float x) {
-    float e = exponential(x), gate = 1.f / (1.f + e);
+    float e = exponential(x), gate = divide_fast(1.f, 1.f + e);
     float rest = e > 1e30f ? 1.f : e * gate;  // 1 - gate, where gate is near 1 too
     float slope = kTwiceRoot * (1.f + 3.f * kCubic * x * x);
     return {x * gate, gate + x * gate * rest * slope};

@@ -1,8 +1,10 @@
 #include "models/ops/adamw.h"
 
+#include "base/error.h"
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/block8.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
 #include "models/ops/stochastic_rounding.h"
 
 namespace longshore::models {
@@ -91,7 +93,49 @@ std::string print(const std::any& any) {
   return text;
 }
 
+MomentFormat format_of(Dtype moment) {
+  return moment == Dtype::uint8      ? MomentFormat::block8
+         : moment == Dtype::bfloat16 ? MomentFormat::bfloat16
+                                     : MomentFormat::float32;
+}
+
 }  // namespace
+
+AdamWArguments adamw_arguments(const KernelCall& call) {
+  const auto& [h, compute_dtype, rounding] = adamw_attrs(call.attrs);
+  const AdamWOperands at(call.in.size());
+  auto before = [&](int input) { return call.in[input].data; };
+  auto after = [&](int input) { return call.out[at.output(input)].data; };
+  auto scalar = [&](int i) { return call.in[at.learning_rate() + i].as<float>(); };
+  AdamWArguments arguments{
+      .count = call.in[at.kGradient].type.shape.count(),
+      .weight_dtype = call.in[at.kWeight].type.dtype,
+      .moments = format_of(call.in[at.kM].type.dtype),
+      .gradient = call.in[at.kGradient].as<float>(),
+      .weight_before = before(at.kWeight),
+      .m_before = before(at.kM),
+      .v_before = before(at.v()),
+      .weight = after(at.kWeight),
+      .m = after(at.kM),
+      .v = after(at.v()),
+      .compute = std::ssize(call.out) > at.states() ? call.out.back().as<bfloat16>() : nullptr,
+      .learning_rate = scalar(0),
+      .correction_1 = scalar(1),
+      .correction_2 = scalar(2),
+      .clip = scalar(3),
+      .step = at.rounds() ? call.in[at.step()].as<int32_t>() : nullptr,
+      .b1 = static_cast<float>(h.b1),
+      .b2 = static_cast<float>(h.b2),
+      .epsilon = static_cast<float>(h.epsilon),
+      .decay = static_cast<float>(h.weight_decay),
+      .rounding = rounding};
+  if (!at.has_scales()) return arguments;
+  arguments.m_scale_before = call.in[at.m_scale()].as<float>();
+  arguments.v_scale_before = call.in[at.v_scale()].as<float>();
+  arguments.m_scale = call.out[at.output(at.m_scale())].as<float>();
+  arguments.v_scale = call.out[at.output(at.v_scale())].as<float>();
+  return arguments;
+}
 
 const Op adamw_op{.name = "adamw",
                   .infer = infer,
@@ -99,7 +143,8 @@ const Op adamw_op{.name = "adamw",
                   .print = print,
                   .reuse = reuse,
                   .cpu = {adamw_cpu},
-                  .cuda = {adamw_composed, adamw_composed_workspace},
+                  .cuda = {own_kernel<launch_adamw, adamw_arguments>()},
+                  .cuda_composed = {adamw_composed, adamw_composed_workspace},
                   .reference = {adamw_composed}};
 
 Type moment_type(MomentFormat format, int64_t count) {

@@ -1,6 +1,7 @@
 // What the kernels of AdamW share: its attributes, and which operand is where.
 #pragma once
 
+#include "base/bfloat16.h"
 #include "models/op.h"
 #include "models/ops/adamw.h"
 
@@ -40,6 +41,27 @@ class AdamWOperands {
 };
 
 void adamw_cpu(const KernelCall& call);
+
+// What our own kernel on a GPU reads and writes; what is `before` may lie where the result goes.
+struct AdamWArguments {
+  int64_t count;
+  Dtype weight_dtype;  // float32 or bfloat16
+  MomentFormat moments;
+  const float* gradient;
+  const void *weight_before, *m_before, *v_before;
+  const float *m_scale_before, *v_scale_before;  // null unless moments are block8; so below
+  void *weight, *m, *v;
+  float *m_scale, *v_scale;
+  bfloat16* compute;                                                // null where there is no copy
+  const float *learning_rate, *correction_1, *correction_2, *clip;  // scalars on the device
+  const int32_t* step;  // ... and null where nothing rounds
+  float b1, b2, epsilon, decay;
+  Rounding rounding;
+};
+
+AdamWArguments adamw_arguments(const KernelCall& call);
+// Into a cudaStream_t; throws Error when the launch fails.
+void launch_adamw(const AdamWArguments& arguments, void* stream);
 
 // A composition of ATen's ops, a part of the range at a time.
 void adamw_composed(const KernelCall& call);

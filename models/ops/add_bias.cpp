@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "models/backward.h"
+#include "models/ops/add_bias_kernels.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -150,7 +152,23 @@ int64_t workspace_grad_composed(const std::any&, std::span<const Type>, std::spa
   return 64 * out[0].shape.count() * size_bytes(Dtype::float32) + (1 << 20);
 }
 
+// --- own kernels on CUDA
+
+int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return add_bias_partials(in[0].shape.rows()) * in[0].shape.back() * size_bytes(Dtype::float32);
+}
+
 }  // namespace
+
+AddBiasGradArguments add_bias_grad_arguments(const KernelCall& call) {
+  return {.dtype = call.in[0].type.dtype,
+          .rows = call.in[0].type.shape.rows(),
+          .width = call.in[0].type.shape.back(),
+          .dy = call.in[0].data,
+          .partials = reinterpret_cast<float*>(call.workspace.data()),
+          .so_far = call.in.size() == 2 ? call.in[1].as<float>() : nullptr,
+          .dbias = call.out[0].as<float>()};
+}
 
 const Op add_bias_op{.name = "add_bias",
                      .infer = infer,
@@ -162,14 +180,16 @@ const Op add_bias_op{.name = "add_bias",
                      .cuda = {run_composed},
                      .reference = {run_composed}};
 
-const Op add_bias_grad_op{.name = "add_bias_grad",
-                          .infer = infer_grad,
-                          .cost = cost,
-                          .print = print_grad,
-                          .reuse = reuse_grad,
-                          .cpu = {run_grad_cpu, workspace_grad_cpu},
-                          .cuda = {run_grad_composed, workspace_grad_composed},
-                          .reference = {run_grad_composed}};
+const Op add_bias_grad_op{
+    .name = "add_bias_grad",
+    .infer = infer_grad,
+    .cost = cost,
+    .print = print_grad,
+    .reuse = reuse_grad,
+    .cpu = {run_grad_cpu, workspace_grad_cpu},
+    .cuda = {own_kernel<launch_add_bias_grad, add_bias_grad_arguments>(), workspace_grad_own},
+    .cuda_composed = {run_grad_composed, workspace_grad_composed},
+    .reference = {run_grad_composed}};
 
 Var add_bias(Var x, Var bias) { return x.trace->emit(add_bias_op, {}, {x, bias})[0]; }
 

@@ -39,7 +39,8 @@ void in_parts(int64_t count, int64_t part, F f) {
 inline at::Tensor tensor(const KernelCall& call, const Ref& ref) {
   std::array<int64_t, Shape::kMaxRank> sizes{};
   for (int i = 0; i < ref.type.shape.rank(); ++i) sizes[i] = ref.type.shape[i];
-  auto device = call.target == Target::cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  // Which GPU it is, ATen finds by the address.
+  auto device = at::Device(is_cuda(call.target) ? at::kCUDA : at::kCPU);
   return at::from_blob(ref.data, at::IntArrayRef(sizes.data(), ref.type.shape.rank()),
                        at::TensorOptions(scalar_type(ref.type.dtype)).device(device));
 }

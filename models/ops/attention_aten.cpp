@@ -45,7 +45,7 @@ struct Case {
   bool floating() const {
     return dtype == Dtype::float64 || dtype == Dtype::float32 || dtype == Dtype::bfloat16;
   }
-  bool cuda_bfloat16() const { return target == Target::cuda && dtype == Dtype::bfloat16; }
+  bool cuda_bfloat16() const { return is_cuda(target) && dtype == Dtype::bfloat16; }
 };
 
 // The first that serves.
@@ -59,9 +59,7 @@ constexpr struct {
        return c.cuda_bfloat16() && c.attrs.only_causal() && head_dim % 8 == 0 && head_dim <= 256;
      }},
     {Path::whole,
-     [](const Case& c) {
-       return c.floating() && c.target != Target::cuda && c.attrs.only_causal();
-     }},
+     [](const Case& c) { return c.floating() && !is_cuda(c.target) && c.attrs.only_causal(); }},
     {Path::tiled, [](const Case& c) { return c.floating(); }},
 };
 

@@ -19,7 +19,7 @@
 
 #include <algorithm>
 
-#include "models/ops/simd.h"
+#include "models/ops/numbers.h"
 
 namespace longshore::models {
 

@@ -7,7 +7,9 @@
 
 #include "models/backward.h"
 #include "models/ops/aten.h"
+#include "models/ops/embedding_kernels.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -147,7 +149,26 @@ int64_t workspace_grad_composed(const std::any&, std::span<const Type> in, std::
   return in[1].shape.count() * size_bytes(Dtype::float32) + 64 * in[0].shape.count() + (4 << 20);
 }
 
+// --- own kernels on CUDA
+
+// The sorted tokens and their ids.
+int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return 2 * in[0].shape.count() * size_bytes(Dtype::int32);
+}
+
 }  // namespace
+
+EmbeddingGradArguments embedding_grad_arguments(const KernelCall& call) {
+  return {.dtype = call.in[1].type.dtype,
+          .tokens = call.in[0].type.shape.count(),
+          .vocabulary = call.out[0].type.shape[0],
+          .width = call.in[1].type.shape.back(),
+          .ids = call.in[0].as<int32_t>(),
+          .dy = call.in[1].data,
+          .sorted = reinterpret_cast<int32_t*>(call.workspace.data()),
+          .so_far = call.in.size() == 3 ? call.in[2].as<float>() : nullptr,
+          .dweight = call.out[0].as<float>()};
+}
 
 const Op embedding_op{.name = "embedding",
                       .infer = infer,
@@ -158,13 +179,15 @@ const Op embedding_op{.name = "embedding",
                       .cuda = {run_composed},
                       .reference = {run_composed}};
 
-const Op embedding_grad_op{.name = "embedding_grad",
-                           .infer = infer_grad,
-                           .cost = cost_grad,
-                           .reuse = reuse_grad,
-                           .cpu = {run_grad_cpu},
-                           .cuda = {run_grad_composed, workspace_grad_composed},
-                           .reference = {run_grad_composed}};
+const Op embedding_grad_op{
+    .name = "embedding_grad",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .reuse = reuse_grad,
+    .cpu = {run_grad_cpu},
+    .cuda = {own_kernel<launch_embedding_grad, embedding_grad_arguments>(), workspace_grad_own},
+    .cuda_composed = {run_grad_composed, workspace_grad_composed},
+    .reference = {run_grad_composed}};
 
 const Op take_rows_op{.name = "take_rows",
                       .infer = infer_take_rows,

@@ -6,6 +6,7 @@
 #include "models/backward.h"
 #include "models/ops/activations.h"
 #include "models/ops/aten.h"
+#include "models/ops/elementwise_kernels.h"
 #include "models/ops/infer.h"
 #include "models/ops/simd.h"
 
@@ -108,7 +109,8 @@ const Op gelu_op{.name = "gelu",
                  .reuse = reuse,
                  .price = Price::cheap,
                  .cpu = {run_cpu},
-                 .cuda = {run_composed},
+                 .cuda = own_elementwise<Elementwise::gelu>(),
+                 .cuda_composed = {run_composed},
                  .reference = {run_composed}};
 
 const Op gelu_grad_op{.name = "gelu_grad",
@@ -117,7 +119,8 @@ const Op gelu_grad_op{.name = "gelu_grad",
                       .reuse = reuse_grad,
                       .price = Price::cheap,
                       .cpu = {run_grad_cpu},
-                      .cuda = {run_grad_composed},
+                      .cuda = own_elementwise<Elementwise::gelu_grad>(),
+                      .cuda_composed = {run_grad_composed},
                       .reference = {run_grad_composed}};
 
 Var gelu(Var x) { return x.trace->emit(gelu_op, {}, {x})[0]; }

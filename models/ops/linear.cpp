@@ -162,10 +162,13 @@ void run_weight_grad_cpu(const KernelCall& call) {
 // out = a·b [+ sum]; with bf16 factors and a float32 result the product is float32 throughout.
 void product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b) {
   at::Tensor out = matrix(call, call.out[0]);
-  at::Tensor sum = call.in.size() == 3 ? matrix(call, call.in[2]) : at::Tensor();
+  // Of one memory one tensor: another would be copied to itself.
+  at::Tensor sum;
+  if (call.in.size() == 3)
+    sum = call.in[2].data == call.out[0].data ? out : matrix(call, call.in[2]);
   if (a.scalar_type() == out.scalar_type()) {
     sum.defined() ? at::addmm_out(out, sum, a, b) : at::mm_out(out, a, b);
-  } else if (call.target == Target::cuda) {
+  } else if (is_cuda(call.target)) {
     sum.defined() ? at::addmm_out(out, sum, a, b, out.scalar_type())
                   : at::mm_out(out, a, b, out.scalar_type());
   } else {

@@ -1,6 +1,7 @@
 #include "models/ops/linear_cross_entropy.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/where.h>
@@ -15,7 +16,9 @@
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/linear_cross_entropy_kernels.h"
 #include "models/ops/onednn_matmul.h"
+#include "models/ops/own_kernel.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -39,10 +42,24 @@ const GradAttrs& grad_attrs(const std::any& attrs) {
 
 Dtype loss_dtype(Dtype dtype) { return dtype == Dtype::float64 ? dtype : Dtype::float32; }
 
-// Tokens whose logits exist at a time: 32 MiB of them, but enough for matmuls to run well.
-int64_t chunk_tokens(int64_t tokens, int64_t vocabulary) {
-  int64_t fitting = (32 << 20) / (vocabulary * size_bytes(Dtype::float32)) / 16 * 16;
-  return std::min(tokens, std::max<int64_t>(fitting, 256));
+// Tokens whose logits exist at a time: as many as the budget holds, but enough for products to run
+// well.
+struct ChunkSize {
+  int64_t logits_bytes;
+  int64_t multiple, least;  // tokens
+};
+
+// Not much more than caches hold; products of fewer tokens are slower.
+constexpr ChunkSize kChunkOnCpu{.logits_bytes = 32 << 20, .multiple = 16, .least = 256};
+// Every chunk's products read all of W, and read and write its float32 gradient where it has one.
+// An H100 moves that as fast as it computes from some 250 tokens on, and from 1000 with a gradient;
+// 512 lie between, and take no more memory than the composition did with 256.
+constexpr ChunkSize kChunkOnCuda{.logits_bytes = 128 << 20, .multiple = 128, .least = 512};
+
+int64_t chunk_tokens(const ChunkSize& size, int64_t tokens, int64_t vocabulary) {
+  int64_t fitting =
+      size.logits_bytes / (vocabulary * size_bytes(Dtype::float32)) / size.multiple * size.multiple;
+  return std::min(tokens, std::max(fitting, size.least));
 }
 
 // --- records
@@ -154,7 +171,8 @@ enum class Pass { loss, gradients };
 
 WorkspaceParts workspace_parts(std::span<const Type> in, Pass pass, const GradAttrs& attrs,
                                bool has_sum) {
-  int64_t tokens = in[0].shape.rows(), v = in[1].shape[0], chunk = chunk_tokens(tokens, v);
+  int64_t tokens = in[0].shape.rows(), v = in[1].shape[0],
+          chunk = chunk_tokens(kChunkOnCpu, tokens, v);
   WorkspaceParts l{};
   l.logits = 0;
   l.dlogits = l.logits + aligned(chunk * v * size_bytes(Dtype::float32));
@@ -268,7 +286,7 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, double soft_ca
                  const Gradients* grads) {
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
-  int64_t chunk = chunk_tokens(tokens, v), element = size_bytes(x.dtype);
+  int64_t chunk = chunk_tokens(kChunkOnCpu, tokens, v), element = size_bytes(x.dtype);
   auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
   float* logits = reinterpret_cast<float*>(at(l.logits));
   float* losses = reinterpret_cast<float*>(at(l.losses));
@@ -333,10 +351,12 @@ void run_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
+const ChunkSize& chunk_size(Target target) { return is_cuda(target) ? kChunkOnCuda : kChunkOnCpu; }
+
 at::Tensor wide_product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b,
                         at::ScalarType dtype) {
   if (a.scalar_type() == dtype) return at::mm(a, b);
-  if (call.target == Target::cuda) return at::mm(a, b, dtype);
+  if (is_cuda(call.target)) return at::mm(a, b, dtype);
   return at::mm(a.to(dtype), b.to(dtype));
 }
 
@@ -344,7 +364,8 @@ void run_chunks_composed(const KernelCall& call, double cap, const GradAttrs* at
   auto wide = compute_type(call.in[0]);
   at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
   at::Tensor targets = tensor(call, call.in[2]).view({-1});
-  int64_t tokens = x.size(0), chunk = chunk_tokens(tokens, weight.size(0));
+  int64_t tokens = x.size(0);
+  int64_t chunk = chunk_tokens(chunk_size(call.target), tokens, weight.size(0));
   at::Tensor loss = at::zeros({}, x.options().dtype(wide));
   at::Tensor dweight;
   if (attrs && attrs->weight_gradient) {
@@ -391,20 +412,132 @@ void run_grad_composed(const KernelCall& call) {
 }
 
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  int64_t v = in[1].shape[0], chunk = chunk_tokens(in[0].shape.rows(), v);
+  int64_t v = in[1].shape[0], chunk = chunk_tokens(kChunkOnCuda, in[0].shape.rows(), v);
   return 3 * chunk * v * size_bytes(Dtype::float32) + 64 * chunk + (1 << 20);
 }
 
 int64_t workspace_grad_composed(const std::any& any, std::span<const Type> in,
                                 std::span<const Type> out) {
   const GradAttrs& attrs = grad_attrs(any);
-  int64_t v = in[1].shape[0], chunk = chunk_tokens(in[0].shape.rows(), v);
+  int64_t v = in[1].shape[0], chunk = chunk_tokens(kChunkOnCuda, in[0].shape.rows(), v);
   int64_t slopes = attrs.soft_cap > 0 ? 2 * chunk * v * size_bytes(Dtype::float32) : 0;
   int64_t dweight = attrs.weight_gradient ? out[2].bytes() : 0;
   return workspace_composed(any, in, out) + slopes + dweight + in[0].bytes();
 }
 
+// --- own kernels on CUDA: a chunk's logits by ATen, its losses and gradients in one kernel
+
+enum class Sum { none, so_far };
+
+// out = a·b, or added to what is there. Float32 results of bf16 factors are so throughout.
+void product_into(const KernelCall& call, at::Tensor out, const at::Tensor& a, const at::Tensor& b,
+                  Sum sum) {
+  const auto dtype = out.scalar_type();
+  if (a.scalar_type() == dtype)
+    sum == Sum::so_far ? at::addmm_out(out, out, a, b) : at::mm_out(out, a, b);
+  else if (is_cuda(call.target))
+    sum == Sum::so_far ? at::addmm_out(out, out, a, b, dtype) : at::mm_out(out, a, b, dtype);
+  else
+    product_into(call, out, a.to(dtype), b.to(dtype), sum);
+}
+
+void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs,
+                    LaunchCrossEntropyRows launch_rows, LaunchTotalLoss launch_total) {
+  const at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
+  const int64_t tokens = x.size(0), v = weight.size(0);
+  const int64_t chunk = chunk_tokens(chunk_size(call.target), tokens, v);
+  const bool narrow = attrs && x.scalar_type() == at::kBFloat16;
+  // From the workspace: see workspace_own.
+  const auto wide = x.options().dtype(at::kFloat);
+  const at::Tensor logits = at::empty({chunk, v}, wide), losses = at::empty({tokens}, wide);
+  const at::Tensor dlogits = narrow ? at::empty({chunk, v}, x.options()) : logits;
+  at::Tensor dweight;
+  bool has_sum = false;
+  if (attrs && attrs->weight_gradient) {
+    dweight = tensor(call, call.out[2]);
+    has_sum = call.in.size() == 5;
+    if (has_sum && call.in[4].data != call.out[2].data) dweight.copy_(tensor(call, call.in[4]));
+  }
+  for (int64_t begin = 0; begin < tokens; begin += chunk) {
+    const int64_t size = std::min(chunk, tokens - begin);
+    const at::Tensor x_chunk = x.narrow(0, begin, size);
+    product_into(call, logits.narrow(0, 0, size), x_chunk, weight.t(), Sum::none);
+    launch_rows({.rows = size,
+                 .vocabulary = v,
+                 .logits = logits.mutable_data_ptr<float>(),
+                 .targets = call.in[2].as<int32_t>() + begin,
+                 .cap = static_cast<float>(cap),
+                 .losses = losses.mutable_data_ptr<float>() + begin,
+                 .dtype = call.in[0].type.dtype,
+                 .dlogits = attrs ? dlogits.mutable_data_ptr() : nullptr,
+                 .dloss = attrs ? call.in[3].as<float>() : nullptr},
+                call.stream);
+    if (!attrs) continue;
+    const at::Tensor gradient = dlogits.narrow(0, 0, size);
+    // The weight's first: dx may take x's place.
+    if (dweight.defined())
+      product_into(call, dweight, gradient.t(), x_chunk,
+                   begin > 0 || has_sum ? Sum::so_far : Sum::none);
+    product_into(call, matrix(call, call.out[0]).narrow(0, begin, size), gradient, weight,
+                 Sum::none);
+  }
+  launch_total({tokens, losses.const_data_ptr<float>(), call.out[attrs ? 1 : 0].as<float>()},
+               call.stream);
+}
+
+int64_t own_bytes(std::span<const Type> in, Pass pass) {
+  const int64_t tokens = in[0].shape.rows(), v = in[1].shape[0];
+  const int64_t chunk = chunk_tokens(kChunkOnCuda, tokens, v);
+  const bool narrow = pass == Pass::gradients && in[0].dtype == Dtype::bfloat16;
+  auto allocated = [](int64_t bytes) { return (bytes + 511) / 512 * 512; };  // as ATen allocates
+  return allocated(chunk * v * size_bytes(Dtype::float32)) +
+         allocated(tokens * size_bytes(Dtype::float32)) +
+         (narrow ? allocated(chunk * v * size_bytes(Dtype::bfloat16)) : 0);
+}
+
+int64_t workspace_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return own_bytes(in, Pass::loss);
+}
+int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return own_bytes(in, Pass::gradients);
+}
+
+template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
+void run_own(const KernelCall& call) {
+  run_linear_cross_entropy(call, rows, total);
+}
+template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
+void run_grad_own(const KernelCall& call) {
+  run_linear_cross_entropy_grad(call, rows, total);
+}
+
+template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
+constexpr Kernel own() {
+  if constexpr (kHasOwnCudaKernels)
+    return {run_own<rows, total>, workspace_own};
+  else
+    return {nullptr, workspace_own};
+}
+template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
+constexpr Kernel own_grad() {
+  if constexpr (kHasOwnCudaKernels)
+    return {run_grad_own<rows, total>, workspace_grad_own};
+  else
+    return {nullptr, workspace_grad_own};
+}
+
 }  // namespace
+
+void run_linear_cross_entropy(const KernelCall& call, LaunchCrossEntropyRows rows,
+                              LaunchTotalLoss total) {
+  run_chunks_own(call, soft_cap(call.attrs), nullptr, rows, total);
+}
+
+void run_linear_cross_entropy_grad(const KernelCall& call, LaunchCrossEntropyRows rows,
+                                   LaunchTotalLoss total) {
+  const GradAttrs& attrs = grad_attrs(call.attrs);
+  run_chunks_own(call, attrs.soft_cap, &attrs, rows, total);
+}
 
 const Op linear_cross_entropy_op{.name = "linear_cross_entropy",
                                  .infer = infer,
@@ -413,18 +546,21 @@ const Op linear_cross_entropy_op{.name = "linear_cross_entropy",
                                  .print = print,
                                  .op_class = OpClass::matmul,
                                  .cpu = {run_cpu, workspace_cpu},
-                                 .cuda = {run_composed, workspace_composed},
+                                 .cuda = own<launch_cross_entropy_rows, launch_total_loss>(),
+                                 .cuda_composed = {run_composed, workspace_composed},
                                  .reference = {run_composed}};
 
-const Op linear_cross_entropy_grad_op{.name = "linear_cross_entropy_grad",
-                                      .infer = infer_grad,
-                                      .cost = cost_grad,
-                                      .print = print_grad,
-                                      .reuse = reuse_grad,
-                                      .op_class = OpClass::matmul,
-                                      .cpu = {run_grad_cpu, workspace_grad_cpu},
-                                      .cuda = {run_grad_composed, workspace_grad_composed},
-                                      .reference = {run_grad_composed}};
+const Op linear_cross_entropy_grad_op{
+    .name = "linear_cross_entropy_grad",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .print = print_grad,
+    .reuse = reuse_grad,
+    .op_class = OpClass::matmul,
+    .cpu = {run_grad_cpu, workspace_grad_cpu},
+    .cuda = own_grad<launch_cross_entropy_rows, launch_total_loss>(),
+    .cuda_composed = {run_grad_composed, workspace_grad_composed},
+    .reference = {run_grad_composed}};
 
 Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options) {
   return x.trace->emit(linear_cross_entropy_op, Attrs{options.soft_cap}, {x, weight, targets})[0];

@@ -9,6 +9,8 @@
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
+#include "models/ops/rms_norm_kernels.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -298,7 +300,47 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
   return (kTemporaries * part + 4 * width + 2 * rows) * size_bytes(Dtype::float32) + (1 << 14);
 }
 
+// --- own kernels on CUDA
+
+int64_t workspace_grad_own(const std::any& any, std::span<const Type> in, std::span<const Type>) {
+  if (!grad_attrs(any).weight_gradient) return 0;
+  return rms_norm_partials(in[3].shape[0]) * in[2].shape.count() * size_bytes(Dtype::float32);
+}
+
 }  // namespace
+
+RmsNormArguments rms_norm_arguments(const KernelCall& call) {
+  const Attrs& attrs = std::any_cast<const Attrs&>(call.attrs);
+  return {.dtype = call.out[0].type.dtype,
+          .rows = call.out[1].type.shape[0],
+          .width = call.in[1].type.shape[0],
+          .x = call.in[0].data,
+          .weight = call.in[1].data,
+          .weight_offset = added_to_weights(attrs.weight_offset),
+          .epsilon = static_cast<float>(attrs.epsilon),
+          .y = call.out[0].data,
+          .rstd = call.out[1].as<float>()};
+}
+
+RmsNormGradArguments rms_norm_grad_arguments(const KernelCall& call) {
+  const GradAttrs& attrs = grad_attrs(call.attrs);
+  RmsNormGradArguments arguments{
+      .dtype = call.out[0].type.dtype,
+      .rows = call.in[3].type.shape[0],
+      .width = call.in[2].type.shape[0],
+      .dy = call.in[0].data,
+      .x = call.in[1].data,
+      .weight = call.in[2].data,
+      .weight_offset = added_to_weights(attrs.weight_offset),
+      .rstd = call.in[3].as<float>(),
+      .input_sum = attrs.input_sum ? call.in[attrs.input_sum_index()].data : nullptr,
+      .dx = call.out[0].data};
+  if (!attrs.weight_gradient) return arguments;
+  arguments.partials = reinterpret_cast<float*>(call.workspace.data());
+  if (attrs.weight_sum) arguments.weight_sum = call.in[attrs.weight_sum_index()].as<float>();
+  arguments.dweight = call.out[1].as<float>();
+  return arguments;
+}
 
 const Op rms_norm_op{.name = "rms_norm",
                      .infer = infer,
@@ -308,18 +350,21 @@ const Op rms_norm_op{.name = "rms_norm",
                      .reuse = reuse,
                      .price = Price::cheap,
                      .cpu = {run_cpu},
-                     .cuda = {run_composed, workspace_composed<4, 1>},
+                     .cuda = {own_kernel<launch_rms_norm, rms_norm_arguments>()},
+                     .cuda_composed = {run_composed, workspace_composed<4, 1>},
                      .reference = {run_composed}};
 
-const Op rms_norm_grad_op{.name = "rms_norm_grad",
-                          .infer = infer_grad,
-                          .cost = cost_grad,
-                          .print = print_grad,
-                          .reuse = reuse_grad,
-                          .price = Price::cheap,
-                          .cpu = {run_grad_cpu, workspace_grad_cpu},
-                          .cuda = {run_grad_composed, workspace_composed<9, 2>},
-                          .reference = {run_grad_composed}};
+const Op rms_norm_grad_op{
+    .name = "rms_norm_grad",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .print = print_grad,
+    .reuse = reuse_grad,
+    .price = Price::cheap,
+    .cpu = {run_grad_cpu, workspace_grad_cpu},
+    .cuda = {own_kernel<launch_rms_norm_grad, rms_norm_grad_arguments>(), workspace_grad_own},
+    .cuda_composed = {run_grad_composed, workspace_composed<9, 2>},
+    .reference = {run_grad_composed}};
 
 Var rms_norm(Var x, Var weight, double epsilon, const RmsNormOptions& options) {
   return x.trace->emit(rms_norm_op, Attrs{epsilon, options.weight_offset}, {x, weight})[0];

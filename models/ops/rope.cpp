@@ -13,6 +13,8 @@
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
+#include "models/ops/rope_kernels.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -113,27 +115,33 @@ std::string print(const std::any& attrs) {
 
 // --- CPU
 
-double scaled(double frequency, std::monostate) { return frequency; }
-double scaled(double frequency, const LinearRopeScaling& s) { return frequency / s.factor; }
-double scaled(double frequency, const Llama3RopeScaling& s) {
-  double turns = s.original_max_position_embeddings * frequency / (2 * std::numbers::pi);
-  double kept = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-  kept = std::clamp(kept, 0., 1.);
-  return (1 - kept) * frequency / s.factor + kept * frequency;
+void scale(RopeFrequencies&, std::monostate) {}
+void scale(RopeFrequencies& frequencies, const LinearRopeScaling& s) {
+  frequencies.scaling = RopeFrequencies::Scaling::linear;
+  frequencies.factor = s.factor;
+}
+void scale(RopeFrequencies& frequencies, const Llama3RopeScaling& s) {
+  frequencies.scaling = RopeFrequencies::Scaling::llama3;
+  frequencies.factor = s.factor;
+  frequencies.low_freq_factor = s.low_freq_factor;
+  frequencies.high_freq_factor = s.high_freq_factor;
+  frequencies.original_length = s.original_max_position_embeddings;
+}
+
+RopeFrequencies frequencies_of(const TableAttrs& attrs) {
+  RopeFrequencies frequencies{.base = attrs.base, .half = attrs.head_dim / 2};
+  std::visit([&](const auto& scaling) { scale(frequencies, scaling); }, attrs.scaling);
+  return frequencies;
 }
 
 void run_table_cpu(const KernelCall& call) {
-  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
-  int64_t half = attrs.head_dim / 2;
+  const RopeFrequencies frequencies = frequencies_of(std::any_cast<const TableAttrs&>(call.attrs));
+  const int64_t half = frequencies.half;
   const int32_t* positions = call.in[0].as<int32_t>();
   float *cos = call.out[0].as<float>(), *sin = call.out[1].as<float>();
   parallel_ranges(call.in[0].type.shape.count(), [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < half; ++i) {
-      double frequency = std::visit(
-          [&](const auto& scaling) {
-            return scaled(std::pow(attrs.base, -static_cast<double>(i) / half), scaling);
-          },
-          attrs.scaling);
+      const double frequency = frequencies(i);
       for (int64_t row = begin; row < end; ++row) {
         cos[row * half + i] = static_cast<float>(std::cos(positions[row] * frequency));
         sin[row * half + i] = static_cast<float>(std::sin(positions[row] * frequency));
@@ -166,9 +174,13 @@ LONGSHORE_SIMD void rotate_rows(const bfloat16* x, const float* cos, const float
   rotate_body(x, cos, sin, sign, out, rows, heads, half);
 }
 
+float sign_of(const std::any& attrs) {
+  return std::any_cast<RopeAttrs>(attrs).direction == Direction::forward ? 1.f : -1.f;
+}
+
 void run_cpu(const KernelCall& call) {
   int64_t half = call.in[1].type.shape.back(), width = call.in[0].type.shape.back();
-  float sign = std::any_cast<RopeAttrs>(call.attrs).direction == Direction::forward ? 1.f : -1.f;
+  float sign = sign_of(call.attrs);
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
       rotate_rows(call.in[0].as<T>() + begin * width, call.in[1].as<float>() + begin * half,
@@ -231,13 +243,35 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 }  // namespace
 
+RopeTableArguments rope_table_arguments(const KernelCall& call) {
+  return {.frequencies = frequencies_of(std::any_cast<const TableAttrs&>(call.attrs)),
+          .tokens = call.in[0].type.shape.count(),
+          .positions = call.in[0].as<int32_t>(),
+          .cos = call.out[0].as<float>(),
+          .sin = call.out[1].as<float>()};
+}
+
+RopeArguments rope_arguments(const KernelCall& call) {
+  const int64_t half = call.in[1].type.shape.back();
+  return {.dtype = call.out[0].type.dtype,
+          .tokens = call.in[0].type.shape.rows(),
+          .heads = call.in[0].type.shape.back() / (2 * half),
+          .half = half,
+          .x = call.in[0].data,
+          .cos = call.in[1].as<float>(),
+          .sin = call.in[2].as<float>(),
+          .sign = sign_of(call.attrs),
+          .out = call.out[0].data};
+}
+
 const Op rope_table_op{.name = "rope_table",
                        .infer = infer_table,
                        .cost = cost_table,
                        .print = print_table,
                        .price = Price::cheap,
                        .cpu = {run_table_cpu},
-                       .cuda = {run_table_composed, workspace_table_composed},
+                       .cuda = {own_kernel<launch_rope_table, rope_table_arguments>()},
+                       .cuda_composed = {run_table_composed, workspace_table_composed},
                        .reference = {run_table_composed}};
 
 const Op rope_op{.name = "rope",
@@ -248,7 +282,8 @@ const Op rope_op{.name = "rope",
                  .reuse = reuse,
                  .price = Price::cheap,
                  .cpu = {run_cpu},
-                 .cuda = {run_composed, workspace_composed},
+                 .cuda = {own_kernel<launch_rope, rope_arguments>()},
+                 .cuda_composed = {run_composed, workspace_composed},
                  .reference = {run_composed}};
 
 RopeTable rope_table(Var positions, int64_t head_dim, double base, const RopeScaling& scaling) {

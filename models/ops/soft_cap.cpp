@@ -7,6 +7,7 @@
 
 #include "models/backward.h"
 #include "models/ops/aten.h"
+#include "models/ops/elementwise_kernels.h"
 #include "models/ops/infer.h"
 #include "models/ops/simd.h"
 
@@ -133,7 +134,20 @@ int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<con
   return kTemporaries * out[0].shape.count() * size_bytes(Dtype::float32);
 }
 
+ElementwiseArguments with_cap(Elementwise function, const KernelCall& call) {
+  ElementwiseArguments arguments = elementwise_arguments(function, call);
+  arguments.cap = static_cast<float>(cap_of(call.attrs));
+  return arguments;
+}
+
 }  // namespace
+
+ElementwiseArguments soft_cap_arguments(const KernelCall& call) {
+  return with_cap(Elementwise::soft_cap, call);
+}
+ElementwiseArguments soft_cap_grad_arguments(const KernelCall& call) {
+  return with_cap(Elementwise::soft_cap_grad, call);
+}
 
 const Op soft_cap_op{.name = "soft_cap",
                      .infer = infer,
@@ -143,7 +157,8 @@ const Op soft_cap_op{.name = "soft_cap",
                      .reuse = reuse,
                      .price = Price::cheap,
                      .cpu = {run_cpu},
-                     .cuda = {run_composed, workspace_composed<2>},
+                     .cuda = {own_kernel<launch_elementwise, soft_cap_arguments>()},
+                     .cuda_composed = {run_composed, workspace_composed<2>},
                      .reference = {run_composed}};
 
 const Op soft_cap_grad_op{.name = "soft_cap_grad",
@@ -153,7 +168,8 @@ const Op soft_cap_grad_op{.name = "soft_cap_grad",
                           .reuse = reuse_grad,
                           .price = Price::cheap,
                           .cpu = {run_grad_cpu},
-                          .cuda = {run_grad_composed, workspace_composed<4>},
+                          .cuda = {own_kernel<launch_elementwise, soft_cap_grad_arguments>()},
+                          .cuda_composed = {run_grad_composed, workspace_composed<4>},
                           .reference = {run_grad_composed}};
 
 Var soft_cap(Var x, double cap) { return x.trace->emit(soft_cap_op, Attrs{cap}, {x})[0]; }

@@ -8,7 +8,9 @@
 #include "models/ops/adamw.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
 #include "models/ops/simd.h"
+#include "models/ops/square_sum_kernels.h"
 
 namespace longshore::models {
 namespace {
@@ -136,20 +138,50 @@ void run_clip_composed(const KernelCall& call) {
   tensor(call, call.out[1]).copy_(norm);
 }
 
+// --- own kernels on CUDA
+
+int64_t workspace_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return square_sum_partials(in[0].shape.count()) * size_bytes(Dtype::float64);
+}
+
 }  // namespace
 
-const Op square_sum_op{.name = "square_sum",
-                       .infer = infer_square_sum,
-                       .cost = cost_square_sum,
-                       .cpu = {run_square_sum_cpu, workspace_square_sum},
-                       .cuda = {run_square_sum_composed, workspace_composed},
-                       .reference = {run_square_sum_composed}};
+SquareSumArguments square_sum_arguments(const KernelCall& call) {
+  return {.count = call.in[0].type.shape.count(),
+          .x = call.in[0].as<float>(),
+          .partials = reinterpret_cast<double*>(call.workspace.data()),
+          .result = call.out[0].as<double>()};
+}
+
+SumInOrderArguments sum_in_order_arguments(const KernelCall& call) {
+  return {.count = call.in[0].type.shape.count(),
+          .x = call.in[0].as<double>(),
+          .result = call.out[0].as<double>()};
+}
+
+ClipArguments clip_arguments(const KernelCall& call) {
+  return {.count = call.in[0].type.shape.count(),
+          .square_sums = call.in[0].as<double>(),
+          .threshold = std::any_cast<ClipAttrs>(call.attrs).threshold,
+          .factor = call.out[0].as<float>(),
+          .norm = call.out[1].as<float>()};
+}
+
+const Op square_sum_op{
+    .name = "square_sum",
+    .infer = infer_square_sum,
+    .cost = cost_square_sum,
+    .cpu = {run_square_sum_cpu, workspace_square_sum},
+    .cuda = {own_kernel<launch_square_sum, square_sum_arguments>(), workspace_own},
+    .cuda_composed = {run_square_sum_composed, workspace_composed},
+    .reference = {run_square_sum_composed}};
 
 const Op sum_in_order_op{.name = "sum_in_order",
                          .infer = infer_sum_in_order,
                          .cost = cost_sum_in_order,
                          .cpu = {run_sum_in_order_cpu},
-                         .cuda = {run_sum_in_order_composed, workspace_composed},
+                         .cuda = {own_kernel<launch_sum_in_order, sum_in_order_arguments>()},
+                         .cuda_composed = {run_sum_in_order_composed, workspace_composed},
                          .reference = {run_sum_in_order_composed}};
 
 const Op clip_op{.name = "clip",
@@ -157,7 +189,8 @@ const Op clip_op{.name = "clip",
                  .cost = cost_clip,
                  .print = print_clip,
                  .cpu = {run_clip_cpu},
-                 .cuda = {run_clip_composed, workspace_composed},
+                 .cuda = {own_kernel<launch_clip, clip_arguments>()},
+                 .cuda_composed = {run_clip_composed, workspace_composed},
                  .reference = {run_clip_composed}};
 
 Var square_sum(Var x) { return x.trace->emit(square_sum_op, {}, {x})[0]; }

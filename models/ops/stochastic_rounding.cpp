@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "models/ops/simd.h"
+
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
 #define LONGSHORE_PHILOX_AVX512
 #include <immintrin.h>
@@ -19,9 +21,10 @@ LONGSHORE_INLINE void split_rounding_bits(const uint32_t* a, const uint32_t* b, 
                                           RoundingBits& bits) {
 #pragma omp simd
   for (int lane = 0; lane < kRoundingPairs; ++lane) {
-    bits.weight[at + lane] = a[lane] & 0xffff;
-    bits.m[at + lane] = (a[lane] >> 16) | (b[lane] & 0xf) << 16;
-    bits.v[at + lane] = b[lane] >> 12;
+    const auto [weight, m, v] = element_bits(a[lane], b[lane]);
+    bits.weight[at + lane] = weight;
+    bits.m[at + lane] = m;
+    bits.v[at + lane] = v;
   }
 }
 

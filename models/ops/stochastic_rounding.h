@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/philox.h"
-#include "models/ops/simd.h"
+#include "models/ops/numbers.h"
 
 namespace longshore::models {
 
@@ -30,6 +30,27 @@ struct RoundingBits {
   alignas(64) uint32_t m[kCount];       // 20 bits
   alignas(64) uint32_t v[kCount];       // 20 bits
 };
+
+// Of one element.
+struct ElementBits {
+  uint32_t weight, m, v;
+};
+
+// From the two words of a Philox block that are the element's.
+LONGSHORE_INLINE ElementBits element_bits(uint32_t a, uint32_t b) {
+  return {a & 0xffff, (a >> 16) | (b & 0xf) << 16, b >> 12};
+}
+
+// Of the pair with this number: pair p serves the elements 2 p - p % 32 and 32 more than that.
+struct PairBits {
+  ElementBits low, high;
+};
+LONGSHORE_INLINE PairBits draw_pair_bits(const RoundingStream& stream, uint32_t pair) {
+  const PhiloxBlock words =
+      philox({pair, stream.step, stream.sequence, static_cast<uint32_t>(RandomUse::kRounding)},
+             {static_cast<uint32_t>(stream.seed), static_cast<uint32_t>(stream.seed >> 32)});
+  return {element_bits(words[0], words[1]), element_bits(words[2], words[3])};
+}
 
 // Of the elements from `first` on, a multiple of the group.
 void draw_rounding_bits(const RoundingStream& stream, int64_t first, RoundingBits& bits);

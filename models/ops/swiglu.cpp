@@ -8,6 +8,7 @@
 #include "models/backward.h"
 #include "models/ops/activations.h"
 #include "models/ops/aten.h"
+#include "models/ops/elementwise_kernels.h"
 #include "models/ops/infer.h"
 #include "models/ops/simd.h"
 
@@ -185,7 +186,8 @@ const Op swiglu_op{.name = "swiglu",
                    .reuse = reuse,
                    .price = Price::cheap,
                    .cpu = {run_cpu<Silu>},
-                   .cuda = {run_composed<Silu>, workspace_composed<3>},
+                   .cuda = own_elementwise<Elementwise::swiglu>(),
+                   .cuda_composed = {run_composed<Silu>, workspace_composed<3>},
                    .reference = {run_composed<Silu>}};
 
 const Op swiglu_grad_op{.name = "swiglu_grad",
@@ -194,7 +196,8 @@ const Op swiglu_grad_op{.name = "swiglu_grad",
                         .reuse = reuse_grad,
                         .price = Price::cheap,
                         .cpu = {run_grad_cpu<Silu>},
-                        .cuda = {run_grad_composed<Silu>, workspace_composed<10>},
+                        .cuda = own_elementwise<Elementwise::swiglu_grad>(),
+                        .cuda_composed = {run_grad_composed<Silu>, workspace_composed<10>},
                         .reference = {run_grad_composed<Silu>}};
 
 const Op geglu_op{.name = "geglu",
@@ -204,7 +207,8 @@ const Op geglu_op{.name = "geglu",
                   .reuse = reuse,
                   .price = Price::cheap,
                   .cpu = {run_cpu<GeluTanh>},
-                  .cuda = {run_composed<GeluTanh>, workspace_composed<3>},
+                  .cuda = own_elementwise<Elementwise::geglu>(),
+                  .cuda_composed = {run_composed<GeluTanh>, workspace_composed<3>},
                   .reference = {run_composed<GeluTanh>}};
 
 const Op geglu_grad_op{.name = "geglu_grad",
@@ -213,7 +217,8 @@ const Op geglu_grad_op{.name = "geglu_grad",
                        .reuse = reuse_grad,
                        .price = Price::cheap,
                        .cpu = {run_grad_cpu<GeluTanh>},
-                       .cuda = {run_grad_composed<GeluTanh>, workspace_composed<10>},
+                       .cuda = own_elementwise<Elementwise::geglu_grad>(),
+                       .cuda_composed = {run_grad_composed<GeluTanh>, workspace_composed<10>},
                        .reference = {run_grad_composed<GeluTanh>}};
 
 Var swiglu(Var gate, Var up) { return gate.trace->emit(swiglu_op, {}, {gate, up})[0]; }

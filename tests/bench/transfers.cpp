@@ -153,7 +153,7 @@ std::string measure(const Device& device, const Routes& routes, int64_t size) {
 
 // Why copies of this size are left out, or "". Half of what is there is left to others.
 std::string refusal(Backend& backend, int64_t size) {
-  bool kinds_share_memory = backend.target() != models::Target::cuda;
+  bool kinds_share_memory = !models::is_cuda(backend.target());
   int64_t needed = (kinds_share_memory ? 4 : 2) * moved_bytes(size);
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host})
     if (int64_t available = backend.available_bytes(kind); needed > available / 2)

@@ -20,6 +20,9 @@
 namespace longshore::models {
 namespace {
 
+// Those that compute in float32.
+const KernelChoice kAllKernels[]{Target::cpu, Target::reference, Played::by_32, Played::by_256};
+
 constexpr AdamW kAdamW{.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
 // How an update is traced.
@@ -95,7 +98,8 @@ struct StepScalars {
 
 // Returns the state, then the copy for computing where there is one.
 State updated(const Variant& variant, const State& state, const at::Tensor& gradient,
-              const StepScalars& scalars, Target target, Checks checks = Checks::memory) {
+              const StepScalars& scalars, const KernelChoice& kernels,
+              Checks checks = Checks::memory) {
   static constexpr const char* kPlain[] = {"weight", "m", "v"};
   static constexpr const char* kScaled[] = {"weight", "m", "m_scale", "v", "v_scale"};
   Program program = update(variant, gradient.size(0));
@@ -108,7 +112,7 @@ State updated(const Variant& variant, const State& state, const at::Tensor& grad
                  {"step", at::full({}, scalars.step, at::kInt)}};
   for (size_t i = 0; i < (variant.has_scales() ? 5 : 3); ++i)
     inputs[variant.has_scales() ? kScaled[i] : kPlain[i]] = state[i];
-  Tensors values = run_program(program, inputs, target, checks);
+  Tensors values = run_program(program, inputs, kernels, checks);
   State result;
   for (const Output& output : program.outputs)
     result.push_back(values.at(program[output.value].name));
@@ -128,20 +132,21 @@ at::Tensor first_weight(int64_t count, Dtype dtype = Dtype::float32) {
 }
 
 // Five steps; what each gives.
-std::vector<State> train(const Variant& variant, int64_t count, Target target,
+std::vector<State> train(const Variant& variant, int64_t count, const KernelChoice& kernels,
                          Checks checks = Checks::all) {
   Dtype wide = variant.weight == Dtype::float64 ? Dtype::float64 : Dtype::float32;
   std::vector<State> states{start(variant, first_weight(count, wide))};
   for (int step = 1; step <= 5; ++step)
     states.push_back(updated(variant, states.back(), gradient_of(step, count, wide),
-                             {step, learning_rate(step), clip_factor(step)}, target, checks));
+                             {step, learning_rate(step), clip_factor(step)}, kernels, checks));
   states.erase(states.begin());
   return states;
 }
 
 // Algorithm 2 of Loshchilov & Hutter, with the decay scaled by the learning rate, as usual.
-void expect_formula(const Variant& variant, int64_t count, Target target, double tolerance) {
-  std::vector<State> trained = train(variant, count, target);
+void expect_formula(const Variant& variant, int64_t count, const KernelChoice& kernels,
+                    double tolerance) {
+  std::vector<State> trained = train(variant, count, kernels);
   Dtype dtype = variant.weight;
   at::Tensor first = first_weight(count, dtype).to(at::kDouble);
   for (int64_t i = 0; i < count; ++i) {
@@ -165,15 +170,16 @@ void expect_formula(const Variant& variant, int64_t count, Target target, double
 TEST(AdamW, FollowsTheFormula) {
   constexpr int64_t kCount = 67;
   for (Dtype compute : {Dtype::float32, Dtype::bfloat16})
-    expect_formula({.compute = compute}, kCount, Target::cpu, 1e-6);
+    for (KernelChoice kernels : {KernelChoice(Target::cpu), KernelChoice(Played::by_256)})
+      expect_formula({.compute = compute}, kCount, kernels, 1e-6);
   // The scalars are float32, whatever the state is.
   expect_formula({.weight = Dtype::float64}, kCount, Target::reference, 1e-7);
 }
 
 TEST(AdamW, RoundsTheCopyForComputingFromTheWeight) {
-  for (Target target : {Target::cpu, Target::reference})
+  for (KernelChoice kernels : kAllKernels)
     for (MomentFormat moments : {MomentFormat::float32, MomentFormat::block8}) {
-      State last = train({.moments = moments, .compute = Dtype::bfloat16}, 1001, target).back();
+      State last = train({.moments = moments, .compute = Dtype::bfloat16}, 1001, kernels).back();
       EXPECT_TRUE(equal_bits(last.back(), last[0].to(at::kBFloat16)));
     }
 }
@@ -191,11 +197,11 @@ TEST(AdamW, UpdatesNothingWhereTheClipFactorIsZero) {
   variants.push_back({});
   variants.push_back({.compute = Dtype::bfloat16});
   for (const Variant& variant : variants)
-    for (Target target : {Target::cpu, Target::reference}) {
+    for (KernelChoice kernels : kAllKernels) {
       SCOPED_TRACE(text(variant));
-      State before = train(variant, kCount, target).back();
+      State before = train(variant, kCount, kernels).back();
       State after =
-          updated(variant, before, at::full({kCount}, NAN), {6, learning_rate(6), 0}, target);
+          updated(variant, before, at::full({kCount}, NAN), {6, learning_rate(6), 0}, kernels);
       expect_equal_states(before, after);
     }
 }
@@ -220,18 +226,18 @@ TEST(AdamW, DoesNotDependOnTheThreads) {
 
 TEST(RoundedAdamW, PartsOfARangeGiveWhatTheWholeGives) {
   constexpr int64_t kCount = 1324, kFirst = 192;
-  for (Target target : {Target::cpu, Target::reference})
+  for (KernelChoice kernels : kAllKernels)
     for (Variant variant : rounding_variants()) {
       SCOPED_TRACE(text(variant));
       variant.rounding.first = kFirst;
-      State whole = train(variant, kCount, target, Checks::memory).back();
+      State whole = train(variant, kCount, kernels, Checks::memory).back();
       std::vector<State> parts;
       for (auto [begin, end] : {std::pair{0, 256}, {256, 1024}, {1024, 1324}}) {
         variant.rounding.first = kFirst + begin;
         State part = start(variant, first_weight(kCount).slice(0, begin, end));
         for (int step = 1; step <= 5; ++step)
           part = updated(variant, part, gradient_of(step, kCount).slice(0, begin, end),
-                         {step, learning_rate(step), clip_factor(step)}, target);
+                         {step, learning_rate(step), clip_factor(step)}, kernels);
         parts.push_back(part);
       }
       State together;
@@ -262,11 +268,12 @@ TEST(RoundedAdamW, EachPartOfTheAddressGivesOtherRoundings) {
   }
 }
 
-// Sums in which every product is exact, so that both kernels compute the same numbers.
-TEST(RoundedAdamW, CpuAndReferenceRoundAlike) {
+// Sums in which every product is exact, so that all kernels compute the same numbers.
+TEST(RoundedAdamW, AllKernelsRoundAlike) {
   constexpr int64_t kCount = 700;
   for (Variant variant : rounding_variants()) {
     SCOPED_TRACE(text(variant));
+    variant.rounding.first = 192;
     variant.hyperparameters.b1 = variant.hyperparameters.b2 = 0.5;
     State state = start(variant, first_weight(kCount));
     for (int step = 1; step <= 20; ++step) {
@@ -276,15 +283,17 @@ TEST(RoundedAdamW, CpuAndReferenceRoundAlike) {
                          .to(at::kFloat);
       StepScalars scalars{step, 0.01, 0.5};
       State cpu = updated(variant, state, g, scalars, Target::cpu, Checks::all);
-      State reference = updated(variant, state, g, scalars, Target::reference, Checks::all);
-      for (int i = 1; i < (variant.has_scales() ? 5 : 3); ++i)
-        ASSERT_TRUE(equal_bits(cpu[i], reference[i])) << "output " << i << ", step " << step;
-      if (variant.weight == Dtype::bfloat16) {
-        at::Tensor apart = (cpu[0].view(at::kShort) - reference[0].view(at::kShort)).abs();
-        ASSERT_LE(apart.max().item<int>(), 1);
-        ASSERT_LE(apart.sum().item<int>(), kCount / 100);
-      } else {
-        ASSERT_LE(difference(cpu[0], reference[0]), 1e-6);
+      for (KernelChoice other : kAllKernels) {
+        State found = updated(variant, state, g, scalars, other, Checks::all);
+        for (int i = 1; i < (variant.has_scales() ? 5 : 3); ++i)
+          ASSERT_TRUE(equal_bits(cpu[i], found[i])) << "output " << i << ", step " << step;
+        if (variant.weight == Dtype::bfloat16) {
+          at::Tensor apart = (cpu[0].view(at::kShort) - found[0].view(at::kShort)).abs();
+          ASSERT_LE(apart.max().item<int>(), 1);
+          ASSERT_LE(apart.sum().item<int>(), kCount / 100);
+        } else {
+          ASSERT_LE(difference(cpu[0], found[0]), 1e-6);
+        }
       }
       state = cpu;
       state.resize(variant.has_scales() ? 5 : 3);
@@ -336,12 +345,12 @@ TEST(RoundedAdamW, WeightsMoveWhereRoundingToNearestStalls) {
   at::Tensor gradient = at::full({kCount}, 1, at::kFloat), ones = at::full({kCount}, 1, at::kFloat);
   Variant narrow{.weight = Dtype::bfloat16}, wide;
   narrow.hyperparameters.weight_decay = wide.hyperparameters.weight_decay = 0;
-  for (Target target : {Target::cpu, Target::reference}) {
+  for (KernelChoice kernels : kAllKernels) {
     State rounded = start(narrow, ones), nearest = start(wide, ones);
     for (int step = 1; step <= kSteps; ++step) {
       StepScalars scalars{step, kRate, 1};
-      rounded = updated(narrow, rounded, gradient, scalars, target);
-      nearest = updated(wide, nearest, gradient, scalars, target);
+      rounded = updated(narrow, rounded, gradient, scalars, kernels);
+      nearest = updated(wide, nearest, gradient, scalars, kernels);
       nearest[0] = nearest[0].to(at::kBFloat16).to(at::kFloat);
     }
     EXPECT_TRUE(equal_bits(nearest[0], ones));
@@ -351,32 +360,32 @@ TEST(RoundedAdamW, WeightsMoveWhereRoundingToNearestStalls) {
 }
 
 TEST(RoundedAdamW, NothingComesOfNothing) {
-  for (Target target : {Target::cpu, Target::reference})
+  for (KernelChoice kernels : kAllKernels)
     for (Variant variant : rounding_variants()) {
       SCOPED_TRACE(text(variant));
       variant.hyperparameters.weight_decay = 0;
       State before = start(variant, first_weight(300));
-      State after = updated(variant, before, at::zeros({300}), {}, target, Checks::all);
+      State after = updated(variant, before, at::zeros({300}), {}, kernels, Checks::all);
       after.resize(before.size());
       expect_equal_states(before, after);
     }
 }
 
 TEST(RoundedAdamW, ANanSpoilsItsBlockAlone) {
-  for (Target target : {Target::cpu, Target::reference})
+  for (KernelChoice kernels : kAllKernels)
     for (double fault :
          {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       Variant variant{.weight = Dtype::bfloat16, .moments = MomentFormat::block8};
       at::Tensor gradient = gradient_of(1, 700);
       gradient[300] = fault;
       State state =
-          updated(variant, start(variant, first_weight(700)), gradient, {}, target, Checks::all);
+          updated(variant, start(variant, first_weight(700)), gradient, {}, kernels, Checks::all);
       for (int scale : {2, 4}) {
         EXPECT_TRUE(std::isnan(state[scale][1].item<float>()));
         EXPECT_EQ(state[scale].isnan().sum().item<int>(), 1);
       }
       EXPECT_EQ(state[0].isnan().sum().item<int>(), 1);
-      state = updated(variant, state, gradient_of(2, 700), {.step = 2}, target);
+      state = updated(variant, state, gradient_of(2, 700), {.step = 2}, kernels);
       EXPECT_EQ(state[0].isnan().sum().item<int>(), 256);
       EXPECT_EQ(state[0].slice(0, 256, 512).isnan().sum().item<int>(), 256);
     }
@@ -465,11 +474,11 @@ TEST(RoundedAdamW, RefusesWhatDoesNotFit) {
 
 // --- the norm
 
-at::Tensor sum_of_squares(const at::Tensor& x, Target target) {
+at::Tensor sum_of_squares(const at::Tensor& x, const KernelChoice& kernels) {
   Trace t("norm");
   t.output(square_sum(t.input("x", type_of(x))));
   Program program = t.finish();
-  return run_program(program, {{"x", x}}, target).at(program[program.outputs[0].value].name);
+  return run_program(program, {{"x", x}}, kernels).at(program[program.outputs[0].value].name);
 }
 
 TEST(SquareSum, DoesNotDependOnTheThreads) {
@@ -499,14 +508,15 @@ struct Clipped {
   double factor, norm;
 };
 
-Clipped clipped(const std::vector<double>& square_sums, double threshold, Target target) {
+Clipped clipped(const std::vector<double>& square_sums, double threshold,
+                const KernelChoice& kernels) {
   at::Tensor sums = at::tensor(square_sums, at::kDouble);
   Trace t("clip");
   Clip result = clip(t.input("square_sums", type_of(sums)), threshold);
   t.output(result.factor);
   t.output(result.norm);
   Program program = t.finish();
-  Tensors values = run_program(program, {{"square_sums", sums}}, target);
+  Tensors values = run_program(program, {{"square_sums", sums}}, kernels);
   auto output = [&](int i) {
     return values.at(program[program.outputs[i].value].name).item<double>();
   };
@@ -514,7 +524,7 @@ Clipped clipped(const std::vector<double>& square_sums, double threshold, Target
 }
 
 TEST(Clip, ScalesLargeGradientsToTheThreshold) {
-  for (Target target : {Target::cpu, Target::reference})
+  for (KernelChoice kernels : kAllKernels)
     for (auto [square_sum, threshold, factor, norm] :
          {std::array{9., 1.5, 0.5, 3.},
           {9., 3., 1., 3.},
@@ -523,24 +533,24 @@ TEST(Clip, ScalesLargeGradientsToTheThreshold) {
           {9., 0., 1., 3.},
           {1e100, 1e10, 1e-40, std::numeric_limits<double>::infinity()},
           {HUGE_VAL, 1., 0., HUGE_VAL}}) {
-      Clipped found = clipped({square_sum}, threshold, target);
+      Clipped found = clipped({square_sum}, threshold, kernels);
       EXPECT_FLOAT_EQ(found.factor, factor) << square_sum << ", " << threshold;
       EXPECT_EQ(found.norm, norm) << square_sum << ", " << threshold;
     }
 }
 
 TEST(Clip, TakesAnyNumberOfSumsInOrder) {
-  for (Target target : {Target::cpu, Target::reference}) {
-    Clipped nan = clipped({1, NAN}, 1, target);
+  for (KernelChoice kernels : kAllKernels) {
+    Clipped nan = clipped({1, NAN}, 1, kernels);
     EXPECT_EQ(nan.factor, 0);
     EXPECT_TRUE(std::isnan(nan.norm));
-    Clipped found = clipped({1, 2, 5, 1}, 1, target);
+    Clipped found = clipped({1, 2, 5, 1}, 1, kernels);
     EXPECT_EQ(found.norm, 3);
     EXPECT_FLOAT_EQ(found.factor, 1. / 3);
     // No squares, but any other order loses the 4.
-    EXPECT_EQ(clipped({1e20, -1e20, 4}, 1, target).norm, 2);
+    EXPECT_EQ(clipped({1e20, -1e20, 4}, 1, kernels).norm, 2);
     // float32 cannot hold this norm, but the factor.
-    EXPECT_FLOAT_EQ(clipped({1e90, 3e90, 0}, 1e10, target).factor, 5e-36);
+    EXPECT_FLOAT_EQ(clipped({1e90, 3e90, 0}, 1e10, kernels).factor, 5e-36);
   }
 }
 

@@ -105,8 +105,8 @@ struct Run {
 };
 
 Run run_once(const Program& program, const Node& node, std::span<const at::Tensor> in,
-             Target target, const Placement& placement, std::byte fill) {
-  const Kernel& kernel = node.op->kernel(target);
+             const KernelChoice& kernels, const Placement& placement, std::byte fill) {
+  const Kernel kernel = kernels.kernel(*node.op);
   Types in_types = program.types(node.in), out_types = program.types(node.out);
   if (!kernel.run) throw InternalError(std::string(node.op->name) + " has no such kernel");
 
@@ -134,7 +134,7 @@ Run run_once(const Program& program, const Node& node, std::span<const at::Tenso
   std::span<std::byte> workspace;
   if (bytes > 0) workspace = {run.workspace->data(), static_cast<size_t>(bytes)};
 
-  kernel.run({.target = target,
+  kernel.run({.target = kernels.target(*node.op),
               .attrs = node.attrs,
               .in = in_refs,
               .out = out_refs,
@@ -186,6 +186,14 @@ std::vector<Placement> placements(const Program& program, const Node& node) {
 
 }  // namespace
 
+bool KernelChoice::plays(const Op& op) const { return played_ && played_kernel(op, *played_).run; }
+
+Kernel KernelChoice::kernel(const Op& op) const {
+  return plays(op) ? played_kernel(op, *played_) : op.kernel(target_);
+}
+
+Target KernelChoice::target(const Op& op) const { return plays(op) ? Target::reference : target_; }
+
 bool cpu_multiplies_bfloat16() {
   static const bool can = [] {
     try {
@@ -236,9 +244,9 @@ double difference(const at::Tensor& found, const at::Tensor& expected) {
 }
 
 NodeRun run_node(const Program& program, const Node& node, std::span<const at::Tensor> in,
-                 Target target, Checks checks) {
+                 KernelChoice kernels, Checks checks) {
   Placement apart(node.out.size(), -1);
-  Run run = run_once(program, node, in, target, apart, kNan);
+  Run run = run_once(program, node, in, kernels, apart, kNan);
   NodeRun result{.out = {},
                  .workspace_declared_bytes = run.workspace->bytes(),
                  .workspace_touched_bytes = run.workspace->touched(kNan)};
@@ -246,19 +254,20 @@ NodeRun run_node(const Program& program, const Node& node, std::span<const at::T
   for (size_t i = 0; i < run.out.size(); ++i) result.out.push_back(tensor_of(run.out[i], types[i]));
   if (checks == Checks::memory) return result;
 
-  expect_equal(program, node, run, run_once(program, node, in, target, apart, kSmall),
+  expect_equal(program, node, run, run_once(program, node, in, kernels, apart, kSmall),
                "when run again");
   for (const Placement& placement : placements(program, node)) {
     std::ostringstream what;
     what << "with outputs in place of inputs (-1: apart)";
     for (int input : placement) what << ' ' << input;
-    expect_equal(program, node, run, run_once(program, node, in, target, placement, kNan),
+    expect_equal(program, node, run, run_once(program, node, in, kernels, placement, kNan),
                  what.str());
   }
   return result;
 }
 
-Tensors run_program(const Program& program, const Tensors& inputs, Target target, Checks checks) {
+Tensors run_program(const Program& program, const Tensors& inputs, KernelChoice kernels,
+                    Checks checks) {
   std::map<ValueId, at::Tensor> values;
   for (ValueId id : program.inputs)
     if (auto given = inputs.find(program[id].name); given != inputs.end()) {
@@ -277,7 +286,7 @@ Tensors run_program(const Program& program, const Tensors& inputs, Target target
   for (const Node& node : program.nodes) {
     std::vector<at::Tensor> in;
     for (ValueId id : node.in) in.push_back(get(id));
-    NodeRun run = run_node(program, node, in, target, checks);
+    NodeRun run = run_node(program, node, in, kernels, checks);
     for (size_t i = 0; i < node.out.size(); ++i) values[node.out[i]] = run.out[i];
   }
   for (const Output& output : program.outputs) get(output.value);
@@ -288,7 +297,7 @@ Tensors run_program(const Program& program, const Tensors& inputs, Target target
 
 Tensors run_backward(const Program& forward, const BackwardProgram& backward,
                      const Tensors& forward_values, const Tensors& cotangents,
-                     const Tensors& accumulators, Target target, Checks checks) {
+                     const Tensors& accumulators, KernelChoice kernels, Checks checks) {
   Tensors known = forward_values;
   for (size_t i = 0; i < forward.outputs.size(); ++i)
     if (ValueId cotangent = backward.cotangents[i])
@@ -297,7 +306,7 @@ Tensors run_backward(const Program& forward, const BackwardProgram& backward,
   for (const GradientOf& sum : backward.accumulators)
     known[backward.program[sum.gradient].name] = accumulators.at(forward[sum.of].name);
 
-  Tensors values = run_program(backward.program, known, target, checks);
+  Tensors values = run_program(backward.program, known, kernels, checks);
   // A loss that the backward pass makes as well is the same to the bit.
   for (const GradientOf& again : backward.also_made)
     EXPECT_TRUE(equal_bits(values.at(backward.program[again.gradient].name),
@@ -310,11 +319,11 @@ Tensors run_backward(const Program& forward, const BackwardProgram& backward,
 }
 
 Step run_step(const Program& forward, const BackwardProgram& backward, const Tensors& inputs,
-              const Tensors& cotangents, const Tensors& accumulators, Target target,
+              const Tensors& cotangents, const Tensors& accumulators, KernelChoice kernels,
               Checks checks) {
-  Tensors values = run_program(forward, inputs, target, checks);
+  Tensors values = run_program(forward, inputs, kernels, checks);
   return {values,
-          run_backward(forward, backward, values, cotangents, accumulators, target, checks)};
+          run_backward(forward, backward, values, cotangents, accumulators, kernels, checks)};
 }
 
 }  // namespace longshore::models

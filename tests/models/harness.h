@@ -9,12 +9,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "models/backward.h"
 #include "models/program.h"
+#include "tests/models/played_kernels.h"
 
 namespace longshore::models {
 
@@ -26,6 +28,24 @@ enum class Checks {
   all,     // ... and give the same bits again, whatever lay in memory before, also in place
 };
 
+// Which kernels run: those of a target, or our own for GPUs as played_kernels.h plays them, with
+// the CPU's where an op has none.
+class KernelChoice {
+ public:
+  KernelChoice(Target target) : target_(target) {}
+  KernelChoice(Played played) : played_(played) {}
+
+  Kernel kernel(const Op& op) const;
+  Target target(const Op& op) const;  // that its calls say
+  bool is_of(Target target) const { return !played_ && target_ == target; }
+
+ private:
+  bool plays(const Op& op) const;
+
+  Target target_ = Target::cpu;
+  std::optional<Played> played_;
+};
+
 struct NodeRun {
   std::vector<at::Tensor> out;
   int64_t workspace_declared_bytes = 0;
@@ -34,17 +54,18 @@ struct NodeRun {
 
 // Outputs are filled with NaN (bytes 0xff) before the run.
 NodeRun run_node(const Program& program, const Node& node, std::span<const at::Tensor> in,
-                 Target target, Checks checks = Checks::memory);
+                 KernelChoice kernels, Checks checks = Checks::memory);
 
 // `inputs`: every value without a node that a node or an output reads. Returns all values.
-Tensors run_program(const Program& program, const Tensors& inputs, Target target,
+Tensors run_program(const Program& program, const Tensors& inputs, KernelChoice kernels,
                     Checks checks = Checks::memory);
 
 // The gradients of a program that has run. `cotangents` and `accumulators` go by the name of the
 // forward value they belong to; so do the gradients.
 Tensors run_backward(const Program& forward, const BackwardProgram& backward,
                      const Tensors& forward_values, const Tensors& cotangents,
-                     const Tensors& accumulators, Target target, Checks checks = Checks::memory);
+                     const Tensors& accumulators, KernelChoice kernels,
+                     Checks checks = Checks::memory);
 
 // Both.
 struct Step {
@@ -52,7 +73,7 @@ struct Step {
   Tensors gradients;
 };
 Step run_step(const Program& forward, const BackwardProgram& backward, const Tensors& inputs,
-              const Tensors& cotangents, const Tensors& accumulators, Target target,
+              const Tensors& cotangents, const Tensors& accumulators, KernelChoice kernels,
               Checks checks = Checks::memory);
 
 // Whether this machine can run bfloat16 on the CPU at all.

@@ -1,5 +1,5 @@
-// The shipped CPU kernels: their results against the reference kernels in float64, their memory,
-// and whether they give the same bits again.
+// The shipped CPU kernels, and our own for GPUs as played on the CPU: their results against the
+// reference kernels in float64, their memory, and whether they give the same bits again.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -9,78 +9,22 @@
 #include "base/error.h"
 #include "models/ops/aten.h"
 #include "models/ops/onednn_matmul.h"
+#include "models/ops/own_kernel.h"
 #include "models/ops/rope.h"
 #include "models/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
+#include "tests/models/tolerances.h"
 
 namespace longshore::models {
 namespace {
 
 constexpr uint64_t kInputs = 500, kCotangents = 600, kSums = 700;
 
-// Largest difference from float64 (see `difference`).
-struct Tolerance {
-  double float32, bfloat16;
-
-  double of(Dtype dtype) const { return dtype == Dtype::float32 ? float32 : bfloat16; }
-};
-
-// One rounding of a result to bfloat16 is at most 2^-8 of it.
-constexpr double kRounding = 1. / 256;
-
-// float32 sums of many terms, and what an exponential does to their error, need some room; more
-// where vectors are short. In bfloat16, attention rounds its probabilities and their gradients as
-// well, and the cross-entropy its logits' gradients. Weights' gradients are float32 in both.
-const std::map<std::string, Tolerance> kTolerances{
-    {"adamw", {5e-7, 5e-7}},
-    {"add", {2e-7, kRounding}},
-    {"add_bias", {2e-7, kRounding}},
-    {"add_bias_grad", {1e-6, 1e-6}},
-    {"attention", {3e-5, 1.5e-2}},
-    {"attention_grad", {5e-5, 4e-2}},
-    {"cached_attention", {1e-5, kRounding}},
-    {"clip", {1e-7, 1e-7}},
-    {"embedding", {0, 0}},
-    {"embedding_grad", {1e-6, 1e-6}},
-    {"geglu", {5e-7, kRounding}},
-    {"geglu_grad", {2e-6, kRounding}},
-    {"gelu", {5e-7, kRounding}},
-    {"gelu_grad", {1e-6, kRounding}},
-    {"l2_penalty", {1e-7, 1e-7}},
-    {"l2_penalty_grad", {3e-7, 3e-7}},
-    {"linear", {4e-6, kRounding}},
-    {"linear_cross_entropy", {1e-6, 1e-6}},
-    {"linear_cross_entropy_grad", {5e-5, 2e-2}},
-    {"linear_input_grad", {4e-6, kRounding}},
-    {"linear_weight_grad", {4e-6, 4e-6}},
-    {"mean_square_error", {2e-7, 2e-7}},
-    {"mean_square_error_grad", {3e-7, kRounding}},
-    {"rms_norm", {1e-6, kRounding}},
-    {"rms_norm_grad", {2e-6, kRounding}},
-    {"rope", {3e-7, kRounding}},
-    {"rope_table", {1e-7, 1e-7}},
-    {"scale", {2e-7, kRounding}},
-    {"soft_cap", {5e-7, kRounding}},
-    {"soft_cap_grad", {1e-6, kRounding}},
-    {"square_sum", {1e-12, 1e-12}},
-    {"sum_in_order", {1e-12, 1e-12}},
-    {"sum", {1e-7, 1e-7}},
-    {"sum_grad", {0, kRounding}},
-    {"swiglu", {5e-7, kRounding}},
-    {"swiglu_grad", {2e-6, kRounding}},
-    {"take_rows", {0, 0}},
-};
-
-const Tolerance& tolerance_of(const Op& op) {
-  static const Tolerance none{0, 0};
-  auto found = kTolerances.find(op.name);
-  if (found == kTolerances.end()) ADD_FAILURE() << op.name << " has no stated tolerance";
-  return found == kTolerances.end() ? none : found->second;
-}
-
 // What running cases has shown.
 struct Survey {
+  KernelChoice kernels = Target::cpu;
+  Checks checks = Checks::all;
   std::map<std::string, double> largest_difference;  // by op
   struct Workspace {
     std::string op;
@@ -94,8 +38,8 @@ struct Survey {
 void expect_used(const Survey::Workspace& workspace) {
   const auto& [op, declared_bytes, touched_bytes] = workspace;
   static const std::set<std::string> kOwn{
-      "add_bias_grad", "l2_penalty", "mean_square_error", "mean_square_error_grad", "rms_norm_grad",
-      "square_sum",    "sum"};
+      "add_bias_grad",          "embedding_grad", "l2_penalty", "mean_square_error",
+      "mean_square_error_grad", "rms_norm_grad",  "square_sum", "sum"};
   bool own = kOwn.contains(op);
   bool mostly_own = (op.starts_with("attention") || op.starts_with("linear_cross_entropy")) &&
                     declared_bytes > (1 << 20);
@@ -109,8 +53,8 @@ struct Twin {
   const Program& wide;
 };
 
-// Runs the CPU kernels of every node, each on what the CPU kernels before it made, and the
-// reference kernel in float64 on the same numbers. Returns all values.
+// Runs the surveyed kernels of every node, each on what those before it made, and the reference
+// kernel in float64 on the same numbers. Returns all values.
 Tensors compare(const Twin& twin, Tensors values, Dtype dtype, Survey& survey) {
   EXPECT_EQ(twin.narrow.nodes.size(), twin.wide.nodes.size());
   for (size_t i = 0; i < twin.narrow.nodes.size(); ++i) {
@@ -120,10 +64,13 @@ Tensors compare(const Twin& twin, Tensors values, Dtype dtype, Survey& survey) {
       in.push_back(values.at(twin.narrow[node.in[k]].name));
       wide_in.push_back(in.back().to(scalar_type(twin.wide[wide.in[k]].type.dtype)));
     }
-    NodeRun found = run_node(twin.narrow, node, in, Target::cpu, Checks::all);
+    NodeRun found = run_node(twin.narrow, node, in, survey.kernels, survey.checks);
     NodeRun expected = run_node(twin.wide, wide, wide_in, Target::reference);
-    survey.workspaces.push_back(
-        {node.op->name, found.workspace_declared_bytes, found.workspace_touched_bytes});
+    // Played, the cross-entropy has what ATen allocates on the CPU, not its workspace.
+    if (survey.kernels.is_of(Target::cpu) ||
+        !std::string_view(node.op->name).starts_with("linear_cross_entropy"))
+      survey.workspaces.push_back(
+          {node.op->name, found.workspace_declared_bytes, found.workspace_touched_bytes});
     for (size_t k = 0; k < node.out.size(); ++k) {
       const std::string& name = twin.narrow[node.out[k]].name;
       values[name] = found.out[k];
@@ -165,9 +112,23 @@ std::vector<OpCase> all_cases() {
   return cases;
 }
 
-void compare_cases(Dtype dtype) {
-  Survey survey;
-  for (const OpCase& op_case : all_cases()) compare_case(op_case, dtype, survey);
+bool has_own_kernels(const Program& program) {
+  return std::ranges::any_of(program.nodes,
+                             [](const Node& node) { return node.op->cuda_composed.run; });
+}
+
+// Or something of it, forward or backward.
+bool plays(const OpCase& op_case) {
+  Program program = op_case.trace(Dtype::float32);
+  return has_own_kernels(program) ||
+         (op_case.plain && has_own_kernels(differentiate(program).program));
+}
+
+void compare_cases(Dtype dtype, const KernelChoice& kernels = Target::cpu,
+                   Checks checks = Checks::all) {
+  Survey survey{.kernels = kernels, .checks = checks};
+  for (const OpCase& op_case : all_cases())
+    if (kernels.is_of(Target::cpu) || plays(op_case)) compare_case(op_case, dtype, survey);
   for (const auto& [op, error] : survey.largest_difference)
     std::cout << op << ": largest difference " << error << "\n";
   for (const Survey::Workspace& workspace : survey.workspaces) expect_used(workspace);
@@ -178,6 +139,28 @@ TEST(CpuKernels, AgreeWithTheReferenceInBfloat16) {
   if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   compare_cases(Dtype::bfloat16);
 }
+
+class PlayedKernels : public testing::TestWithParam<Played> {};
+
+// Fibers take their time, and show faults of order at the first run.
+Checks checks_of(Played played) {
+  return played == Played::ahead || played == Played::behind ? Checks::memory : Checks::all;
+}
+
+TEST_P(PlayedKernels, AgreeWithTheReferenceInFloat32) {
+  compare_cases(Dtype::float32, GetParam(), checks_of(GetParam()));
+}
+TEST_P(PlayedKernels, AgreeWithTheReferenceInBfloat16) {
+  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  compare_cases(Dtype::bfloat16, GetParam(), checks_of(GetParam()));
+}
+
+constexpr Played kAllPlayed[]{Played::by_32, Played::by_256, Played::ahead, Played::behind};
+constexpr const char* kPlayedNames[]{"32Threads", "256Threads", "FibersAhead", "FibersBehind"};
+
+INSTANTIATE_TEST_SUITE_P(By, PlayedKernels, testing::ValuesIn(kAllPlayed), [](const auto& info) {
+  return kPlayedNames[static_cast<int>(info.param)];
+});
 
 // Threads may be told to be fewer or more at any time; what was prepared for another number of
 // them must still do.
@@ -254,8 +237,13 @@ TEST(AllOps, HaveACaseAndEveryKernel) {
   for (const Op* op : all_ops()) {
     EXPECT_TRUE(listed.insert(op->name).second) << op->name << " is listed twice";
     EXPECT_TRUE(cased.contains(op->name)) << op->name << " has no test case";
-    EXPECT_TRUE(op->infer && op->cost && op->cpu.run && op->cuda.run && op->reference.run)
-        << op->name;
+    EXPECT_TRUE(op->infer && op->cost && op->cpu.run && op->reference.run) << op->name;
+    // Our own kernels are there where nvcc was.
+    const bool is_own = op->cuda_composed.run;
+    EXPECT_EQ(op->cuda.run != nullptr, !is_own || kHasOwnCudaKernels) << op->name;
+    EXPECT_TRUE(op->has_kernel(Target::cuda) && op->kernel(Target::cuda_composed).run) << op->name;
+    for (Played played : kAllPlayed)
+      EXPECT_EQ(played_kernel(*op, played).run != nullptr, is_own) << op->name;
   }
   for (const std::string& op : cased) EXPECT_TRUE(listed.contains(op)) << op << " is not listed";
 }

@@ -861,6 +861,8 @@ std::vector<OpCase> large_cases() {
       rms_norm_case(1, 3, 33),
       rms_norm_case(2, 257, 320),
       rms_norm_case(1, 1, 4097),
+      rms_norm_case(1, 3, 1024),
+      rms_norm_case(1, 2, 12288),  // beyond what a GPU's block can hold
       shared_rms_norm_case(3, 41, 100),
       heads_rms_norm_case(1, 1, 3, 7),
       heads_rms_norm_case(2, 67, 6, 40),
@@ -918,6 +920,7 @@ std::vector<OpCase> large_cases() {
       embedding_case(1, 1, 11, 1),
       embedding_case(2, 300, 40, 33),
       embedding_case(4, 256, 1000, 320),
+      embedding_case(1, 9, 3, 4100),
       take_rows_case(3, 100, 33, 17),
       take_rows_case(1, 9, 320, 1),
       cross_entropy_case(1, 1, 16, 7),
@@ -936,6 +939,25 @@ std::vector<OpCase> large_cases() {
   };
   append(cases, attention_over_tiles());
   return cases;
+}
+
+std::vector<OpCase> real_cases() {
+  constexpr int64_t kTokens = 600, kVocabulary = 128256;
+  return {rms_norm_case(1, kTokens, 4096),
+          rms_norm_case(1, kTokens, 8192),
+          heads_rms_norm_case(1, kTokens, 32, 128),
+          heads_rms_norm_case(1, kTokens, 8, 256),
+          heads_rms_norm_case(1, kTokens, 16, 64),
+          rope_case(1, kTokens, 32, 128),
+          rope_case(1, kTokens, 8, 64, kLlama3Rope),
+          gated_case(kSwiglu, 1, kTokens, 14336),
+          gated_case(kGeglu, 1, kTokens, 14336),
+          gelu_case(1, 257, 4304, 3),
+          add_bias_case(1, kTokens, 3584),
+          embedding_case(1, kTokens, kVocabulary, 256),
+          cross_entropy_case(1, kTokens, 64, kVocabulary),
+          cross_entropy_case(1, 70, 64, 262144, 30),
+          adamw_case(1 << 22)};
 }
 
 at::Tensor random_normal(const Type& type, uint64_t seed) {

@@ -36,6 +36,8 @@ at::Tensor prefix_of(const std::vector<int32_t>& lengths);
 
 std::vector<OpCase> small_cases();
 std::vector<OpCase> large_cases();
+// At the widths of published models, for the ops that have kernels of our own on a GPU.
+std::vector<OpCase> real_cases();
 
 // Every input that the program's nodes read: normal numbers in the input's dtype, scaled so that
 // results are of order one.

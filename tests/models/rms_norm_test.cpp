@@ -18,10 +18,10 @@ namespace {
 constexpr double kEpsilon = 1e-6;
 
 at::Tensor normed(Type x_type, const at::Tensor& x, const at::Tensor& weight,
-                  const RmsNormOptions& options, Target target = Target::cpu) {
+                  const RmsNormOptions& options, const KernelChoice& kernels = Target::cpu) {
   Trace t("rms_norm");
   t.output(rms_norm(t.input("x", x_type), t.weight("w", type_of(weight), {}), kEpsilon, options));
-  return run_program(t.finish(), {{"x", x}, {"w", weight}}, target).at("rms_norm");
+  return run_program(t.finish(), {{"x", x}, {"w", weight}}, kernels).at("rms_norm");
 }
 
 TEST(RmsNorm, NormalisesHeadsAsRowsOfTheirOwn) {
@@ -59,8 +59,9 @@ TEST(RmsNorm, AddsTheOffsetBeforeRounding) {
       plain::rms_norm(x.to(at::kDouble), weight.to(at::kDouble), kEpsilon, 1).to(at::kBFloat16);
   at::Tensor rounded_first =
       plain::rms_norm(x.to(at::kDouble), (weight + 1).to(at::kDouble), kEpsilon).to(at::kBFloat16);
-  for (Target target : {Target::cpu, Target::reference}) {
-    at::Tensor found = normed(type, x, weight, {.weight_offset = 1}, target);
+  for (KernelChoice kernels :
+       {KernelChoice(Target::cpu), KernelChoice(Target::reference), KernelChoice(Played::by_32)}) {
+    at::Tensor found = normed(type, x, weight, {.weight_offset = 1}, kernels);
     // float32 within, so that a few of the 1400 may lie on the other side of a rounding.
     EXPECT_LT(found.ne(exact).sum().item<int64_t>(), 5);
     EXPECT_GT(found.ne(rounded_first).sum().item<int64_t>(), 100);

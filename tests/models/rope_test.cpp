@@ -23,38 +23,38 @@ struct Table {
   at::Tensor cos, sin;  // [positions, D/2]
 };
 
-Table table(const at::Tensor& positions, const RopeScaling& scaling, Target target) {
+Table table(const at::Tensor& positions, const RopeScaling& scaling, const KernelChoice& kernels) {
   Trace t("rope_table");
   RopeTable made = rope_table(t.batch("positions", {{1, positions.size(0)}, Dtype::int32}),
                               kHeadDim, kBase, scaling);
   t.output(made.cos);
   t.output(made.sin);
-  Tensors values = run_program(t.finish(), {{"positions", positions.unsqueeze(0)}}, target);
+  Tensors values = run_program(t.finish(), {{"positions", positions.unsqueeze(0)}}, kernels);
   return {values.at("rope_table").squeeze(0), values.at("rope_table.1").squeeze(0)};
 }
 
-std::vector<double> frequencies(const RopeScaling& scaling, Target target) {
-  Table at_one = table(at::arange(1, 2, at::kInt), scaling, target);
+std::vector<double> frequencies(const RopeScaling& scaling, const KernelChoice& kernels) {
+  Table at_one = table(at::arange(1, 2, at::kInt), scaling, kernels);
   at::Tensor angles = at::atan2(at_one.sin, at_one.cos).to(at::kDouble).flatten();
   std::vector<double> result;
   for (int64_t i = 0; i < kHeadDim / 2; ++i) result.push_back(angles[i].item<double>());
   return result;
 }
 
-constexpr Target kTargets[]{Target::cpu, Target::reference};
+const KernelChoice kAllKernels[]{Target::cpu, Target::reference, Played::by_32, Played::by_256};
 
 TEST(RopeScaling, LinearIsAnotherUnitOfPosition) {
-  for (Target target : kTargets) {
-    Table scaled = table(at::arange(0, 400, 4, at::kInt), LinearRopeScaling{4}, target);
-    Table plain = table(at::arange(0, 100, at::kInt), {}, target);
+  for (KernelChoice kernels : kAllKernels) {
+    Table scaled = table(at::arange(0, 400, 4, at::kInt), LinearRopeScaling{4}, kernels);
+    Table plain = table(at::arange(0, 100, at::kInt), {}, kernels);
     EXPECT_TRUE(equal_bits(scaled.cos, plain.cos));
     EXPECT_TRUE(equal_bits(scaled.sin, plain.sin));
   }
 }
 
 TEST(RopeScaling, Llama3KeepsShortWavesAndStretchesLongOnes) {
-  for (Target target : kTargets) {
-    std::vector<double> plain = frequencies({}, target), scaled = frequencies(kLlama31, target);
+  for (KernelChoice kernels : kAllKernels) {
+    std::vector<double> plain = frequencies({}, kernels), scaled = frequencies(kLlama31, kernels);
     int kept = 0, stretched = 0, between = 0;
     for (int i = 0; i < kHeadDim / 2; ++i) {
       double wavelength = 2 * std::numbers::pi / plain[i], ratio = scaled[i] / plain[i];

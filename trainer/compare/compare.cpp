@@ -63,10 +63,11 @@ void require_distinct(std::vector<std::string> words, const std::string& option)
 
 void require_profile_of(models::Target target, const Config& config) {
   std::optional<offload::Hardware> hardware = named_hardware(config);
-  if (!hardware || hardware->target == target) return;
+  if (!hardware || models::same_device(hardware->target, target)) return;
   std::vector<std::string> names;
   for (const std::string& name : hardware_names(default_configs_directory()))
-    if (read_hardware(name, default_configs_directory()).target == target) names.push_back(name);
+    if (models::same_device(read_hardware(name, default_configs_directory()).target, target))
+      names.push_back(name);
   throw ConfigError(location(config, "hardware") + ": found " + hardware->name +
                     ", a profile of another kind of machine than this; expected one of " +
                     join(names) + "; plan --measure makes this_machine");

@@ -125,9 +125,9 @@ std::unique_ptr<EnergyMeter> find_package_meter(const fs::path& powercap_folder)
 
 std::unique_ptr<EnergyMeter> find_energy_meter(models::Target target) {
 #ifdef LONGSHORE_CUDA
-  if (target == models::Target::cuda) return GpuMeter::find();
+  if (models::is_cuda(target)) return GpuMeter::find();
 #endif
-  return target == models::Target::cuda ? nullptr : find_package_meter(kPowercapFolder);
+  return models::is_cuda(target) ? nullptr : find_package_meter(kPowercapFolder);
 }
 
 }  // namespace longshore::trainer

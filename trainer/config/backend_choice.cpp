@@ -19,19 +19,21 @@ ChosenBackend cpu(const std::string& why) {
 
 ChosenBackend choose_backend(const Config& config, [[maybe_unused]] int64_t local_rank) {
   if (config.backend == BackendChoice::cpu) return cpu("as " + origin(config, "backend") + " asks");
-  bool asked = config.backend == BackendChoice::cuda;
+  const bool composed = config.backend == BackendChoice::cuda_composed;
+  const bool asked = composed || config.backend == BackendChoice::cuda;
 #ifdef LONGSHORE_CUDA
   offload::CudaDevice device = offload::find_cuda_device(local_rank);
   if (device.usable)
-    return {models::Target::cuda, device.number,
-            "cuda (" + device.description + "), " +
+    return {composed ? models::Target::cuda_composed : models::Target::cuda, device.number,
+            std::string(composed ? "cuda_composed" : "cuda") + " (" + device.description + "), " +
                 (asked ? "as " + origin(config, "backend") + " asks" : "since a GPU is there")};
   std::string why = device.description;
 #else
   std::string why = "this build has no CUDA backend";
 #endif
   if (asked)
-    throw ConfigError(location(config, "backend") + ": found cuda, but " + why +
+    throw ConfigError(location(config, "backend") + ": found " +
+                      (composed ? "cuda_composed" : "cuda") + ", but " + why +
                       ". Nearest: auto, cpu");
   return cpu("since " + why);
 }
@@ -40,8 +42,8 @@ std::unique_ptr<offload::Backend> make_backend(
     models::Target target, [[maybe_unused]] int device,
     std::shared_ptr<offload::Communicator> communicator) {
 #ifdef LONGSHORE_CUDA
-  if (target == models::Target::cuda)
-    return offload::make_cuda_backend(device, std::move(communicator));
+  if (models::is_cuda(target))
+    return offload::make_cuda_backend(device, std::move(communicator), target);
 #endif
   return offload::make_cpu_backend(target, std::move(communicator));
 }

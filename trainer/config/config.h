@@ -30,7 +30,7 @@
 
 namespace longshore::trainer {
 
-enum class BackendChoice { automatic, cpu, cuda };
+enum class BackendChoice { automatic, cpu, cuda, cuda_composed };
 enum class ModelType { llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, toy_a, toy_b };
 enum class RopeType { unscaled, linear, llama3 };
 enum class ComputeDtype { automatic, float32, bfloat16 };

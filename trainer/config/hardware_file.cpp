@@ -227,7 +227,7 @@ std::string text(const Hardware& hardware) {
   auto line = [&](const std::string& key, const std::string& value) {
     result += key + ": " + value + "\n";
   };
-  line("target", hardware.target == models::Target::cuda ? "cuda" : "cpu");
+  line("target", models::is_cuda(hardware.target) ? "cuda" : "cpu");
   line("device_bytes", std::to_string(hardware.device_bytes));
   if (hardware.device_reserved_bytes > 0)
     line("device_reserved_bytes", std::to_string(hardware.device_reserved_bytes));

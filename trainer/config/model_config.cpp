@@ -54,7 +54,7 @@ models::Dtype compute_dtype(const Config& config, models::Target target) {
     case ComputeDtype::automatic:
       break;
   }
-  bool is_native = target == models::Target::cuda || cpu_multiplies_bfloat16();
+  bool is_native = models::is_cuda(target) || cpu_multiplies_bfloat16();
   return is_native || config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
                                                                    : models::Dtype::float32;
 }

@@ -31,7 +31,7 @@ class Alone : public World {
 std::unique_ptr<World> connect(const Launch& launch, models::Target target) {
   if (launch.by == Launch::By::nobody) return std::make_unique<Alone>();
   if (launch.by != Launch::By::torchrun) return connect_by_mpi(launch);
-  if (target != models::Target::cuda)
+  if (!models::is_cuda(target))
     throw ConfigError(
         "found RANK and WORLD_SIZE of torchrun, but on the CPU processes reach each other by MPI: "
         "expected mpirun or srun. Nearest: mpirun -np " +
@@ -45,7 +45,7 @@ std::shared_ptr<offload::Communicator> connect_devices(World& world,
                                                        [[maybe_unused]] int device) {
   if (mesh.devices() == 1) return nullptr;
 #ifdef LONGSHORE_CUDA
-  if (target == models::Target::cuda)
+  if (models::is_cuda(target))
     return offload::make_nccl_communicator(
         mesh, device, [&](const std::string& id) { return world.gather(id)[0]; });
 #endif

@@ -95,7 +95,7 @@ Formula::Formula(const Base& base, const offload::Hardware& hardware, double der
       link_(derate * hardware.link_to_host.at(1e8)),
       fetch_seconds_(hardware.fetch_seconds(1)),
       device_room_(base.device_room - margin),
-      shares_memory_(hardware.target != models::Target::cuda) {}
+      shares_memory_(!models::is_cuda(hardware.target)) {}
 
 double Formula::missing(const Assignment& first, const Assignment& others, int layers) const {
   double more = first.kept_bytes - choices_.full.kept_bytes,

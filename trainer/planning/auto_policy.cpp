@@ -422,7 +422,7 @@ class Search {
 }  // namespace
 
 AutoChoice choose_policy(const Config& config, models::Target target) {
-  if (Hardware hardware = *named_hardware(config); hardware.target != target)
+  if (Hardware hardware = *named_hardware(config); !models::same_device(hardware.target, target))
     throw ConfigError(location(config, "hardware") + ": found " + hardware.name +
                       ", a profile of " +
                       (target == models::Target::cpu ? "a GPU, expected that of a processor"

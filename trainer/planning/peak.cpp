@@ -59,7 +59,7 @@ Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& back
     return {config.peak_tflops_per_device * 1e12,
             fmt::format("{:.4g} TFLOP/s, as {} says", config.peak_tflops_per_device,
                         location(config, "peak_tflops_per_device"))};
-  int64_t n = backend.target() == models::Target::cuda ? 8192 : 2048;
+  int64_t n = models::is_cuda(backend.target()) ? 8192 : 2048;
   double rate = 2.0 * n * n * n / quickest_product(n, dtype, backend);
   return {rate, fmt::format("{:.4g} TFLOP/s, the quickest of {} matmuls of {}x{}x{} in {} here",
                             rate / 1e12, kRepeats, n, n, n, name(dtype))};

@@ -14,7 +14,7 @@ using offload::bytes_text;
 using offload::MemoryKind;
 
 // The CPU backend's kinds share one memory, so they must fit together.
-bool shares_memory(models::Target target) { return target != models::Target::cuda; }
+bool shares_memory(models::Target target) { return !models::is_cuda(target); }
 
 struct Choice {
   std::string setting;

@@ -243,6 +243,7 @@ TEST_F(ConfigTest, ChoicesMeanTheirEnumerators) {
   EXPECT_EQ(with("backend=auto").backend, BackendChoice::automatic);
   EXPECT_EQ(with("backend=cpu").backend, BackendChoice::cpu);
   EXPECT_EQ(with("backend=cuda").backend, BackendChoice::cuda);
+  EXPECT_EQ(with("backend=cuda_composed").backend, BackendChoice::cuda_composed);
   EXPECT_EQ(with("dtype=auto").dtype, ComputeDtype::automatic);
   EXPECT_EQ(with("dtype=float32").dtype, ComputeDtype::float32);
   EXPECT_EQ(with("dtype=bfloat16").dtype, ComputeDtype::bfloat16);

@@ -184,7 +184,7 @@ TEST_F(AutoPolicy, CutsAStepIntoTheMicroBatchesThatAreFastest) {
   Config config = config_of("llama", gpu(1e10), {"auto_micro_batch=true"});
   Tried whole = choose_policy(config, kTarget).tried[0];
   EXPECT_EQ(whole.config.per_device_batch_size, 4);
-  Tried cut = choose_policy(with_limit(config, 60e6), kTarget).tried[0];
+  Tried cut = choose_policy(with_limit(config, 38e6), kTarget).tried[0];
   EXPECT_LT(cut.config.per_device_batch_size, 4) << what(cut.config);
   EXPECT_EQ(cut.config.per_device_batch_size * cut.config.gradient_accumulation_steps, 4);
 }

@@ -169,6 +169,20 @@ TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
   EXPECT_LT(seconds, kMostSeconds);
 }
 
+// Its kernels take more memory than our own; a profile's rates are the device's, whoever's kernels
+// run there.
+TEST(PlanProgram, PlansCompositionsOnAGpu) {
+  auto peak = [](const std::string& more) {
+    ordered_json plans = json_of("--config quickstart.yml --policies none " + more);
+    return plans["plans"][0]["memory"]["device"]["peak_bytes"].get<int64_t>();
+  };
+  EXPECT_LT(peak("backend=cuda"), peak("backend=cuda_composed"));
+  EXPECT_EQ(peak("--hardware h200 backend=cuda"), peak("--hardware h200"));
+  EXPECT_EQ(peak("--hardware h200 backend=cuda_composed"), peak("backend=cuda_composed"));
+  ProgramResult result = run_plan("--config quickstart.yml backend=cuda_composed");
+  EXPECT_TRUE(contains(result.output, "planned for cuda_composed")) << result.output;
+}
+
 TEST(PlanProgram, ChoosesAPolicy) {
   const std::string kTiny =
       "--config llama3_8b.yml model_name=llama3.2_1b backend=auto --hardware rtx4090 "

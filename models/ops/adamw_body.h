@@ -1,0 +1,284 @@
+// The body of AdamW's kernel on a GPU, and how it is launched.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "models/ops/adamw_kernels.h"
+#include "models/ops/block8.h"
+#include "models/ops/stochastic_rounding.h"
+#include "models/ops/thread_group.h"
+#include "models/ops/vectors.h"
+
+namespace longshore::models {
+
+// W is what the weight is stored in: float or bfloat16; M what the moments are: these, or uint8_t
+// for codes with scales.
+//
+// A warp has a block of 256 elements, which the codes' scales are for. Each of its 32 items is four
+// elements and the four that lie 32 further on, which share random numbers with them.
+template <class W, class M>
+struct AdamWBody {
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kLanes = 32;
+  static constexpr bool kRounds = sizeof(W) < 4 || sizeof(M) < 4;
+  static constexpr bool kHasScales = std::is_same_v<M, uint8_t>;
+  static_assert(kBlock8 == 8 * kLanes && kRoundingPairs == 32);
+
+  AdamWArguments a;
+  bool vectors;  // four elements at a time can be read and written
+
+  struct Factors {
+    float decay, step, root, clip;
+  };
+  // Moments on their way to codes.
+  struct Item {
+    float m[2][4], v[2][4];
+    uint32_t m_bits[2][4], v_bits[2][4];
+  };
+  // Largest magnitudes, as bits.
+  struct Largest {
+    uint32_t m, v;
+    LONGSHORE_DEVICE void take(const Largest& other) {
+      m = other.m > m ? other.m : m;
+      v = other.v > v ? other.v : v;
+    }
+  };
+
+  template <class Block>
+  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+    const float clip = *a.clip, rate = *a.learning_rate;
+    const Factors factors{1.f - rate * a.decay, rate / *a.correction_1,
+                          1.f / std::sqrt(*a.correction_2), clip};
+    const int64_t first = index * (block.threads() / kLanes);
+    block.template split<kLanes>([&](auto& group, int number) {
+      const int64_t block8 = first + number;
+      if (block8 * kBlock8 >= a.count) return;
+      if (clip == 0)
+        keep(group, block8);
+      else
+        update(group, block8, factors);
+    });
+  }
+
+  template <class Group>
+  LONGSHORE_BODY void update(Group& group, int64_t block8, const Factors& factors) const {
+    auto own = group.template own<Item>();
+    group.for_each(kLanes, [&](int64_t lane) { update_item(own[lane], block8, lane, factors); });
+    if constexpr (kHasScales) {
+      const Largest largest = group.reduce(
+          kLanes, Largest{0, 0},
+          [&](Largest& so_far, int64_t lane) { so_far.take(largest_of(own[lane])); },
+          [](Largest& one, const Largest& other) { one.take(other); });
+      const float m_scale = block8_scale(largest.m), v_scale = block8_scale(largest.v);
+      group.once([&] {
+        a.m_scale[block8] = m_scale;
+        a.v_scale[block8] = v_scale;
+      });
+      group.for_each(kLanes, [&](int64_t lane) {
+        const Item& item = own[lane];
+        LONGSHORE_UNROLL(2)
+        for (int half = 0; half < 2; ++half) {
+          const int64_t at = element(block8, lane, half);
+          encode<FirstMoment8>(item.m[half], item.m_bits[half], m_scale, a.m, at);
+          encode<SecondMoment8>(item.v[half], item.v_bits[half], v_scale, a.v, at);
+        }
+      });
+    }
+  }
+
+  // The first of an item's four elements; half 1 lies behind half 0.
+  static LONGSHORE_DEVICE int64_t element(int64_t block8, int64_t lane, int half) {
+    return block8 * kBlock8 + lane / 8 * kRoundingGroup + lane % 8 * 4 + half * kRoundingPairs;
+  }
+
+  LONGSHORE_BODY void update_item(Item& item, int64_t block8, int64_t lane,
+                                  const Factors& factors) const {
+    uint32_t weight_bits[2][4] = {};
+    if constexpr (kRounds) draw(block8, lane, item, weight_bits);
+    const float m_scale = kHasScales ? a.m_scale_before[block8] : 0.f;
+    const float v_scale = kHasScales ? a.v_scale_before[block8] : 0.f;
+    LONGSHORE_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = element(block8, lane, half);
+      float gradient[4], weight[4], compute[4];
+      float(&m)[4] = item.m[half], (&v)[4] = item.v[half];
+      load_floats(a.gradient, at, gradient);
+      load_floats(static_cast<const W*>(a.weight_before), at, weight);
+      load_moment<FirstMoment8>(a.m_before, m_scale, at, m);
+      load_moment<SecondMoment8>(a.v_before, v_scale, at, v);
+      for (int k = 0; k < 4; ++k) {
+        const float g = gradient[k] * factors.clip;
+        m[k] = a.b1 * m[k] + (1.f - a.b1) * g;
+        v[k] = a.b2 * v[k] + (1.f - a.b2) * g * g;
+        weight[k] = weight[k] * factors.decay -
+                    factors.step * m[k] / (std::sqrt(v[k]) * factors.root + a.epsilon);
+        compute[k] = weight[k];
+      }
+      store_floats(static_cast<W*>(a.weight), at, weight, weight_bits[half]);
+      if (a.compute) store_nearest(at, compute);
+      if constexpr (!kHasScales) {
+        store_floats(static_cast<M*>(a.m), at, m, item.m_bits[half]);
+        store_floats(static_cast<M*>(a.v), at, v, item.v_bits[half]);
+      }
+    }
+  }
+
+  // The step did not count: what is made elsewhere is what was there, but for `compute`.
+  template <class Group>
+  LONGSHORE_BODY void keep(Group& group, int64_t block8) const {
+    group.for_each(kLanes, [&](int64_t lane) {
+      for (int half = 0; half < 2; ++half) {
+        const int64_t at = element(block8, lane, half);
+        if (a.compute) {
+          float weight[4];
+          load_floats(static_cast<const W*>(a.weight_before), at, weight);
+          store_nearest(at, weight);
+        }
+        copy(static_cast<const W*>(a.weight_before), static_cast<W*>(a.weight), at);
+        copy(static_cast<const M*>(a.m_before), static_cast<M*>(a.m), at);
+        copy(static_cast<const M*>(a.v_before), static_cast<M*>(a.v), at);
+      }
+    });
+    if constexpr (kHasScales)
+      group.once([&] {
+        a.m_scale[block8] = a.m_scale_before[block8];
+        a.v_scale[block8] = a.v_scale_before[block8];
+      });
+  }
+
+  // --- memory: four elements from `at` on, as far as there are any
+
+  LONGSHORE_BODY bool is_whole(int64_t at) const { return vectors && at + 4 <= a.count; }
+  LONGSHORE_BODY int elements_from(int64_t at) const {
+    return at >= a.count ? 0 : at + 4 <= a.count ? 4 : static_cast<int>(a.count - at);
+  }
+
+  template <class T>
+  LONGSHORE_BODY void load_four(const T* from, int64_t at, T (&to)[4]) const {
+    if (is_whole(at)) {
+      const auto vector = *reinterpret_cast<const Vector<T, 4>*>(from + at);
+      for (int k = 0; k < 4; ++k) to[k] = vector.values[k];
+    } else {
+      for (int k = 0; k < 4; ++k) to[k] = k < elements_from(at) ? from[at + k] : T{};
+    }
+  }
+
+  template <class T>
+  LONGSHORE_BODY void store_four(T* to, int64_t at, const T (&from)[4]) const {
+    if (is_whole(at)) {
+      Vector<T, 4> vector;
+      for (int k = 0; k < 4; ++k) vector.values[k] = from[k];
+      *reinterpret_cast<Vector<T, 4>*>(to + at) = vector;
+    } else {
+      for (int k = 0; k < 4; ++k)
+        if (k < elements_from(at)) to[at + k] = from[k];
+    }
+  }
+
+  template <class T>
+  LONGSHORE_BODY void copy(const T* from, T* to, int64_t at) const {
+    if (from == to) return;
+    T values[4];
+    load_four(from, at, values);
+    store_four(to, at, values);
+  }
+
+  template <class T>
+  LONGSHORE_BODY void load_floats(const T* from, int64_t at, float (&to)[4]) const {
+    T values[4];
+    load_four(from, at, values);
+    for (int k = 0; k < 4; ++k) to[k] = load(values[k]);
+  }
+
+  template <class Moment>
+  LONGSHORE_BODY void load_moment(const void* from, float scale, int64_t at, float (&to)[4]) const {
+    if constexpr (kHasScales) {
+      uint8_t codes[4];
+      load_four(static_cast<const uint8_t*>(from), at, codes);
+      for (int k = 0; k < 4; ++k) to[k] = Moment::decode(codes[k]) * scale;
+      for (int k = 0; k < 4; ++k)
+        if (k >= elements_from(at)) to[k] = 0;  // a NaN scale is not theirs
+    } else {
+      load_floats(static_cast<const M*>(from), at, to);
+    }
+  }
+
+  LONGSHORE_BODY void store_floats(float* to, int64_t at, const float (&from)[4],
+                                   const uint32_t (&)[4]) const {
+    store_four(to, at, from);
+  }
+  LONGSHORE_BODY void store_floats(bfloat16* to, int64_t at, const float (&from)[4],
+                                   const uint32_t (&random)[4]) const {
+    bfloat16 values[4];
+    for (int k = 0; k < 4; ++k) store_stochastically(values[k], from[k], random[k] & 0xffff);
+    store_four(to, at, values);
+  }
+  LONGSHORE_BODY void store_nearest(int64_t at, const float (&from)[4]) const {
+    bfloat16 values[4];
+    for (int k = 0; k < 4; ++k) store(values[k], from[k]);
+    store_four(a.compute, at, values);
+  }
+
+  // --- rounding
+
+  LONGSHORE_BODY void draw(int64_t block8, int64_t lane, Item& item,
+                           uint32_t (&weight_bits)[2][4]) const {
+    const RoundingStream stream{a.rounding.seed, a.rounding.sequence,
+                                static_cast<uint32_t>(*a.step)};
+    const int64_t group = a.rounding.first + block8 * kBlock8 + lane / 8 * kRoundingGroup;
+    for (int k = 0; k < 4; ++k) {
+      const auto pair = static_cast<uint32_t>(group / 2 + lane % 8 * 4 + k);
+      const PairBits bits = draw_pair_bits(stream, pair);
+      weight_bits[0][k] = bits.low.weight, weight_bits[1][k] = bits.high.weight;
+      item.m_bits[0][k] = bits.low.m, item.m_bits[1][k] = bits.high.m;
+      item.v_bits[0][k] = bits.low.v, item.v_bits[1][k] = bits.high.v;
+    }
+  }
+
+  static LONGSHORE_DEVICE Largest largest_of(const Item& item) {
+    Largest largest{0, 0};
+    for (int half = 0; half < 2; ++half)
+      for (int k = 0; k < 4; ++k)
+        largest.take({std::bit_cast<uint32_t>(item.m[half][k]) & 0x7fffffff,
+                      std::bit_cast<uint32_t>(item.v[half][k]) & 0x7fffffff});
+    return largest;
+  }
+
+  template <class Moment>
+  LONGSHORE_BODY void encode(const float (&values)[4], const uint32_t (&random)[4], float scale,
+                             void* to, int64_t at) const {
+    uint8_t codes[4] = {};
+    if (scale > 0)
+      for (int k = 0; k < 4; ++k)
+        codes[k] = static_cast<uint8_t>(Moment::encode(values[k], 1.f / scale, random[k]));
+    store_four(static_cast<uint8_t*>(to), at, codes);
+  }
+};
+
+template <class Launcher>
+void launch(const AdamWArguments& a, const Launcher& launcher) {
+  const bool vectors = all_aligned(
+      {a.gradient, a.weight_before, a.m_before, a.v_before, a.weight, a.m, a.v, a.compute});
+  auto with_types = [&]<class W, class M>(W, M) {
+    using Body = AdamWBody<W, M>;
+    const int64_t blocks_of_256 = launcher.template threads<Body>() / Body::kLanes;
+    launcher(Body{a, vectors}, ceil_div(a.count, kBlock8 * blocks_of_256));
+  };
+  auto with_weight = [&]<class W>(W weight) {
+    switch (a.moments) {
+      case MomentFormat::float32:
+        return with_types(weight, float{});
+      case MomentFormat::bfloat16:
+        return with_types(weight, bfloat16{});
+      case MomentFormat::block8:
+        return with_types(weight, uint8_t{});
+    }
+  };
+  if (a.weight_dtype == Dtype::bfloat16)
+    with_weight(bfloat16{});
+  else
+    with_weight(float{});
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,29 @@
+// Kernels of our own for GPUs, in .cu files. Builds without nvcc have none of them, but plan for
+// GPUs all the same: there a record's `run` is null.
+#pragma once
+
+#include "models/op.h"
+
+namespace longshore::models {
+
+#ifdef LONGSHORE_CUDA
+inline constexpr bool kHasOwnCudaKernels = true;
+#else
+inline constexpr bool kHasOwnCudaKernels = false;
+#endif
+
+template <auto launch, auto arguments>
+void launch_call(const KernelCall& call) {
+  launch(arguments(call), call.stream);
+}
+
+// What a record says: arguments(call) gives what launch(arguments, stream) takes.
+template <auto launch, auto arguments>
+constexpr auto own_kernel() -> void (*)(const KernelCall&) {
+  if constexpr (kHasOwnCudaKernels)
+    return launch_call<launch, arguments>;
+  else
+    return nullptr;
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,52 @@
+// Rows in memory, read and written 16 bytes at a time where their width and place allow.
+#pragma once
+
+#include <initializer_list>
+#include <type_traits>
+
+#include "models/ops/numbers.h"
+
+namespace longshore::models {
+
+inline constexpr int kVectorBytes = 16;
+
+// Elements of T that are one vector.
+template <class T>
+inline constexpr int kVectorOf = kVectorBytes / sizeof(T);
+
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < kVectorBytes ? sizeof(T) * kCount : kVectorBytes) Vector {
+  T values[kCount];
+};
+
+// `from` is aligned as a vector is; so is `to` below.
+template <int kCount, class T>
+LONGSHORE_INLINE void load_vector(const T* from, float (&to)[kCount]) {
+  const auto vector = *reinterpret_cast<const Vector<T, kCount>*>(from);
+  for (int k = 0; k < kCount; ++k) to[k] = load(vector.values[k]);
+}
+
+template <int kCount, class T>
+LONGSHORE_INLINE void store_vector(T* to, const float (&from)[kCount]) {
+  Vector<T, kCount> vector;
+  for (int k = 0; k < kCount; ++k) store(vector.values[k], from[k]);
+  *reinterpret_cast<Vector<T, kCount>*>(to) = vector;
+}
+
+// Null is aligned.
+inline bool all_aligned(std::initializer_list<const void*> pointers) {
+  for (const void* pointer : pointers)
+    if (reinterpret_cast<uintptr_t>(pointer) % kVectorBytes != 0) return false;
+  return true;
+}
+
+// Calls f with the number of T's to take at a time, a constant: a vector of them, or one.
+template <class T, class F>
+void with_vectors(bool fit, F f) {
+  if (fit)
+    f(std::integral_constant<int, kVectorOf<T>>{});
+  else
+    f(std::integral_constant<int, 1>{});
+}
+
+}  // namespace longshore::models

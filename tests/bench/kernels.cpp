@@ -1,0 +1,325 @@
+// bench_kernels [--json F]
+//
+// Our own kernels on a GPU that are bound by memory, and the loss, at Llama 3 8B's shapes with 8192
+// tokens (norms of heads at Qwen 3 8B's): what each takes, the bytes a second that its operands
+// make of that, and their share of what a copy within the device reaches in the same run, where
+// each byte copied counts as read and as written. Beside it the composition of ATen's ops that the
+// kernel stands for. The two take turns; medians.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/exit_code.h"
+#include "base/timing.h"
+#include "models/backward.h"
+#include "models/ops/adamw.h"
+#include "models/ops/add_bias.h"
+#include "models/ops/embedding.h"
+#include "models/ops/gelu.h"
+#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/rms_norm.h"
+#include "models/ops/rope.h"
+#include "models/ops/soft_cap.h"
+#include "models/ops/swiglu.h"
+#include "models/trace.h"
+#include "offload/cuda_backend.h"
+#include "offload/executor.h"
+
+namespace longshore::bench {
+namespace {
+
+using models::Dtype;
+using models::MomentFormat;
+using models::Node;
+using models::Program;
+using models::Target;
+using models::Trace;
+using models::Type;
+using models::Var;
+using offload::Arena;
+using offload::Backend;
+using offload::Lane;
+using offload::MemoryKind;
+
+constexpr int kRounds = 15;
+constexpr int64_t kTokens = 8192, kWidth = 4096, kHidden = 14336, kVocabulary = 128256;
+constexpr int64_t kHeads = 32, kKeyHeads = 8, kHeadDim = 128;
+constexpr int64_t kLayer = 218'112'000;  // parameters
+
+// --- what is measured
+
+struct Case {
+  std::string name;
+  Program program;
+};
+
+Type hidden(int64_t width) { return {{1, kTokens, width}, Dtype::bfloat16}; }
+Type tokens() { return {{1, kTokens}, Dtype::int32}; }
+Type weight(models::Shape shape) { return {shape, Dtype::bfloat16}; }
+
+// The program and its gradient, each of whose weights adds to a sum.
+void add(std::vector<Case>& cases, const std::string& name, Trace& t) {
+  Program program = t.finish();
+  cases.push_back({name, program});
+  cases.push_back(
+      {name, models::backward(program, {.accumulate = program.inputs_from(models::Source::weight),
+                                        .weight_gradient_dtype = Dtype::float32})
+                 .program});
+}
+
+void add_update(std::vector<Case>& cases, const std::string& name, Dtype dtype,
+                MomentFormat moments) {
+  const Type moment = models::moment_type(moments, kLayer);
+  const bool scaled = moments == MomentFormat::block8;
+  Trace t("update");
+  Var gradient = t.input("gradient", {{kLayer}});
+  models::AdamWState state{.weight = t.input("weight", {{kLayer}, dtype}),
+                           .m = t.input("m", moment),
+                           .v = t.input("v", moment)};
+  if (scaled) {
+    state.m_scale = t.input("m_scale", models::scale_type(kLayer));
+    state.v_scale = t.input("v_scale", models::scale_type(kLayer));
+  }
+  models::AdamWScalars scalars{
+      t.scalar("rate"), t.scalar("correction_1"), t.scalar("correction_2"), t.scalar("clip"), {}};
+  if (dtype == Dtype::bfloat16 || moments != MomentFormat::float32)
+    scalars.step = t.scalar("step", Dtype::int32);
+  for (Var out : models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+                               Dtype::bfloat16, gradient, state, scalars))
+    t.output(out);
+  cases.push_back({name, t.finish()});
+}
+
+std::vector<Case> make_cases() {
+  std::vector<Case> cases;
+  {
+    Trace t("rms_norm");
+    t.output(rms_norm(t.input("x", hidden(kWidth)), t.weight("w", weight({kWidth}), {}), 1e-5));
+    add(cases, "4096 wide", t);
+  }
+  {
+    Trace t("rms_norm");
+    t.output(rms_norm(t.input("q", hidden(kHeads * kHeadDim)),
+                      t.weight("w", weight({kHeadDim}), {}), 1e-5));
+    add(cases, "32 heads of 128", t);
+  }
+  for (int64_t heads : {kHeads, kKeyHeads}) {
+    Trace t("rope");
+    models::RopeTable table = rope_table(t.batch("positions", tokens()), kHeadDim, 500000);
+    t.output(rope(t.input("x", hidden(heads * kHeadDim)), table));
+    add(cases, fmt::format("{} heads of 128", heads), t);
+  }
+  for (auto gated : {models::swiglu, models::geglu}) {
+    Trace t("gated");
+    t.output(gated(t.input("gate", hidden(kHidden)), t.input("up", hidden(kHidden))));
+    add(cases, "14336 wide", t);
+  }
+  {
+    Trace t("activations");
+    Var x = t.input("x", hidden(kHidden));
+    t.output(gelu(x));
+    t.output(soft_cap(x, 30));
+    add(cases, "14336 wide", t);
+  }
+  {
+    Trace t("add_bias");
+    t.output(add_bias(t.input("x", hidden(kWidth)), t.weight("b", weight({kWidth}), {})));
+    add(cases, "4096 wide", t);
+  }
+  {
+    Trace t("embedding");
+    t.output(embedding(t.batch("ids", tokens()), t.weight("w", weight({kVocabulary, kWidth}), {})));
+    add(cases, "128256 of 4096", t);
+  }
+  {
+    Trace t("loss");
+    t.output(linear_cross_entropy(t.input("x", hidden(kWidth)),
+                                  t.weight("w", weight({kVocabulary, kWidth}), {}),
+                                  t.batch("targets", tokens())),
+             models::OutputRole::loss);
+    add(cases, "128256 of 4096", t);
+  }
+  add_update(cases, "a layer, f32, moments f32", Dtype::float32, MomentFormat::float32);
+  add_update(cases, "a layer, f32, moments bf16", Dtype::float32, MomentFormat::bfloat16);
+  add_update(cases, "a layer, f32, moments 8 bits", Dtype::float32, MomentFormat::block8);
+  add_update(cases, "a layer, bf16, moments 8 bits", Dtype::bfloat16, MomentFormat::block8);
+  {
+    Trace t("norm");
+    t.output(square_sum(t.input("gradient", {{kLayer}})));
+    cases.push_back({"a layer", t.finish()});
+  }
+  return cases;
+}
+
+// --- how
+
+// Numbers of ordinary size in every float format, the same again where there are very many; ids
+// with the few frequent ones of a text.
+std::vector<std::byte> contents(const Type& type) {
+  std::vector<std::byte> bytes(std::min(type.bytes(), int64_t{32} << 20));
+  uint32_t state = 12345;
+  auto random = [&] { return state = state * 1664525 + 1013904223; };
+  if (type.dtype == Dtype::int32) {
+    auto* ids = reinterpret_cast<int32_t*>(bytes.data());
+    for (int64_t i = 0; i < type.shape.count(); ++i) {
+      const double u = random() / 4294967296.;
+      ids[i] = type.shape.rank() == 0 ? 1 : static_cast<int32_t>(u * u * u * (kVocabulary - 1));
+    }
+    return bytes;
+  }
+  for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    bytes[i] = static_cast<std::byte>(random() >> 24);
+    bytes[i + 1] = type.dtype == Dtype::float64 ? std::byte{0x3f} : std::byte{0x3c};
+  }
+  return bytes;
+}
+
+// A node's operands on the GPU, each in memory of its own.
+class Operands {
+ public:
+  Operands(Backend& backend, const Program& program, const Node& node) : node_(node) {
+    for (models::ValueId id : node.in) in_.push_back(place(backend, program[id].type, true));
+    for (models::ValueId id : node.out) out_.push_back(place(backend, program[id].type, false));
+  }
+
+  void run(Backend& backend, std::span<std::byte> workspace) const {
+    backend.run(Lane::compute, *node_.op,
+                {.target = backend.target(),
+                 .attrs = node_.attrs,
+                 .in = in_,
+                 .out = out_,
+                 .workspace = workspace});
+  }
+
+ private:
+  models::Ref place(Backend& backend, const Type& type, bool is_input) {
+    memory_.push_back(std::make_unique<Arena>(backend, MemoryKind::device, type.bytes()));
+    std::byte* data = memory_.back()->memory();
+    if (is_input) {
+      const std::vector<std::byte> bytes = contents(type);
+      for (int64_t at = 0; at < type.bytes(); at += std::ssize(bytes))
+        backend.write(MemoryKind::device, data + at, bytes.data(),
+                      std::min(std::ssize(bytes), type.bytes() - at));
+    }
+    return {data, type};
+  }
+
+  const Node& node_;
+  std::vector<std::unique_ptr<Arena>> memory_;
+  std::vector<models::Ref> in_, out_;
+};
+
+// Of everything that `work` puts on the compute lane.
+template <class Work>
+double seconds_of(Backend& backend, Work work) {
+  backend.start_recording();
+  work();
+  const offload::LaneSpans spans = backend.stop_recording();
+  const std::vector<offload::Span>& span = spans[static_cast<size_t>(Lane::compute)];
+  return span.back().end - span.front().begin;
+}
+
+// Bytes read and written a second.
+double copy_rate(Backend& backend) {
+  const Type type{{int64_t{1} << 30}, Dtype::uint8};
+  Arena from(backend, MemoryKind::device, type.bytes()),
+      to(backend, MemoryKind::device, type.bytes());
+  std::vector<double> seconds;
+  for (int round = 0; round <= kRounds; ++round) {
+    const double taken = seconds_of(backend, [&] {
+      backend.copy(Lane::compute, {from.memory(), type}, {to.memory(), type});
+    });
+    if (round > 0) seconds.push_back(taken);
+  }
+  return 2.0 * static_cast<double>(type.bytes()) / median(seconds);
+}
+
+struct Times {
+  double own = 0, composed = 0;
+};
+
+Times measure(Backend& own, Backend& composed, const Program& program, const Node& node) {
+  const models::Types in = program.types(node.in), out = program.types(node.out);
+  int64_t bytes = 0;
+  for (Target target : {Target::cuda, Target::cuda_composed}) {
+    const models::Kernel& kernel = node.op->kernel(target);
+    if (kernel.workspace_bytes)
+      bytes = std::max(bytes, kernel.workspace_bytes(node.attrs, in, out));
+  }
+  const Operands operands(own, program, node);
+  Arena workspace(own, MemoryKind::device, bytes);
+  auto run_on = [&](Backend& backend) {
+    return seconds_of(backend, [&] {
+      operands.run(backend, {workspace.memory(), static_cast<size_t>(bytes)});
+    });
+  };
+  std::vector<double> own_seconds, composed_seconds;
+  for (int round = 0; round <= kRounds; ++round) {
+    const double first = run_on(own), second = run_on(composed);
+    if (round == 0) continue;  // libraries load their kernels
+    own_seconds.push_back(first);
+    composed_seconds.push_back(second);
+  }
+  return {median(own_seconds), median(composed_seconds)};
+}
+
+void run(const std::string& json_file) {
+  const offload::CudaDevice device = offload::find_cuda_device();
+  if (!device.usable) throw Error("no GPU: " + device.description);
+  const std::unique_ptr<Backend> own = offload::make_cuda_backend(),
+                                 composed =
+                                     offload::make_cuda_backend(0, nullptr, Target::cuda_composed);
+  const double limit = copy_rate(*own);
+  std::printf("%s; a copy within the device: %.1f GB/s read and written\nmedians of %d\n\n",
+              device.description.c_str(), limit / 1e9, kRounds);
+  std::printf("%-27s %-30s %9s %9s %8s %7s %10s %8s\n", "", "", "MB", "us", "GB/s", "of copy",
+              "composed", "quicker");
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const Case& one : make_cases())
+    for (const Node& node : one.program.nodes) {
+      if (!node.op->cuda_composed.run) continue;
+      const double bytes =
+          node.op->cost(node.attrs, one.program.types(node.in), one.program.types(node.out)).bytes;
+      const Times times = measure(*own, *composed, one.program, node);
+      const double rate = bytes / times.own;
+      // The loss is bound by its products.
+      const bool is_memory = node.op->op_class == models::OpClass::memory;
+      const std::string of_copy = is_memory ? fmt::format("{:.2f}", rate / limit) : "-";
+      std::printf("%-27s %-30s %9.1f %9.1f %8.1f %7s %10.1f %8.2f\n", node.op->name,
+                  one.name.c_str(), bytes / 1e6, times.own * 1e6, rate / 1e9, of_copy.c_str(),
+                  times.composed * 1e6, times.composed / times.own);
+      std::fflush(stdout);
+      kernels.push_back({{"op", node.op->name},
+                         {"case", one.name},
+                         {"bytes", bytes},
+                         {"seconds", times.own},
+                         {"bytes_per_second", rate},
+                         {"is_bound_by_memory", is_memory},
+                         {"composed_seconds", times.composed}});
+    }
+  if (json_file.empty()) return;
+  const nlohmann::json all{
+      {"device", device.description}, {"copy_bytes_per_second", limit}, {"kernels", kernels}};
+  write_file(json_file, all.dump(1) + "\n");
+}
+
+}  // namespace
+}  // namespace longshore::bench
+
+int main(int argc, char** argv) {
+  using namespace longshore;
+  std::string json_file;
+  CLI::App app("Our own CUDA kernels against a device's memory and against ATen's",
+               "bench_kernels");
+  app.add_option("--json", json_file, "writes the table there as well");
+  CLI11_PARSE(app, argc, argv);
+  return exit_code_of("bench_kernels", [&] { bench::run(json_file); });
+}

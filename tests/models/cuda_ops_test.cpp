@@ -1,0 +1,352 @@
+// Our own kernels on a GPU: against the reference in float64, the compositions on the same GPU and
+// the CPU's kernels; what they write beside their outputs; and whether they give the same bits
+// again, also in place.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/ops/adamw.h"
+#include "models/ops/aten.h"
+#include "models/trace.h"
+#include "offload/cuda_backend.h"
+#include "tests/models/harness.h"
+#include "tests/models/op_cases.h"
+#include "tests/models/tolerances.h"
+
+namespace longshore::models {
+namespace {
+
+using offload::Backend;
+using offload::Lane;
+using offload::MemoryKind;
+
+constexpr std::byte kNan{0xff}, kSmall{0x3c};
+constexpr int64_t kCanary = 512;
+
+// Memory of the GPU between canaries.
+class DeviceMemory {
+ public:
+  DeviceMemory(Backend& backend, int64_t bytes, std::byte fill)
+      : backend_(backend),
+        bytes_(bytes),
+        block_(backend.allocate(MemoryKind::device, bytes + 2 * kCanary)) {
+    const std::vector<std::byte> canary(kCanary, kNan), inside(bytes, fill);
+    write(0, canary.data(), kCanary);
+    write(kCanary, inside.data(), bytes);
+    write(kCanary + bytes, canary.data(), kCanary);
+  }
+  ~DeviceMemory() { backend_.free(MemoryKind::device, block_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  std::byte* data() const { return block_ + kCanary; }
+  int64_t bytes() const { return bytes_; }
+  void write(const void* from) { write(kCanary, from, bytes_); }
+  void read(void* to) const { backend_.read(MemoryKind::device, to, data(), bytes_); }
+
+  bool intact() const {
+    for (std::byte* at : {block_, data() + bytes_}) {
+      std::vector<std::byte> canary(kCanary);
+      backend_.read(MemoryKind::device, canary.data(), at, kCanary);
+      if (std::ranges::any_of(canary, [](std::byte b) { return b != kNan; })) return false;
+    }
+    return true;
+  }
+
+ private:
+  void write(int64_t at, const void* from, int64_t bytes) {
+    if (bytes > 0) backend_.write(MemoryKind::device, block_ + at, from, bytes);
+  }
+
+  Backend& backend_;
+  int64_t bytes_;
+  std::byte* block_;
+};
+
+using Memory = std::shared_ptr<DeviceMemory>;
+
+// Output i lies in the memory of input placement[i], or (-1) apart.
+using Placement = std::vector<int>;
+
+Placement apart(const Node& node) { return Placement(node.out.size(), -1); }
+
+// As many outputs in inputs' places as may be at once.
+Placement in_place(const Node& node) {
+  Placement placement = apart(node);
+  if (!node.op->reuse) return placement;
+  std::set<ValueId> taken;
+  for (Reuse choice : node.op->reuse(node.attrs, static_cast<int>(node.in.size())))
+    if (placement[choice.out] < 0 && taken.insert(node.in[choice.in]).second)
+      placement[choice.out] = choice.in;
+  return placement;
+}
+
+std::vector<at::Tensor> run_on(Backend& backend, const Program& program, const Node& node,
+                               const std::vector<at::Tensor>& in, const Placement& placement,
+                               std::byte fill) {
+  const Types in_types = program.types(node.in), out_types = program.types(node.out);
+  const Kernel& kernel = node.op->kernel(backend.target());
+  std::map<ValueId, Memory> inputs;
+  std::vector<Memory> outputs;
+  std::vector<Ref> in_refs, out_refs;
+  for (size_t i = 0; i < in.size(); ++i) {
+    Memory& memory = inputs[node.in[i]];
+    if (!memory) {
+      memory = std::make_shared<DeviceMemory>(backend, in_types[i].bytes(), fill);
+      memory->write(in[i].contiguous().const_data_ptr());
+    }
+    in_refs.push_back({memory->data(), in_types[i]});
+  }
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    outputs.push_back(placement[i] >= 0
+                          ? inputs[node.in[placement[i]]]
+                          : std::make_shared<DeviceMemory>(backend, out_types[i].bytes(), fill));
+    out_refs.push_back({outputs[i]->data(), out_types[i]});
+  }
+  const int64_t bytes =
+      kernel.workspace_bytes ? kernel.workspace_bytes(node.attrs, in_types, out_types) : 0;
+  DeviceMemory workspace(backend, bytes, fill);
+  backend.run(Lane::compute, *node.op,
+              {.target = backend.target(),
+               .attrs = node.attrs,
+               .in = in_refs,
+               .out = out_refs,
+               .workspace = {workspace.data(), static_cast<size_t>(bytes)}});
+  backend.synchronize();
+
+  EXPECT_TRUE(workspace.intact()) << "wrote beside its workspace: " << text(program, node);
+  for (const auto& [id, memory] : inputs)
+    EXPECT_TRUE(memory->intact()) << "wrote beside an input: " << text(program, node);
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_TRUE(outputs[i]->intact()) << "wrote beside an output: " << text(program, node);
+    std::vector<int64_t> sizes;
+    for (int d = 0; d < out_types[i].shape.rank(); ++d) sizes.push_back(out_types[i].shape[d]);
+    results.push_back(at::empty(sizes, scalar_type(out_types[i].dtype)));
+    outputs[i]->read(results.back().mutable_data_ptr());
+  }
+  return results;
+}
+
+class CudaOps : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (offload::CudaDevice device = offload::find_cuda_device(); !device.usable)
+      GTEST_SKIP() << device.description;
+    own_ = offload::make_cuda_backend();
+    composed_ = offload::make_cuda_backend(0, nullptr, Target::cuda_composed);
+  }
+
+  // Our own kernel's results; the same when run again on other memory, and in place.
+  std::vector<at::Tensor> run_own(const Program& program, const Node& node,
+                                  const std::vector<at::Tensor>& in) {
+    testing::internal::CaptureStderr();
+    const std::vector<at::Tensor> found = run_on(*own_, program, node, in, apart(node), kNan);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("declares a workspace"), std::string::npos) << said;
+    expect_same(program, node, found, run_on(*own_, program, node, in, apart(node), kSmall),
+                "when run again");
+    expect_same(program, node, found, run_on(*own_, program, node, in, in_place(node), kNan),
+                "in place");
+    return found;
+  }
+
+  std::vector<at::Tensor> run_composed(const Program& program, const Node& node,
+                                       const std::vector<at::Tensor>& in) {
+    return run_on(*composed_, program, node, in, apart(node), kNan);
+  }
+
+  static void expect_same(const Program& program, const Node& node,
+                          const std::vector<at::Tensor>& expected,
+                          const std::vector<at::Tensor>& found, const char* what) {
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(equal_bits(found[i], expected[i]))
+          << "output " << i << " differs " << what << ": " << text(program, node);
+  }
+
+  // The program's nodes in order, each on what the CPU's kernels made before it.
+  void compare(const Program& narrow, const Program& wide, Tensors values, Dtype dtype) {
+    for (size_t i = 0; i < narrow.nodes.size(); ++i) {
+      const Node& node = narrow.nodes[i];
+      std::vector<at::Tensor> in, wide_in;
+      for (size_t k = 0; k < node.in.size(); ++k) {
+        in.push_back(values.at(narrow[node.in[k]].name));
+        wide_in.push_back(in.back().to(scalar_type(wide[wide.nodes[i].in[k]].type.dtype)));
+      }
+      const NodeRun cpu = run_node(narrow, node, in, Target::cpu);
+      for (size_t k = 0; k < node.out.size(); ++k) values[narrow[node.out[k]].name] = cpu.out[k];
+      if (!node.op->cuda_composed.run) continue;
+
+      const NodeRun reference = run_node(wide, wide.nodes[i], wide_in, Target::reference);
+      const std::vector<at::Tensor> own = run_own(narrow, node, in);
+      const std::vector<at::Tensor> composed = run_composed(narrow, node, in);
+      // The GPU's exp and tanh are a little less exact than ours.
+      const double tolerance = 2 * tolerance_of(*node.op).of(dtype);
+      for (size_t k = 0; k < node.out.size(); ++k) {
+        const std::string what = "output " + std::to_string(k) + " of " + text(narrow, node);
+        EXPECT_LE(difference(own[k], cpu.out[k]), tolerance) << what << ", from the CPU's";
+        if (k >= reference.out.size()) continue;  // AdamW's copy: see below
+        const double error = difference(own[k], reference.out[k]);
+        EXPECT_LE(error, tolerance) << what << ", from float64";
+        EXPECT_LE(difference(own[k], composed[k]), 2 * tolerance) << what << ", composed";
+        double& largest = largest_difference_[node.op->name];
+        largest = std::max(largest, error);
+      }
+    }
+  }
+
+  void compare_case(const OpCase& op_case, Dtype dtype) {
+    SCOPED_TRACE(op_case.name + " in " + name(dtype));
+    const Program narrow = op_case.trace(dtype), wide = op_case.trace(Dtype::float64);
+    if (!has_own(narrow, op_case.plain ? differentiate(narrow).program : narrow)) return;
+    Tensors inputs = random_inputs(narrow, op_case, 500);
+    compare(narrow, wide, inputs, dtype);
+    if (!op_case.plain) return;
+    const Tensors values = run_program(narrow, inputs, Target::cpu);
+    const std::vector<ValueId> weights = narrow.inputs_from(Source::weight);
+    for (const std::vector<ValueId>& accumulate : {std::vector<ValueId>{}, weights}) {
+      const BackwardProgram backward = differentiate(narrow, accumulate);
+      const BackwardProgram wide_backward = differentiate(wide, accumulate);
+      Tensors known = values;
+      for (const auto& [name, cotangent] : random_cotangents(narrow, 600))
+        known[name + ".grad"] = cotangent;
+      for (ValueId id : backward.program.inputs_from(Source::accumulator))
+        known[backward.program[id].name] = random_normal(backward.program[id].type, 700 + id.index);
+      compare(backward.program, wide_backward.program, known, dtype);
+      if (weights.empty()) break;
+    }
+  }
+
+  static bool has_own(const Program& forward, const Program& backward) {
+    auto own = [](const Node& node) { return node.op->cuda_composed.run != nullptr; };
+    return std::ranges::any_of(forward.nodes, own) || std::ranges::any_of(backward.nodes, own);
+  }
+
+  void compare_cases(const std::vector<OpCase>& cases, Dtype dtype) {
+    if (dtype == Dtype::bfloat16 && !cpu_multiplies_bfloat16())
+      GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+    for (const OpCase& op_case : cases) compare_case(op_case, dtype);
+    for (const auto& [op, error] : largest_difference_)
+      std::printf("%s: largest difference %g\n", op.c_str(), error);
+  }
+
+  std::unique_ptr<Backend> own_, composed_;
+  std::map<std::string, double> largest_difference_;
+};
+
+TEST_F(CudaOps, AgreeInFloat32) {
+  compare_cases(small_cases(), Dtype::float32);
+  compare_cases(large_cases(), Dtype::float32);
+}
+TEST_F(CudaOps, AgreeInBfloat16) {
+  compare_cases(small_cases(), Dtype::bfloat16);
+  compare_cases(large_cases(), Dtype::bfloat16);
+}
+TEST_F(CudaOps, AgreeAtTheWidthsOfRealModels) { compare_cases(real_cases(), Dtype::bfloat16); }
+
+// --- AdamW in all formats
+
+struct Formats {
+  Dtype weight;
+  MomentFormat moments;
+
+  bool rounds() const { return weight == Dtype::bfloat16 || moments != MomentFormat::float32; }
+};
+
+Program update(const Formats& formats, int64_t count) {
+  // Products with these are exact, as are the sums of eight bits that the test has: all kernels
+  // compute the same numbers, and may differ in no bit of what they round.
+  const AdamW hyperparameters{.b1 = 0.5, .b2 = 0.5, .epsilon = 1e-8, .weight_decay = 0.1};
+  const Type moment = moment_type(formats.moments, count);
+  Trace t("update");
+  Var gradient = t.input("gradient", {{count}});
+  AdamWState state{.weight = t.input("weight", {{count}, formats.weight}),
+                   .m = t.input("m", moment),
+                   .v = t.input("v", moment)};
+  if (formats.moments == MomentFormat::block8) {
+    state.m_scale = t.input("m_scale", scale_type(count));
+    state.v_scale = t.input("v_scale", scale_type(count));
+  }
+  AdamWScalars scalars{
+      t.scalar("rate"), t.scalar("correction_1"), t.scalar("correction_2"), t.scalar("clip"), {}};
+  if (formats.rounds()) scalars.step = t.scalar("step", Dtype::int32);
+  for (Var out : adamw(hyperparameters, Dtype::bfloat16, gradient, state, scalars,
+                       {.seed = 0x123456789abcdef, .sequence = 7, .first = 192}))
+    t.output(out);
+  return t.finish();
+}
+
+TEST_F(CudaOps, AdamWRoundsAsTheCpuDoes) {
+  for (int64_t count : {int64_t{1}, int64_t{255}, int64_t{70'001}, int64_t{1} << 20})
+    for (MomentFormat moments :
+         {MomentFormat::float32, MomentFormat::bfloat16, MomentFormat::block8})
+      for (Dtype weight : {Dtype::float32, Dtype::bfloat16}) {
+        const Formats formats{weight, moments};
+        const Program program = update(formats, count);
+        const Node& node = program.nodes[0];
+        SCOPED_TRACE(text(program, node));
+        std::map<std::string, at::Tensor> state;
+        for (ValueId id : node.in) {
+          const Type& type = program[id].type;
+          std::vector<int64_t> sizes;
+          if (type.shape.rank() == 1) sizes.push_back(type.shape[0]);
+          state[program[id].name] = at::zeros(sizes, scalar_type(type.dtype));
+        }
+        state["weight"] = random_normal({{count}, weight}, 20);
+        for (int step = 1; step <= 6; ++step) {
+          state["gradient"] = (random_normal({{count}}, 30 + step) *
+                               random_normal({{count}}, 60 + step).mul(4).exp2())
+                                  .to(at::kBFloat16)
+                                  .to(at::kFloat);
+          state["rate"].fill_(0.01);
+          state["correction_1"].fill_(1 - std::pow(0.5, step));
+          state["correction_2"].fill_(1 - std::pow(0.5, step));
+          state["clip"].fill_(step == 4 ? 0. : 0.5);  // which updates nothing
+          if (state.contains("step")) state["step"].fill_(step);
+          std::vector<at::Tensor> in;
+          for (ValueId id : node.in) in.push_back(state.at(program[id].name));
+          const NodeRun cpu = run_node(program, node, in, Target::cpu);
+          const std::vector<at::Tensor> own = run_own(program, node, in);
+          const std::vector<at::Tensor> composed = run_composed(program, node, in);
+          const size_t states = moments == MomentFormat::block8 ? 5 : 3;
+          for (size_t i = 1; i < states; ++i) {
+            EXPECT_TRUE(equal_bits(own[i], cpu.out[i])) << "output " << i << ", step " << step;
+            EXPECT_TRUE(equal_bits(own[i], composed[i])) << "output " << i << ", step " << step;
+          }
+          if (weight == Dtype::bfloat16) {
+            at::Tensor apart = (own[0].view(at::kShort) - cpu.out[0].view(at::kShort)).abs();
+            EXPECT_LE(apart.max().item<int>(), 1);
+            EXPECT_LE(apart.sum().item<int64_t>(), 1 + count / 100);
+          } else {
+            EXPECT_LE(difference(own[0], cpu.out[0]), 1e-6);
+            EXPECT_TRUE(equal_bits(own.back(), own[0].to(at::kBFloat16)));
+          }
+          for (size_t i = 0; i < states; ++i) state.at(program[node.in[i + 1]].name) = cpu.out[i];
+        }
+      }
+}
+
+// --- sums
+
+TEST_F(CudaOps, SquareSumIsExactEnoughForManyElements) {
+  constexpr int64_t kCount = 20'000'003;
+  Trace t("norm");
+  t.output(square_sum(t.input("x", {{kCount}})));
+  const Program program = t.finish();
+  const at::Tensor x = at::arange(kCount, at::kFloat).remainder(1009).sub_(500);
+  const at::Tensor found = run_own(program, program.nodes[0], {x})[0];
+  EXPECT_EQ(found.item<double>(), x.to(at::kDouble).square().sum().item<double>());  // integers
+}
+
+}  // namespace
+}  // namespace longshore::models

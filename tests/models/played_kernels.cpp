@@ -1,0 +1,108 @@
+#include "tests/models/played_kernels.h"
+
+#include <map>
+
+#include "models/ops/adamw_body.h"
+#include "models/ops/add_bias.h"
+#include "models/ops/add_bias_body.h"
+#include "models/ops/elementwise_body.h"
+#include "models/ops/embedding.h"
+#include "models/ops/embedding_body.h"
+#include "models/ops/gelu.h"
+#include "models/ops/linear_cross_entropy_body.h"
+#include "models/ops/rms_norm.h"
+#include "models/ops/rms_norm_body.h"
+#include "models/ops/rope.h"
+#include "models/ops/rope_body.h"
+#include "models/ops/soft_cap.h"
+#include "models/ops/square_sum_body.h"
+#include "models/ops/swiglu.h"
+#include "tests/models/fiber_group.h"
+#include "tests/models/serial_group.h"
+
+namespace longshore::models {
+namespace {
+
+using Run = void (*)(const KernelCall&);
+
+template <Played played>
+auto launcher() {
+  if constexpr (played == Played::by_32)
+    return SerialLauncher(32, PlayOrder::ascending);
+  else if constexpr (played == Played::by_256)
+    return SerialLauncher(256, PlayOrder::descending);
+  else if constexpr (played == Played::ahead)
+    return FiberLauncher(64, PlayOrder::ascending);
+  else
+    return FiberLauncher(64, PlayOrder::descending);
+}
+
+template <auto arguments, Played played>
+void play(const KernelCall& call) {
+  launch(arguments(call), launcher<played>());
+}
+
+template <Played played, class Arguments>
+void play_launch(const Arguments& arguments, void*) {
+  launch(arguments, launcher<played>());
+}
+
+template <Played played>
+void play_loss(const KernelCall& call) {
+  run_linear_cross_entropy(call, play_launch<played, CrossEntropyRowsArguments>,
+                           play_launch<played, TotalLossArguments>);
+}
+template <Played played>
+void play_loss_grad(const KernelCall& call) {
+  run_linear_cross_entropy_grad(call, play_launch<played, CrossEntropyRowsArguments>,
+                                play_launch<played, TotalLossArguments>);
+}
+
+template <Played played>
+Run run_of(const Op& op) {
+  static const std::map<const Op*, Run> runs{
+      {&adamw_op, play<adamw_arguments, played>},
+      {&add_bias_grad_op, play<add_bias_grad_arguments, played>},
+      {&clip_op, play<clip_arguments, played>},
+      {&embedding_grad_op, play<embedding_grad_arguments, played>},
+      {&geglu_op, play<arguments_of<Elementwise::geglu>, played>},
+      {&geglu_grad_op, play<arguments_of<Elementwise::geglu_grad>, played>},
+      {&gelu_op, play<arguments_of<Elementwise::gelu>, played>},
+      {&gelu_grad_op, play<arguments_of<Elementwise::gelu_grad>, played>},
+      {&linear_cross_entropy_op, play_loss<played>},
+      {&linear_cross_entropy_grad_op, play_loss_grad<played>},
+      {&rms_norm_op, play<rms_norm_arguments, played>},
+      {&rms_norm_grad_op, play<rms_norm_grad_arguments, played>},
+      {&rope_op, play<rope_arguments, played>},
+      {&rope_table_op, play<rope_table_arguments, played>},
+      {&soft_cap_op, play<soft_cap_arguments, played>},
+      {&soft_cap_grad_op, play<soft_cap_grad_arguments, played>},
+      {&square_sum_op, play<square_sum_arguments, played>},
+      {&sum_in_order_op, play<sum_in_order_arguments, played>},
+      {&swiglu_op, play<arguments_of<Elementwise::swiglu>, played>},
+      {&swiglu_grad_op, play<arguments_of<Elementwise::swiglu_grad>, played>},
+  };
+  const auto found = runs.find(&op);
+  return found == runs.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+Kernel played_kernel(const Op& op, Played played) {
+  auto run = [&] {
+    switch (played) {
+      case Played::by_32:
+        return run_of<Played::by_32>(op);
+      case Played::by_256:
+        return run_of<Played::by_256>(op);
+      case Played::ahead:
+        return run_of<Played::ahead>(op);
+      case Played::behind:
+        break;
+    }
+    return run_of<Played::behind>(op);
+  };
+  return {run(), op.cuda.workspace_bytes};
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,21 @@
+// Our own kernels for GPUs, played on the CPU: what their host side decides, and their bodies, by
+// models/ops/*_body.h; the threads by serial_group.h and fiber_group.h.
+#pragma once
+
+#include "models/op.h"
+
+namespace longshore::models {
+
+// How many threads a block has, whatever a body asks for, and who goes first.
+enum class Played {
+  by_32,   // one after the other, phase by phase
+  by_256,  // in reverse
+  ahead,   // 64, each as far as it can before the next
+  behind,  // in reverse
+};
+
+// Its `run` is null where the op has no kernel of our own. It computes on the CPU: calls of it say
+// Target::reference.
+Kernel played_kernel(const Op& op, Played played);
+
+}  // namespace longshore::models
