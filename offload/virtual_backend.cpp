@@ -30,7 +30,7 @@ class VirtualBackend : public Backend {
       return spend(lane, hardware_.collective_seconds(op, call.attrs, call.in[0].type));
     double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
                                               models::types_of(call.out));
-    if (hardware_.cache_bytes > 0) seconds += fetch_seconds(call);
+    seconds += fetch_seconds(call.in, call.out, call.workspace);
     for (Lane copying : kCopyLanes)
       if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
     if (!models::is_cuda(hardware_.target)) seconds += lost_to_other_kernels(lane, seconds);
@@ -38,7 +38,7 @@ class VirtualBackend : public Backend {
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
-    const double fetching = hardware_.cache_bytes > 0 ? fetch_seconds({&from, 1}, {&to, 1}) : 0;
+    const double fetching = fetch_seconds({&from, 1}, {&to, 1});
     if (lane == Lane::compute)
       return spend(lane, hardware_.copy_seconds(lane, from.type.bytes()) + fetching);
     Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
@@ -97,7 +97,10 @@ class VirtualBackend : public Backend {
 
   // For operands that are not at hand. Those that together are more than the cache were not either
   // when the rates were measured.
-  double fetch_seconds(std::span<const models::Ref> in, std::span<const models::Ref> out) {
+  double fetch_seconds(std::span<const models::Ref> in, std::span<const models::Ref> out,
+                       std::span<const std::byte> workspace = {}) {
+    if (hardware_.cache_bytes == 0) return 0;
+    cache_.use(workspace.data(), std::ssize(workspace));
     int64_t fetched = 0, used = 0;
     for (std::span<const models::Ref> refs : {in, out})
       for (const models::Ref& ref : refs) {
@@ -105,10 +108,6 @@ class VirtualBackend : public Backend {
         fetched += cache_.use(static_cast<const std::byte*>(ref.data), ref.type.bytes());
       }
     return used > hardware_.cache_bytes ? 0 : hardware_.fetch_seconds(fetched);
-  }
-  double fetch_seconds(const models::KernelCall& call) {
-    cache_.use(call.workspace.data(), static_cast<int64_t>(call.workspace.size()));
-    return fetch_seconds(call.in, call.out);
   }
 
   // Where the device is the host's processor the kernels of both lanes run on the same cores: while

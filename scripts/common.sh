@@ -1,7 +1,11 @@
 # Sourced by the other scripts: where things are, and what to build on this machine.
 
+caller_folder=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
+
+# A path as the caller means it.
+absolute() { (cd "$caller_folder" && realpath -m "$1"); }
 
 # Prints the comment at the head of the calling script. usage STATUS
 usage() {

@@ -1,10 +1,7 @@
 #include "models/ops/linear.h"
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/mm.h>
-
 #include "models/backward.h"
-#include "models/ops/aten.h"
+#include "models/ops/aten_product.h"
 #include "models/ops/infer.h"
 #include "models/ops/matrix_vector.h"
 #include "models/ops/onednn_matmul.h"
@@ -159,22 +156,11 @@ void run_weight_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
-// out = a·b [+ sum]; with bf16 factors and a float32 result the product is float32 throughout.
 void product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b) {
-  at::Tensor out = matrix(call, call.out[0]);
-  // Of one memory one tensor: another would be copied to itself.
-  at::Tensor sum;
+  at::Tensor out = matrix(call, call.out[0]), sum;
   if (call.in.size() == 3)
     sum = call.in[2].data == call.out[0].data ? out : matrix(call, call.in[2]);
-  if (a.scalar_type() == out.scalar_type()) {
-    sum.defined() ? at::addmm_out(out, sum, a, b) : at::mm_out(out, a, b);
-  } else if (is_cuda(call.target)) {
-    sum.defined() ? at::addmm_out(out, sum, a, b, out.scalar_type())
-                  : at::mm_out(out, a, b, out.scalar_type());
-  } else {
-    at::Tensor wide = at::mm(a.to(out.scalar_type()), b.to(out.scalar_type()));
-    out.copy_(sum.defined() ? sum + wide : wide);
-  }
+  product_into(call, out, sum, a, b);
 }
 
 void run_composed(const KernelCall& call) {

@@ -1,9 +1,7 @@
 #include "models/ops/linear_cross_entropy.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -14,7 +12,7 @@
 #include <cstring>
 
 #include "models/backward.h"
-#include "models/ops/aten.h"
+#include "models/ops/aten_product.h"
 #include "models/ops/infer.h"
 #include "models/ops/linear_cross_entropy_kernels.h"
 #include "models/ops/onednn_matmul.h"
@@ -427,20 +425,6 @@ int64_t workspace_grad_composed(const std::any& any, std::span<const Type> in,
 
 // --- own kernels on CUDA: a chunk's logits by ATen, its losses and gradients in one kernel
 
-enum class Sum { none, so_far };
-
-// out = a·b, or added to what is there. Float32 results of bf16 factors are so throughout.
-void product_into(const KernelCall& call, at::Tensor out, const at::Tensor& a, const at::Tensor& b,
-                  Sum sum) {
-  const auto dtype = out.scalar_type();
-  if (a.scalar_type() == dtype)
-    sum == Sum::so_far ? at::addmm_out(out, out, a, b) : at::mm_out(out, a, b);
-  else if (is_cuda(call.target))
-    sum == Sum::so_far ? at::addmm_out(out, out, a, b, dtype) : at::mm_out(out, a, b, dtype);
-  else
-    product_into(call, out, a.to(dtype), b.to(dtype), sum);
-}
-
 void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs,
                     LaunchCrossEntropyRows launch_rows, LaunchTotalLoss launch_total) {
   const at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
@@ -461,7 +445,7 @@ void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs,
   for (int64_t begin = 0; begin < tokens; begin += chunk) {
     const int64_t size = std::min(chunk, tokens - begin);
     const at::Tensor x_chunk = x.narrow(0, begin, size);
-    product_into(call, logits.narrow(0, 0, size), x_chunk, weight.t(), Sum::none);
+    product_into(call, logits.narrow(0, 0, size), {}, x_chunk, weight.t());
     launch_rows({.rows = size,
                  .vocabulary = v,
                  .logits = logits.mutable_data_ptr<float>(),
@@ -476,10 +460,9 @@ void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs,
     const at::Tensor gradient = dlogits.narrow(0, 0, size);
     // The weight's first: dx may take x's place.
     if (dweight.defined())
-      product_into(call, dweight, gradient.t(), x_chunk,
-                   begin > 0 || has_sum ? Sum::so_far : Sum::none);
-    product_into(call, matrix(call, call.out[0]).narrow(0, begin, size), gradient, weight,
-                 Sum::none);
+      product_into(call, dweight, begin > 0 || has_sum ? dweight : at::Tensor(), gradient.t(),
+                   x_chunk);
+    product_into(call, matrix(call, call.out[0]).narrow(0, begin, size), {}, gradient, weight);
   }
   launch_total({tokens, losses.const_data_ptr<float>(), call.out[attrs ? 1 : 0].as<float>()},
                call.stream);
@@ -502,28 +485,13 @@ int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<
   return own_bytes(in, Pass::gradients);
 }
 
-template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
-void run_own(const KernelCall& call) {
-  run_linear_cross_entropy(call, rows, total);
-}
-template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
-void run_grad_own(const KernelCall& call) {
-  run_linear_cross_entropy_grad(call, rows, total);
-}
-
-template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
+// In terms of its parameters alone: where there is no nvcc, nobody asks for the launchers.
+template <auto run, auto workspace, LaunchCrossEntropyRows rows, LaunchTotalLoss total>
 constexpr Kernel own() {
   if constexpr (kHasOwnCudaKernels)
-    return {run_own<rows, total>, workspace_own};
+    return {[](const KernelCall& call) { run(call, rows, total); }, workspace};
   else
-    return {nullptr, workspace_own};
-}
-template <LaunchCrossEntropyRows rows, LaunchTotalLoss total>
-constexpr Kernel own_grad() {
-  if constexpr (kHasOwnCudaKernels)
-    return {run_grad_own<rows, total>, workspace_grad_own};
-  else
-    return {nullptr, workspace_grad_own};
+    return {nullptr, workspace};
 }
 
 }  // namespace
@@ -546,21 +514,22 @@ const Op linear_cross_entropy_op{.name = "linear_cross_entropy",
                                  .print = print,
                                  .op_class = OpClass::matmul,
                                  .cpu = {run_cpu, workspace_cpu},
-                                 .cuda = own<launch_cross_entropy_rows, launch_total_loss>(),
+                                 .cuda = own<run_linear_cross_entropy, workspace_own,
+                                             launch_cross_entropy_rows, launch_total_loss>(),
                                  .cuda_composed = {run_composed, workspace_composed},
                                  .reference = {run_composed}};
 
-const Op linear_cross_entropy_grad_op{
-    .name = "linear_cross_entropy_grad",
-    .infer = infer_grad,
-    .cost = cost_grad,
-    .print = print_grad,
-    .reuse = reuse_grad,
-    .op_class = OpClass::matmul,
-    .cpu = {run_grad_cpu, workspace_grad_cpu},
-    .cuda = own_grad<launch_cross_entropy_rows, launch_total_loss>(),
-    .cuda_composed = {run_grad_composed, workspace_grad_composed},
-    .reference = {run_grad_composed}};
+const Op linear_cross_entropy_grad_op{.name = "linear_cross_entropy_grad",
+                                      .infer = infer_grad,
+                                      .cost = cost_grad,
+                                      .print = print_grad,
+                                      .reuse = reuse_grad,
+                                      .op_class = OpClass::matmul,
+                                      .cpu = {run_grad_cpu, workspace_grad_cpu},
+                                      .cuda = own<run_linear_cross_entropy_grad, workspace_grad_own,
+                                                  launch_cross_entropy_rows, launch_total_loss>(),
+                                      .cuda_composed = {run_grad_composed, workspace_grad_composed},
+                                      .reference = {run_grad_composed}};
 
 Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options) {
   return x.trace->emit(linear_cross_entropy_op, Attrs{options.soft_cap}, {x, weight, targets})[0];

@@ -44,6 +44,14 @@ trainer::Config llama(const Size& size, const std::string& dtype,
   return trainer::load_config_text(text, "bench.yml", keys, trainer::default_configs_directory());
 }
 
+std::map<std::pair<offload::Lane, std::string>, double> seconds_by_op(
+    const std::vector<offload::Event>& events) {
+  std::map<std::pair<offload::Lane, std::string>, double> seconds;
+  for (const offload::Event& event : events)
+    seconds[{event.lane, event.op}] += event.span.end - event.span.begin;
+  return seconds;
+}
+
 std::vector<double> least_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
                                   int rounds) {
   std::vector<double> least(contenders.size(), INFINITY);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/batches.h"
@@ -42,6 +44,10 @@ struct Size {
 };
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys);
+
+// Of recorded events, by lane and op.
+std::map<std::pair<offload::Lane, std::string>, double> seconds_by_op(
+    const std::vector<offload::Event>& events);
 
 // The quickest of so many steps of each in turns, after one that is not counted: what else runs on
 // a machine only adds, here as in the profile that `plan --measure` makes.

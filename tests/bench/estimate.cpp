@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,21 +37,11 @@ struct Times {
   double error() const { return predicted / measured - 1; }
 };
 
-// Seconds by lane and op, and all events one by one.
-using ByOp = std::map<std::pair<offload::Lane, std::string>, double>;
-
-ByOp by_op(const std::vector<offload::Event>& events) {
-  ByOp seconds;
-  for (const offload::Event& event : events)
-    seconds[{event.lane, event.op}] += event.span.end - event.span.begin;
-  return seconds;
-}
-
 void print_ops(Contender& contender, int rounds, const offload::Hardware& hardware) {
-  const ByOp predicted = by_op(estimate(contender.plans().step, hardware).events);
-  ByOp measured;
+  const auto predicted = seconds_by_op(estimate(contender.plans().step, hardware).events);
+  decltype(seconds_by_op({})) measured;
   for (int round = 0; round < rounds; ++round)
-    for (const auto& [op, seconds] : by_op(contender.record())) {
+    for (const auto& [op, seconds] : seconds_by_op(contender.record())) {
       double& least = measured.try_emplace(op, seconds).first->second;
       least = std::min(least, seconds);
     }

@@ -6,9 +6,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -36,13 +34,6 @@ class IdleBackend : public offload::ForwardingBackend {
   void wait(Lane, int) override {}
 };
 
-double least_step(Contender& contender, int rounds) {
-  double least = INFINITY;
-  for (int round = 0; round <= rounds; ++round)
-    if (const double seconds = contender.step(); round > 0) least = std::min(least, seconds);
-  return least;
-}
-
 void measure(int64_t layers, const std::string& policy, int rounds) {
   const trainer::Config config =
       llama({.width = 256, .layers = layers, .length = 256, .batch = 1, .vocabulary = 1024},
@@ -55,15 +46,14 @@ void measure(int64_t layers, const std::string& policy, int rounds) {
   double instructions = 0;
   for (const offload::Plan& plan : plans.step.plans)
     instructions += static_cast<double>(plan.instructions.size());
-  double executing = 0;
-  {
-    Contender contender(config, idle);
-    executing = least_step(contender, rounds);
-  }
+  std::vector<std::unique_ptr<Contender>> contender;  // one at a time
+  contender.push_back(std::make_unique<Contender>(config, idle));
+  const double executing = least_seconds(contender, rounds)[0];
+  contender.clear();
   const int64_t before = offload::resident_bytes();
-  Contender contender(config, *backend);
-  const double step = least_step(contender, rounds);
-  const int64_t planned = trainer::total_peak_bytes(analyze(contender.plans()));
+  contender.push_back(std::make_unique<Contender>(config, *backend));
+  const double step = least_seconds(contender, rounds)[0];
+  const int64_t planned = trainer::total_peak_bytes(analyze(plans));
   std::printf("%8ld %10.0f %10.1f %12.0f %10.1f %12.2f %12.1f %12.1f\n", static_cast<long>(layers),
               instructions, 1e3 * planning, 1e9 * executing / instructions, 1e3 * step,
               1e3 * step / static_cast<double>(layers), static_cast<double>(planned) / 1048576,

@@ -62,15 +62,13 @@ double executed_flops(const trainer::StepPlans& step) {
 }
 
 void print_share(Contender& contender) {
-  std::map<std::string, double> seconds;
-  double total = 0;
-  for (const offload::Event& event : contender.record()) {
-    if (event.lane != offload::Lane::compute) continue;
-    seconds[event.op] += event.span.end - event.span.begin;
-    total += event.span.end - event.span.begin;
-  }
   std::vector<std::pair<double, std::string>> ops;
-  for (const auto& [op, time] : seconds) ops.push_back({time, op});
+  double total = 0;
+  for (const auto& [by, time] : seconds_by_op(contender.record())) {
+    if (by.first != offload::Lane::compute) continue;
+    ops.push_back({time, by.second});
+    total += time;
+  }
   std::ranges::sort(ops, std::greater());
   for (const auto& [time, op] : ops)
     if (time > 0.002 * total)

@@ -101,21 +101,18 @@ class Kernel {
   double seconds() const {
     constexpr double kLeast = 3e-3;  // of a timing
     constexpr int kTimings = 2;
-    double one = timed(1);  // also warms up
+    auto quickest = [&](int timings, int times) {
+      return quickest_seconds(timings, [&] {
+        enqueue(times);
+        backend_.synchronize();
+      });
+    };
+    double one = quickest(1, 1);  // also warms up
     int times = std::clamp(static_cast<int>(kLeast / std::max(one, 1e-7)), 1, 1000);
-    double least = timed(times);
-    for (int i = 1; i < kTimings; ++i) least = std::min(least, timed(times));
-    return least / times;
+    return quickest(kTimings, times) / times;
   }
 
  private:
-  double timed(int times) const {
-    auto start = std::chrono::steady_clock::now();
-    enqueue(times);
-    backend_.synchronize();
-    return seconds_since(start);
-  }
-
   const Instruction& instruction_;
   const offload::Plan& plan_;
   Backend& backend_;
@@ -246,14 +243,13 @@ class Copies {
   }
 
   double seconds(std::initializer_list<Lane> lanes, int times) const {
-    double least = INFINITY;
-    for (int i = 0; i < 6; ++i) {
-      auto start = std::chrono::steady_clock::now();
-      for (Lane lane : lanes) enqueue(lane, times);
-      backend_.synchronize();
-      least = std::min(least, seconds_since(start) / times);
-    }
-    return least;
+    constexpr int kTimings = 6;
+    return quickest_seconds(kTimings,
+                            [&] {
+                              for (Lane lane : lanes) enqueue(lane, times);
+                              backend_.synchronize();
+                            }) /
+           times;
   }
 
  private:
@@ -282,29 +278,35 @@ void measure_links(Backend& backend, Hardware& hardware) {
   hardware.link_both_ways = std::min(1.0, alone / together);
 }
 
+offload::Plan forward_plan(const models::DecoderConfig& config, const Backend& backend) {
+  models::Model model = models::decoder(config);
+  return plan_forward(model, offload::lay_out(model), "forward", {}, backend.target());
+}
+
+const Instruction& first_of(const models::Op& op, const offload::Plan& plan) {
+  return *std::ranges::find_if(plan.instructions,
+                               [&](const Instruction& i) { return i.op == &op; });
+}
+
 // How much longer a kernel takes whose operands were not used for a while: one of many in turn.
 void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
   constexpr int64_t kMost = int64_t{1} << 28;  // beyond any cache
-  models::DecoderConfig config = decoders(dtype)[1];
-  models::Model model = models::decoder(config);
-  offload::ParameterLayout layout = offload::lay_out(model);
-  offload::Plan plan = plan_forward(model, layout, "sums", {}, backend.target());
-  auto add = std::ranges::find_if(plan.instructions,
-                                  [](const Instruction& i) { return i.op == &models::add_op; });
+  const offload::Plan plan = forward_plan(decoders(dtype)[1], backend);
+  const Instruction& add = first_of(models::add_op, plan);
   int64_t bytes = 0;
-  for (const auto* operands : {&add->in, &add->out})
+  for (const auto* operands : {&add.in, &add.out})
     for (const offload::Operand& operand : *operands) bytes += operand.type.bytes();
   std::vector<Kernel> kernels;
-  while (std::ssize(kernels) * bytes < kMost) kernels.emplace_back(*add, plan, backend);
+  while (std::ssize(kernels) * bytes < kMost) kernels.emplace_back(add, plan, backend);
   auto seconds = [&](size_t count) {
-    double least = INFINITY;
-    for (int timing = 0; timing < 8; ++timing) {
-      auto start = std::chrono::steady_clock::now();
-      for (size_t i = 0; i < kernels.size(); ++i) kernels[i % count].enqueue(1);
-      backend.synchronize();
-      least = std::min(least, seconds_since(start) / static_cast<double>(kernels.size()));
-    }
-    return least;
+    constexpr int kTimings = 8;
+    return quickest_seconds(kTimings,
+                            [&] {
+                              for (size_t i = 0; i < kernels.size(); ++i)
+                                kernels[i % count].enqueue(1);
+                              backend.synchronize();
+                            }) /
+           static_cast<double>(kernels.size());
   };
   const double near = seconds(1), far = seconds(kernels.size());
   if (far < 1.1 * near) return;
@@ -317,13 +319,8 @@ void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
 
 // How fast a product is while something is copied all the time.
 void measure_beside_copies(Backend& backend, Dtype dtype, Hardware& hardware) {
-  models::DecoderConfig config = decoders(dtype).back();
-  models::Model model = models::decoder(config);
-  offload::ParameterLayout layout = offload::lay_out(model);
-  offload::Plan plan = plan_forward(model, layout, "products", {}, backend.target());
-  auto product = std::ranges::find_if(
-      plan.instructions, [](const Instruction& i) { return i.op == &models::linear_op; });
-  Kernel kernel(*product, plan, backend);
+  const offload::Plan plan = forward_plan(decoders(dtype).back(), backend);
+  Kernel kernel(first_of(models::linear_op, plan), plan, backend);
   Copies copies(backend, int64_t{1} << 26);
   double alone = kernel.seconds();
   int products = std::max(1, static_cast<int>(0.3 / alone));
