@@ -103,6 +103,15 @@ class Worker {
   std::thread thread_;
 };
 
+// By all cores, where that is worth waking them.
+void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
+  constexpr int64_t kPart = int64_t{1} << 17;
+  const int64_t parts = (bytes + kPart - 1) / kPart;
+#pragma omp parallel for schedule(static) if (parts > 1)
+  for (int64_t i = 0; i < parts; ++i)
+    std::memcpy(to + i * kPart, from + i * kPart, std::min(kPart, bytes - i * kPart));
+}
+
 class CpuBackend : public Backend {
  public:
   CpuBackend(models::Target target, std::shared_ptr<Communicator> communicator)
@@ -138,23 +147,26 @@ class CpuBackend : public Backend {
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::compute) {
       if (failure_.happened()) synchronize();
-      compute(lane, op.kernel(target_), call);
+      work(lane, [&] { op.kernel(target_).run(call); });
     } else if (lane == Lane::network) {
       if (!communicator_) throw InternalError(std::string(op.name) + ": there is no other device");
       worker(lane).submit(
           [this, lane, &op, call] { timed(lane, [&] { communicator_->run(op, call); }); });
     } else {
       worker(lane).submit([this, lane, &op, call] {
-        compute(lane, op.kernel(models::host_target(target_)), call);
+        work(lane, [&] { op.kernel(models::host_target(target_)).run(call); });
       });
     }
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
-    auto work = [this, lane, from, to] {
-      timed(lane, [&] { std::memcpy(to.data, from.data, from.type.bytes()); });
+    auto copying = [this, lane, from, to] {
+      work(lane, [&] {
+        copy_bytes(static_cast<std::byte*>(to.data), static_cast<const std::byte*>(from.data),
+                   from.type.bytes());
+      });
     };
-    lane == Lane::compute ? work() : void(worker(lane).submit(work));
+    lane == Lane::compute ? copying() : void(worker(lane).submit(copying));
   }
 
   void record(Lane lane, int event) override {
@@ -205,22 +217,24 @@ class CpuBackend : public Backend {
     return *worker;
   }
 
-  // A kernel has all cores. Two at a time would each wait for threads that the other keeps off
-  // their core.
-  void compute(Lane lane, const models::Kernel& kernel, const models::KernelCall& call) {
+  // A kernel has all cores, and so has a copy. Two at a time would each wait for threads that the
+  // other keeps off their core: a copy of one thread beside a kernel costs that kernel as long as
+  // the copy takes.
+  template <class F>
+  void work(Lane lane, F f) {
     std::lock_guard lock(cores_);
-    timed(lane, [&] { kernel.run(call); });
+    timed(lane, f);
   }
 
   // Each lane writes its own list; synchronize() stands between that and reading it.
   template <class F>
-  void timed(Lane lane, F work) {
-    if (!is_recording_) return work();
+  void timed(Lane lane, F f) {
+    if (!is_recording_) return f();
     auto seconds = [&] {
       return std::chrono::duration<double>(SteadyClock::now() - recording_since_).count();
     };
     double begin = seconds();
-    work();
+    f();
     spans_[static_cast<size_t>(lane)].push_back({begin, seconds()});
   }
 

@@ -57,9 +57,6 @@ struct Hardware {
   // Of copies: each way alone, and the part that is left of it while the other way is busy.
   RateCurve link_to_device, link_to_host;  // bytes/s by bytes
   double link_both_ways = 1;
-  // The part that is left of kernels' speed while something is copied: 1 where copies have engines
-  // of their own.
-  double kernels_beside_copies = 1;
   // Devices of a node that share a link to the host when all of them use it; what the links of a
   // node together can move, bytes/s each way, infinite where 0; and whether devices reach each
   // other without them.
@@ -69,6 +66,10 @@ struct Hardware {
   // Of collectives: what a device sends a second, by the bytes it sends; to others in its node, and
   // to other nodes.
   RateCurve ici, dcn;
+
+  // Whether kernels, copies and updates on the host take turns on the same cores: where the device
+  // is the host's processor.
+  bool takes_turns() const { return !models::is_cuda(target); }
 
   double kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
                         std::span<const models::Type> in, std::span<const models::Type> out) const;

@@ -30,11 +30,7 @@ class VirtualBackend : public Backend {
       return spend(lane, hardware_.collective_seconds(op, call.attrs, call.in[0].type));
     double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
                                               models::types_of(call.out));
-    seconds += fetch_seconds(call.in, call.out, call.workspace);
-    for (Lane copying : kCopyLanes)
-      if (lane == Lane::compute) seconds += slowed(clock(lane), clock(lane) + seconds, copying);
-    if (!models::is_cuda(hardware_.target)) seconds += lost_to_other_kernels(lane, seconds);
-    spend(lane, seconds);
+    spend(lane, seconds + fetch_seconds(call.in, call.out, call.workspace));
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
@@ -44,11 +40,7 @@ class VirtualBackend : public Backend {
     Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
     bool other_is_busy = is_busy(other, clock(lane)) ||
                          (!hardware_.peer_to_peer && is_busy(Lane::network, clock(lane)));
-    double begin = clock(lane);
     spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_is_busy) + fetching);
-    // A kernel that was begun before loses what it shares with this copy.
-    double& computing = clock(Lane::compute);
-    computing += loss(std::min(clock(lane), computing) - begin);
   }
 
   void record(Lane lane, int event) override { events_[event] = clock(lane); }
@@ -72,9 +64,11 @@ class VirtualBackend : public Backend {
   void read(MemoryKind, void*, const std::byte*, int64_t) override {}
 
  private:
-  static constexpr std::array kCopyLanes{Lane::host_to_device, Lane::device_to_host};
-
-  double& clock(Lane lane) { return clocks_[static_cast<size_t>(lane)]; }
+  // Lanes that take turns have one clock: what comes first in the plan has the first turn.
+  double& clock(Lane lane) {
+    if (hardware_.takes_turns() && lane != Lane::network) lane = Lane::compute;
+    return clocks_[static_cast<size_t>(lane)];
+  }
   Span& latest(Lane lane) { return latest_[static_cast<size_t>(lane)]; }
 
   bool is_busy(Lane lane, double then) {
@@ -85,14 +79,6 @@ class VirtualBackend : public Backend {
     latest(lane) = {clock(lane), clock(lane) + seconds};
     clock(lane) += seconds;
     if (is_recording_) spans_[static_cast<size_t>(lane)].push_back(latest(lane));
-  }
-
-  double loss(double shared) const {
-    return std::max(0.0, shared) * (1 / hardware_.kernels_beside_copies - 1);
-  }
-  // What a kernel in that time loses to the copy that a lane was given last.
-  double slowed(double begin, double end, Lane copying) {
-    return loss(std::min(end, latest(copying).end) - std::max(begin, latest(copying).begin));
   }
 
   // For operands that are not at hand. Those that together are more than the cache were not either
@@ -108,19 +94,6 @@ class VirtualBackend : public Backend {
         fetched += cache_.use(static_cast<const std::byte*>(ref.data), ref.type.bytes());
       }
     return used > hardware_.cache_bytes ? 0 : hardware_.fetch_seconds(fetched);
-  }
-
-  // Where the device is the host's processor the kernels of both lanes run on the same cores: while
-  // both are busy each gets half of them, so each loses what the shorter one has to do. The other
-  // lane's clock does here.
-  double lost_to_other_kernels(Lane lane, double seconds) {
-    const Lane other = lane == Lane::compute ? Lane::host_compute : Lane::compute;
-    double begin = clock(lane);
-    if (other == Lane::host_compute) begin = std::max(begin, latest(other).begin);
-    const double left = seconds - (begin - clock(lane));
-    const double lost = std::max(0.0, std::min(clock(other) - begin, left));
-    clock(other) += lost;
-    return lost;
   }
 
   const Hardware hardware_;

@@ -25,10 +25,10 @@ constexpr MemoryKind kHost = MemoryKind::pinned_host;
 // --- by hand
 
 // Two numbers are fetched and added up with themselves; the sums go back, and are added up there.
-Plan two_sums() {
+Plan two_sums(Target target) {
   constexpr int64_t kFloats = 1000;
   models::Type type{{kFloats}};
-  PlanBuilder builder("sums", Target::cpu);
+  PlanBuilder builder("sums", target);
   auto host = [&](const char* name) {
     return Operand{builder.argument(name, type.bytes(), kHost, Category::batch), 0, type};
   };
@@ -56,7 +56,7 @@ void expect_span(const Event& event, Lane lane, double begin, double end) {
 }
 
 TEST(VirtualClock, AddsUpByHand) {
-  Plan plan = two_sums();
+  Plan plan = two_sums(Target::cuda);
   // A copy moves 4000 bytes: 1 s. An addition has 12000 bytes of operands, 2 s against 1 s for its
   // 1000 operations; on the host the operations are slower, 4 s against 3 s.
   Rates rates{.flops_per_second = 1000,
@@ -65,7 +65,7 @@ TEST(VirtualClock, AddsUpByHand) {
               .host_flops_per_second = 250,
               .host_bytes_per_second = 4000,
               .launch_seconds = 0.25};
-  std::vector<Event> events = walk({&plan, &plan}, uniform_hardware(Target::cpu, rates));
+  std::vector<Event> events = walk({&plan, &plan}, uniform_hardware(Target::cuda, rates));
   ASSERT_EQ(events.size(), 14u);
   for (int i = 0; i < 2; ++i) {
     double start = i * 11.25;  // the second plan waits for all lanes of the first
@@ -80,33 +80,24 @@ TEST(VirtualClock, AddsUpByHand) {
   }
 }
 
-// 2 s and 3 s on the device beside 4 s on the host, none of which waits for another: where both are
-// one processor, the last is done when all 9 s are.
-TEST(VirtualClock, SharesTheCoresOfOneProcessor) {
-  for (Target target : {Target::cpu, Target::cuda}) {
-    PlanBuilder builder("sums", target);
-    auto add = [&](const std::string& name, Lane lane, double sums) {
-      models::Type part{{static_cast<int64_t>(1000 * sums)}};
-      auto operand = [&](const char* suffix) {
-        return Operand{
-            builder.argument(name + suffix, part.bytes(),
-                             lane == Lane::compute ? MemoryKind::device : kHost, Category::batch),
-            0, part};
-      };
-      PlanBuilder::Bindings bindings{operand(".a"), operand(".b"), operand(".sum")};
-      builder.run(models::addition(part), bindings, {"a"}, lane);
-    };
-    add("first", Lane::compute, 2);
-    add("host", Lane::host_compute, 4);
-    add("second", Lane::compute, 3);
-    const Plan plan = builder.finish();
-    const std::vector<Event> events =
-        walk({&plan},
-             uniform_hardware(target, {.flops_per_second = 1000, .host_flops_per_second = 1000}));
-    const bool is_shared = target == Target::cpu;
-    expect_span(events[0], Lane::compute, 0, 2);
-    expect_span(events[1], Lane::host_compute, 0, is_shared ? 6 : 4);
-    expect_span(events[2], Lane::compute, is_shared ? 4 : 2, is_shared ? 9 : 5);
+// Kernels, copies and the host's kernels where all have the same cores: one after the other, as the
+// plan has them.
+TEST(VirtualClock, LanesOfOneProcessorTakeTurns) {
+  Plan plan = two_sums(Target::cpu);
+  std::vector<Event> events =
+      walk({&plan}, uniform_hardware(Target::cpu, {.flops_per_second = 1000,
+                                                   .link_bytes_per_second = 4000,
+                                                   .host_flops_per_second = 500}));
+  const std::pair<Lane, double> expected[]{{Lane::host_to_device, 1}, {Lane::host_to_device, 1},
+                                           {Lane::compute, 1},        {Lane::compute, 1},
+                                           {Lane::device_to_host, 1}, {Lane::device_to_host, 1},
+                                           {Lane::host_compute, 2}};
+  ASSERT_EQ(events.size(), std::size(expected));
+  double start = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const auto& [lane, seconds] = expected[i];
+    expect_span(events[i], lane, start, start + seconds);
+    start += seconds;
   }
 }
 
@@ -140,9 +131,9 @@ TEST(VirtualClock, FetchesWhatIsNotAtHand) {
 }
 
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
-  Plan plan = two_sums();
+  Plan plan = two_sums(Target::cuda);
   std::vector<Event> events =
-      walk({&plan}, uniform_hardware(Target::cpu, {.link_bytes_per_second = 4000}));
+      walk({&plan}, uniform_hardware(Target::cuda, {.link_bytes_per_second = 4000}));
   expect_span(events[2], Lane::compute, 1, 1);
   expect_span(events[3], Lane::compute, 2, 2);
   expect_span(events[4], Lane::device_to_host, 1, 2);
@@ -151,7 +142,7 @@ TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
 }
 
 TEST(Timeline, NamesWhatWasRecorded) {
-  Plan plan = two_sums();
+  Plan plan = two_sums(Target::cpu);
   std::vector<Event> events = walk({&plan}, uniform_hardware(Target::cpu, {}));
   EXPECT_EQ(events[1].name, "y");
   EXPECT_EQ(events[1].op, "move");
@@ -205,7 +196,7 @@ trainer::StepPlans step_plans(const models::DecoderConfig& config, const std::st
                                .transfers = {.layers_ahead = layers_ahead},
                                .optimizer = trainer::OptimizerOptions{
                                    .adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
-  return plan_step(model, lay_out(model, {.homes = homes}), options, Target::cpu);
+  return plan_step(model, lay_out(model, {.homes = homes}), options, Target::cuda);
 }
 
 models::DecoderConfig stack() {
@@ -240,7 +231,7 @@ std::vector<Event> step_of(double layers_ahead, const Rates& rates,
                            const std::string& policy = "qkv_proj_offloaded",
                            const Homes& homes = {}) {
   trainer::StepPlans plans = step_plans(stack(), policy, homes, layers_ahead);
-  return walk({&plans.plans[0]}, uniform_hardware(Target::cpu, rates));
+  return walk({&plans.plans[0]}, uniform_hardware(Target::cuda, rates));
 }
 
 TEST(VirtualStep, HidesWhatIsSentAndFetchedOneLayerAhead) {

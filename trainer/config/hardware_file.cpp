@@ -106,7 +106,6 @@ const std::vector<std::string>& plain_keys() {
                                              "cache_bytes",
                                              "fetch_bytes_per_second",
                                              "link_both_ways",
-                                             "kernels_beside_copies",
                                              "gpus_per_link",
                                              "host_bandwidth",
                                              "peer_to_peer",
@@ -144,8 +143,6 @@ void set(const Setting& setting, Hardware& hardware) {
     hardware.fetch_bytes_per_second = number(setting);
   } else if (key == "link_both_ways") {
     hardware.link_both_ways = number(setting, 1);
-  } else if (key == "kernels_beside_copies") {
-    hardware.kernels_beside_copies = number(setting, 1);
   } else if (key == "gpus_per_link") {
     hardware.gpus_per_link = static_cast<int>(number(setting, 64));
   } else if (key == "host_bandwidth") {
@@ -246,7 +243,6 @@ std::string text(const Hardware& hardware) {
   line("link_to_device", curve_text(hardware.link_to_device));
   line("link_to_host", curve_text(hardware.link_to_host));
   line("link_both_ways", fmt::format("{:.6g}", hardware.link_both_ways));
-  line("kernels_beside_copies", fmt::format("{:.6g}", hardware.kernels_beside_copies));
   line("gpus_per_link", std::to_string(hardware.gpus_per_link));
   if (hardware.host_bandwidth > 0)
     line("host_bandwidth", fmt::format("{:.6g}", hardware.host_bandwidth));

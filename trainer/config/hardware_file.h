@@ -9,7 +9,7 @@
 //   bytes_per_second.WORK: ...                       classes: matmul, attention, memory
 //   cache_bytes: 3e7          fetch_bytes_per_second: 1e10   both or none
 //   link_to_device, link_to_host: 55e9
-//   link_both_ways: 0.9       kernels_beside_copies: 1
+//   link_both_ways: 0.9
 //   gpus_per_link: 1          host_bandwidth: 300e9          peer_to_peer: true
 //   ici, dcn: 300e9                                   needed where several devices train together
 #pragma once

@@ -31,10 +31,10 @@ std::string fates_text(const Config& config, size_t which) {
 }
 
 // What a plan does more of than the choice.
-std::string why(const Tried& one, const Tried& choice, double as_fast) {
+std::string why(const Tried& one, const Tried& choice) {
   if (!one.room.fits()) return "does not fit, " + fits_text(one.room);
   double slower = one.step_seconds - choice.step_seconds;
-  if (slower <= as_fast * choice.step_seconds)
+  if (slower <= kAsFast * choice.step_seconds)
     return one.moved_bytes > choice.moved_bytes
                ? fmt::format("no faster, and moves {} more",
                              bytes_text(static_cast<int64_t>(one.moved_bytes - choice.moved_bytes)))
@@ -110,7 +110,7 @@ std::string text(const AutoChoice& choice) {
     if (is_custom && !one.room.fits()) continue;
     if (shown.count(policy) >= (is_custom ? kRunnersUp : 1)) continue;
     shown.insert(policy);
-    line(one, ": " + why(one, best, choice.as_fast));
+    line(one, ": " + why(one, best));
   }
   result += "the choice as a config says it:\n";
   for (const auto& [key, value] : chosen_keys(best.config))

@@ -95,14 +95,14 @@ Formula::Formula(const Base& base, const offload::Hardware& hardware, double der
       link_(derate * hardware.link_to_host.at(1e8)),
       fetch_seconds_(hardware.fetch_seconds(1)),
       device_room_(base.device_room - margin),
-      shares_memory_(!models::is_cuda(hardware.target)) {}
+      is_one_processor_(hardware.takes_turns()) {}
 
 double Formula::missing(const Assignment& first, const Assignment& others, int layers) const {
   double more = first.kept_bytes - choices_.full.kept_bytes,
          more_of_others = others.kept_bytes - choices_.full.kept_bytes;
   double sent =
       layers * first.offloaded_bytes + (choices_.layers - layers) * others.offloaded_bytes;
-  double room = device_room_ - (shares_memory_ ? sent : 0), over = 0;
+  double room = device_room_ - (is_one_processor_ ? sent : 0), over = 0;
   for (const Base::Moment& moment : base_.moments) {
     int held = std::min(layers, moment.layers);
     double bytes = moment.device_bytes + held * more + (moment.layers - held) * more_of_others;
@@ -116,8 +116,11 @@ double Formula::seconds(const Assignment& first, const Assignment& others, int l
     return static_cast<double>(choices_.micro_batches) *
            (layers * of_first + (choices_.layers - layers) * of_others);
   };
-  auto longest = [](const Load& load) {
-    return std::max({load.compute, load.to_host, load.to_device, load.on_host, load.network});
+  auto length = [&](const Load& load) {
+    const double own = is_one_processor_
+                           ? load.compute + load.to_host + load.to_device + load.on_host
+                           : std::max({load.compute, load.to_host, load.to_device, load.on_host});
+    return std::max(own, load.network);
   };
   double copies = sum(first.offloaded_bytes, others.offloaded_bytes) / link_;
   Load forward = base_.forward, backward = base_.backward;
@@ -130,8 +133,8 @@ double Formula::seconds(const Assignment& first, const Assignment& others, int l
   backward.to_device += copies;
   backward.compute += sum(first.backward_seconds - choices_.full.backward_seconds,
                           others.backward_seconds - choices_.full.backward_seconds);
-  return base_.step_seconds + longest(forward) + longest(backward) - longest(base_.forward) -
-         longest(base_.backward);
+  return base_.step_seconds + length(forward) + length(backward) - length(base_.forward) -
+         length(base_.backward);
 }
 
 std::optional<Split> Formula::best(size_t first, size_t others, int64_t layers_given) const {

@@ -77,7 +77,7 @@ class Formula {
   const Base& base_;
   const LayerChoices& choices_;
   double link_, fetch_seconds_, device_room_;
-  bool shares_memory_;
+  bool is_one_processor_;  // whose lanes and memories are the device's and the host's
 };
 
 }  // namespace longshore::trainer

@@ -383,10 +383,8 @@ class Search {
     };
     tried_.erase(std::unique(tried_.begin(), tried_.end(), is_same), tried_.end());
     if (best_seconds() == INFINITY) refuse();
-    // Copies that the cores make cost more than any clock knows: a gain must stand out from that.
-    const double as_fast = models::is_cuda(hardware_.target) ? 1e-3 : 8e-3;
     auto slower = std::ranges::find_if(tried_, [&](const Tried& one) {
-      return !one.room.fits() || one.step_seconds > tried_[0].step_seconds * (1 + as_fast);
+      return !one.room.fits() || one.step_seconds > tried_[0].step_seconds * (1 + kAsFast);
     });
     auto cost = [&](const Tried& one) {
       // In parts of a hundred: batches and results move in any case.
@@ -396,7 +394,7 @@ class Search {
     auto choice = std::min_element(tried_.begin(), slower,
                                    [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
     std::rotate(tried_.begin(), choice, choice + 1);
-    return {.tried = std::move(tried_), .as_fast = as_fast};
+    return {std::move(tried_)};
   }
 
   [[noreturn]] void refuse() const {

@@ -19,6 +19,7 @@
 
 namespace longshore::trainer {
 
+inline constexpr double kAsFast = 1e-3;  // relative: plans that close are as fast as each other
 inline constexpr const char* kChosen = "auto";  // the origin of keys that were chosen
 
 // A plan that was walked.
@@ -33,7 +34,6 @@ struct Tried {
 
 struct AutoChoice {
   std::vector<Tried> tried;  // the choice, then what fits, fastest first, then what does not
-  double as_fast = 0;        // relative: plans that close are as fast as each other
 
   const Config& config() const { return tried[0].config; }
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <set>
@@ -13,7 +12,6 @@
 #include "base/timing.h"
 #include "models/decoder.h"
 #include "models/ops/add.h"
-#include "models/ops/linear.h"
 #include "offload/policy.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/step.h"
@@ -271,6 +269,7 @@ void measure_links(Backend& backend, Hardware& hardware) {
   }
   hardware.link_to_device = RateCurve(to_device);
   hardware.link_to_host = RateCurve(to_host);
+  if (hardware.takes_turns()) return;  // the two ways, too
   Copies copies(backend, int64_t{1} << 26);
   double alone = std::max(copies.seconds({Lane::host_to_device}, 4),
                           copies.seconds({Lane::device_to_host}, 4));
@@ -278,21 +277,14 @@ void measure_links(Backend& backend, Hardware& hardware) {
   hardware.link_both_ways = std::min(1.0, alone / together);
 }
 
-offload::Plan forward_plan(const models::DecoderConfig& config, const Backend& backend) {
-  models::Model model = models::decoder(config);
-  return plan_forward(model, offload::lay_out(model), "forward", {}, backend.target());
-}
-
-const Instruction& first_of(const models::Op& op, const offload::Plan& plan) {
-  return *std::ranges::find_if(plan.instructions,
-                               [&](const Instruction& i) { return i.op == &op; });
-}
-
 // How much longer a kernel takes whose operands were not used for a while: one of many in turn.
 void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
   constexpr int64_t kMost = int64_t{1} << 28;  // beyond any cache
-  const offload::Plan plan = forward_plan(decoders(dtype)[1], backend);
-  const Instruction& add = first_of(models::add_op, plan);
+  models::Model model = models::decoder(decoders(dtype)[1]);
+  const offload::Plan plan =
+      plan_forward(model, offload::lay_out(model), "forward", {}, backend.target());
+  const Instruction& add = *std::ranges::find_if(
+      plan.instructions, [](const Instruction& i) { return i.op == &models::add_op; });
   int64_t bytes = 0;
   for (const auto* operands : {&add.in, &add.out})
     for (const offload::Operand& operand : *operands) bytes += operand.type.bytes();
@@ -315,26 +307,6 @@ void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
     if (2 * seconds(more) < near + far) count = more;
   hardware.cache_bytes = static_cast<int64_t>(count) * bytes;
   hardware.fetch_bytes_per_second = static_cast<double>(bytes) / (far - near);
-}
-
-// How fast a product is while something is copied all the time.
-void measure_beside_copies(Backend& backend, Dtype dtype, Hardware& hardware) {
-  const offload::Plan plan = forward_plan(decoders(dtype).back(), backend);
-  Kernel kernel(first_of(models::linear_op, plan), plan, backend);
-  Copies copies(backend, int64_t{1} << 26);
-  double alone = kernel.seconds();
-  int products = std::max(1, static_cast<int>(0.3 / alone));
-  int moves = static_cast<int>(0.3 / copies.seconds({Lane::host_to_device}, 4));
-  std::vector<double> slowdowns;
-  for (int i = 0; i < 3; ++i) {
-    auto start = std::chrono::steady_clock::now();
-    copies.enqueue(Lane::host_to_device, moves);
-    kernel.enqueue(products);
-    backend.synchronize();
-    // Both end together if they share; what kernels lost is what took longer than they do alone.
-    slowdowns.push_back((seconds_since(start) - alone * products) / (alone * products));
-  }
-  hardware.kernels_beside_copies = 1 / (1 + std::max(0.0, median(slowdowns)));
 }
 
 }  // namespace
@@ -376,7 +348,6 @@ Hardware measure_hardware(Backend& backend, const std::string& name,
   }
   say("copies");
   measure_links(backend, hardware);
-  measure_beside_copies(backend, dtypes.back(), hardware);
   return hardware;
 }
 

@@ -157,7 +157,7 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
                           "flops_per_second: 1\n",
                           "device_reserved_bytes: 80e9\n",
                           "device_reserved_bytes: 1e40\n",
-                          "kernels_beside_copies: [1, 2]\n",
+                          "link_both_ways: [1, 2]\n",
                           "target: gpu\n"})
     EXPECT_NE(refused(bad), "") << bad;
   EXPECT_THROW(parse_hardware("target: cpu\n", "x.yml", "x"), ConfigError);

@@ -41,6 +41,21 @@ Hardware gpu(double link) {
   return hardware;
 }
 
+// A processor whose lanes take turns.
+Hardware processor() {
+  Hardware hardware =
+      offload::uniform_hardware(models::Target::cpu, {.flops_per_second = 1e12,
+                                                      .device_bytes_per_second = 2e10,
+                                                      .link_bytes_per_second = 2e10,
+                                                      .host_flops_per_second = 1e12,
+                                                      .host_bytes_per_second = 2e10,
+                                                      .launch_seconds = 1e-7});
+  hardware.device_bytes = hardware.host_bytes = int64_t{1} << 40;
+  hardware.cache_bytes = int64_t{1} << 25;
+  hardware.fetch_bytes_per_second = 2e10;
+  return hardware;
+}
+
 class AutoPolicy : public testing::Test {
  protected:
   Config config_of(const std::string& model, const Hardware& hardware,
@@ -83,7 +98,7 @@ std::vector<Named> all_named(const Config& config) {
       one.parameter_memory_host_offload = homes & 1;
       one.gradient_memory_host_offload = homes & 2;
       one.optimizer_memory_host_offload = homes & 4;
-      PolicyPlan plan = plan_policy(one, kTarget, hardware);
+      PolicyPlan plan = plan_policy(one, hardware.target, hardware);
       list.push_back(
           {info.name, plan.estimate->step_seconds, of(plan.memory, MemoryKind::device).peak_bytes});
     }
@@ -95,13 +110,14 @@ int64_t device_bytes(const Tried& tried) { return of(tried.memory, MemoryKind::d
 TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
   struct Case {
     const char* model;
-    double link;
+    Hardware hardware;
     std::vector<double> parts;  // of the way from the least to the most that a name takes
   };
   double gain = 0;
-  for (const auto& [model, link, parts] :
-       {Case{"llama", 2e9, {0.1, 0.4}}, Case{"gemma2", 2e10, {0.4, 1.0}}}) {
-    Config config = config_of(model, gpu(link));
+  for (const auto& [model, hardware, parts] :
+       {Case{"llama", gpu(2e9), {0.1, 0.4}}, Case{"gemma2", gpu(2e10), {0.4, 1.0}},
+        Case{"llama", processor(), {0.1, 0.5}}}) {
+    Config config = config_of(model, hardware);
     std::vector<Named> named = all_named(config);
     auto [least, most] = std::ranges::minmax(named, {}, &Named::device_bytes);
     for (double part : parts) {
@@ -111,7 +127,7 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
       for (const Named& one : named)
         if (static_cast<double>(one.device_bytes) <= limit && one.seconds < best.seconds)
           best = one;
-      Tried choice = choose_policy(with_limit(config, limit), kTarget).tried[0];
+      Tried choice = choose_policy(with_limit(config, limit), hardware.target).tried[0];
       SCOPED_TRACE(std::string(model) + ": " + what(choice.config) + ", beside " + best.policy);
       EXPECT_LE(device_bytes(choice), limit);
       EXPECT_LE(choice.step_seconds, 1.01 * best.seconds);

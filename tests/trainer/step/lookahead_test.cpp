@@ -64,18 +64,18 @@ TEST(Lookahead, IsAsGoodAsAnyDepth) {
   for (double link : {1e9, 3e7, 1e7, 3e6, 1e5})
     for (const Case& c : kCases) {
       Hardware rates =
-          offload::uniform_hardware(models::Target::cpu, {.flops_per_second = 1e9,
-                                                          .device_bytes_per_second = 1e9,
-                                                          .link_bytes_per_second = link,
-                                                          .host_flops_per_second = 1e9,
-                                                          .host_bytes_per_second = 1e9});
+          offload::uniform_hardware(models::Target::cuda, {.flops_per_second = 1e9,
+                                                           .device_bytes_per_second = 1e9,
+                                                           .link_bytes_per_second = link,
+                                                           .host_flops_per_second = 1e9,
+                                                           .host_bytes_per_second = 1e9});
       StepOptions options = options_of(c, model);
       double chosen =
-          choose_layers_ahead(model, {.homes = c.homes}, options, models::Target::cpu, rates);
+          choose_layers_ahead(model, {.homes = c.homes}, options, models::Target::cuda, rates);
       auto step = [&](double depth) {
         options.transfers.layers_ahead = depth;
         offload::ParameterLayout layout = lay_out(model, {.homes = c.homes});
-        return seconds(plan_step(model, layout, options, models::Target::cpu).plans[0], rates);
+        return seconds(plan_step(model, layout, options, models::Target::cuda).plans[0], rates);
       };
       double least = step(chosen), now = least;
       for (double depth : {0.0, 0.25, 0.5, 1.0, 2.0, 4.0}) least = std::min(least, step(depth));
@@ -97,12 +97,12 @@ TEST(PacedUpdate, HidesBehindLayers) {
   auto plans = [&](const Homes& homes, double threshold) {
     StepOptions options =
         options_of({.policy = "full", .homes = homes, .clipping_threshold = threshold}, model);
-    return plan_step(model, lay_out(model, {.homes = homes}), options, models::Target::cpu);
+    return plan_step(model, lay_out(model, {.homes = homes}), options, models::Target::cuda);
   };
   for (auto [homes, link] :
        {std::pair{Homes{.optimizer = kHost}, 5e7}, std::pair{Homes{kHost, kHost, kHost}, 2e8}}) {
     Hardware rates = offload::uniform_hardware(
-        models::Target::cpu, {.flops_per_second = 1e9, .link_bytes_per_second = link});
+        models::Target::cuda, {.flops_per_second = 1e9, .link_bytes_per_second = link});
     double alone = seconds(*plans(homes, 1).flush, rates);
     for (double threshold : {1.0, 0.0}) {
       double step = seconds(plans(homes, threshold).plans[0], rates);
