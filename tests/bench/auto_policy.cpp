@@ -188,7 +188,9 @@ int main(int argc, char** argv) {
   std::string hardware = "this_machine";
   int rounds = 9, random = 20;
   app.add_option("--hardware", hardware, "a profile")->capture_default_str();
-  app.add_option("--rounds", rounds, "steps of each plan")->capture_default_str();
+  app.add_option("--rounds", rounds, "steps of each plan")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--random", random, "random plans")->capture_default_str();
   std::vector<double> limits{0.3, 0.6, 0.9};
   app.add_option("--limits", limits, "of memory")
