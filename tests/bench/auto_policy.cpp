@@ -3,9 +3,6 @@
 // What `auto` chooses under limits of device memory, beside every named policy and random plans
 // that fit: measured step times over that of the choice, and how far it is from the fastest. A
 // limit is a fraction of the way from the least that a plan takes to what `none` does.
-//
-// A plan's step is held against the choice's own just before and behind it, and counts while the
-// machine is calm: where others use its cores, its speed changes by a factor of two within seconds.
 #include "trainer/planning/auto_policy.h"
 
 #include <fmt/format.h>
@@ -21,8 +18,8 @@
 
 #include "base/error.h"
 #include "base/exit_code.h"
-#include "base/timing.h"
 #include "offload/policy.h"
+#include "tests/bench/calm_turns.h"
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/device_mesh.h"
@@ -92,59 +89,6 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   return list;
 }
 
-// Steps of the choice, contenders[0], around those of another.
-class Turns {
- public:
-  explicit Turns(const std::vector<std::unique_ptr<Contender>>& contenders)
-      : contenders_(contenders) {
-    for (const auto& contender : contenders_) contender->step();  // warms up
-    for (int i = 0; i < kFirst; ++i) choice();
-  }
-
-  // A step of contenders[i] over the choice's.
-  double ratio(size_t i) {
-    constexpr int kAttempts = 30;
-    double ratio = 0;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      const double before = choice();
-      if (attempt + 1 < kAttempts && before > calm()) continue;
-      const double one = contenders_[i]->step(), behind = choice();
-      ratio = 2 * one / (before + behind);
-      if (behind <= calm()) break;
-    }
-    return ratio;
-  }
-
- private:
-  static constexpr int kFirst = 20;
-
-  double choice() { return seconds_.emplace_back(contenders_[0]->step()); }
-
-  // What a step of the choice takes at most while nobody disturbs it.
-  double calm() const {
-    std::vector<double> sorted = seconds_;
-    const auto quartile = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 4);
-    std::ranges::nth_element(sorted, quartile);
-    return 1.1 * *quartile;
-  }
-
-  const std::vector<std::unique_ptr<Contender>>& contenders_;
-  std::vector<double> seconds_;  // of the choice's steps
-};
-
-// Medians of so many ratios.
-std::vector<double> ratios_to_choice(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                     int rounds) {
-  Turns turns(contenders);
-  std::vector<std::vector<double>> ratios(contenders.size());
-  ratios[0] = {1};
-  for (int round = 0; round < rounds; ++round)
-    for (size_t i = 1; i < contenders.size(); ++i) ratios[i].push_back(turns.ratio(i));
-  std::vector<double> medians;
-  for (const std::vector<double>& list : ratios) medians.push_back(median(list));
-  return medians;
-}
-
 void run(const std::string& profile, int rounds, int random, const std::vector<double>& limits) {
   const std::vector<std::string> keys{"hardware=" + profile};
   Config config = llama(kSize, "bfloat16", keys);
@@ -163,7 +107,7 @@ void run(const std::string& profile, int rounds, int random, const std::vector<d
     std::vector<std::unique_ptr<Contender>> contenders;
     for (const Entry& entry : list)
       contenders.push_back(std::make_unique<Contender>(entry.config, *backend));
-    const std::vector<double> ratios = ratios_to_choice(contenders, rounds);
+    const std::vector<double> ratios = CalmTurns(contenders).ratios(rounds);
     double chosen = list[0].predicted;
     for (size_t i = 0; i < list.size(); ++i) {
       list[i].measured = ratios[i];

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "base/timing.h"
 
@@ -50,18 +49,6 @@ std::map<std::pair<offload::Lane, std::string>, double> seconds_by_op(
   for (const offload::Event& event : events)
     seconds[{event.lane, event.op}] += event.span.end - event.span.begin;
   return seconds;
-}
-
-std::vector<double> least_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                  int rounds) {
-  std::vector<double> least(contenders.size(), INFINITY);
-  for (int round = 0; round <= rounds; ++round)
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      const size_t turn = round % 2 ? i : contenders.size() - 1 - i;
-      const double seconds = contenders[turn]->step();
-      if (round > 0) least[turn] = std::min(least[turn], seconds);
-    }
-  return least;
 }
 
 }  // namespace longshore::bench

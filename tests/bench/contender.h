@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,10 +47,5 @@ trainer::Config llama(const Size& size, const std::string& dtype,
 // Of recorded events, by lane and op.
 std::map<std::pair<offload::Lane, std::string>, double> seconds_by_op(
     const std::vector<offload::Event>& events);
-
-// The quickest of so many steps of each in turns, after one that is not counted: what else runs on
-// a machine only adds, here as in the profile that `plan --measure` makes.
-std::vector<double> least_seconds(const std::vector<std::unique_ptr<Contender>>& contenders,
-                                  int rounds);
 
 }  // namespace longshore::bench

@@ -1,9 +1,10 @@
 // bench_estimate [--hardware NAME] [--rounds N] [--policies a,b] [--ops]
 //
 // Predicted and measured time of training steps, for a grid of sizes, dtypes and remat policies:
-// what the profile (this_machine by default, which plan --measure makes) says, and the quickest of
-// the steps that all policies make in turns. Ends with the median error, and with every pair of
-// policies whose measured times differ by more than 5 % but are predicted in the other order.
+// what the profile (this_machine by default, which plan --measure makes) says, and what was
+// measured: of the first policy the quickest step, of the others their ratio to it. Ends with the
+// median error, and with every pair of policies whose measured times differ by more than 5 % but
+// are predicted in the other order.
 // --ops: of each lane's ops too, where the two part.
 #include "trainer/step/estimate.h"
 
@@ -19,6 +20,7 @@
 
 #include "base/exit_code.h"
 #include "base/timing.h"
+#include "tests/bench/calm_turns.h"
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/hardware_file.h"
@@ -60,11 +62,12 @@ std::vector<Times> measure(const Size& size, const std::string& dtype,
   for (const std::string& policy : policies)
     contenders.push_back(
         std::make_unique<Contender>(llama(size, dtype, {"remat_policy=" + policy}), backend));
-  std::vector<double> seconds = least_seconds(contenders, rounds);
+  CalmTurns turns(contenders);
+  const std::vector<double> ratios = turns.ratios(rounds);
   std::vector<Times> times;
   for (size_t i = 0; i < contenders.size(); ++i) {
-    times.push_back(
-        {policies[i], estimate(contenders[i]->plans().step, hardware).step_seconds, seconds[i]});
+    times.push_back({policies[i], estimate(contenders[i]->plans().step, hardware).step_seconds,
+                     ratios[i] * turns.first_seconds()});
     if (ops) print_ops(*contenders[i], rounds, hardware);
   }
   return times;

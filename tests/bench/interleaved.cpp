@@ -1,8 +1,6 @@
 #include "tests/bench/interleaved.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <vector>
 
 #include "base/timing.h"
@@ -14,14 +12,6 @@ double seconds_of(const std::function<void()>& work) {
   auto start = std::chrono::steady_clock::now();
   work();
   return seconds_since(start);
-}
-
-// Linear between neighbours.
-double quantile(std::vector<double> values, double fraction) {
-  std::sort(values.begin(), values.end());
-  double at = fraction * static_cast<double>(values.size() - 1);
-  size_t below = static_cast<size_t>(at), above = std::min(below + 1, values.size() - 1);
-  return std::lerp(values[below], values[above], at - static_cast<double>(below));
 }
 
 }  // namespace
