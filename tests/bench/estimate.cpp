@@ -1,4 +1,4 @@
-// bench_estimate [--hardware NAME] [--rounds N] [--policies a,b] [--ops]
+// bench_estimate [--hardware NAME] [--rounds N] [--policies a,b] [--widths a,b] [--ops]
 //
 // Predicted and measured time of training steps, for a grid of sizes, dtypes and remat policies:
 // what the profile (this_machine by default, which plan --measure makes) says, and what was
@@ -73,8 +73,8 @@ std::vector<Times> measure(const Size& size, const std::string& dtype,
   return times;
 }
 
-void run(const std::string& profile, const std::vector<std::string>& policies, int rounds,
-         bool ops) {
+void run(const std::string& profile, const std::vector<int64_t>& widths,
+         const std::vector<std::string>& policies, int rounds, bool ops) {
   offload::Hardware hardware =
       trainer::read_hardware(profile, trainer::default_configs_directory());
   std::unique_ptr<Backend> backend = trainer::make_backend(models::Target::cpu);
@@ -84,6 +84,7 @@ void run(const std::string& profile, const std::vector<std::string>& policies, i
   std::printf("%-34s %-20s %10s %10s %8s\n", "size", "policy", "predicted", "measured", "error");
   for (const Size& size : kSizes)
     for (const char* dtype : {"float32", "bfloat16"}) {
+      if (std::ranges::find(widths, size.width) == widths.end()) continue;
       std::string name = fmt::format("{} wide, {} layers, {}x{}, {}", size.width, size.layers,
                                      size.batch, size.length, dtype);
       std::vector<Times> times = measure(size, dtype, policies, rounds, ops, hardware, *backend);
@@ -115,12 +116,18 @@ int main(int argc, char** argv) {
   std::string hardware = "this_machine";
   std::vector<std::string> policies{"none", "full", "save_qkv_proj", "minimal",
                                     "qkv_proj_offloaded"};
+  std::vector<int64_t> widths{256, 512, 1024};
   int rounds = 9;
   bool ops = false;
   app.add_option("--hardware", hardware, "a profile")->capture_default_str();
   app.add_option("--rounds", rounds, "steps of each policy")->capture_default_str();
   app.add_option("--policies", policies, "remat policies")->delimiter(',')->capture_default_str();
+  app.add_option("--widths", widths, "of models")
+      ->delimiter(',')
+      ->check(CLI::IsMember(widths))
+      ->capture_default_str();
   app.add_flag("--ops", ops, "where predicted and measured times of ops part");
   CLI11_PARSE(app, argc, argv);
-  return exit_code_of("bench_estimate", [&] { bench::run(hardware, policies, rounds, ops); });
+  return exit_code_of("bench_estimate",
+                      [&] { bench::run(hardware, widths, policies, rounds, ops); });
 }
