@@ -333,7 +333,7 @@ const char* attention_cuda_aten_path(const std::any& any, std::span<const Type> 
 
 // Flash attention allocates its results and the split-softmax partials.
 int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type> in,
-                                 std::span<const Type> out) {
+                                      std::span<const Type> out) {
   if (path_of({Target::cuda, in[0].dtype, attrs_of(any)}) != Path::flash)
     return composed_bytes(Target::cuda, any, in);
   return 2 * (out[0].bytes() + out[1].bytes()) + (1 << 20);
@@ -341,7 +341,7 @@ int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type>
 
 // dq is summed in float32, and dk, dv exist once for each query head before they are added up.
 int64_t attention_grad_cuda_aten_workspace(const std::any& any, std::span<const Type> in,
-                                      std::span<const Type> out) {
+                                           std::span<const Type> out) {
   if (path_of({Target::cuda, in[1].dtype, attrs_of(any)}) != Path::flash)
     return grad_composed_bytes(Target::cuda, any, in);
   return 3 * out[0].bytes() + 2 * out[0].bytes() + 4 * out[0].bytes() + 4 * in[5].bytes() +
