@@ -23,8 +23,8 @@ int64_t score_gradient_bytes(int64_t length) {
   return round_up(length, 64) * round_up(length, 128) * size_bytes(Dtype::bfloat16);
 }
 
-// Parts are made as large as this allows: enough blocks of 128 keys to keep a large GPU busy, and
-// no more memory than flash attention takes for a layer of that size.
+// Parts are made as large as this allows. At 4096 tokens that is 8 heads of 32 blocks of keys,
+// about two blocks for each multiprocessor of a large GPU.
 constexpr int64_t kPartBytes = int64_t{256} << 20;
 // A key/value head's queries cannot be divided, for dk and dv are their sums. Rows so long that
 // they alone take more than this are left to flash attention.
@@ -75,8 +75,9 @@ int64_t cudnn_forward_workspace(const CudnnAttention&) { return kSlack; }
 
 // dq is either one product of all score gradients, or a sum in float32 (Blackwell). The sums of
 // dO*O of a row and, where query heads share a key/value head, dk and dv of each come on top.
-// By CompositeSDPABackwardNode in cudnn-frontend 1.32's node/scaled_dot_product_flash_attention.h,
-// which declares sums and dq, and by what engines 5, 6 and 7 of cuDNN 9.19 report for the rest.
+// The sums and dq are what CompositeSDPABackwardNode declares in cudnn-frontend 1.32's
+// node/scaled_dot_product_flash_attention.h; the rest is what engines 5, 6 and 7 of cuDNN 9.19
+// report for compute capabilities 8.0 to 12.0, of which this is the most.
 int64_t cudnn_backward_workspace(const CudnnAttention& a) {
   const int64_t heads = a.rows * a.heads, numbers = heads * a.length * a.head_dim;
   const int64_t dq =
