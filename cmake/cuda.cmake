@@ -58,3 +58,18 @@ find_file(LONGSHORE_NCCL libnccl.so.2
 add_library(longshore_nccl INTERFACE)
 target_include_directories(longshore_nccl SYSTEM INTERFACE "${LONGSHORE_NCCL_INCLUDE}")
 target_link_libraries(longshore_nccl INTERFACE longshore_cudart "${LONGSHORE_NCCL}")
+
+# longshore_cudnn: headers alone. The library comes with LibTorch, and ours is taken from there when
+# it is first called: see models/ops/attention_cudnn_graph.cpp.
+find_path(LONGSHORE_CUDNN_INCLUDE cudnn.h
+  PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cudnn" "${cuda_root}"
+  PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
+find_path(LONGSHORE_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
+  PATHS "${LONGSHORE_TORCH_DIR}/.." "${cuda_root}"
+  PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
+add_library(longshore_cudnn INTERFACE)
+target_include_directories(longshore_cudnn SYSTEM INTERFACE
+  "${LONGSHORE_CUDNN_FRONTEND_INCLUDE}" "${LONGSHORE_CUDNN_INCLUDE}")
+target_compile_definitions(longshore_cudnn INTERFACE
+  NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING CUDNN_FRONTEND_SKIP_JSON_LIB)
+target_link_libraries(longshore_cudnn INTERFACE longshore_cudart ${CMAKE_DL_LIBS})

@@ -40,6 +40,8 @@ CUBLAS = ("nvidia-cublas", "13.1.0.3",
           "ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171")
 CUSPARSE = ("nvidia-cusparse", "12.6.3.3",
             "2b3c89c88d01ee0e477cb7f82ef60a11a4bcd57b6b87c33f789350b59759360b")
+CUDNN = ("nvidia-cudnn-cu13", "9.19.0.56",
+         "d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf")
 CU13 = "nvidia/cu13/"
 LIBRARIES = [CU13 + "lib/*.so*"]
 HEADERS = [CU13 + "include/*"]
@@ -75,11 +77,14 @@ TABLE = [
     Wheel("nvidia-cusolver", "12.0.4.66",
           "0a759da5dea5c0ea10fd307de75cdeb59e7ea4fcb8add0924859b944babf1112",
           HEADERS, "cusolverDn.h", "cuda-build"),
+    Wheel(*CUDNN, ["nvidia/cudnn/include/*"], "cudnn.h", "cuda-build"),
+    # No library of its own: headers in front of whatever cuDNN is loaded.
+    Wheel("nvidia-cudnn-frontend", "1.32.0",
+          "c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0",
+          ["include/*"], "cudnn_frontend.h", "cuda-build"),
     Wheel(*CUBLAS, LIBRARIES, "libcublasLt.so.13"),
     Wheel(*CUSPARSE, LIBRARIES, "libcusparse.so.12"),
-    Wheel("nvidia-cudnn-cu13", "9.19.0.56",
-          "d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf",
-          ["nvidia/cudnn/lib/*.so*", "nvidia/cudnn/include/*"], "libcudnn.so.9"),
+    Wheel(*CUDNN, ["nvidia/cudnn/lib/*.so*"], "libcudnn.so.9"),
     Wheel("nvidia-cufft", "12.0.0.61",
           "6c44f692dce8fd5ffd3e3df134b6cdb9c2f72d99cf40b62c32dde45eea9ddad3",
           LIBRARIES, "libcufft.so.12"),
@@ -192,7 +197,8 @@ def fetch_wheels(level):
         if same[0] is not first:
             continue  # came with the first
         options = ["--only-binary=:all:"]
-        if first.name == "torch":  # any one serves: nothing of it that depends on Python is used
+        # Any one serves: nothing of them that depends on Python is used.
+        if first.name in ("torch", "nvidia-cudnn-frontend"):
             options += ["--python-version=3.11", "--implementation=cp", "--abi=cp311",
                         "--platform=manylinux_2_28_x86_64"]
         say(f"{first.name} {first.version} from PyPI")

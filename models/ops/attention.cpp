@@ -6,6 +6,7 @@
 #include "models/backward.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/infer.h"
+#include "models/ops/own_kernel.h"
 
 namespace longshore::models {
 namespace {
@@ -106,15 +107,17 @@ std::string print(const std::any& any) {
 
 }  // namespace
 
-const Op attention_op{.name = "attention",
-                      .infer = infer,
-                      .vjp = vjp,
-                      .cost = cost,
-                      .print = print,
-                      .op_class = OpClass::attention,
-                      .cpu = {attention_cpu, attention_cpu_workspace, attention_cpu_path},
-                      .cuda = {attention_cuda, attention_cuda_workspace, attention_cuda_path},
-                      .reference = {attention_composed, attention_composed_workspace}};
+const Op attention_op{
+    .name = "attention",
+    .infer = infer,
+    .vjp = vjp,
+    .cost = cost,
+    .print = print,
+    .op_class = OpClass::attention,
+    .cpu = {attention_cpu, attention_cpu_workspace, attention_cpu_path},
+    .cuda = {cuda_kernel<attention_cuda>(), attention_cuda_workspace, attention_cuda_path},
+    .cuda_composed = {attention_cuda_aten, attention_cuda_aten_workspace, attention_cuda_aten_path},
+    .reference = {attention_composed, attention_composed_workspace}};
 
 const Op attention_grad_op{
     .name = "attention_grad",
@@ -123,7 +126,8 @@ const Op attention_grad_op{
     .print = print,
     .op_class = OpClass::attention,
     .cpu = {attention_grad_cpu, attention_grad_cpu_workspace},
-    .cuda = {attention_grad_cuda, attention_grad_cuda_workspace},
+    .cuda = {cuda_kernel<attention_grad_cuda>(), attention_grad_cuda_workspace},
+    .cuda_composed = {attention_grad_cuda_aten, attention_grad_cuda_aten_workspace},
     .reference = {attention_grad_composed, attention_grad_composed_workspace}};
 
 Var attention(Var q, Var k, Var v, const AttentionOptions& options, const AttentionMask& mask) {

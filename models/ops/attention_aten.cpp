@@ -288,7 +288,7 @@ int64_t attention_grad_composed_workspace(const std::any& attrs, std::span<const
 
 #ifdef LONGSHORE_CUDA
 
-void attention_cuda(const KernelCall& call) {
+void attention_cuda_aten(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   if (path_of({call.target, call.in[0].type.dtype, attrs}) != Path::flash)
     return attention_composed(call);
@@ -300,7 +300,7 @@ void attention_cuda(const KernelCall& call) {
   tensor(call, call.out[1]).copy_(std::get<1>(result));
 }
 
-void attention_grad_cuda(const KernelCall& call) {
+void attention_grad_cuda_aten(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   if (path_of({call.target, call.in[1].type.dtype, attrs}) != Path::flash)
     return attention_grad_composed(call);
@@ -320,28 +320,28 @@ void attention_grad_cuda(const KernelCall& call) {
 
 #else
 
-void attention_cuda(const KernelCall&) { throw InternalError("built without CUDA"); }
-void attention_grad_cuda(const KernelCall&) { throw InternalError("built without CUDA"); }
+void attention_cuda_aten(const KernelCall&) { throw InternalError("built without CUDA"); }
+void attention_grad_cuda_aten(const KernelCall&) { throw InternalError("built without CUDA"); }
 
 #endif
 
-const char* attention_cuda_path(const std::any& any, std::span<const Type> in) {
+const char* attention_cuda_aten_path(const std::any& any, std::span<const Type> in) {
   return path_of({Target::cuda, in[0].dtype, attrs_of(any)}) == Path::flash
              ? "flash attention (ATen)"
              : "tiles of ATen's matrix products";
 }
 
 // Flash attention allocates its results and the split-softmax partials.
-int64_t attention_cuda_workspace(const std::any& any, std::span<const Type> in,
-                                 std::span<const Type> out) {
+int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type> in,
+                                      std::span<const Type> out) {
   if (path_of({Target::cuda, in[0].dtype, attrs_of(any)}) != Path::flash)
     return composed_bytes(Target::cuda, any, in);
   return 2 * (out[0].bytes() + out[1].bytes()) + (1 << 20);
 }
 
 // dq is summed in float32, and dk, dv exist once for each query head before they are added up.
-int64_t attention_grad_cuda_workspace(const std::any& any, std::span<const Type> in,
-                                      std::span<const Type> out) {
+int64_t attention_grad_cuda_aten_workspace(const std::any& any, std::span<const Type> in,
+                                           std::span<const Type> out) {
   if (path_of({Target::cuda, in[1].dtype, attrs_of(any)}) != Path::flash)
     return grad_composed_bytes(Target::cuda, any, in);
   return 3 * out[0].bytes() + 2 * out[0].bytes() + 4 * out[0].bytes() + 4 * in[5].bytes() +

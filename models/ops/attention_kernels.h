@@ -36,6 +36,7 @@ int64_t attention_cpu_workspace(const std::any& attrs, std::span<const Type> in,
 int64_t attention_grad_cpu_workspace(const std::any& attrs, std::span<const Type> in,
                                      std::span<const Type> out);
 
+// By cuDNN where it serves, else by ATen: in builds with CUDA.
 void attention_cuda(const KernelCall& call);
 void attention_grad_cuda(const KernelCall& call);
 int64_t attention_cuda_workspace(const std::any& attrs, std::span<const Type> in,
@@ -43,9 +44,18 @@ int64_t attention_cuda_workspace(const std::any& attrs, std::span<const Type> in
 int64_t attention_grad_cuda_workspace(const std::any& attrs, std::span<const Type> in,
                                       std::span<const Type> out);
 
+// By ATen: flash attention where it serves, else the compositions below.
+void attention_cuda_aten(const KernelCall& call);
+void attention_grad_cuda_aten(const KernelCall& call);
+int64_t attention_cuda_aten_workspace(const std::any& attrs, std::span<const Type> in,
+                                      std::span<const Type> out);
+int64_t attention_grad_cuda_aten_workspace(const std::any& attrs, std::span<const Type> in,
+                                           std::span<const Type> out);
+
 // Of the forward kernels; the backward ones take the same.
 const char* attention_cpu_path(const std::any& attrs, std::span<const Type> in);
 const char* attention_cuda_path(const std::any& attrs, std::span<const Type> in);
+const char* attention_cuda_aten_path(const std::any& attrs, std::span<const Type> in);
 
 // ATen compositions, on either device.
 void attention_composed(const KernelCall& call);

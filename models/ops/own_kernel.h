@@ -1,5 +1,5 @@
-// Kernels of our own for GPUs, in .cu files. Builds without nvcc have none of them, but plan for
-// GPUs all the same: there a record's `run` is null.
+// Kernels of our own for GPUs, in .cu files, and calls of cuDNN. Builds without CUDA have none of
+// them, but plan for GPUs all the same: there a record's `run` is null.
 #pragma once
 
 #include "models/op.h"
@@ -22,6 +22,15 @@ template <auto launch, auto arguments>
 constexpr auto own_kernel() -> void (*)(const KernelCall&) {
   if constexpr (kHasOwnCudaKernels)
     return launch_call<launch, arguments>;
+  else
+    return nullptr;
+}
+
+// ... where `run` takes the call as it is.
+template <void (*run)(const KernelCall&)>
+constexpr auto cuda_kernel() -> void (*)(const KernelCall&) {
+  if constexpr (kHasOwnCudaKernels)
+    return run;
   else
     return nullptr;
 }

@@ -1,9 +1,9 @@
 // bench_kernels [--json F]
 //
-// Our own kernels on a GPU that are bound by memory, and the loss, at Llama 3 8B's shapes with 8192
-// tokens (norms of heads at Qwen 3 8B's): what each takes, the bytes a second that its operands
-// make of that, and their share of what a copy within the device reaches in the same run, where
-// each byte copied counts as read and as written. Beside it the composition of ATen's ops that the
+// Our own kernels on a GPU that are bound by memory, and the loss and cuDNN's attention, at Llama 3
+// 8B's shapes with 8192 tokens (norms of heads at Qwen 3 8B's): what each takes, the bytes a second
+// that its operands make of that, and their share of what a copy within the device reaches in the
+// same run, where each byte copied counts as read and as written. Beside it ATen's ops that the
 // kernel stands for. The two take turns; medians.
 #include <fmt/format.h>
 
@@ -22,6 +22,7 @@
 #include "models/backward.h"
 #include "models/ops/adamw.h"
 #include "models/ops/add_bias.h"
+#include "models/ops/attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/linear_cross_entropy.h"
@@ -138,6 +139,13 @@ std::vector<Case> make_cases() {
     Trace t("embedding");
     t.output(embedding(t.batch("ids", tokens()), t.weight("w", weight({kVocabulary, kWidth}), {})));
     add(cases, "128256 of 4096", t);
+  }
+  for (int64_t window : {int64_t{0}, kTokens / 2}) {
+    Trace t("attention");
+    const Type keys = hidden(kKeyHeads * kHeadDim);
+    t.output(attention(t.input("q", hidden(kHeads * kHeadDim)), t.input("k", keys),
+                       t.input("v", keys), {.head_dim = kHeadDim, .window = window}));
+    add(cases, fmt::format("32 on 8 heads, window {}", window), t);
   }
   {
     Trace t("loss");
@@ -290,7 +298,7 @@ void run(const std::string& json_file) {
           node.op->cost(node.attrs, one.program.types(node.in), one.program.types(node.out)).bytes;
       const Times times = measure(*own, *composed, one.program, node);
       const double rate = bytes / times.own;
-      // The loss is bound by its products.
+      // The loss and attention are bound by their products.
       const bool is_memory = node.op->op_class == models::OpClass::memory;
       const std::string of_copy = is_memory ? fmt::format("{:.2f}", rate / limit) : "-";
       std::printf("%-27s %-30s %9.1f %9.1f %8.1f %7s %10.1f %8.2f\n", node.op->name,

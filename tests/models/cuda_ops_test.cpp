@@ -1,6 +1,6 @@
-// Our own kernels on a GPU: against the reference in float64, the compositions on the same GPU and
-// the CPU's kernels; what they write beside their outputs; and whether they give the same bits
-// again, also in place.
+// Our own kernels on a GPU, and cuDNN's attention: against the reference in float64, ATen's on the
+// same GPU and the CPU's kernels; what they write beside their outputs; and whether they give the
+// same bits again, also in place.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -17,6 +17,7 @@
 
 #include "models/ops/adamw.h"
 #include "models/ops/aten.h"
+#include "models/ops/attention_cudnn.h"
 #include "models/trace.h"
 #include "offload/cuda_backend.h"
 #include "tests/models/harness.h"
@@ -205,6 +206,24 @@ class CudaOps : public testing::Test {
     }
   }
 
+  // ... each on what our own made before it, with ATen's alone. Returns all values.
+  Tensors compare_with_composed(const Program& program, Tensors values) {
+    for (const Node& node : program.nodes) {
+      std::vector<at::Tensor> in;
+      for (ValueId id : node.in) in.push_back(values.at(program[id].name));
+      const std::vector<at::Tensor> own = run_own(program, node, in);
+      const std::vector<at::Tensor> composed = run_composed(program, node, in);
+      for (size_t k = 0; k < own.size(); ++k) {
+        const Value& value = program[node.out[k]];
+        EXPECT_LE(difference(own[k], composed[k]),
+                  4 * tolerance_of(*node.op).of(program[node.in[0]].type.dtype))
+            << "output " << k << " of " << text(program, node);
+        values[value.name] = own[k];
+      }
+    }
+    return values;
+  }
+
   void compare_case(const OpCase& op_case, Dtype dtype) {
     SCOPED_TRACE(op_case.name + " in " + name(dtype));
     const Program narrow = op_case.trace(dtype), wide = op_case.trace(Dtype::float64);
@@ -253,6 +272,53 @@ TEST_F(CudaOps, AgreeInBfloat16) {
   compare_cases(large_cases(), Dtype::bfloat16);
 }
 TEST_F(CudaOps, AgreeAtTheWidthsOfRealModels) { compare_cases(real_cases(), Dtype::bfloat16); }
+
+// --- attention
+
+CudnnAttention backward_part(const AttentionShape& shape) {
+  const int64_t d = shape.options.head_dim;
+  const Type q{{shape.b, shape.t, shape.h * d}, Dtype::bfloat16},
+      k{{shape.b, shape.t, shape.g * d}, Dtype::bfloat16};
+  EXPECT_TRUE(cudnn_serves({shape.options}, q, k)) << attention_case(shape).name;
+  return cudnn_backward({shape.options}, q, k);
+}
+
+TEST_F(CudaOps, AttentionAgreesAtTheEdgesOfCudnnsTiles) {
+  const AttentionShape shapes[]{
+      {2, 2, 2, 2, {.head_dim = 64}},
+      {1, 64, 4, 2, {.head_dim = 128}},
+      {1, 127, 3, 3, {.head_dim = 128, .scale = 0.2}},
+      {2, 128, 4, 1, {.head_dim = 64, .window = 1}},
+      {1, 129, 8, 2, {.head_dim = 64, .window = 64}},
+      {1, 192, 2, 1, {.head_dim = 96, .window = 65}},
+      {3, 333, 6, 2, {.head_dim = 128, .window = 100}},
+      {1, 1000, 4, 4, {.head_dim = 8}},
+      {2, 1025, 4, 2, {.head_dim = 120, .window = 1024}},
+  };
+  std::vector<OpCase> cases;
+  for (const AttentionShape& shape : shapes) {
+    backward_part(shape);
+    cases.push_back(attention_case(shape));
+  }
+  compare_cases(cases, Dtype::bfloat16);
+}
+
+// Gradients of row after row, and of some heads of a row after others.
+TEST_F(CudaOps, AttentionGradientsComeInParts) {
+  for (const AttentionShape& shape :
+       {AttentionShape{3, 2048, 32, 8, {.head_dim = 64}},
+        AttentionShape{2, 4096, 16, 4, {.head_dim = 128, .window = 1000}}}) {
+    const CudnnAttention part = backward_part(shape);
+    EXPECT_LT(part.rows * part.key_heads, shape.b * shape.g);
+    const OpCase op_case = attention_case(shape);
+    SCOPED_TRACE(op_case.name);
+    const Program program = op_case.trace(Dtype::bfloat16);
+    Tensors values = compare_with_composed(program, random_inputs(program, op_case, 500));
+    for (const auto& [name, cotangent] : random_cotangents(program, 600))
+      values[name + ".grad"] = cotangent;
+    compare_with_composed(differentiate(program).program, values);
+  }
+}
 
 // --- AdamW in all formats
 

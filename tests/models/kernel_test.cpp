@@ -113,8 +113,9 @@ std::vector<OpCase> all_cases() {
 }
 
 bool has_own_kernels(const Program& program) {
-  return std::ranges::any_of(program.nodes,
-                             [](const Node& node) { return node.op->cuda_composed.run; });
+  return std::ranges::any_of(program.nodes, [](const Node& node) {
+    return played_kernel(*node.op, Played::by_32).run != nullptr;
+  });
 }
 
 // Or something of it, forward or backward.
@@ -238,9 +239,10 @@ TEST(AllOps, HaveACaseAndEveryKernel) {
     EXPECT_TRUE(listed.insert(op->name).second) << op->name << " is listed twice";
     EXPECT_TRUE(cased.contains(op->name)) << op->name << " has no test case";
     EXPECT_TRUE(op->infer && op->cost && op->cpu.run && op->reference.run) << op->name;
-    // Our own kernels are there where nvcc was.
-    const bool is_own = op->cuda_composed.run;
-    EXPECT_EQ(op->cuda.run != nullptr, !is_own || kHasOwnCudaKernels) << op->name;
+    // Our own kernels and cuDNN's attention are there where CUDA was.
+    const bool is_composed = op->cuda_composed.run;
+    const bool is_own = is_composed && op->op_class != OpClass::attention;
+    EXPECT_EQ(op->cuda.run != nullptr, !is_composed || kHasOwnCudaKernels) << op->name;
     EXPECT_TRUE(op->has_kernel(Target::cuda) && op->kernel(Target::cuda_composed).run) << op->name;
     for (Played played : kAllPlayed)
       EXPECT_EQ(played_kernel(*op, played).run != nullptr, is_own) << op->name;

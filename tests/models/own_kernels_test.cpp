@@ -99,7 +99,7 @@ TEST(FiberGroup, ShowsWhatWasNotSynchronised) {
 // The workspaces of all nodes of the program and its gradient.
 void expect_no_more_workspace(const Program& program) {
   for (const Node& node : program.nodes) {
-    if (!node.op->cuda_composed.run) continue;
+    if (!played_kernel(*node.op, Played::by_32).run) continue;
     auto bytes = [&](const Kernel& kernel) {
       return kernel.workspace_bytes ? kernel.workspace_bytes(node.attrs, program.types(node.in),
                                                              program.types(node.out))

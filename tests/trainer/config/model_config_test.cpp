@@ -81,15 +81,18 @@ TEST(ModelConfigs, LayersHaveTheirWindows) {
   EXPECT_EQ(kinds("mistral_7b").programs[0].name, "window_layer");
 }
 
-// Soft-caps and windows are nothing that flash attention knows.
+// cuDNN has no soft-caps and no heads of more than 128; flash attention no windows.
 TEST(ModelConfigs, ChooseAPathForAttention) {
   auto paths = [](const std::string& model, Target target) {
     return kernel_paths(make_model(with_model(model), target), target);
   };
-  const std::vector<std::string> flash{"attention: flash attention (ATen)"},
+  const std::vector<std::string> fused{"attention: fused attention (cuDNN)"},
+      flash{"attention: flash attention (ATen)"},
       tiles{"attention: tiles of ATen's matrix products"},
       own{"attention: tiles of oneDNN's matrix products"};
-  EXPECT_EQ(paths("llama3_8b", Target::cuda), flash);
+  EXPECT_EQ(paths("llama3_8b", Target::cuda), fused);
+  EXPECT_EQ(paths("llama3_8b", Target::cuda_composed), flash);
+  EXPECT_EQ(paths("mistral_7b", Target::cuda), fused);
   EXPECT_EQ(paths("gemma2_9b", Target::cuda), tiles);
   EXPECT_EQ(paths("gemma3_12b", Target::cuda), (std::vector{flash[0], tiles[0]}));
   EXPECT_EQ(paths("gemma2_9b", Target::cpu), own);
