@@ -25,7 +25,9 @@ import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-RATE, BETAS, EPS, DECAY, CLIP = 1e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
+sys.path.append(str(pathlib.Path(__file__).parent))  # last: files there have names of libraries
+
+RATE, BETAS, EPS, DECAY, CLIP = 1e-4, (0.9, 0.95), 1e-8, 0.1, 1.0  # as in plain_llama.py
 LOSSES, TOLERANCE = 3, 5e-4  # of the first steps, relative
 
 
@@ -36,100 +38,25 @@ def rows(folder, name):
     return [[int(word) for word in line.split()] for line in (folder / name).read_text().splitlines()]
 
 
+def theta_of(config):
+    return config["rope_parameters"]["rope_theta"] if "rope_parameters" in config else config["rope_theta"]
+
+
 def torch_parts(folder):
     import torch
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     return torch, torch.tensor(rows(folder, "tokens")), torch.tensor(rows(folder, "targets"))
 
 
-def torch_step(torch, model, loss_of, dtype):
-    """A step of any torch module."""
-    parameters = list(model.parameters())
-    groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
-              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
-
-    def step():
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-            loss = loss_of()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, CLIP)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.item()
-
-    return step
-
-
-def plain_llama(torch, folder, checkpointed):
-    """Llama with nothing but what training needs, as one would write it in PyTorch."""
+def plain_llama(folder, checkpointed):
     import json
+    from plain_llama import Llama
     from safetensors.torch import load_file
-    from torch import nn
-    from torch.nn import functional as F
-    from torch.utils.checkpoint import checkpoint
 
     config = json.loads((folder / "model" / "config.json").read_text())
-    width, heads, kv_heads = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
-    head_dim = config.get("head_dim") or width // heads
-    theta = config["rope_parameters"]["rope_theta"] if "rope_parameters" in config else config["rope_theta"]
-
-    class RMSNorm(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(width))
-
-        def forward(self, x):
-            return F.rms_norm(x, (width,), self.weight, config["rms_norm_eps"])
-
-    def rotate(x, cos, sin):
-        first, second = x.chunk(2, -1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
-
-    def linear(rows, columns):
-        return nn.Linear(columns, rows, bias=False)
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.input_layernorm, self.post_attention_layernorm = RMSNorm(), RMSNorm()
-            self.self_attn = nn.Module()
-            for name, out in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
-                setattr(self.self_attn, name, linear(out * head_dim, width))
-            self.self_attn.o_proj = linear(width, heads * head_dim)
-            self.mlp = nn.Module()
-            ffn = config["intermediate_size"]
-            self.mlp.gate_proj, self.mlp.up_proj = linear(ffn, width), linear(ffn, width)
-            self.mlp.down_proj = linear(width, ffn)
-
-        def forward(self, x, cos, sin):
-            batch, length, _ = x.shape
-            y, a, m = self.input_layernorm(x), self.self_attn, self.mlp
-            q, k, v = (p(y).view(batch, length, -1, head_dim).transpose(1, 2) for p in (a.q_proj, a.k_proj, a.v_proj))
-            q, k = rotate(q, cos, sin).to(v.dtype), rotate(k, cos, sin).to(v.dtype)
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-            x = x + a.o_proj(y.transpose(1, 2).reshape(batch, length, -1))
-            y = self.post_attention_layernorm(x)
-            return x + m.down_proj(F.silu(m.gate_proj(y)) * m.up_proj(y))
-
-    class Llama(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed_tokens = nn.Embedding(config["vocab_size"], width)
-            self.layers = nn.ModuleList(Layer() for _ in range(config["num_hidden_layers"]))
-            self.norm = RMSNorm()
-            self.lm_head = linear(config["vocab_size"], width)
-
-        def forward(self, tokens, targets):
-            angle = torch.outer(torch.arange(tokens.shape[1]), theta ** (-torch.arange(0, head_dim, 2) / head_dim))
-            cos, sin = angle.cos(), angle.sin()
-            x = self.embed_tokens(tokens)
-            for layer in self.layers:
-                x = checkpoint(layer, x, cos, sin, use_reentrant=False) if checkpointed else layer(x, cos, sin)
-            logits = self.lm_head(self.norm(x)).float()
-            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-    model = Llama()
+    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    config["rope_theta"] = theta_of(config)
+    model = Llama(config, checkpointed)
     weights = {}
     for file in (folder / "model").glob("*.safetensors"):
         weights |= load_file(file)
@@ -139,9 +66,10 @@ def plain_llama(torch, folder, checkpointed):
 
 def eager(folder, dtype, policy, compiled=False):
     torch, tokens, targets = torch_parts(folder)
-    model = plain_llama(torch, folder, policy == "full")
+    from plain_llama import training_step
+    model = plain_llama(folder, policy == "full")
     call = torch.compile(model) if compiled else model
-    return torch_step(torch, model, lambda: call(tokens, targets), dtype)
+    return training_step(model, lambda: call(tokens, targets), dtype)
 
 
 def compile_(folder, dtype, policy):
@@ -151,6 +79,7 @@ def compile_(folder, dtype, policy):
 def transformers(folder, dtype, policy):
     torch, tokens, targets = torch_parts(folder)
     import transformers as library
+    from plain_llama import training_step
     model = library.AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32,
                                                          attn_implementation="sdpa").train()
     if policy == "full":
@@ -160,7 +89,7 @@ def transformers(folder, dtype, policy):
         logits = model(input_ids=tokens, use_cache=False).logits.float()
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-    return torch_step(torch, model, loss_of, dtype)
+    return training_step(model, loss_of, dtype)
 
 
 def jax(folder, dtype, policy):
@@ -174,7 +103,7 @@ def jax(folder, dtype, policy):
     config = json.loads((folder / "model" / "config.json").read_text())
     heads, kv_heads, width = (config[key] for key in ("num_attention_heads", "num_key_value_heads", "hidden_size"))
     head_dim = config.get("head_dim") or width // heads
-    theta = config["rope_parameters"]["rope_theta"] if "rope_parameters" in config else config["rope_theta"]
+    theta = theta_of(config)
     tokens, targets = (jnp.array(numpy.array(rows(folder, name), "int32")) for name in ("tokens", "targets"))
     batch, length = tokens.shape
     loaded = {}
