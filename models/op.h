@@ -41,7 +41,7 @@ struct Ref {
 };
 
 // cuda_composed is the same device as cuda, with ATen's ops and compositions of them in the place
-// of our own kernels and of cuDNN's.
+// of our own kernels, cuBLASLt's and cuDNN's.
 enum class Target { cpu, cuda, cuda_composed, reference };
 
 constexpr bool is_cuda(Target target) {
@@ -68,8 +68,8 @@ struct KernelCall {
 };
 
 struct Kernel {
-  // Null for our own kernels on CUDA, and for cuDNN's, in builds without CUDA: they plan for them
-  // alone.
+  // Null for our own kernels on CUDA, cuBLASLt's and cuDNN's in builds without CUDA: they plan for
+  // them alone.
   void (*run)(const KernelCall&) = nullptr;
   // Bytes of workspace; null means none.
   int64_t (*workspace_bytes)(const std::any& attrs, std::span<const Type> in,
@@ -109,7 +109,7 @@ struct Op {
   OpClass op_class = OpClass::memory;
   Kernel cpu;            // float32 and bfloat16, fused and fast
   Kernel cuda;           // float32 and bfloat16
-  Kernel cuda_composed;  // where `cuda` is our own or cuDNN's: ATen's that it stands for
+  Kernel cuda_composed;  // where `cuda` is not ATen's: what of ATen it stands for
   Kernel reference;  // plain composition on the CPU, in any float dtype: what tests compare with
 
   const Kernel& kernel(Target target) const {

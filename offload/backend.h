@@ -30,6 +30,9 @@ class Backend {
   virtual void free(MemoryKind kind, std::byte* memory) = 0;
   // What could still be allocated, as the system tells.
   virtual int64_t available_bytes(MemoryKind kind) = 0;
+  // What is taken, as the system tells: of a GPU's memory by all programs, with what its driver and
+  // libraries take; of the host's by this process.
+  virtual int64_t used_bytes(MemoryKind kind) = 0;
 
   // Lanes work on their own, each in order. `event` numbers an instruction of the running plan.
   // After a failure in one lane nothing more is done in any until synchronize() has thrown it.
@@ -48,6 +51,7 @@ class Backend {
   // From and to ordinary memory, now; for starting values and for tests.
   virtual void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) = 0;
   virtual void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) = 0;
+  virtual void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) = 0;
 };
 
 }  // namespace longshore::offload

@@ -143,6 +143,7 @@ class CpuBackend : public Backend {
   }
 
   int64_t available_bytes(MemoryKind) override { return available_host_bytes(); }
+  int64_t used_bytes(MemoryKind) override { return resident_bytes(); }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::compute) {
@@ -209,6 +210,7 @@ class CpuBackend : public Backend {
   void read(MemoryKind, void* to, const std::byte* from, int64_t bytes) override {
     std::memcpy(to, from, bytes);
   }
+  void write_zeros(MemoryKind, std::byte* to, int64_t bytes) override { std::memset(to, 0, bytes); }
 
  private:
   Worker& worker(Lane lane) {

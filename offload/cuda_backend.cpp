@@ -86,10 +86,13 @@ class CudaBackend : public Backend {
   }
 
   int64_t available_bytes(MemoryKind kind) override {
-    if (kind != MemoryKind::device) return available_host_bytes();
-    size_t free = 0, total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking for free memory");
-    return static_cast<int64_t>(free);
+    return kind == MemoryKind::device ? device_memory().free : available_host_bytes();
+  }
+
+  int64_t used_bytes(MemoryKind kind) override {
+    if (kind != MemoryKind::device) return resident_bytes();
+    const DeviceBytes bytes = device_memory();
+    return bytes.total - bytes.free;
   }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
@@ -163,6 +166,12 @@ class CudaBackend : public Backend {
     choose_device();  // of the calling thread
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
   }
+  void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
+    if (kind != MemoryKind::device) return void(std::memset(to, 0, bytes));
+    choose_device();  // of the calling thread
+    check(cudaMemset(to, 0, bytes), "writing zeros");
+    check(cudaStreamSynchronize(nullptr), "writing zeros");
+  }
 
  private:
   struct Timing {
@@ -196,6 +205,15 @@ class CudaBackend : public Backend {
     Lane lane_;
     Timing timing_;
   };
+
+  struct DeviceBytes {
+    int64_t free, total;
+  };
+  static DeviceBytes device_memory() {
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+  }
 
   static void destroy(const Timing& timing) {
     cudaEventDestroy(timing.begin);

@@ -62,6 +62,11 @@ void Arguments::write_part(const std::string& name, int64_t offset, const void* 
   backend_.write(argument.kind, part(argument, name, offset, bytes), from, bytes);
 }
 
+void Arguments::write_zeros(const std::string& name) {
+  const Argument& argument = find(name);
+  backend_.write_zeros(argument.kind, argument.memory, argument.bytes);
+}
+
 void Arguments::read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const {
   const Argument& argument = find(name);
   backend_.read(argument.kind, to, part(argument, name, offset, bytes), bytes);

@@ -57,6 +57,7 @@ class Arguments : public ArgumentReader {
   void read(const std::string& name, void* to, int64_t bytes) const;
   // A part of it; throws InternalError where it would reach beyond.
   void write_part(const std::string& name, int64_t offset, const void* from, int64_t bytes);
+  void write_zeros(const std::string& name);
   void read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const override;
 
  private:

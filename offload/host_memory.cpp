@@ -18,6 +18,16 @@ int64_t control_group_bytes() {
   return limit < 0 || used < 0 ? INT64_MAX : std::max<int64_t>(0, limit - used);
 }
 
+int64_t status_bytes(const std::string& wanted) {
+  std::ifstream file("/proc/self/status");
+  std::string key, rest;
+  while (file >> key) {
+    if (int64_t kilobytes; key == wanted + ":" && file >> kilobytes) return kilobytes * 1024;
+    std::getline(file, rest);
+  }
+  return -1;
+}
+
 }  // namespace
 
 int64_t available_host_bytes() {
@@ -28,5 +38,8 @@ int64_t available_host_bytes() {
     if (key == "MemAvailable:") available = kilobytes * 1024;
   return std::min(available, control_group_bytes());
 }
+
+int64_t resident_bytes() { return status_bytes("VmRSS"); }
+int64_t peak_resident_bytes() { return status_bytes("VmHWM"); }
 
 }  // namespace longshore::offload

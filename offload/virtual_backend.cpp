@@ -24,6 +24,7 @@ class VirtualBackend : public Backend {
   }
   void free(MemoryKind, std::byte*) override {}
   int64_t available_bytes(MemoryKind) override { return std::numeric_limits<int64_t>::max(); }
+  int64_t used_bytes(MemoryKind) override { return 0; }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::network)
@@ -62,6 +63,7 @@ class VirtualBackend : public Backend {
 
   void write(MemoryKind, std::byte*, const void*, int64_t) override {}
   void read(MemoryKind, void*, const std::byte*, int64_t) override {}
+  void write_zeros(MemoryKind, std::byte*, int64_t) override {}
 
  private:
   // Lanes that take turns have one clock: what comes first in the plan has the first turn.

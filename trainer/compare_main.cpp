@@ -23,7 +23,7 @@ namespace {
 struct Request {
   std::vector<std::string> configs, overrides;
   std::string policies, sweep, hardware, json, html;
-  int64_t steps = 10;
+  Amount amount;
   std::optional<double> price;
 };
 
@@ -39,9 +39,11 @@ void require_folder(const std::string& option, const std::filesystem::path& file
 }
 
 void check(const Request& request) {
-  if (request.steps < 1 || request.steps > kMaxSteps)
-    throw ConfigError("--steps: found " + std::to_string(request.steps) + ", expected 1 to " +
-                      std::to_string(kMaxSteps));
+  for (auto [option, value] :
+       {std::pair{"--steps", request.amount.steps}, {"--rounds", request.amount.rounds}})
+    if (value < 1 || value > kMaxSteps)
+      throw ConfigError(std::string(option) + ": found " + std::to_string(value) +
+                        ", expected 1 to " + std::to_string(kMaxSteps));
   if (request.price && !(*request.price > 0 && std::isfinite(*request.price)))
     throw ConfigError("--price: found " + std::to_string(*request.price) +
                       ", expected a positive number, of currency units a device and hour");
@@ -60,11 +62,12 @@ std::vector<Comparison> plan(const Request& request) {
 
 void compare(const Request& request) {
   check(request);
-  ComparisonReport report{
-      .comparisons = plan(request), .steps = request.steps, .price_per_device_hour = request.price};
+  ComparisonReport report{.comparisons = plan(request),
+                          .steps = request.amount.steps,
+                          .price_per_device_hour = request.price};
   Console console;
   for (Comparison& comparison : report.comparisons)
-    measure(comparison, request.steps, [&](const std::string& line) { console.line(line); });
+    measure(comparison, request.amount, [&](const std::string& line) { console.line(line); });
   std::printf("\n%s", text(report).c_str());
   if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");
   if (!request.html.empty()) write_file(request.html, html(report));
@@ -85,7 +88,10 @@ int main(int argc, char** argv) {
   app.add_option("--policies", request.policies,
                  "remat policies with commas between, or all; gains are over the first")
       ->required();
-  app.add_option("--steps", request.steps, "timed steps of each policy, in up to five rounds")
+  app.add_option("--steps", request.amount.steps, "timed steps of each policy, in all rounds")
+      ->capture_default_str();
+  app.add_option("--rounds", request.amount.rounds,
+                 "turns of each policy, at most; each makes the model anew")
       ->capture_default_str();
   app.add_option("--sweep", request.sweep, "key=a,b,c: the configs with each of these values");
   app.add_option("--hardware", request.hardware,

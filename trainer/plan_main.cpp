@@ -1,6 +1,6 @@
 // plan --config F [--policies a,b|all] [--hardware NAME|all] [--largest KEY] [--trace F] [--json F]
 //      [--explain] [key=value ...]
-// plan --measure
+// plan --measure | --measure-to FILE
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -34,10 +34,10 @@ struct Request {
   std::vector<std::string> overrides;
   std::string policies, hardware, json, trace, largest;
   bool explain = false, measure = false;
+  std::string measure_to;  // a file; "": where --hardware this_machine finds it
 };
 
-// Writes the profile of this machine where --hardware finds it.
-void measure() {
+void measure(std::filesystem::path file) {
   Config config;
   ChosenBackend chosen = choose_backend(config);
   std::printf("backend: %s\n", chosen.description.c_str());
@@ -47,7 +47,7 @@ void measure() {
         std::printf("measuring %s\n", what.c_str());
         std::fflush(stdout);
       });
-  std::filesystem::path file = default_configs_directory() / "hardware/this_machine.yml";
+  if (file.empty()) file = default_configs_directory() / "hardware/this_machine.yml";
   std::string said = text(hardware);
   write_file(file, "# Measured here by plan --measure.\n" + said);
   std::printf("%s%s\n", said.c_str(), file.c_str());
@@ -64,7 +64,7 @@ void print_largest(const Config& config, const std::string& key,
 }
 
 void plan(const Request& request) {
-  if (request.measure) return measure();
+  if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
   std::vector<std::string> overrides = request.overrides;
   bool all_hardware = request.hardware == "all";
@@ -115,6 +115,7 @@ int main(int argc, char** argv) {
   app.add_option("--config", request.config, "a path, or the name of a file in configs/");
   app.add_flag("--measure", request.measure,
                "measures this machine, a minute or two, and writes the profile this_machine");
+  app.add_option("--measure-to", request.measure_to, "... and writes the profile to a file");
   app.add_option("--policies", request.policies,
                  "remat policies with commas between, or all; the config's own if none");
   app.add_option("--hardware", request.hardware,

@@ -1,7 +1,6 @@
 // cuDNN's graphs of attention, made once per shape and device and kept.
 #include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "models/ops/attention_cudnn.h"
+#include "models/ops/loaded_library.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // which the frontend declares and leaves to its users
@@ -189,15 +189,9 @@ const Plan& plan_of(const Key& key) {
 
 // --- the library
 
-// LibTorch is linked against libcudnn.so.9 and finds it by its own RPATH, so it is in the process
-// before any code of ours runs. Taking that very copy by its name needs no search path, and neither
-// the library nor a GPU where Longshore is built.
 void load_library() {
   static const bool loaded = [] {
-    fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD);
-    if (!fe::cudnn_dlhandle)
-      throw Error(std::string("cuDNN: libcudnn.so.9 is not loaded, which LibTorch should have: ") +
-                  dlerror());
+    fe::cudnn_dlhandle = loaded_library("libcudnn.so.9");
     // Left alone, the frontend takes a libcudart.so.12 wherever the loader finds one.
     setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", 0);
     return true;

@@ -1,10 +1,14 @@
 #include "models/ops/linear.h"
 
+#include <cstring>
+
 #include "models/backward.h"
 #include "models/ops/aten_product.h"
 #include "models/ops/infer.h"
+#include "models/ops/linear_kernels.h"
 #include "models/ops/matrix_vector.h"
 #include "models/ops/onednn_matmul.h"
+#include "models/ops/own_kernel.h"
 
 namespace longshore::models {
 namespace {
@@ -79,9 +83,11 @@ Cost cost_weight_grad(const std::any&, std::span<const Type> in, std::span<const
           .bytes = operand_bytes(in, out)};
 }
 
-// --- CPU
+// --- products
 
-Matmul forward_product(std::span<const Type> in) {
+using Product = Matmul (*)(std::span<const Type> in, std::span<const Type> out);
+
+Matmul forward_product(std::span<const Type> in, std::span<const Type>) {
   return {.m = in[0].shape.rows(),
           .n = in[1].shape[0],
           .k = in[1].shape[1],
@@ -91,7 +97,7 @@ Matmul forward_product(std::span<const Type> in) {
           .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 
-Matmul input_grad_product(std::span<const Type> in) {
+Matmul input_grad_product(std::span<const Type> in, std::span<const Type>) {
   return {.m = in[0].shape.rows(),
           .n = in[1].shape[1],
           .k = in[1].shape[0],
@@ -100,26 +106,26 @@ Matmul input_grad_product(std::span<const Type> in) {
           .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 
-Matmul weight_grad_product(std::span<const Type> in, Dtype dtype) {
+Matmul weight_grad_product(std::span<const Type> in, std::span<const Type> out) {
   return {.m = in[0].shape.back(),
           .n = in[1].shape.back(),
           .k = in[0].shape.rows(),
           .ab = in[0].dtype,
-          .c = dtype,
+          .c = out[0].dtype,
           .a_layout = Layout::transposed,
           .into = in.size() == 3 ? Into::add : Into::overwrite};
 }
 
-bool is_vector(std::span<const Type> in) { return in[0].shape.rows() == 1; }
-
-template <Matmul (*product)(std::span<const Type>)>
-int64_t workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return workspace_bytes(product(in));
+template <Product product>
+Matmul product_of(const KernelCall& call) {
+  return product(types_of(call.in), types_of(call.out));
 }
 
-int64_t workspace_weight_grad(const std::any&, std::span<const Type> in,
-                              std::span<const Type> out) {
-  return workspace_bytes(weight_grad_product(in, out[0].dtype));
+// --- CPU
+
+template <Product product>
+int64_t workspace_cpu(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return workspace_bytes(product(in, out));
 }
 
 // The product adds to its destination: the sum goes there first, unless it is there already.
@@ -128,30 +134,40 @@ void place_sum(const KernelCall& call) {
     std::memcpy(call.out[0].data, call.in[2].data, call.out[0].type.bytes());
 }
 
-template <Matmul (*product)(std::span<const Type>)>
+template <Product product>
 void run_cpu(const KernelCall& call) {
   place_sum(call);
-  run(product(types_of(call.in)), call.in[0].data, call.in[1].data, call.out[0].data,
+  run(product_of<product>(call), call.in[0].data, call.in[1].data, call.out[0].data,
       call.workspace);
 }
 
-int64_t forward_workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return is_vector(in) ? 0 : workspace_bytes(forward_product(in));
+bool is_vector(const Type& x) { return x.shape.rows() == 1; }
+
+int64_t workspace_forward_cpu(const std::any&, std::span<const Type> in,
+                              std::span<const Type> out) {
+  return is_vector(in[0]) ? 0 : workspace_bytes(forward_product(in, out));
 }
 
 void run_forward_cpu(const KernelCall& call) {
-  const Types in = types_of(call.in);
-  if (!is_vector(in)) return run_cpu<forward_product>(call);
+  if (!is_vector(call.in[0].type)) return run_cpu<forward_product>(call);
   place_sum(call);
-  Matmul product = forward_product(in);
+  const Matmul product = product_of<forward_product>(call);
   matrix_vector(product.n, product.k, product.ab, call.in[1].data, call.in[0].data,
                 call.out[0].data, product.into);
 }
 
-void run_weight_grad_cpu(const KernelCall& call) {
-  place_sum(call);
-  run(weight_grad_product(types_of(call.in), call.out[0].type.dtype), call.in[0].data,
-      call.in[1].data, call.out[0].data, call.workspace);
+// --- CUDA
+
+template <Product product>
+int64_t workspace_cuda(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return cublaslt_workspace_bytes(product(in, out));
+}
+
+template <Product product>
+void run_by(const KernelCall& call, RunProduct run) {
+  run(product_of<product>(call), call.in[0].data, call.in[1].data,
+      call.in.size() == 3 ? call.in[2].data : nullptr, call.out[0].data, call.workspace,
+      call.stream);
 }
 
 // --- composition
@@ -181,34 +197,50 @@ std::string print_weight_grad(const std::any& attrs) {
 
 }  // namespace
 
-const Op linear_op{.name = "linear",
-                   .infer = infer,
-                   .vjp = vjp,
-                   .cost = cost,
-                   .reuse = reuse_sum,
-                   .op_class = OpClass::matmul,
-                   .cpu = {run_forward_cpu, forward_workspace},
-                   .cuda = {run_composed},
-                   .reference = {run_composed}};
+void run_linear(const KernelCall& call, RunProduct run) { run_by<forward_product>(call, run); }
+void run_linear_input_grad(const KernelCall& call, RunProduct run) {
+  run_by<input_grad_product>(call, run);
+}
+void run_linear_weight_grad(const KernelCall& call, RunProduct run) {
+  run_by<weight_grad_product>(call, run);
+}
 
-const Op linear_input_grad_op{.name = "linear_input_grad",
-                              .infer = infer_input_grad,
-                              .cost = cost,
-                              .reuse = reuse_sum,
-                              .op_class = OpClass::matmul,
-                              .cpu = {run_cpu<input_grad_product>, workspace<input_grad_product>},
-                              .cuda = {run_input_grad_composed},
-                              .reference = {run_input_grad_composed}};
+const Op linear_op{
+    .name = "linear",
+    .infer = infer,
+    .vjp = vjp,
+    .cost = cost,
+    .reuse = reuse_sum,
+    .op_class = OpClass::matmul,
+    .cpu = {run_forward_cpu, workspace_forward_cpu},
+    .cuda = {kernel_of_parts<run_linear, run_cublaslt>(), workspace_cuda<forward_product>},
+    .cuda_composed = {run_composed},
+    .reference = {run_composed}};
 
-const Op linear_weight_grad_op{.name = "linear_weight_grad",
-                               .infer = infer_weight_grad,
-                               .cost = cost_weight_grad,
-                               .print = print_weight_grad,
-                               .reuse = reuse_sum,
-                               .op_class = OpClass::matmul,
-                               .cpu = {run_weight_grad_cpu, workspace_weight_grad},
-                               .cuda = {run_weight_grad_composed},
-                               .reference = {run_weight_grad_composed}};
+const Op linear_input_grad_op{
+    .name = "linear_input_grad",
+    .infer = infer_input_grad,
+    .cost = cost,
+    .reuse = reuse_sum,
+    .op_class = OpClass::matmul,
+    .cpu = {run_cpu<input_grad_product>, workspace_cpu<input_grad_product>},
+    .cuda = {kernel_of_parts<run_linear_input_grad, run_cublaslt>(),
+             workspace_cuda<input_grad_product>},
+    .cuda_composed = {run_input_grad_composed},
+    .reference = {run_input_grad_composed}};
+
+const Op linear_weight_grad_op{
+    .name = "linear_weight_grad",
+    .infer = infer_weight_grad,
+    .cost = cost_weight_grad,
+    .print = print_weight_grad,
+    .reuse = reuse_sum,
+    .op_class = OpClass::matmul,
+    .cpu = {run_cpu<weight_grad_product>, workspace_cpu<weight_grad_product>},
+    .cuda = {kernel_of_parts<run_linear_weight_grad, run_cublaslt>(),
+             workspace_cuda<weight_grad_product>},
+    .cuda_composed = {run_weight_grad_composed},
+    .reference = {run_weight_grad_composed}};
 
 Var linear(Var x, Var weight) { return x.trace->emit(linear_op, {}, {x, weight})[0]; }
 

@@ -1,6 +1,5 @@
 #include "models/ops/linear_cross_entropy.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -135,12 +134,7 @@ std::string print_grad(const std::any& any) {
   return (attrs.weight_gradient ? "input and weight" : "input") + print_cap(attrs.soft_cap, ", ");
 }
 
-// --- CPU
-
-// The workspace, cut into its parts; `bytes` is its size.
-struct WorkspaceParts {
-  int64_t logits, dlogits, losses, scratch, bytes;
-};
+// --- products and memory
 
 struct Products {
   Matmul logits, dx, dweight_first, dweight;
@@ -163,35 +157,52 @@ Products products(const Type& x, const Type& weight, Dtype gradient, int64_t tok
   return p;
 }
 
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+// The workspace, cut into its parts at these offsets, and the tokens of a chunk. Gradients of
+// logits that are float32 take the logits' place: they have no part.
+struct WorkspaceParts {
+  int64_t chunk, logits, dlogits, losses, scratch, bytes;
+};
 
-enum class Pass { loss, gradients };
+int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-WorkspaceParts workspace_parts(std::span<const Type> in, Pass pass, const GradAttrs& attrs,
-                               bool has_sum) {
-  int64_t tokens = in[0].shape.rows(), v = in[1].shape[0],
-          chunk = chunk_tokens(kChunkOnCpu, tokens, v);
+// `scratch_bytes(matmul)` is what a product takes. No attrs: the loss alone.
+template <class ScratchBytes>
+WorkspaceParts workspace_parts(std::span<const Type> in, const GradAttrs* attrs,
+                               const ChunkSize& chunk_size, ScratchBytes scratch_bytes) {
+  const int64_t tokens = in[0].shape.rows(), v = in[1].shape[0];
+  const bool has_sum = in.size() == 5;
   WorkspaceParts l{};
-  l.logits = 0;
-  l.dlogits = l.logits + aligned(chunk * v * size_bytes(Dtype::float32));
-  bool narrow = pass == Pass::gradients && in[0].dtype == Dtype::bfloat16;
-  l.losses = l.dlogits + (narrow ? aligned(chunk * v * size_bytes(in[0].dtype)) : 0);
+  l.chunk = chunk_tokens(chunk_size, tokens, v);
+  l.dlogits = l.logits + aligned(l.chunk * v * size_bytes(Dtype::float32));
+  const bool narrow = attrs && in[0].dtype == Dtype::bfloat16;
+  l.losses = l.dlogits + (narrow ? aligned(l.chunk * v * size_bytes(in[0].dtype)) : 0);
   l.scratch = l.losses + aligned(tokens * size_bytes(Dtype::float32));
   int64_t scratch = 0;
-  auto need = [&](const Matmul& matmul) { scratch = std::max(scratch, workspace_bytes(matmul)); };
-  for (int64_t size : {chunk, tokens % chunk}) {
+  auto need = [&](const Matmul& matmul) { scratch = std::max(scratch, scratch_bytes(matmul)); };
+  for (int64_t size : {l.chunk, tokens % l.chunk}) {
     if (size == 0) continue;
-    Products p = products(in[0], in[1], attrs.weight_gradient_dtype, size);
+    Products p =
+        products(in[0], in[1], attrs ? attrs->weight_gradient_dtype : Dtype::float32, size);
     need(p.logits);
-    if (pass == Pass::loss) continue;
+    if (!attrs) continue;
     need(p.dx);
-    if (!attrs.weight_gradient) continue;
-    if (!has_sum && size == chunk) need(p.dweight_first);
-    if (has_sum || tokens > chunk) need(p.dweight);
+    if (!attrs->weight_gradient) continue;
+    if (!has_sum && size == l.chunk) need(p.dweight_first);
+    if (has_sum || tokens > l.chunk) need(p.dweight);
   }
   l.bytes = l.scratch + scratch;
   return l;
 }
+
+WorkspaceParts workspace_parts_cpu(std::span<const Type> in, const GradAttrs* attrs) {
+  return workspace_parts(in, attrs, kChunkOnCpu, workspace_bytes);
+}
+
+WorkspaceParts workspace_parts_cuda(std::span<const Type> in, const GradAttrs* attrs) {
+  return workspace_parts(in, attrs, kChunkOnCuda, cublaslt_workspace_bytes);
+}
+
+// --- CPU
 
 LONGSHORE_INLINE float largest_of(const float* logits, int64_t v) {
   float largest = logits[0];
@@ -284,7 +295,7 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, double soft_ca
                  const Gradients* grads) {
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
-  int64_t chunk = chunk_tokens(kChunkOnCpu, tokens, v), element = size_bytes(x.dtype);
+  int64_t element = size_bytes(x.dtype);
   auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
   float* logits = reinterpret_cast<float*>(at(l.logits));
   float* losses = reinterpret_cast<float*>(at(l.losses));
@@ -292,8 +303,8 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, double soft_ca
   const int32_t* targets = call.in[2].as<int32_t>();
   float cap = static_cast<float>(soft_cap);
 
-  for (int64_t begin = 0; begin < tokens; begin += chunk) {
-    int64_t size = std::min(chunk, tokens - begin);
+  for (int64_t begin = 0; begin < tokens; begin += l.chunk) {
+    int64_t size = std::min(l.chunk, tokens - begin);
     Products p = products(x, weight, gradient, size);
     const std::byte* x_chunk = call.in[0].as<std::byte>() + begin * c * element;
     run(p.logits, x_chunk, call.in[1].data, logits, scratch);
@@ -321,22 +332,22 @@ float run_chunks(const KernelCall& call, const WorkspaceParts& l, double soft_ca
 }
 
 int64_t workspace_cpu(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return workspace_parts(in, Pass::loss, {}, false).bytes;
+  return workspace_parts_cpu(in, nullptr).bytes;
 }
 
 int64_t workspace_grad_cpu(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
-  return workspace_parts(in, Pass::gradients, grad_attrs(attrs), in.size() == 5).bytes;
+  return workspace_parts_cpu(in, &grad_attrs(attrs)).bytes;
 }
 
 void run_cpu(const KernelCall& call) {
-  WorkspaceParts l = workspace_parts(types_of(call.in), Pass::loss, {}, false);
+  WorkspaceParts l = workspace_parts_cpu(types_of(call.in), nullptr);
   *call.out[0].as<float>() = run_chunks(call, l, soft_cap(call.attrs), Dtype::float32, nullptr);
 }
 
 void run_grad_cpu(const KernelCall& call) {
   const GradAttrs& attrs = grad_attrs(call.attrs);
   bool has_sum = call.in.size() == 5;
-  WorkspaceParts l = workspace_parts(types_of(call.in), Pass::gradients, attrs, has_sum);
+  WorkspaceParts l = workspace_parts_cpu(types_of(call.in), &attrs);
   if (has_sum && call.in[4].data != call.out[2].data)
     std::memcpy(call.out[2].data, call.in[4].data, call.out[2].type.bytes());
   Gradients grads{.dx = call.out[0].data,
@@ -423,113 +434,100 @@ int64_t workspace_grad_composed(const std::any& any, std::span<const Type> in,
   return workspace_composed(any, in, out) + slopes + dweight + in[0].bytes();
 }
 
-// --- own kernels on CUDA: a chunk's logits by ATen, its losses and gradients in one kernel
+// --- own kernels on CUDA: a chunk's losses and gradients in one kernel
 
-void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs,
+void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs, RunProduct run,
                     LaunchCrossEntropyRows launch_rows, LaunchTotalLoss launch_total) {
-  const at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
-  const int64_t tokens = x.size(0), v = weight.size(0);
-  const int64_t chunk = chunk_tokens(chunk_size(call.target), tokens, v);
-  const bool narrow = attrs && x.scalar_type() == at::kBFloat16;
-  // From the workspace: see workspace_own.
-  const auto wide = x.options().dtype(at::kFloat);
-  const at::Tensor logits = at::empty({chunk, v}, wide), losses = at::empty({tokens}, wide);
-  const at::Tensor dlogits = narrow ? at::empty({chunk, v}, x.options()) : logits;
-  at::Tensor dweight;
-  bool has_sum = false;
-  if (attrs && attrs->weight_gradient) {
-    dweight = tensor(call, call.out[2]);
-    has_sum = call.in.size() == 5;
-    if (has_sum && call.in[4].data != call.out[2].data) dweight.copy_(tensor(call, call.in[4]));
-  }
-  for (int64_t begin = 0; begin < tokens; begin += chunk) {
-    const int64_t size = std::min(chunk, tokens - begin);
-    const at::Tensor x_chunk = x.narrow(0, begin, size);
-    product_into(call, logits.narrow(0, 0, size), {}, x_chunk, weight.t());
+  const Type &x = call.in[0].type, &weight = call.in[1].type;
+  const int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
+  const bool has_sum = call.in.size() == 5;
+  const Dtype gradient = attrs ? attrs->weight_gradient_dtype : Dtype::float32;
+  const WorkspaceParts l = workspace_parts_cuda(types_of(call.in), attrs);
+  auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
+  float* losses = reinterpret_cast<float*>(at(l.losses));
+  std::byte* dlogits = at(l.losses > l.dlogits ? l.dlogits : l.logits);
+  for (int64_t begin = 0; begin < tokens; begin += l.chunk) {
+    const int64_t size = std::min(l.chunk, tokens - begin);
+    const Products p = products(x, weight, gradient, size);
+    const int64_t offset = begin * c * size_bytes(x.dtype);
+    const std::byte* x_chunk = call.in[0].as<std::byte>() + offset;
+    auto multiply = [&](const Matmul& product, const void* a, const void* b, const void* sum,
+                        void* to) {
+      run(product, a, b, sum, to, call.workspace.subspan(l.scratch), call.stream);
+    };
+    multiply(p.logits, x_chunk, call.in[1].data, nullptr, at(l.logits));
     launch_rows({.rows = size,
                  .vocabulary = v,
-                 .logits = logits.mutable_data_ptr<float>(),
+                 .logits = reinterpret_cast<float*>(at(l.logits)),
                  .targets = call.in[2].as<int32_t>() + begin,
                  .cap = static_cast<float>(cap),
-                 .losses = losses.mutable_data_ptr<float>() + begin,
-                 .dtype = call.in[0].type.dtype,
-                 .dlogits = attrs ? dlogits.mutable_data_ptr() : nullptr,
+                 .losses = losses + begin,
+                 .dtype = x.dtype,
+                 .dlogits = attrs ? dlogits : nullptr,
                  .dloss = attrs ? call.in[3].as<float>() : nullptr},
                 call.stream);
     if (!attrs) continue;
-    const at::Tensor gradient = dlogits.narrow(0, 0, size);
     // The weight's first: dx may take x's place.
-    if (dweight.defined())
-      product_into(call, dweight, begin > 0 || has_sum ? dweight : at::Tensor(), gradient.t(),
-                   x_chunk);
-    product_into(call, matrix(call, call.out[0]).narrow(0, begin, size), {}, gradient, weight);
+    if (attrs->weight_gradient) {
+      const bool adds = begin > 0 || has_sum;
+      multiply(adds ? p.dweight : p.dweight_first, dlogits, x_chunk,
+               begin > 0 ? call.out[2].data
+               : has_sum ? call.in[4].data
+                         : nullptr,
+               call.out[2].data);
+    }
+    multiply(p.dx, dlogits, call.in[1].data, nullptr, call.out[0].as<std::byte>() + offset);
   }
-  launch_total({tokens, losses.const_data_ptr<float>(), call.out[attrs ? 1 : 0].as<float>()},
-               call.stream);
-}
-
-int64_t own_bytes(std::span<const Type> in, Pass pass) {
-  const int64_t tokens = in[0].shape.rows(), v = in[1].shape[0];
-  const int64_t chunk = chunk_tokens(kChunkOnCuda, tokens, v);
-  const bool narrow = pass == Pass::gradients && in[0].dtype == Dtype::bfloat16;
-  auto allocated = [](int64_t bytes) { return (bytes + 511) / 512 * 512; };  // as ATen allocates
-  return allocated(chunk * v * size_bytes(Dtype::float32)) +
-         allocated(tokens * size_bytes(Dtype::float32)) +
-         (narrow ? allocated(chunk * v * size_bytes(Dtype::bfloat16)) : 0);
+  launch_total({tokens, losses, call.out[attrs ? 1 : 0].as<float>()}, call.stream);
 }
 
 int64_t workspace_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return own_bytes(in, Pass::loss);
+  return workspace_parts_cuda(in, nullptr).bytes;
 }
-int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return own_bytes(in, Pass::gradients);
-}
-
-// In terms of its parameters alone: where there is no nvcc, nobody asks for the launchers.
-template <auto run, auto workspace, LaunchCrossEntropyRows rows, LaunchTotalLoss total>
-constexpr Kernel own() {
-  if constexpr (kHasOwnCudaKernels)
-    return {[](const KernelCall& call) { run(call, rows, total); }, workspace};
-  else
-    return {nullptr, workspace};
+int64_t workspace_grad_own(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
+  return workspace_parts_cuda(in, &grad_attrs(attrs)).bytes;
 }
 
 }  // namespace
 
-void run_linear_cross_entropy(const KernelCall& call, LaunchCrossEntropyRows rows,
+void run_linear_cross_entropy(const KernelCall& call, RunProduct run, LaunchCrossEntropyRows rows,
                               LaunchTotalLoss total) {
-  run_chunks_own(call, soft_cap(call.attrs), nullptr, rows, total);
+  run_chunks_own(call, soft_cap(call.attrs), nullptr, run, rows, total);
 }
 
-void run_linear_cross_entropy_grad(const KernelCall& call, LaunchCrossEntropyRows rows,
-                                   LaunchTotalLoss total) {
+void run_linear_cross_entropy_grad(const KernelCall& call, RunProduct run,
+                                   LaunchCrossEntropyRows rows, LaunchTotalLoss total) {
   const GradAttrs& attrs = grad_attrs(call.attrs);
-  run_chunks_own(call, attrs.soft_cap, &attrs, rows, total);
+  run_chunks_own(call, attrs.soft_cap, &attrs, run, rows, total);
 }
 
-const Op linear_cross_entropy_op{.name = "linear_cross_entropy",
-                                 .infer = infer,
-                                 .vjp = vjp,
-                                 .cost = cost,
-                                 .print = print,
-                                 .op_class = OpClass::matmul,
-                                 .cpu = {run_cpu, workspace_cpu},
-                                 .cuda = own<run_linear_cross_entropy, workspace_own,
-                                             launch_cross_entropy_rows, launch_total_loss>(),
-                                 .cuda_composed = {run_composed, workspace_composed},
-                                 .reference = {run_composed}};
+const Op linear_cross_entropy_op{
+    .name = "linear_cross_entropy",
+    .infer = infer,
+    .vjp = vjp,
+    .cost = cost,
+    .print = print,
+    .op_class = OpClass::matmul,
+    .cpu = {run_cpu, workspace_cpu},
+    .cuda = {kernel_of_parts<run_linear_cross_entropy, run_cublaslt, launch_cross_entropy_rows,
+                             launch_total_loss>(),
+             workspace_own},
+    .cuda_composed = {run_composed, workspace_composed},
+    .reference = {run_composed}};
 
-const Op linear_cross_entropy_grad_op{.name = "linear_cross_entropy_grad",
-                                      .infer = infer_grad,
-                                      .cost = cost_grad,
-                                      .print = print_grad,
-                                      .reuse = reuse_grad,
-                                      .op_class = OpClass::matmul,
-                                      .cpu = {run_grad_cpu, workspace_grad_cpu},
-                                      .cuda = own<run_linear_cross_entropy_grad, workspace_grad_own,
-                                                  launch_cross_entropy_rows, launch_total_loss>(),
-                                      .cuda_composed = {run_grad_composed, workspace_grad_composed},
-                                      .reference = {run_grad_composed}};
+const Op linear_cross_entropy_grad_op{
+    .name = "linear_cross_entropy_grad",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .print = print_grad,
+    .reuse = reuse_grad,
+    .op_class = OpClass::matmul,
+    .cpu = {run_grad_cpu, workspace_grad_cpu},
+    .cuda = {kernel_of_parts<run_linear_cross_entropy_grad, run_cublaslt, launch_cross_entropy_rows,
+                             launch_total_loss>(),
+             workspace_grad_own},
+    .cuda_composed = {run_grad_composed, workspace_grad_composed},
+    .reference = {run_grad_composed}};
 
 Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options) {
   return x.trace->emit(linear_cross_entropy_op, Attrs{options.soft_cap}, {x, weight, targets})[0];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/op.h"
+#include "models/ops/cublaslt_matmul.h"
 
 namespace longshore::models {
 
@@ -31,11 +32,10 @@ void launch_total_loss(const TotalLossArguments& arguments, void* stream);
 using LaunchCrossEntropyRows = void (*)(const CrossEntropyRowsArguments&, void* stream);
 using LaunchTotalLoss = void (*)(const TotalLossArguments&, void* stream);
 
-// The op and its gradient: products by ATen into memory that it allocates, the rest by what is
-// given.
-void run_linear_cross_entropy(const KernelCall& call, LaunchCrossEntropyRows rows,
+// The op and its gradient by what is given.
+void run_linear_cross_entropy(const KernelCall& call, RunProduct run, LaunchCrossEntropyRows rows,
                               LaunchTotalLoss total);
-void run_linear_cross_entropy_grad(const KernelCall& call, LaunchCrossEntropyRows rows,
-                                   LaunchTotalLoss total);
+void run_linear_cross_entropy_grad(const KernelCall& call, RunProduct run,
+                                   LaunchCrossEntropyRows rows, LaunchTotalLoss total);
 
 }  // namespace longshore::models

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "models/ops/onednn_matmul.h"
+#include "models/ops/matmul.h"
 
 namespace longshore::models {
 

@@ -1,5 +1,5 @@
-// Kernels of our own for GPUs, in .cu files, and calls of cuDNN. Builds without CUDA have none of
-// them, but plan for GPUs all the same: there a record's `run` is null.
+// Kernels of our own for GPUs, in .cu files, and calls of cuBLASLt and cuDNN. Builds without CUDA
+// have none of them, but plan for GPUs all the same: there a record's `run` is null.
 #pragma once
 
 #include "models/op.h"
@@ -31,6 +31,15 @@ template <void (*run)(const KernelCall&)>
 constexpr auto cuda_kernel() -> void (*)(const KernelCall&) {
   if constexpr (kHasOwnCudaKernels)
     return run;
+  else
+    return nullptr;
+}
+
+// ... where that is run(call, parts...): launchers and libraries' products, which tests replace.
+template <auto run, auto... parts>
+constexpr auto kernel_of_parts() -> void (*)(const KernelCall&) {
+  if constexpr (kHasOwnCudaKernels)
+    return [](const KernelCall& call) { run(call, parts...); };
   else
     return nullptr;
 }

@@ -14,9 +14,9 @@
 
 #include "base/exit_code.h"
 #include "base/timing.h"
+#include "offload/host_memory.h"
 #include "tests/bench/contender.h"
 #include "tests/offload/forwarding_backend.h"
-#include "tests/offload/resident_set.h"
 #include "trainer/config/backend_choice.h"
 
 namespace longshore::bench {

@@ -1,10 +1,11 @@
 // bench_kernels [--json F]
 //
-// Our own kernels on a GPU that are bound by memory, and the loss and cuDNN's attention, at Llama 3
-// 8B's shapes with 8192 tokens (norms of heads at Qwen 3 8B's): what each takes, the bytes a second
-// that its operands make of that, and their share of what a copy within the device reaches in the
-// same run, where each byte copied counts as read and as written. Beside it ATen's ops that the
-// kernel stands for. The two take turns; medians.
+// Our own kernels on a GPU, cuBLASLt's products and cuDNN's attention, at Llama 3 8B's shapes with
+// 8192 tokens (norms of heads at Qwen 3 8B's): what each takes, what that makes of its operands'
+// bytes and its FLOPs a second, and the part of the roofline that it reaches: the lesser of what a
+// copy within the device (each byte counts as read and as written) and a product of 8192x8192x8192
+// by ATen reach in the same run. Beside it ATen's ops that the kernel stands for. The two take
+// turns; medians.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -25,6 +26,7 @@
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
+#include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
@@ -146,6 +148,20 @@ std::vector<Case> make_cases() {
     t.output(attention(t.input("q", hidden(kHeads * kHeadDim)), t.input("k", keys),
                        t.input("v", keys), {.head_dim = kHeadDim, .window = window}));
     add(cases, fmt::format("32 on 8 heads, window {}", window), t);
+  }
+  for (auto [in, out] : {std::pair{kWidth, kWidth},
+                         {kWidth, kKeyHeads * kHeadDim},
+                         {kWidth, kHidden},
+                         {kHidden, kWidth}}) {
+    Trace t("linear");
+    t.output(linear(t.input("x", hidden(in)), t.weight("w", weight({out, in}), {})));
+    add(cases, fmt::format("{} to {}", in, out), t);
+  }
+  {
+    Trace t("residual");
+    t.output(linear(t.input("x", hidden(kWidth)), t.weight("w", weight({kWidth, kWidth}), {}),
+                    t.input("sum", hidden(kWidth))));
+    cases.push_back({"4096 to 4096, and a sum", t.finish()});
   }
   {
     Trace t("loss");
@@ -279,43 +295,65 @@ Times measure(Backend& own, Backend& composed, const Program& program, const Nod
   return {median(own_seconds), median(composed_seconds)};
 }
 
+// FLOPs a second.
+double product_rate(Backend& backend) {
+  const Type square{{8192, 8192}, Dtype::bfloat16};
+  Trace t("square");
+  t.output(linear(t.input("x", square), t.input("w", square)));
+  const Program program = t.finish();
+  const Node& node = program.nodes[0];
+  const Operands operands(backend, program, node);
+  std::vector<double> seconds;
+  for (int round = 0; round <= kRounds; ++round) {
+    const double taken = seconds_of(backend, [&] { operands.run(backend, {}); });
+    if (round > 0) seconds.push_back(taken);
+  }
+  return node.op->cost(node.attrs, program.types(node.in), program.types(node.out)).flops /
+         median(seconds);
+}
+
 void run(const std::string& json_file) {
   const offload::CudaDevice device = offload::find_cuda_device();
   if (!device.usable) throw Error("no GPU: " + device.description);
   const std::unique_ptr<Backend> own = offload::make_cuda_backend(),
                                  composed =
                                      offload::make_cuda_backend(0, nullptr, Target::cuda_composed);
-  const double limit = copy_rate(*own);
-  std::printf("%s; a copy within the device: %.1f GB/s read and written\nmedians of %d\n\n",
-              device.description.c_str(), limit / 1e9, kRounds);
-  std::printf("%-27s %-30s %9s %9s %8s %7s %10s %8s\n", "", "", "MB", "us", "GB/s", "of copy",
-              "composed", "quicker");
+  const double copy = copy_rate(*own), product = product_rate(*composed);
+  std::printf(
+      "%s\na copy within the device: %.1f GB/s read and written; a product: %.1f TFLOP/s\n"
+      "medians of %d\n\n",
+      device.description.c_str(), copy / 1e9, product / 1e12, kRounds);
+  std::printf("%-27s %-30s %9s %9s %8s %8s %11s %10s %8s\n", "", "", "MB", "us", "GB/s", "TFLOP/s",
+              "of roofline", "composed", "quicker");
   nlohmann::json kernels = nlohmann::json::array();
   for (const Case& one : make_cases())
     for (const Node& node : one.program.nodes) {
       if (!node.op->cuda_composed.run) continue;
-      const double bytes =
-          node.op->cost(node.attrs, one.program.types(node.in), one.program.types(node.out)).bytes;
+      const models::Cost cost =
+          node.op->cost(node.attrs, one.program.types(node.in), one.program.types(node.out));
       const Times times = measure(*own, *composed, one.program, node);
-      const double rate = bytes / times.own;
-      // The loss and attention are bound by their products.
-      const bool is_memory = node.op->op_class == models::OpClass::memory;
-      const std::string of_copy = is_memory ? fmt::format("{:.2f}", rate / limit) : "-";
-      std::printf("%-27s %-30s %9.1f %9.1f %8.1f %7s %10.1f %8.2f\n", node.op->name,
-                  one.name.c_str(), bytes / 1e6, times.own * 1e6, rate / 1e9, of_copy.c_str(),
-                  times.composed * 1e6, times.composed / times.own);
+      // What is not made of products does its arithmetic while it waits for memory.
+      const double flops = node.op->op_class == models::OpClass::memory ? 0 : cost.flops;
+      const double roofline = std::max(cost.bytes / copy, flops / product) / times.own;
+      const std::string teraflops =
+          flops > 0 ? fmt::format("{:.1f}", flops / times.own / 1e12) : "-";
+      std::printf("%-27s %-30s %9.1f %9.1f %8.1f %8s %11.2f %10.1f %8.2f\n", node.op->name,
+                  one.name.c_str(), cost.bytes / 1e6, times.own * 1e6, cost.bytes / times.own / 1e9,
+                  teraflops.c_str(), roofline, times.composed * 1e6, times.composed / times.own);
       std::fflush(stdout);
       kernels.push_back({{"op", node.op->name},
                          {"case", one.name},
-                         {"bytes", bytes},
+                         {"bytes", cost.bytes},
+                         {"flops", flops},
                          {"seconds", times.own},
-                         {"bytes_per_second", rate},
-                         {"is_bound_by_memory", is_memory},
+                         {"of_roofline", roofline},
                          {"composed_seconds", times.composed}});
     }
   if (json_file.empty()) return;
-  const nlohmann::json all{
-      {"device", device.description}, {"copy_bytes_per_second", limit}, {"kernels", kernels}};
+  const nlohmann::json all{{"device", device.description},
+                           {"copy_bytes_per_second", copy},
+                           {"product_flops_per_second", product},
+                           {"kernels", kernels}};
   write_file(json_file, all.dump(1) + "\n");
 }
 

@@ -239,7 +239,7 @@ TEST(AllOps, HaveACaseAndEveryKernel) {
     EXPECT_TRUE(listed.insert(op->name).second) << op->name << " is listed twice";
     EXPECT_TRUE(cased.contains(op->name)) << op->name << " has no test case";
     EXPECT_TRUE(op->infer && op->cost && op->cpu.run && op->reference.run) << op->name;
-    // Our own kernels and cuDNN's attention are there where CUDA was.
+    // Our own kernels, cuBLASLt's products and cuDNN's attention are there where CUDA was.
     const bool is_composed = op->cuda_composed.run;
     const bool is_own = is_composed && op->op_class != OpClass::attention;
     EXPECT_EQ(op->cuda.run != nullptr, !is_composed || kHasOwnCudaKernels) << op->name;

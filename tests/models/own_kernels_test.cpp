@@ -96,10 +96,12 @@ TEST(FiberGroup, ShowsWhatWasNotSynchronised) {
 
 // --- memory
 
-// The workspaces of all nodes of the program and its gradient.
+// The workspaces of all nodes of the program. What products take, ATen's take from memory that it
+// keeps for itself and no plan knows of.
 void expect_no_more_workspace(const Program& program) {
   for (const Node& node : program.nodes) {
     if (!played_kernel(*node.op, Played::by_32).run) continue;
+    if (node.op->op_class == OpClass::matmul) continue;
     auto bytes = [&](const Kernel& kernel) {
       return kernel.workspace_bytes ? kernel.workspace_bytes(node.attrs, program.types(node.in),
                                                              program.types(node.out))

@@ -1,15 +1,21 @@
 #include "tests/models/played_kernels.h"
 
+#include <ATen/ops/mm.h>
+#include <gtest/gtest.h>
+
 #include <map>
 
 #include "models/ops/adamw_body.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/add_bias_body.h"
+#include "models/ops/aten.h"
 #include "models/ops/elementwise_body.h"
 #include "models/ops/embedding.h"
 #include "models/ops/embedding_body.h"
 #include "models/ops/gelu.h"
+#include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy_body.h"
+#include "models/ops/linear_kernels.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rms_norm_body.h"
 #include "models/ops/rope.h"
@@ -47,14 +53,38 @@ void play_launch(const Arguments& arguments, void*) {
   launch(arguments, launcher<played>());
 }
 
+// cuBLASLt's product, of the matrices that it is told of.
+void play_product(const Matmul& matmul, const void* a, const void* b, const void* sum, void* c,
+                  std::span<std::byte> workspace, void*) {
+  EXPECT_GE(std::ssize(workspace), cublaslt_workspace_bytes(matmul));
+  const ColumnMajorProduct product = column_major(matmul);
+  auto matrix = [](const void* data, const ColumnMajor& stored, Dtype dtype) {
+    return at::from_blob(const_cast<void*>(data), {stored.rows, stored.columns}, {1, stored.stride},
+                         at::TensorOptions(scalar_type(dtype)));
+  };
+  auto operand = [&](const void* data, const ColumnMajor& stored, bool transpose) {
+    const at::Tensor as_stored = matrix(data, stored, matmul.ab).to(at::kFloat);
+    return transpose ? as_stored.t() : as_stored;
+  };
+  at::Tensor out = at::mm(operand(b, product.first, product.transpose_first),
+                          operand(a, product.second, product.transpose_second));
+  if (matmul.into == Into::add) out.add_(matrix(sum, product.out, matmul.c));
+  matrix(c, product.out, matmul.c).copy_(out);
+}
+
+template <auto run>
+void play_with_product(const KernelCall& call) {
+  run(call, play_product);
+}
+
 template <Played played>
 void play_loss(const KernelCall& call) {
-  run_linear_cross_entropy(call, play_launch<played, CrossEntropyRowsArguments>,
+  run_linear_cross_entropy(call, play_product, play_launch<played, CrossEntropyRowsArguments>,
                            play_launch<played, TotalLossArguments>);
 }
 template <Played played>
 void play_loss_grad(const KernelCall& call) {
-  run_linear_cross_entropy_grad(call, play_launch<played, CrossEntropyRowsArguments>,
+  run_linear_cross_entropy_grad(call, play_product, play_launch<played, CrossEntropyRowsArguments>,
                                 play_launch<played, TotalLossArguments>);
 }
 
@@ -69,6 +99,9 @@ Run run_of(const Op& op) {
       {&geglu_grad_op, play<arguments_of<Elementwise::geglu_grad>, played>},
       {&gelu_op, play<arguments_of<Elementwise::gelu>, played>},
       {&gelu_grad_op, play<arguments_of<Elementwise::gelu_grad>, played>},
+      {&linear_op, play_with_product<run_linear>},
+      {&linear_input_grad_op, play_with_product<run_linear_input_grad>},
+      {&linear_weight_grad_op, play_with_product<run_linear_weight_grad>},
       {&linear_cross_entropy_op, play_loss<played>},
       {&linear_cross_entropy_grad_op, play_loss_grad<played>},
       {&rms_norm_op, play<rms_norm_arguments, played>},

@@ -194,5 +194,19 @@ TEST(CpuBackend, RefusesWhatTheSystemRefuses) {
   EXPECT_THROW(backend->free(MemoryKind::device, &other), InternalError);
 }
 
+TEST(CpuBackend, CountsWhatIsInUseOnceItWasTouched) {
+  constexpr int64_t kBytes = int64_t{256} << 20, kElsewhere = int64_t{32} << 20;
+  auto backend = make_cpu_backend();
+  const int64_t before = backend->used_bytes(MemoryKind::device);
+  std::byte* memory = backend->allocate(MemoryKind::device, kBytes);
+  EXPECT_LT(backend->used_bytes(MemoryKind::device), before + kElsewhere);
+  backend->write_zeros(MemoryKind::device, memory, kBytes);
+  EXPECT_NEAR(backend->used_bytes(MemoryKind::device) - before, kBytes, kElsewhere);
+  EXPECT_TRUE(std::ranges::all_of(std::span(memory, kBytes),
+                                  [](std::byte b) { return b == std::byte{0}; }));
+  backend->free(MemoryKind::device, memory);
+  EXPECT_LT(backend->used_bytes(MemoryKind::device), before + kElsewhere);
+}
+
 }  // namespace
 }  // namespace longshore::offload

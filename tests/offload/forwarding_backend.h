@@ -15,6 +15,7 @@ class ForwardingBackend : public Backend {
   }
   void free(MemoryKind kind, std::byte* memory) override { other_.free(kind, memory); }
   int64_t available_bytes(MemoryKind kind) override { return other_.available_bytes(kind); }
+  int64_t used_bytes(MemoryKind kind) override { return other_.used_bytes(kind); }
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     other_.run(lane, op, call);
   }
@@ -31,6 +32,9 @@ class ForwardingBackend : public Backend {
   }
   void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
     other_.read(kind, to, from, bytes);
+  }
+  void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
+    other_.write_zeros(kind, to, bytes);
   }
 
  private:

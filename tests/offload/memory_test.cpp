@@ -9,9 +9,9 @@
 
 #include "offload/arena.h"
 #include "offload/cpu_backend.h"
+#include "offload/host_memory.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"
-#include "tests/offload/resident_set.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
 #include "trainer/weights/initialize.h"

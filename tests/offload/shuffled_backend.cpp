@@ -30,6 +30,7 @@ class ShuffledBackend : public Backend {
   }
   void free(MemoryKind kind, std::byte* memory) override { memory_->free(kind, memory); }
   int64_t available_bytes(MemoryKind kind) override { return memory_->available_bytes(kind); }
+  int64_t used_bytes(MemoryKind kind) override { return memory_->used_bytes(kind); }
 
   void run(Lane on, const models::Op& op, const models::KernelCall& call) override {
     lane(on).push_back({[&op, call] { op.cpu.run(call); }});
@@ -71,6 +72,9 @@ class ShuffledBackend : public Backend {
   }
   void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
     memory_->read(kind, to, from, bytes);
+  }
+  void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
+    memory_->write_zeros(kind, to, bytes);
   }
 
  private:

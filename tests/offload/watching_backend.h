@@ -27,6 +27,7 @@ class WatchingBackend : public Backend {
   std::byte* allocate(MemoryKind kind, int64_t bytes) override;
   void free(MemoryKind kind, std::byte* memory) override;
   int64_t available_bytes(MemoryKind kind) override { return cpu_->available_bytes(kind); }
+  int64_t used_bytes(MemoryKind kind) override { return cpu_->used_bytes(kind); }
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override;
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override;
   void record(Lane lane, int event) override { cpu_->record(lane, event); }
@@ -37,6 +38,9 @@ class WatchingBackend : public Backend {
   }
   void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
     cpu_->read(kind, to, from, bytes);
+  }
+  void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
+    cpu_->write_zeros(kind, to, bytes);
   }
 
  private:

@@ -24,7 +24,6 @@
 namespace longshore::trainer {
 namespace {
 
-constexpr int64_t kRounds = 5;        // at most
 constexpr int64_t kUntimedSteps = 2;  // of each turn
 
 struct Sweep {
@@ -118,6 +117,8 @@ Turn train_a_while(const Config& config, const TrainingPlans& plans, int64_t tim
     turn.steps.push_back(session.step().run(
         step, {.learning_rate = learning_rate.at(number), .number = number + 1}, session.ledger()));
     double seconds = seconds_since(start);
+    turn.used_device_bytes =
+        std::max(turn.used_device_bytes, backend.used_bytes(offload::MemoryKind::device));
     if (number < kUntimedSteps) continue;
     turn.seconds.push_back(seconds);
     if (meter) *turn.joules += meter->joules() - joules;
@@ -175,11 +176,12 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
   return comparison;
 }
 
-void interleave(std::vector<Candidate>& candidates, int64_t steps, const TakeTurn& take_turn) {
+void interleave(std::vector<Candidate>& candidates, const Amount& amount,
+                const TakeTurn& take_turn) {
   std::vector<Candidate*> taking_part;
   for (Candidate& candidate : candidates)
     if (candidate.obstacle.empty()) taking_part.push_back(&candidate);
-  int64_t rounds = std::min(steps, kRounds);
+  const auto [steps, rounds] = Amount{amount.steps, std::min(amount.steps, amount.rounds)};
   for (int64_t round = 0; round < rounds; ++round) {
     TurnRequest request{.round = round + 1,
                         .rounds = rounds,
@@ -191,7 +193,7 @@ void interleave(std::vector<Candidate>& candidates, int64_t steps, const TakeTur
   }
 }
 
-void measure(Comparison& comparison, int64_t steps, const Say& say) {
+void measure(Comparison& comparison, const Amount& amount, const Say& say) {
   const Config& config = comparison.workload.config;
   models::Target target = comparison.backend.target;
   std::unique_ptr<offload::Backend> backend = make_backend(target);
@@ -203,7 +205,7 @@ void measure(Comparison& comparison, int64_t steps, const Say& say) {
   models::Dtype dtype = compute_dtype(config, target);
   std::unique_ptr<EnergyMeter> meter = find_energy_meter(target);
   interleave(
-      comparison.candidates, steps, [&](const Candidate& candidate, const TurnRequest& request) {
+      comparison.candidates, amount, [&](const Candidate& candidate, const TurnRequest& request) {
         // Once a turn, so that one slow moment does not count.
         Peak peak = find_peak(config, dtype, *backend);
         if (peak.flops_per_second > comparison.peak.flops_per_second) comparison.peak = peak;

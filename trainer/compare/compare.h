@@ -36,6 +36,7 @@ struct Turn {
   std::vector<double> seconds;    // of the timed ones, synchronised
   std::optional<double> joules;   // of the timed ones, where the machine counts them
   MemoryByKind memory;            // measured
+  int64_t used_device_bytes = 0;  // as the system tells, at most after any step
 };
 
 // A policy in a workload.
@@ -65,8 +66,13 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
 
 using Say = std::function<void(const std::string& line)>;
 
-// Gives every policy that fits `steps` timed steps in all. Says how each turn went.
-void measure(Comparison& comparison, int64_t steps, const Say& say);
+// How many timed steps each policy has in all, and in how many turns at most.
+struct Amount {
+  int64_t steps = 10, rounds = 5;
+};
+
+// Gives every policy that fits its steps. Says how each turn went.
+void measure(Comparison& comparison, const Amount& amount, const Say& say);
 
 // What measure() does with turns as `take_turn` gives them. Every round begins with another policy.
 struct TurnRequest {
@@ -74,6 +80,7 @@ struct TurnRequest {
   int64_t timed_steps;
 };
 using TakeTurn = std::function<Turn(const Candidate&, const TurnRequest&)>;
-void interleave(std::vector<Candidate>& candidates, int64_t steps, const TakeTurn& take_turn);
+void interleave(std::vector<Candidate>& candidates, const Amount& amount,
+                const TakeTurn& take_turn);
 
 }  // namespace longshore::trainer

@@ -72,6 +72,8 @@ Figures figures(const Comparison& comparison, const Candidate& candidate,
                  .p90_seconds = quantile(seconds, 0.9),
                  .memory = candidate.turns.back().memory,
                  .tokens_per_joule = tokens_per_joule(candidate, comparison.tokens)};
+  for (const Turn& turn : candidate.turns)
+    result.used_device_bytes = std::max(result.used_device_bytes, turn.used_device_bytes);
   result.tokens_per_second = comparison.tokens / result.median_seconds;
   result.mfu = comparison.flops / result.median_seconds / comparison.peak.flops_per_second;
   const Candidate& baseline = comparison.candidates[0];

@@ -23,6 +23,7 @@ struct Figures {
   double median_seconds = 0, p10_seconds = 0, p90_seconds = 0;  // of all timed steps
   double tokens_per_second = 0, mfu = 0;                        // at the median step
   MemoryByKind memory;                                          // measured
+  int64_t used_device_bytes = 0;                                // in any turn, at most
   std::optional<Gain> gain;  // none for the baseline, and where that has no turns
   std::optional<double> tokens_per_joule;
   std::optional<double> cost_per_million_tokens;  // in the price's currency

@@ -67,6 +67,8 @@ const std::vector<Column>& columns() {
        [](const Candidate&, const Figures& f) { return peak_text(f.memory, MemoryKind::device); }},
       {"host peak", [](const Candidate&,
                        const Figures& f) { return peak_text(f.memory, MemoryKind::pinned_host); }},
+      {"device in use",
+       [](const Candidate&, const Figures& f) { return bytes_text(f.used_device_bytes); }},
       {"device saved",
        [](const Candidate&, const Figures& f) {
          return f.gain ? signed_bytes_text(f.gain->saved_device_bytes) : "";
@@ -92,6 +94,7 @@ ordered_json measured_json(const Candidate& candidate, const Figures& f) {
   if (f.tokens_per_joule) measured["tokens_per_joule"] = *f.tokens_per_joule;
   if (f.cost_per_million_tokens) measured["cost_per_million_tokens"] = *f.cost_per_million_tokens;
   measured["memory"] = json(f.memory);
+  measured["used_device_bytes"] = f.used_device_bytes;
   measured["losses"] = losses;
   measured["step_seconds_by_round"] = rounds;
   return measured;

@@ -110,7 +110,7 @@ std::vector<Key> make_config_keys() {
        "decides initial weights and the order of the data"},
       {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda", "cuda_composed"}),
        "auto: cuda where this build and machine have it; cuda_composed: CUDA with ATen's ops in "
-       "the place of own kernels and of cuDNN's, to look for a fault in one of them"},
+       "the place of own kernels, cuBLASLt's and cuDNN's, to look for a fault in one of them"},
 
       {"model_type", model,
        choice<&Config::model_type>({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2",

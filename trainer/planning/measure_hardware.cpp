@@ -34,14 +34,17 @@ class Memory {
       : backend_(backend),
         kind_(kind),
         memory_(backend.allocate(kind, std::max<int64_t>(bytes, 64))) {
-    std::vector<std::byte> contents(static_cast<size_t>(bytes));
+    constexpr int64_t kMost = int64_t{16} << 20;  // made here, and repeated
+    const int64_t made = std::min(bytes, kMost);
+    std::vector<std::byte> contents(static_cast<size_t>(made));
     if (type.dtype == Dtype::float32)
-      for (int64_t i = 0; i < bytes / 4; ++i)
+      for (int64_t i = 0; i < made / 4; ++i)
         reinterpret_cast<float*>(contents.data())[i] = value(i);
     else if (type.dtype == Dtype::bfloat16)  // 0.0625 and its neighbours
-      for (int64_t i = 0; i < bytes / 2; ++i)
+      for (int64_t i = 0; i < made / 2; ++i)
         reinterpret_cast<uint16_t*>(contents.data())[i] = static_cast<uint16_t>(0x3d80 + i % 97);
-    backend.write(kind, memory_, contents.data(), bytes);
+    for (int64_t at = 0; at < bytes; at += made)
+      backend.write(kind, memory_ + at, contents.data(), std::min(made, bytes - at));
   }
   Memory(Memory&& other) noexcept
       : backend_(other.backend_), kind_(other.kind_), memory_(other.memory_) {
@@ -119,26 +122,28 @@ class Kernel {
   std::span<std::byte> workspace_;
 };
 
-// Decoders whose steps have the kernels that are measured, from small to middling.
-std::vector<models::DecoderConfig> decoders(Dtype dtype) {
+// Decoders whose steps have the kernels that are measured, from small to middling, and on GPUs to
+// large: those reach their rates late.
+std::vector<models::DecoderConfig> decoders(Dtype dtype, models::Target target) {
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{
+      // width, length, batch
+      {128, 128, 1},  {256, 256, 2},   {512, 512, 2},  {512, 1024, 4},
+      {1024, 512, 4}, {1024, 2048, 1}, {2048, 1024, 1}};
+  if (models::is_cuda(target)) sizes.insert(sizes.end(), {{2048, 4096, 1}, {4096, 4096, 2}});
   std::vector<models::DecoderConfig> configs;
-  for (auto [width, length, batch] : {std::tuple{128, 128, 1},
-                                      {256, 256, 2},
-                                      {512, 512, 2},
-                                      {512, 1024, 4},
-                                      {1024, 512, 4},
-                                      {1024, 2048, 1},
-                                      {2048, 1024, 1}})
+  for (auto [width, length, batch] : sizes) {
+    const int64_t head_dim = width < 2048 ? 64 : 128;
     configs.push_back({.batch = batch,
                        .length = length,
                        .vocabulary = 16 * width,
                        .width = width,
                        .layers = 2,
-                       .query_heads = width / 64,
-                       .kv_heads = std::max(1, width / 256),
-                       .head_dim = 64,
+                       .query_heads = width / head_dim,
+                       .kv_heads = std::max<int64_t>(1, width / head_dim / 4),
+                       .head_dim = head_dim,
                        .mlp_width = 11 * width / 4,
                        .dtype = dtype});
+  }
   return configs;
 }
 
@@ -280,7 +285,7 @@ void measure_links(Backend& backend, Hardware& hardware) {
 // How much longer a kernel takes whose operands were not used for a while: one of many in turn.
 void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
   constexpr int64_t kMost = int64_t{1} << 28;  // beyond any cache
-  models::Model model = models::decoder(decoders(dtype)[1]);
+  models::Model model = models::decoder(decoders(dtype, backend.target())[1]);
   const offload::Plan plan =
       plan_forward(model, offload::lay_out(model), "forward", {}, backend.target());
   const Instruction& add = *std::ranges::find_if(
@@ -309,23 +314,32 @@ void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
   hardware.fetch_bytes_per_second = static_cast<double>(bytes) / (far - near);
 }
 
+// Once libraries have loaded their kernels and nothing of ours is allocated: what is in use now is
+// beside every plan.
+void measure_memory(Backend& backend, Hardware& hardware) {
+  hardware.device_reserved_bytes = backend.used_bytes(MemoryKind::device);
+  hardware.device_bytes =
+      hardware.device_reserved_bytes + backend.available_bytes(MemoryKind::device);
+  hardware.host_bytes = backend.available_bytes(MemoryKind::pinned_host);
+  if (hardware.target == models::Target::cpu)  // the same memory
+    hardware.host_bytes = hardware.device_bytes;
+}
+
 }  // namespace
 
 Hardware measure_hardware(Backend& backend, const std::string& name,
                           const std::function<void(const std::string&)>& say) {
   Hardware hardware{.name = name, .target = backend.target()};
-  hardware.host_bytes = backend.available_bytes(MemoryKind::pinned_host);
-  hardware.device_bytes = backend.available_bytes(MemoryKind::device);
   std::vector<Dtype> dtypes{Dtype::float32};
   if (compute_dtype(Config(), backend.target()) == Dtype::bfloat16)
     dtypes.push_back(Dtype::bfloat16);
-  // Several times, for somebody else's work lasts longer than a timing.
-  constexpr int kRounds = 4;
+  // On a processor several times, for somebody else's work lasts longer than a timing.
+  const int rounds = models::is_cuda(backend.target()) ? 1 : 4;
   Samples samples;
-  for (int round = 0; round < kRounds; ++round)
+  for (int round = 0; round < rounds; ++round)
     for (Dtype dtype : dtypes) {
-      say(fmt::format("kernels in {}, round {} of {}", models::name(dtype), round + 1, kRounds));
-      for (const models::DecoderConfig& config : decoders(dtype)) {
+      say(fmt::format("kernels in {}, round {} of {}", models::name(dtype), round + 1, rounds));
+      for (const models::DecoderConfig& config : decoders(dtype, backend.target())) {
         measure_step(config, Lane::compute, backend, samples);
         measure_step(config, Lane::host_compute, backend, samples);
       }
@@ -348,6 +362,7 @@ Hardware measure_hardware(Backend& backend, const std::string& name,
   }
   say("copies");
   measure_links(backend, hardware);
+  measure_memory(backend, hardware);
   return hardware;
 }
 

@@ -49,6 +49,10 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
       hardware.name, e.step_seconds, phases_text(e.phases, e.step_seconds), 100 * plan.mfu,
       offload::name(e.bottleneck), 100 * e.busy(e.bottleneck) / e.step_seconds,
       fits_text(plan.room));
+  if (hardware.device_reserved_bytes > 0)
+    result +=
+        fmt::format("  device memory in use with the driver's and libraries' {}: {}\n",
+                    bytes_text(hardware.device_reserved_bytes), bytes_text(plan.used_device_bytes));
   if (plan.room.fits())
     result +=
         fmt::format("  to spare: device {}, host {}\n", bytes_text(plan.room.device_spare_bytes),
@@ -149,6 +153,7 @@ nlohmann::ordered_json json(const PolicyPlan& plan) {
                      {"exposed_host", phases.exposed_host},
                      {"exposed_collective", phases.exposed_collective}};
     one["bottleneck"] = offload::name(plan.estimate->bottleneck);
+    one["used_device_bytes"] = plan.used_device_bytes;
   }
   for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
   one["memory"] = json(plan.memory);

@@ -26,6 +26,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   plan.memory = analyze(plan.plans);
   if (!hardware) return plan;
   plan.estimate = estimate(plan.plans.step, *hardware);
+  plan.used_device_bytes = used_device_bytes(plan.memory, *hardware);
   plan.room = room(plan.memory, *hardware, memory_limits(config));
   plan.mfu =
       mfu(*plan.estimate, training_flops(plan.plans.model, config.gradient_accumulation_steps),

@@ -19,6 +19,7 @@ struct PolicyPlan {
   std::string mesh;  // "one of 8 devices: ..."; empty for one device
   // With a profile:
   std::optional<Estimate> estimate;
+  int64_t used_device_bytes = 0;  // trainer/planning/room.h
   Room room;
   double mfu = 0;
   std::vector<std::string> advice;

@@ -83,16 +83,19 @@ MemoryLimits memory_limits(const Config& config) {
   return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
 }
 
+int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& hardware) {
+  return hardware.device_reserved_bytes + (shares_memory(hardware.target)
+                                               ? total_peak_bytes(memory)
+                                               : of(memory, MemoryKind::device).peak_bytes);
+}
+
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits) {
-  int64_t device = of(memory, MemoryKind::device).peak_bytes;
-  int64_t host = host_peak_bytes(memory);
-  Room room{hardware.device_bytes - hardware.device_reserved_bytes - device,
-            hardware.host_bytes - host};
-  if (shares_memory(hardware.target)) {
-    int64_t spare = hardware.host_bytes - hardware.device_reserved_bytes - device - host;
-    room = {spare, spare};
-  }
+  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
+  const int64_t used = used_device_bytes(memory, hardware);
+  Room room{hardware.device_bytes - used, hardware.host_bytes - host};
+  if (shares_memory(hardware.target))
+    room.device_spare_bytes = room.host_spare_bytes = hardware.host_bytes - used;
   if (limits.device_bytes)
     room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
   if (limits.host_bytes)

@@ -27,6 +27,10 @@ struct Room {
   bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
 };
 
+// What of the device's memory will be in use: the plans', what the driver and libraries take, and
+// the host's share where that is the same memory.
+int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& hardware);
+
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits = {});
 

@@ -94,12 +94,6 @@ class PieceWriter {
   std::vector<bfloat16> narrow_;
 };
 
-void write_zeros(const std::string& name, int64_t bytes, offload::Arguments& arguments) {
-  const std::vector<std::byte> zeros(static_cast<size_t>(std::min(bytes, kPiece)));
-  for (int64_t done = 0; done < bytes; done += kPiece)
-    arguments.write_part(name, done, zeros.data(), std::min(kPiece, bytes - done));
-}
-
 }  // namespace
 
 void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
@@ -135,7 +129,7 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
       if (copy == Copy::gradient || !slab.has(copy)) continue;
       const std::string name = argument_name(slab, copy);
       arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));
-      if (!is_weight(copy)) write_zeros(name, bytes(slab, copy), arguments);
+      if (!is_weight(copy)) arguments.write_zeros(name);
     }
     for (const Piece& piece : pieces(slab)) work.push_back({&slab, piece});
   }

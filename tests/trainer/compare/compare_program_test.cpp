@@ -43,10 +43,18 @@ TEST(CompareProgram, MeasuresPoliciesInWorkloads) {
     EXPECT_GT(plan["measured"]["step_seconds"].get<double>(), 0);
     for (const char* kind : {"device", "pinned_host"})
       EXPECT_EQ(plan["measured"]["memory"][kind]["peak_bytes"], plan["memory"][kind]["peak_bytes"]);
+    EXPECT_GT(plan["measured"]["used_device_bytes"].get<int64_t>(),
+              plan["memory"]["device"]["peak_bytes"].get<int64_t>());
   }
   EXPECT_EQ(all["plans"][1]["policy"], "qkv_proj_offloaded");
   EXPECT_EQ(all["plans"][1]["workload"], "per_device_batch_size=1");
   EXPECT_TRUE(data::read_file(folder / "c.html").ends_with("</html>\n"));
+}
+
+TEST(CompareProgram, GivesAsManyTurnsAsRounds) {
+  const ProgramResult result = run_compare(kTiny + "--policies full,none --steps 3 --rounds 1");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(result.output, "round 1 of 1, none: ")) << result.output;
 }
 
 TEST(CompareProgram, MeasuresOneDevice) {
@@ -94,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"PolicyTwice", "--policies full,none,full", {"--policies: found full twice"}},
         Wrong{"NoSteps", "--policies full --steps 0", {"--steps: found 0"}},
         Wrong{"Steps", "--policies full --steps many", {"--steps"}},
+        Wrong{"NoRounds", "--policies full --rounds 0", {"--rounds: found 0"}},
         Wrong{"SweptKey",
               "--policies full --sweep per_device_batch=1,2",
               {"per_device_batch", "unknown key", "nearest: per_device_batch_size"}},

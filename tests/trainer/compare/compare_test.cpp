@@ -64,10 +64,12 @@ Turn even_turn(const Candidate& candidate, int64_t steps, double seconds) {
 Comparison with_turns() {
   Comparison comparison = planned({"full", "none"});
   comparison.peak = Peak{.flops_per_second = 1e9, .description = "1 GFLOP/s"};
-  interleave(comparison.candidates, 10, [](const Candidate& candidate, const TurnRequest& request) {
-    double none = request.round % 2 == 1 ? 0.15 : 0.16;
-    return even_turn(candidate, request.timed_steps, candidate.policy == "full" ? 0.2 : none);
-  });
+  interleave(comparison.candidates, {.steps = 10},
+             [](const Candidate& candidate, const TurnRequest& request) {
+               double none = request.round % 2 == 1 ? 0.15 : 0.16;
+               return even_turn(candidate, request.timed_steps,
+                                candidate.policy == "full" ? 0.2 : none);
+             });
   return comparison;
 }
 
@@ -76,12 +78,13 @@ TEST(Compare, GivesEveryPolicyATurnInEveryRound) {
   comparison.candidates[1].obstacle = "not this one";
   std::vector<std::pair<int64_t, std::string>> order;
   std::map<std::string, int64_t> steps;
-  interleave(comparison.candidates, 7, [&](const Candidate& candidate, const TurnRequest& request) {
-    EXPECT_EQ(request.rounds, 5);
-    order.push_back({request.round, candidate.policy});
-    steps[candidate.policy] += request.timed_steps;
-    return even_turn(candidate, request.timed_steps, 1);
-  });
+  interleave(comparison.candidates, {.steps = 7},
+             [&](const Candidate& candidate, const TurnRequest& request) {
+               EXPECT_EQ(request.rounds, 5);
+               order.push_back({request.round, candidate.policy});
+               steps[candidate.policy] += request.timed_steps;
+               return even_turn(candidate, request.timed_steps, 1);
+             });
   EXPECT_EQ(steps, (std::map<std::string, int64_t>{{"full", 7}, {"minimal", 7}}));
   ASSERT_EQ(order.size(), 10u);
   for (size_t i = 0; i < order.size(); i += 2) {
@@ -99,7 +102,7 @@ TEST(Compare, MeasuresWhatWasPlanned) {
   std::vector<Workload> all = workloads("", {"gradient_accumulation_steps=2"});
   Comparison comparison = plan_comparison(all[0], {"full", "none", "qkv_proj_offloaded"});
   int lines = 0;
-  measure(comparison, 2, [&](const std::string&) { ++lines; });
+  measure(comparison, {.steps = 2}, [&](const std::string&) { ++lines; });
   EXPECT_EQ(lines, 6);
   std::set<double> losses;
   for (const Candidate& candidate : comparison.candidates) {

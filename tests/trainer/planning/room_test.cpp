@@ -102,5 +102,23 @@ TEST(Room, NamesTheKindAndTheKeysThatHelp) {
   }
 }
 
+TEST(Room, CountsWhatTheDriverTakes) {
+  const MemoryByKind memory = memory_of(config_of({"remat_policy=minimal_offloaded"}));
+  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
+  ASSERT_GT(host, 0);
+  for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
+    const bool is_one_memory = target == models::Target::cpu;
+    offload::Hardware hardware = offload::nominal_hardware(target);
+    hardware.device_reserved_bytes = 700;
+    const int64_t used = used_device_bytes(memory, hardware);
+    EXPECT_EQ(used, 700 + device + (is_one_memory ? host : 0));
+    hardware.device_bytes = used;
+    hardware.host_bytes = is_one_memory ? used : host;
+    EXPECT_TRUE(room(memory, hardware).fits());
+    (is_one_memory ? hardware.host_bytes : hardware.device_bytes) -= 1;
+    EXPECT_EQ(room(memory, hardware).device_spare_bytes, -1);
+  }
+}
+
 }  // namespace
 }  // namespace longshore::trainer

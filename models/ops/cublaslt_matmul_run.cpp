@@ -1,0 +1,197 @@
+// cuBLASLt's descriptions and algorithms, found once per product and device and kept.
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/error.h"
+#include "models/ops/cublaslt_matmul.h"
+#include "models/ops/loaded_library.h"
+
+namespace longshore::models {
+namespace {
+
+// --- the library
+
+struct Library {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtGetStatusString) status_text;
+  decltype(&cublasLtMatmulDescCreate) make_operation;
+  decltype(&cublasLtMatmulDescSetAttribute) set_operation;
+  decltype(&cublasLtMatrixLayoutCreate) make_layout;
+  decltype(&cublasLtMatmulPreferenceCreate) make_preference;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
+  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms;
+  decltype(&cublasLtMatmul) multiply;
+};
+
+Library load() {
+  void* loaded = loaded_library("libcublasLt.so.13");
+  auto find = [&]<class Function>(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(dlsym(loaded, name));
+    if (!function) throw Error(std::string("cuBLASLt: the library has no ") + name);
+  };
+  Library library{};
+  find(library.create, "cublasLtCreate");
+  find(library.status_text, "cublasLtGetStatusString");
+  find(library.make_operation, "cublasLtMatmulDescCreate");
+  find(library.set_operation, "cublasLtMatmulDescSetAttribute");
+  find(library.make_layout, "cublasLtMatrixLayoutCreate");
+  find(library.make_preference, "cublasLtMatmulPreferenceCreate");
+  find(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  find(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
+  find(library.find_algorithms, "cublasLtMatmulAlgoGetHeuristic");
+  find(library.multiply, "cublasLtMatmul");
+  return library;
+}
+
+const Library& library() {
+  static const Library library = load();
+  return library;
+}
+
+std::string text(const Matmul& p) {
+  return "product of " + std::to_string(p.m) + "x" + std::to_string(p.k) + "x" +
+         std::to_string(p.n) + " in " + name(p.ab) + " into " + name(p.c);
+}
+
+void check(cublasStatus_t status, const std::string& what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error("cuBLASLt: " + what + ": " + library().status_text(status) +
+                "; `backend: cuda_composed` runs ATen's products instead");
+}
+
+// A thread's own on that device, never destroyed: when a program ends, the driver may be gone
+// before its statics.
+cublasLtHandle_t handle_of(int device) {
+  thread_local std::map<int, cublasLtHandle_t> handles;
+  cublasLtHandle_t& handle = handles[device];
+  if (!handle) check(library().create(&handle), "making a handle");
+  return handle;
+}
+
+// --- algorithms
+
+// What plans align slices of memory to at least. Operands that lie so get algorithms that count on
+// it, and all others those for any address that is whole elements.
+constexpr uint32_t kAlignment = 128;
+
+struct Key {
+  Matmul matmul;
+  uint32_t alignment;
+  int device;
+
+  auto operator<=>(const Key&) const = default;
+};
+
+struct Plan {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+cudaDataType_t data_type(Dtype dtype) {
+  if (dtype == Dtype::float32) return CUDA_R_32F;
+  if (dtype == Dtype::bfloat16) return CUDA_R_16BF;
+  throw InternalError(std::string("cuBLASLt is not asked for products of ") + name(dtype));
+}
+
+class Preference {
+ public:
+  Preference() { check(library().make_preference(&preference_), "making a preference"); }
+  ~Preference() { library().destroy_preference(preference_); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+
+  template <class Value>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
+    check(library().set_preference(preference_, attribute, &value, sizeof value),
+          "setting a preference");
+  }
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+std::unique_ptr<const Plan> make(const Key& key) {
+  const Matmul& p = key.matmul;
+  const std::string what = text(p);
+  const ColumnMajorProduct product = column_major(p);
+  auto plan = std::make_unique<Plan>();
+  check(library().make_operation(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
+  auto transpose = [&](cublasLtMatmulDescAttributes_t attribute, bool is_transposed) {
+    const int32_t operation = is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(library().set_operation(plan->operation, attribute, &operation, sizeof operation), what);
+  };
+  transpose(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_first);
+  transpose(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_second);
+  auto lay_out = [&](cublasLtMatrixLayout_t& layout, const ColumnMajor& matrix, Dtype dtype) {
+    check(library().make_layout(&layout, data_type(dtype), static_cast<uint64_t>(matrix.rows),
+                                static_cast<uint64_t>(matrix.columns), matrix.stride),
+          what);
+  };
+  lay_out(plan->first, product.first, p.ab);
+  lay_out(plan->second, product.second, p.ab);
+  lay_out(plan->out, product.out, p.c);
+
+  Preference preference;
+  preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                 static_cast<uint64_t>(cublaslt_workspace_bytes(p)));
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                 static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    preference.set(attribute, key.alignment);
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  check(library().find_algorithms(handle_of(key.device), plan->operation, plan->first, plan->second,
+                                  plan->out, plan->out, preference.get(), 1, &best, &found),
+        what);
+  if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, what);
+  check(best.state, what);
+  plan->algorithm = best.algo;
+  return plan;
+}
+
+const Plan& plan_of(const Key& key) {
+  // A thread asks for the same few again and again; the shared table is behind a lock.
+  thread_local std::map<Key, const Plan*> known;
+  if (auto found = known.find(key); found != known.end()) return *found->second;
+
+  static auto& mutex = *new std::mutex;
+  static auto& all = *new std::map<Key, std::unique_ptr<const Plan>>;
+  std::lock_guard lock(mutex);
+  auto entry = all.find(key);
+  if (entry == all.end()) entry = all.emplace(key, make(key)).first;
+  return *(known[key] = entry->second.get());
+}
+
+}  // namespace
+
+void run_cublaslt(const Matmul& matmul, const void* a, const void* b, const void* sum, void* c,
+                  std::span<std::byte> workspace, void* stream) {
+  const bool adds = matmul.into == Into::add;
+  const void* added = adds ? sum : c;  // which is not read where nothing is added
+  uintptr_t addresses = 0;
+  for (const void* operand : {a, b, added, static_cast<const void*>(c)})
+    addresses |= reinterpret_cast<uintptr_t>(operand);
+  const uint32_t alignment =
+      addresses % kAlignment == 0 ? kAlignment : static_cast<uint32_t>(size_bytes(matmul.ab));
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) throw Error("CUDA: asking for the device");
+  const Plan& plan = plan_of({matmul, alignment, device});
+  const float one = 1, beta = adds ? 1 : 0;
+  check(library().multiply(handle_of(device), plan.operation, &one, b, plan.first, a, plan.second,
+                           &beta, added, plan.out, c, plan.out, &plan.algorithm, workspace.data(),
+                           workspace.size(), static_cast<cudaStream_t>(stream)),
+        text(matmul));
+}
+
+}  // namespace longshore::models
