@@ -155,14 +155,14 @@ class CudaBackend : public Backend {
     return spans;
   }
 
-  // Ordinary memory stays out of CUDA's order: it is read while kernels run.
   void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
-    if (kind == MemoryKind::unpinned_host) return void(std::memcpy(to, from, bytes));
+    if (kind != MemoryKind::device) return void(std::memcpy(to, from, bytes));
     choose_device();  // of the calling thread
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
+    wait_for_default_stream();
   }
   void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
-    if (kind == MemoryKind::unpinned_host) return void(std::memcpy(to, from, bytes));
+    if (kind != MemoryKind::device) return void(std::memcpy(to, from, bytes));
     choose_device();  // of the calling thread
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
   }
@@ -170,7 +170,7 @@ class CudaBackend : public Backend {
     if (kind != MemoryKind::device) return void(std::memset(to, 0, bytes));
     choose_device();  // of the calling thread
     check(cudaMemset(to, 0, bytes), "writing zeros");
-    check(cudaStreamSynchronize(nullptr), "writing zeros");
+    wait_for_default_stream();
   }
 
  private:
@@ -228,9 +228,13 @@ class CudaBackend : public Backend {
     try {
       op.kernel(target_).run(on_stream);
     } catch (const c10::Error& error) {
+      abandon_workspace();
       throw Error(std::string(op.name) + " on CUDA: " + error.what_without_backtrace());
+    } catch (...) {
+      abandon_workspace();
+      throw;
     }
-    WorkspaceUse use = end_workspace();
+    const WorkspaceUse use = end_workspace();
     if (use.undeclared_bytes > 0 && warned_.insert(op.name).second)
       std::fprintf(stderr, "warning: %s declares a workspace of %zu bytes and takes %lld more\n",
                    op.name, call.workspace.size(), static_cast<long long>(use.undeclared_bytes));
@@ -283,6 +287,11 @@ class CudaBackend : public Backend {
     unsigned long nodes = 1ul << node;
     constexpr int kPreferred = 1;                            // MPOL_PREFERRED of <numaif.h>
     syscall(SYS_set_mempolicy, kPreferred, &nodes, kNodes);  // a refusal costs speed only
+  }
+
+  // Calls that write come back once the bytes are on their way, and lanes do not wait for them.
+  static void wait_for_default_stream() {
+    check(cudaStreamSynchronize(nullptr), "writing to the device");
   }
 
   void choose_device() const { check(cudaSetDevice(device_), "choosing the device"); }

@@ -23,15 +23,19 @@ class Stack {
     active_ = true;
   }
 
-  WorkspaceUse end() {
+  void abandon() {
     active_ = false;
-    if (!blocks_.empty()) {
-      int64_t held = 0;
-      for (const Block& block : blocks_) held += block.free ? 0 : block.bytes;
-      blocks_.clear();
+    memory_ = {};
+    blocks_.clear();
+  }
+
+  WorkspaceUse end() {
+    int64_t held = 0;
+    for (const Block& block : blocks_) held += block.free ? 0 : block.bytes;
+    abandon();
+    if (held > 0)
       throw InternalError("an op's library keeps " + std::to_string(held) +
                           " bytes of its workspace");
-    }
     return use_;
   }
 
@@ -204,5 +208,7 @@ void begin_workspace(std::span<std::byte> workspace) {
 }
 
 WorkspaceUse end_workspace() { return stack().end(); }
+
+void abandon_workspace() { stack().abandon(); }
 
 }  // namespace longshore::offload

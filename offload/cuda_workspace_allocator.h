@@ -19,5 +19,7 @@ struct WorkspaceUse {
 void begin_workspace(std::span<std::byte> workspace);
 // Throws InternalError when something is still held: its memory would be another op's next.
 WorkspaceUse end_workspace();
+// After an op that failed: ATen allocates elsewhere again.
+void abandon_workspace();
 
 }  // namespace longshore::offload

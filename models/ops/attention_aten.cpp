@@ -2,6 +2,7 @@
 // head at a time, for everything else.
 //
 // R rows (queries) and S keys of one block of scores.
+#include <ATen/Context.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/arange.h>
@@ -288,6 +289,27 @@ int64_t attention_grad_composed_workspace(const std::any& attrs, std::span<const
 
 #ifdef LONGSHORE_CUDA
 
+// While it lives, flash attention adds the parts of dq in a fixed order. Other ops of ATen that run
+// meanwhile might refuse to.
+class FixedOrder {
+ public:
+  FixedOrder() {
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  }
+  ~FixedOrder() {
+    at::globalContext().setDeterministicAlgorithms(algorithms_, warn_only_);
+    at::globalContext().setDeterministicFillUninitializedMemory(fill_);
+  }
+  FixedOrder(const FixedOrder&) = delete;
+  FixedOrder& operator=(const FixedOrder&) = delete;
+
+ private:
+  const bool algorithms_ = at::globalContext().deterministicAlgorithms();
+  const bool warn_only_ = at::globalContext().deterministicAlgorithmsWarnOnly();
+  const bool fill_ = at::globalContext().deterministicFillUninitializedMemory();
+};
+
 void attention_cuda_aten(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   if (path_of({call.target, call.in[0].type.dtype, attrs}) != Path::flash)
@@ -309,6 +331,7 @@ void attention_grad_cuda_aten(const KernelCall& call) {
   // Without dropout the generator's state is not read.
   at::Tensor state = at::empty({2}, q.options().dtype(at::kUInt64));
   at::Tensor unused = at::empty({}, q.options().dtype(at::kUInt64));
+  const FixedOrder fixed_order;
   auto result = at::_flash_attention_backward(heads(call, call.in[0]), q, heads(call, call.in[2]),
                                               heads(call, call.in[3]), heads(call, call.in[4]),
                                               tensor(call, call.in[5]), {}, {}, shape[1], shape[1],
@@ -339,13 +362,19 @@ int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type>
   return 2 * (out[0].bytes() + out[1].bytes()) + (1 << 20);
 }
 
-// dq is summed in float32, and dk, dv exist once for each query head before they are added up.
+// Each of several groups of blocks sums dq in float32, as many as fill the GPU with all heads; dk
+// and dv exist once for each query head before they are added up. Rows are whole blocks of 128.
 int64_t attention_grad_cuda_aten_workspace(const std::any& any, std::span<const Type> in,
                                            std::span<const Type> out) {
   if (path_of({Target::cuda, in[1].dtype, attrs_of(any)}) != Path::flash)
     return grad_composed_bytes(Target::cuda, any, in);
-  return 3 * out[0].bytes() + 2 * out[0].bytes() + 4 * out[0].bytes() + 4 * in[5].bytes() +
-         (4 << 20);
+  constexpr int64_t kMultiprocessors = 192;  // no GPU that it runs on has more
+  const Shape& q = in[1].shape;
+  const int64_t d = attrs_of(any).options.head_dim, heads = q[0] * (q[2] / d);
+  auto round_up = [](int64_t value, int64_t step) { return (value + step - 1) / step * step; };
+  const int64_t rows = heads * round_up(q[1], 128), groups = (kMultiprocessors + heads - 1) / heads;
+  const int64_t sums = (groups * round_up(d, 64) + 1) * rows * size_bytes(Dtype::float32);
+  return 5 * out[0].bytes() + sums + (1 << 20);
 }
 
 }  // namespace longshore::models

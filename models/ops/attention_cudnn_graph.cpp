@@ -64,6 +64,7 @@ TensorAttributes& describe_log_sum_exp(TensorAttributes& tensor, const CudnnAtte
   return tensor.set_uid(log_sum_exp)
       .set_dim({a.rows, a.heads, a.length, 1})
       .set_stride({a.heads * a.length, a.length, 1, 1})
+      .set_alignment(sizeof(float))  // a part may begin anywhere
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
@@ -138,8 +139,9 @@ std::string text(const Key& key) {
 
 const std::string kAdvice = "; `backend: cuda_composed` runs ATen's attention instead";
 
-// The first plan, best first, that takes no more workspace than was planned for.
-std::unique_ptr<const Plan> make(const Key& key) {
+// The first plan, best first, that takes no more workspace than was planned for. The handle may be
+// any of that device.
+std::unique_ptr<const Plan> make(const Key& key, cudnnHandle_t handle) {
   auto plan = std::make_unique<Plan>();
   fe::graph::Graph& graph = plan->graph;
   graph.set_io_data_type(fe::DataType_t::BFLOAT16)
@@ -152,7 +154,7 @@ std::unique_ptr<const Plan> make(const Key& key) {
     add_backward(graph, key.attention);
   const std::string what = text(key) + kAdvice;
   check(graph.validate(), what);
-  check(graph.build_operation_graph(), what);
+  check(graph.build_operation_graph(handle), what);
   check(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), what);
 
   const int64_t planned = key.pass == Pass::forward ? cudnn_forward_workspace(key.attention)
@@ -173,7 +175,7 @@ std::unique_ptr<const Plan> make(const Key& key) {
               " bytes of workspace, where " + std::to_string(planned) + " were planned" + kAdvice);
 }
 
-const Plan& plan_of(const Key& key) {
+const Plan& plan_of(const Key& key, cudnnHandle_t handle) {
   // A thread asks for the same few again and again; the shared table is behind a lock.
   thread_local std::map<Key, const Plan*> known;
   if (auto found = known.find(key); found != known.end()) return *found->second;
@@ -183,7 +185,7 @@ const Plan& plan_of(const Key& key) {
   static auto& all = *new std::map<Key, std::unique_ptr<const Plan>>;
   std::lock_guard lock(mutex);
   auto entry = all.find(key);
-  if (entry == all.end()) entry = all.emplace(key, make(key)).first;
+  if (entry == all.end()) entry = all.emplace(key, make(key, handle)).first;
   return *(known[key] = entry->second.get());
 }
 
@@ -211,8 +213,8 @@ void run(const CudnnAttention& attention, Pass pass, const KernelCall& call, Ope
   load_library();
   int device = 0;
   check(cudaGetDevice(&device), "asking for the device");
-  const Plan& plan = plan_of({attention, pass, device});
   cudnnHandle_t handle = handle_of(device);
+  const Plan& plan = plan_of({attention, pass, device}, handle);
   check(fe::detail::set_stream(handle, static_cast<cudaStream_t>(call.stream)),
         "choosing the stream");
   check(plan.graph.execute_plan_at_index(handle, operands, call.workspace.data(), plan.index),

@@ -77,13 +77,12 @@ cublasLtHandle_t handle_of(int device) {
 
 // --- algorithms
 
-// What plans align slices of memory to at least. Operands that lie so get algorithms that count on
-// it, and all others those for any address that is whole elements.
+// What plans align slices of memory to at least.
 constexpr uint32_t kAlignment = 128;
 
 struct Key {
   Matmul matmul;
-  uint32_t alignment;
+  bool is_aligned;  // or else operands are at addresses of whole elements
   int device;
 
   auto operator<=>(const Key&) const = default;
@@ -145,10 +144,14 @@ std::unique_ptr<const Plan> make(const Key& key) {
                  static_cast<uint64_t>(cublaslt_workspace_bytes(p)));
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                  static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  for (auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    preference.set(attribute, key.alignment);
+  auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, Dtype dtype) {
+    preference.set(attribute,
+                   key.is_aligned ? kAlignment : static_cast<uint32_t>(size_bytes(dtype)));
+  };
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.ab);
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.ab);
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c);
+  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   check(library().find_algorithms(handle_of(key.device), plan->operation, plan->first, plan->second,
@@ -182,11 +185,9 @@ void run_cublaslt(const Matmul& matmul, const void* a, const void* b, const void
   uintptr_t addresses = 0;
   for (const void* operand : {a, b, added, static_cast<const void*>(c)})
     addresses |= reinterpret_cast<uintptr_t>(operand);
-  const uint32_t alignment =
-      addresses % kAlignment == 0 ? kAlignment : static_cast<uint32_t>(size_bytes(matmul.ab));
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) throw Error("CUDA: asking for the device");
-  const Plan& plan = plan_of({matmul, alignment, device});
+  const Plan& plan = plan_of({matmul, addresses % kAlignment == 0, device});
   const float one = 1, beta = adds ? 1 : 0;
   check(library().multiply(handle_of(device), plan.operation, &one, b, plan.first, a, plan.second,
                            &beta, added, plan.out, c, plan.out, &plan.algorithm, workspace.data(),

@@ -57,8 +57,17 @@ void run_square_sum_cpu(const KernelCall& call) {
 }
 
 void run_square_sum_composed(const KernelCall& call) {
-  at::Tensor x = tensor(call, call.in[0]).view({-1});
-  tensor(call, call.out[0]).copy_(x.dot(x));
+  const at::Tensor x = tensor(call, call.in[0]).view({-1});
+  at::Tensor sum = tensor(call, call.out[0]).zero_();
+  in_parts(x.numel(), kCompositionPart, [&](int64_t begin, int64_t count) {
+    const at::Tensor part = x.narrow(0, begin, count).to(at::kDouble);
+    sum.add_(part.dot(part));
+  });
+}
+
+int64_t workspace_square_sum_composed(const std::any&, std::span<const Type> in,
+                                      std::span<const Type>) {
+  return std::min(in[0].shape.count(), kCompositionPart) * size_bytes(Dtype::float64) + (1 << 16);
 }
 
 int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type>) {
@@ -173,7 +182,7 @@ const Op square_sum_op{
     .cost = cost_square_sum,
     .cpu = {run_square_sum_cpu, workspace_square_sum},
     .cuda = {own_kernel<launch_square_sum, square_sum_arguments>(), workspace_own},
-    .cuda_composed = {run_square_sum_composed, workspace_composed},
+    .cuda_composed = {run_square_sum_composed, workspace_square_sum_composed},
     .reference = {run_square_sum_composed}};
 
 const Op sum_in_order_op{.name = "sum_in_order",

@@ -86,7 +86,9 @@ def main():
     parser.add_argument("--beside", type=pathlib.Path)
     arguments = parser.parse_args()
     config, numbers = read_model(arguments.model, arguments.settings)
-    longshore = steps_of_longshore(arguments.beside) if arguments.beside else {}
+    longshore = {}
+    if arguments.beside and arguments.beside.exists():
+        longshore = steps_of_longshore(arguments.beside)
     if arguments.device == "cuda":
         from torch.nn.attention import SDPBackend, sdpa_kernel
         attention = sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True)
@@ -114,8 +116,8 @@ def main():
             quickest = min(longshore, key=longshore.get)
             line += f"   {quickest}: x {longshore[quickest] / found['step_seconds']:.3f}"
         print(line, flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        if arguments.json:
+            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     if not results:
         sys.exit("compiled_peer: nothing fits")
 

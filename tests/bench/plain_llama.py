@@ -66,6 +66,8 @@ class Llama(nn.Module):
         angle = torch.outer(torch.arange(tokens.shape[1], **on), frequencies)
         cos, sin = angle.cos(), angle.sin()
         x = self.embed_tokens(tokens)
+        if torch.is_autocast_enabled(tokens.device.type):
+            x = x.to(torch.get_autocast_dtype(tokens.device.type))  # or all sums with it were float32
         for layer in self.layers:
             x = checkpoint(layer, x, cos, sin, use_reentrant=False) if self.checkpointed else layer(x, cos, sin)
         logits = self.lm_head(self.norm(x)).float()

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+
 #include "base/error.h"
 #include "offload/cpu_backend.h"
 #include "offload/virtual_backend.h"

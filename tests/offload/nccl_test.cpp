@@ -74,12 +74,19 @@ void on_gpus(Axis axis, int64_t ranks, const std::function<void(Device&, int64_t
   std::vector<std::jthread> threads;
   for (int64_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      Device device(mesh_along(axis, ranks, rank), static_cast<int>(rank),
-                    [&](const std::string& bytes) {
-                      if (rank == 0) promise.set_value(bytes);
-                      return id.get();
-                    });
-      work(device, rank);
+      bool has_shared = rank != 0;
+      try {
+        Device device(mesh_along(axis, ranks, rank), static_cast<int>(rank),
+                      [&](const std::string& bytes) {
+                        if (rank == 0) promise.set_value(bytes);
+                        has_shared = true;
+                        return id.get();
+                      });
+        work(device, rank);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        if (!has_shared) promise.set_exception(std::current_exception());
+      }
     });
 }
 
