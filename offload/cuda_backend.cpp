@@ -41,10 +41,16 @@ class CudaBackend : public Backend {
     c10::cuda::CUDACachingAllocator::init(device_ + 1);
     for (cudaStream_t& stream : streams_)
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
-    // cuBLAS keeps workspaces for each stream; they must not come from an op's.
+    // ATen's cuBLAS keeps workspaces for each stream; they must not come from an op's.
     c10::cuda::CUDAStreamGuard guard(compute());
-    at::cuda::getCurrentCUDABlasHandle();
-    at::cuda::getCUDABlasLtWorkspace();
+    try {
+      at::cuda::getCurrentCUDABlasHandle();
+      at::cuda::getCUDABlasLtWorkspace();
+    } catch (const c10::Error& error) {
+      throw Error("CUDA: making a cuBLAS handle, with " +
+                  bytes_text(available_bytes(MemoryKind::device)) +
+                  " of device memory available: " + error.what_without_backtrace());
+    }
   }
 
   ~CudaBackend() override {

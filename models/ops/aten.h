@@ -29,6 +29,9 @@ inline at::ScalarType scalar_type(Dtype dtype) {
 // Elements that a composition works on at a time, so that its temporaries stay small.
 inline constexpr int64_t kCompositionPart = int64_t{1} << 23;
 
+// What ATen's allocations of that many bytes take.
+inline constexpr int64_t allocated_bytes(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
 // f(begin, count) for [0, count) in parts of at most `part`.
 template <class F>
 void in_parts(int64_t count, int64_t part, F f) {

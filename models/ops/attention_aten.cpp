@@ -348,18 +348,35 @@ void attention_grad_cuda_aten(const KernelCall&) { throw InternalError("built wi
 
 #endif
 
+namespace {
+
+constexpr int64_t kMultiprocessors = 192;  // no GPU that this runs on has more
+
+int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
+int64_t round_up(int64_t value, int64_t step) { return divide_up(value, step) * step; }
+
+}  // namespace
+
 const char* attention_cuda_aten_path(const std::any& any, std::span<const Type> in) {
   return path_of({Target::cuda, in[0].dtype, attrs_of(any)}) == Path::flash
              ? "flash attention (ATen)"
              : "tiles of ATen's matrix products";
 }
 
-// Flash attention allocates its results and the split-softmax partials.
+// Flash attention allocates its results and, where heads and blocks of 64 queries are too few for a
+// GPU's multiprocessors (0.8 of twice as many), results in float32 of parts of the keys: a tile of
+// keys is the least part.
 int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type> in,
                                       std::span<const Type> out) {
   if (path_of({Target::cuda, in[0].dtype, attrs_of(any)}) != Path::flash)
     return composed_bytes(Target::cuda, any, in);
-  return 2 * (out[0].bytes() + out[1].bytes()) + (1 << 20);
+  const Shape& q = in[0].shape;
+  const int64_t d = attrs_of(any).options.head_dim, heads = q[0] * (q[2] / d);
+  const int64_t tile = d <= 64 ? 256 : d <= 128 ? 128 : 64;
+  const bool is_split = heads * divide_up(q[1], 64) < 2 * kMultiprocessors * 4 / 5;
+  const int64_t parts = is_split ? std::min<int64_t>(128, divide_up(q[1], tile)) : 0;
+  const int64_t sums = parts * heads * q[1] * (round_up(d, 32) + 1) * size_bytes(Dtype::float32);
+  return 2 * (out[0].bytes() + out[1].bytes()) + sums + (1 << 20);
 }
 
 // Each of several groups of blocks sums dq in float32, as many as fill the GPU with all heads; dk
@@ -368,11 +385,9 @@ int64_t attention_grad_cuda_aten_workspace(const std::any& any, std::span<const 
                                            std::span<const Type> out) {
   if (path_of({Target::cuda, in[1].dtype, attrs_of(any)}) != Path::flash)
     return grad_composed_bytes(Target::cuda, any, in);
-  constexpr int64_t kMultiprocessors = 192;  // no GPU that it runs on has more
   const Shape& q = in[1].shape;
   const int64_t d = attrs_of(any).options.head_dim, heads = q[0] * (q[2] / d);
-  auto round_up = [](int64_t value, int64_t step) { return (value + step - 1) / step * step; };
-  const int64_t rows = heads * round_up(q[1], 128), groups = (kMultiprocessors + heads - 1) / heads;
+  const int64_t rows = heads * round_up(q[1], 128), groups = divide_up(kMultiprocessors, heads);
   const int64_t sums = (groups * round_up(d, 64) + 1) * rows * size_bytes(Dtype::float32);
   return 5 * out[0].bytes() + sums + (1 << 20);
 }

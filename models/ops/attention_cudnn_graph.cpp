@@ -201,22 +201,30 @@ void load_library() {
   static_cast<void>(loaded);
 }
 
-// A thread's own on that device, never destroyed: see plan_of().
-cudnnHandle_t handle_of(int device) {
-  thread_local std::map<int, cudnnHandle_t> handles;
-  cudnnHandle_t& handle = handles[device];
-  if (!handle) check(fe::detail::create_handle(&handle), "making a handle");
-  return handle;
+// A thread's own on that device, never destroyed: see plan_of(). To be told of a stream takes a
+// handle a while.
+cudnnHandle_t handle_of(int device, void* stream) {
+  struct Handle {
+    cudnnHandle_t handle = nullptr;
+    void* stream = nullptr;
+  };
+  thread_local std::map<int, Handle> handles;
+  Handle& known = handles[device];
+  if (!known.handle) check(fe::detail::create_handle(&known.handle), "making a handle");
+  if (known.stream != stream) {
+    check(fe::detail::set_stream(known.handle, static_cast<cudaStream_t>(stream)),
+          "choosing the stream");
+    known.stream = stream;
+  }
+  return known.handle;
 }
 
 void run(const CudnnAttention& attention, Pass pass, const KernelCall& call, Operands& operands) {
   load_library();
   int device = 0;
   check(cudaGetDevice(&device), "asking for the device");
-  cudnnHandle_t handle = handle_of(device);
+  cudnnHandle_t handle = handle_of(device, call.stream);
   const Plan& plan = plan_of({attention, pass, device}, handle);
-  check(fe::detail::set_stream(handle, static_cast<cudaStream_t>(call.stream)),
-        "choosing the stream");
   check(plan.graph.execute_plan_at_index(handle, operands, call.workspace.data(), plan.index),
         "cuDNN: running attention");
 }

@@ -48,13 +48,10 @@ double sum_of_blocks(std::span<std::byte> workspace, int64_t count, Block block)
 
 // --- what compositions allocate
 
-// The allocator's granularity, for each temporary.
-int64_t aligned(int64_t bytes) { return (bytes + 511) / 512 * 512; }
-
 // Scalars, and the partial sums of a reduction.
 constexpr int64_t kReductionBytes = 1 << 16;
 
-int64_t wide_bytes(const Type& type) { return aligned(Type{type.shape}.bytes()); }
+int64_t wide_bytes(const Type& type) { return allocated_bytes(Type{type.shape}.bytes()); }
 
 // A copy in float32 of what is not float32 already.
 int64_t widened_bytes(const Type& type) {

@@ -351,7 +351,7 @@ const Op rms_norm_op{.name = "rms_norm",
                      .price = Price::cheap,
                      .cpu = {run_cpu},
                      .cuda = {own_kernel<launch_rms_norm, rms_norm_arguments>()},
-                     .cuda_composed = {run_composed, workspace_composed<4, 1>},
+                     .cuda_composed = {run_composed, workspace_composed<5, 1>},
                      .reference = {run_composed}};
 
 const Op rms_norm_grad_op{
@@ -363,7 +363,7 @@ const Op rms_norm_grad_op{
     .price = Price::cheap,
     .cpu = {run_grad_cpu, workspace_grad_cpu},
     .cuda = {own_kernel<launch_rms_norm_grad, rms_norm_grad_arguments>(), workspace_grad_own},
-    .cuda_composed = {run_grad_composed, workspace_composed<9, 2>},
+    .cuda_composed = {run_grad_composed, workspace_composed<13, 2>},
     .reference = {run_grad_composed}};
 
 Var rms_norm(Var x, Var weight, double epsilon, const RmsNormOptions& options) {

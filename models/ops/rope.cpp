@@ -234,11 +234,12 @@ void run_composed(const KernelCall& call) {
 int64_t workspace_table_composed(const std::any&, std::span<const Type>,
                                  std::span<const Type> out) {
   const Shape& table = out[0].shape;
-  return (3 * table.count() + 8 * table.back()) * size_bytes(Dtype::float64) + 4096;
+  return (3 * table.count() + 8 * table.back()) * size_bytes(Dtype::float64) + (1 << 14);
 }
 
+// x, four products and two sums of its halves, and what these make together.
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type> out) {
-  return 4 * out[0].shape.count() * size_bytes(Dtype::float32) + in[1].bytes() + 4096;
+  return 5 * out[0].shape.count() * size_bytes(Dtype::float32) + in[1].bytes() + (1 << 14);
 }
 
 }  // namespace

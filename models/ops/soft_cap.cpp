@@ -131,7 +131,7 @@ void run_grad_composed(const KernelCall& call) {
 // Temporaries of the composition, in its compute type.
 template <int kTemporaries>
 int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type> out) {
-  return kTemporaries * out[0].shape.count() * size_bytes(Dtype::float32);
+  return kTemporaries * allocated_bytes(out[0].shape.count() * size_bytes(Dtype::float32));
 }
 
 ElementwiseArguments with_cap(Elementwise function, const KernelCall& call) {

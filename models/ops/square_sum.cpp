@@ -70,8 +70,9 @@ int64_t workspace_square_sum_composed(const std::any&, std::span<const Type> in,
   return std::min(in[0].shape.count(), kCompositionPart) * size_bytes(Dtype::float64) + (1 << 16);
 }
 
-int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type>) {
-  return 1 << 16;
+// Sums so far.
+int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return in[0].bytes() + (1 << 16);
 }
 
 // --- sum_in_order

@@ -173,8 +173,8 @@ void run_grad_composed(const KernelCall& call) {
 // Temporaries of the composition, in its compute type.
 template <int kTemporaries>
 int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type> out) {
-  return kTemporaries * std::min(out[0].shape.count(), kCompositionPart) *
-         size_bytes(Dtype::float32);
+  return kTemporaries * allocated_bytes(std::min(out[0].shape.count(), kCompositionPart) *
+                                        size_bytes(Dtype::float32));
 }
 
 }  // namespace
@@ -197,7 +197,7 @@ const Op swiglu_grad_op{.name = "swiglu_grad",
                         .price = Price::cheap,
                         .cpu = {run_grad_cpu<Silu>},
                         .cuda = own_elementwise<Elementwise::swiglu_grad>(),
-                        .cuda_composed = {run_grad_composed<Silu>, workspace_composed<10>},
+                        .cuda_composed = {run_grad_composed<Silu>, workspace_composed<11>},
                         .reference = {run_grad_composed<Silu>}};
 
 const Op geglu_op{.name = "geglu",

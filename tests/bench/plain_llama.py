@@ -22,7 +22,7 @@ class RMSNorm(nn.Module):
         self.epsilon = config["rms_norm_eps"]
 
     def forward(self, x):
-        return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.epsilon)
 
 
 class Layer(nn.Module):

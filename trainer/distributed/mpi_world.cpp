@@ -29,7 +29,7 @@ const LongshoreMpi& load_mpi() {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   void* entry = handle ? dlsym(handle, "longshore_mpi") : nullptr;
   if (!entry)
-    throw Error("a run of several processes on the CPU needs MPI: " + std::string(dlerror()) +
+    throw Error("a run of several processes under mpirun needs MPI: " + std::string(dlerror()) +
                 "; scripts/setup installs one, and the build makes " + library.filename().string());
   return *reinterpret_cast<decltype(&longshore_mpi)>(entry)();
 }
