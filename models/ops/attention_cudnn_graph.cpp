@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "models/ops/attention_cudnn.h"
 #include "models/ops/loaded_library.h"
+#include "models/ops/made_once.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // which the frontend declares and leaves to its users
@@ -175,20 +175,6 @@ std::unique_ptr<const Plan> make(const Key& key, cudnnHandle_t handle) {
               " bytes of workspace, where " + std::to_string(planned) + " were planned" + kAdvice);
 }
 
-const Plan& plan_of(const Key& key, cudnnHandle_t handle) {
-  // A thread asks for the same few again and again; the shared table is behind a lock.
-  thread_local std::map<Key, const Plan*> known;
-  if (auto found = known.find(key); found != known.end()) return *found->second;
-
-  // Neither is ever freed: when a program ends, the driver may be gone before its statics.
-  static auto& mutex = *new std::mutex;
-  static auto& all = *new std::map<Key, std::unique_ptr<const Plan>>;
-  std::lock_guard lock(mutex);
-  auto entry = all.find(key);
-  if (entry == all.end()) entry = all.emplace(key, make(key, handle)).first;
-  return *(known[key] = entry->second.get());
-}
-
 // --- the library
 
 void load_library() {
@@ -201,7 +187,7 @@ void load_library() {
   static_cast<void>(loaded);
 }
 
-// A thread's own on that device, never destroyed: see plan_of(). To be told of a stream takes a
+// A thread's own on that device, never destroyed, as plans are. To be told of a stream takes a
 // handle a while.
 cudnnHandle_t handle_of(int device, void* stream) {
   struct Handle {
@@ -224,7 +210,8 @@ void run(const CudnnAttention& attention, Pass pass, const KernelCall& call, Ope
   int device = 0;
   check(cudaGetDevice(&device), "asking for the device");
   cudnnHandle_t handle = handle_of(device, call.stream);
-  const Plan& plan = plan_of({attention, pass, device}, handle);
+  const Key key{attention, pass, device};
+  const Plan& plan = made_once<Plan>(key, [&] { return make(key, handle); });
   check(plan.graph.execute_plan_at_index(handle, operands, call.workspace.data(), plan.index),
         "cuDNN: running attention");
 }

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/error.h"
 #include "models/ops/cublaslt_matmul.h"
 #include "models/ops/loaded_library.h"
+#include "models/ops/made_once.h"
 
 namespace longshore::models {
 namespace {
@@ -163,19 +163,6 @@ std::unique_ptr<const Plan> make(const Key& key) {
   return plan;
 }
 
-const Plan& plan_of(const Key& key) {
-  // A thread asks for the same few again and again; the shared table is behind a lock.
-  thread_local std::map<Key, const Plan*> known;
-  if (auto found = known.find(key); found != known.end()) return *found->second;
-
-  static auto& mutex = *new std::mutex;
-  static auto& all = *new std::map<Key, std::unique_ptr<const Plan>>;
-  std::lock_guard lock(mutex);
-  auto entry = all.find(key);
-  if (entry == all.end()) entry = all.emplace(key, make(key)).first;
-  return *(known[key] = entry->second.get());
-}
-
 }  // namespace
 
 void run_cublaslt(const Matmul& matmul, const void* a, const void* b, const void* sum, void* c,
@@ -187,7 +174,8 @@ void run_cublaslt(const Matmul& matmul, const void* a, const void* b, const void
     addresses |= reinterpret_cast<uintptr_t>(operand);
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) throw Error("CUDA: asking for the device");
-  const Plan& plan = plan_of({matmul, addresses % kAlignment == 0, device});
+  const Key key{matmul, addresses % kAlignment == 0, device};
+  const Plan& plan = made_once<Plan>(key, [&] { return make(key); });
   const float one = 1, beta = adds ? 1 : 0;
   check(library().multiply(handle_of(device), plan.operation, &one, b, plan.first, a, plan.second,
                            &beta, added, plan.out, c, plan.out, &plan.algorithm, workspace.data(),

@@ -3,11 +3,10 @@
 #include <omp.h>
 
 #include <dnnl.hpp>
-#include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/error.h"
+#include "models/ops/made_once.h"
 
 namespace longshore::models {
 namespace {
@@ -70,17 +69,8 @@ Primitive make(const Matmul& matmul) {
 }
 
 const Primitive& primitive(const Matmul& matmul) {
-  // A thread asks for the same few again and again; the shared table is behind a lock.
-  thread_local std::map<Matmul, const Primitive*> known;
-  if (auto found = known.find(matmul); found != known.end()) return *found->second;
-
-  static std::mutex mutex;
-  static std::map<Matmul, std::unique_ptr<const Primitive>> all;
-  std::lock_guard lock(mutex);
-  auto entry = all.find(matmul);
-  if (entry == all.end())
-    entry = all.emplace(matmul, std::make_unique<const Primitive>(make(matmul))).first;
-  return *(known[matmul] = entry->second.get());
+  return made_once<Primitive>(matmul,
+                              [&] { return std::make_unique<const Primitive>(make(matmul)); });
 }
 
 }  // namespace
