@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <new>
 #include <string_view>
 
@@ -11,6 +12,25 @@
 #include "trainer/probe/inputs.h"
 
 namespace longshore::trainer {
+namespace {
+
+// Says where they are.
+std::string dump_batches(const std::filesystem::path& folder, int64_t step,
+                         const std::vector<data::Batch>& batches) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);  // if it is not there, writing says so
+  std::string files;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const std::string part = batches.size() > 1 ? fmt::format("-micro-batch-{}", i) : "";
+    const std::filesystem::path file =
+        folder / fmt::format("non-finite-step-{}{}.safetensors", step, part);
+    write_probe_inputs(file, batches[i]);
+    files += (files.empty() ? "" : ", ") + file.string();
+  }
+  return files;
+}
+
+}  // namespace
 
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const PlanError*>(&error))
@@ -36,17 +56,18 @@ std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& pl
   return text;
 }
 
-std::string dump_batches(const std::filesystem::path& folder, int64_t step,
-                         const std::vector<data::Batch>& batches) {
-  std::string files;
-  for (size_t i = 0; i < batches.size(); ++i) {
-    const std::string part = batches.size() > 1 ? fmt::format("-micro-batch-{}", i) : "";
-    const std::filesystem::path file =
-        folder / fmt::format("non-finite-step-{}{}.safetensors", step, part);
-    write_probe_inputs(file, batches[i]);
-    files += (files.empty() ? "" : ", ") + file.string();
-  }
-  return files;
+std::string NonFiniteSteps::account(const StepMetrics& step,
+                                    const std::vector<data::Batch>& micro_batches) {
+  if (std::isfinite(step.loss) && std::isfinite(step.gradient_norm)) return "";
+  constexpr int64_t kMostDumps = 10;
+  std::string text =
+      fmt::format("step {}: loss {}, grad_norm {}", step.step, step.loss, step.gradient_norm);
+  if (++count_ <= kMostDumps) try {
+      text += "; its batch, for probe --inputs: " + dump_batches(folder_, step.step, micro_batches);
+    } catch (const DataError& error) {
+      text += std::string("; its batch is lost: ") + error.what();
+    }
+  return text;
 }
 
 }  // namespace longshore::trainer

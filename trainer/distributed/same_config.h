@@ -1,0 +1,13 @@
+// Whether all processes of a run were told the same.
+#pragma once
+
+#include "trainer/config/config.h"
+#include "trainer/distributed/world.h"
+
+namespace longshore::trainer {
+
+// Throws a ConfigError with the first key that differs, or where devices are of another kind. Every
+// process calls it.
+void require_same_config(const Config& config, models::Target target, World& world);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,54 @@
+#include "trainer/opened_run.h"
+
+#include "base/error.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Say = std::function<void(const std::string&)>;
+
+// Throws where the folder holds a run that leaves nothing to go on from.
+void require_unused(const Config& config, const fs::path& directory) {
+  auto refuse = [&](const std::string& found) {
+    throw ConfigError(location(config, "run_name") + ": " + directory.string() + " " + found +
+                      ". Nearest: another run_name, or none");
+  };
+  if (config.enable_checkpointing && fs::exists(directory / "summary.json"))
+    refuse("holds a run that has ended, and no checkpoint");
+  if (!config.enable_checkpointing && fs::exists(directory / "metrics.jsonl"))
+    refuse("holds a run already, which enable_checkpointing=false does not resume");
+}
+
+}  // namespace
+
+OpenedRun::OpenedRun(const Config& config, World& world, const Say& say) {
+  const data::Rank rank{.number = world.rank(), .world_size = world.size()};
+  if (world.is_first()) {
+    data = open_data(config, say, rank);
+    directory.emplace(config);
+  }
+  const fs::path folder = world.gather(directory ? directory->path().string() : "")[0];
+  if (!world.is_first()) {
+    data = open_data(config, say, rank);
+    directory.emplace(folder);
+  }
+
+  if (world.is_first()) {
+    if (config.enable_checkpointing)
+      start = newest_checkpoint(folder / kCheckpointsFolder, config.fall_back_to_earlier_checkpoint,
+                                say);
+    if (start) {
+      saved_step = start->manifest.step;
+    } else {
+      require_unused(config, folder);
+      if (!config.load_full_state_path.empty())
+        start = open_checkpoint(config.load_full_state_path);
+    }
+  }
+  const fs::path found = world.gather(start ? start->folder.string() : "")[0];
+  if (!start && !found.empty()) start = {found, read_manifest(found)};
+  saved_step = world.sum(world.is_first() ? saved_step : 0);
+}
+
+}  // namespace longshore::trainer

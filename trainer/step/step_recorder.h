@@ -1,0 +1,37 @@
+// Which steps of a run are recorded, and what becomes of them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "trainer/step/step.h"
+#include "trainer/step/trace_file.h"
+
+namespace longshore::trainer {
+
+class StepRecorder {
+ public:
+  // Of `count` steps from `first` on.
+  StepRecorder(int64_t first, int64_t count) : first_(first), count_(count) {}
+
+  // Runs step number `step`, which began with asking for its batch at `start`.
+  StepResult run(TrainStep& train, int64_t step, std::chrono::steady_clock::time_point start,
+                 const std::vector<data::Batch>& batch, const StepScalars& scalars,
+                 offload::Ledger& ledger);
+
+  // Whether `step` was the last to be recorded.
+  bool ends_with(int64_t step) const { return count_ > 0 && step == first_ + count_ - 1; }
+
+  // Writes trace.json, and says what the last step's copies came to.
+  std::string write(const std::filesystem::path& path) const;
+
+ private:
+  int64_t first_, count_;
+  std::chrono::steady_clock::time_point begin_;  // of the first recorded step
+  std::vector<RecordedStep> steps_;
+};
+
+}  // namespace longshore::trainer
