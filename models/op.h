@@ -76,7 +76,7 @@ struct Kernel {
                              std::span<const Type> out) = nullptr;
   // Which of several ways serves this case, in words; null where there is one. Throws InternalError
   // where none does.
-  const char* (*path)(const std::any& attrs, std::span<const Type> in) = nullptr;
+  std::string (*path)(const std::any& attrs, std::span<const Type> in) = nullptr;
 };
 
 // Output `out` may be written into the memory of input `in` when that input dies at this node.

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "models/ops/aten.h"
 #include "models/ops/attention_kernels.h"
@@ -57,10 +58,13 @@ constexpr struct {
     {Path::flash,
      [](const Case& c) {
        int64_t head_dim = c.attrs.options.head_dim;
-       return c.cuda_bfloat16() && c.attrs.only_causal() && head_dim % 8 == 0 && head_dim <= 256;
+       return c.cuda_bfloat16() && c.attrs.is_plain() && head_dim % 8 == 0 && head_dim <= 256;
      }},
     {Path::whole,
-     [](const Case& c) { return c.floating() && !is_cuda(c.target) && c.attrs.only_causal(); }},
+     [](const Case& c) {
+       return c.floating() && !is_cuda(c.target) && c.attrs.is_plain() &&
+              c.attrs.options.window == 0;
+     }},
     {Path::tiled, [](const Case& c) { return c.floating(); }},
 };
 
@@ -310,14 +314,19 @@ class FixedOrder {
   const bool fill_ = at::globalContext().deterministicFillUninitializedMemory();
 };
 
+// Flash attention's name for a window: how many keys before its own a query sees.
+std::optional<int64_t> keys_before(const AttentionOptions& options) {
+  return options.window == 0 ? std::nullopt : std::optional(options.window - 1);
+}
+
 void attention_cuda_aten(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   if (path_of({call.target, call.in[0].type.dtype, attrs}) != Path::flash)
     return attention_composed(call);
   const Shape& shape = call.in[0].type.shape;
-  auto result = at::_flash_attention_forward(heads(call, call.in[0]), heads(call, call.in[1]),
-                                             heads(call, call.in[2]), {}, {}, shape[1], shape[1],
-                                             0.0, true, false, scale_of(attrs.options));
+  auto result = at::_flash_attention_forward(
+      heads(call, call.in[0]), heads(call, call.in[1]), heads(call, call.in[2]), {}, {}, shape[1],
+      shape[1], 0.0, true, false, scale_of(attrs.options), keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   tensor(call, call.out[1]).copy_(std::get<1>(result));
 }
@@ -332,10 +341,10 @@ void attention_grad_cuda_aten(const KernelCall& call) {
   at::Tensor state = at::empty({2}, q.options().dtype(at::kUInt64));
   at::Tensor unused = at::empty({}, q.options().dtype(at::kUInt64));
   const FixedOrder fixed_order;
-  auto result = at::_flash_attention_backward(heads(call, call.in[0]), q, heads(call, call.in[2]),
-                                              heads(call, call.in[3]), heads(call, call.in[4]),
-                                              tensor(call, call.in[5]), {}, {}, shape[1], shape[1],
-                                              0.0, true, state, unused, scale_of(attrs.options));
+  auto result = at::_flash_attention_backward(
+      heads(call, call.in[0]), q, heads(call, call.in[2]), heads(call, call.in[3]),
+      heads(call, call.in[4]), tensor(call, call.in[5]), {}, {}, shape[1], shape[1], 0.0, true,
+      state, unused, scale_of(attrs.options), keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   heads(call, call.out[1]).copy_(std::get<1>(result));
   heads(call, call.out[2]).copy_(std::get<2>(result));
@@ -357,7 +366,7 @@ int64_t round_up(int64_t value, int64_t step) { return divide_up(value, step) * 
 
 }  // namespace
 
-const char* attention_cuda_aten_path(const std::any& any, std::span<const Type> in) {
+std::string attention_cuda_aten_path(const std::any& any, std::span<const Type> in) {
   return path_of({Target::cuda, in[0].dtype, attrs_of(any)}) == Path::flash
              ? "flash attention (ATen)"
              : "tiles of ATen's matrix products";

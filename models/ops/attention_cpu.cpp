@@ -217,7 +217,7 @@ void backward_head(const Sizes& s, const VisibleKeys& visible, const BackwardPar
 
 }  // namespace
 
-const char* attention_cpu_path(const std::any&, std::span<const Type>) {
+std::string attention_cpu_path(const std::any&, std::span<const Type>) {
   return "tiles of oneDNN's matrix products";
 }
 

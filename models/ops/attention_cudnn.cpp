@@ -33,21 +33,73 @@ constexpr int64_t kMostPartBytes = int64_t{1} << 30;
 // Alignment of the pieces, and what graphs take besides.
 constexpr int64_t kSlack = 1024;
 
-}  // namespace
-
-// cuDNN's own limits are wider on some GPUs: heads of up to 256 numbers on Hopper. A row of one
-// position is refused in backward graphs.
-bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k) {
-  const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
-  return q.dtype == Dtype::bfloat16 && attrs.options.soft_cap == 0 && !attrs.segments &&
-         !attrs.prefix && head_dim % 8 == 0 && head_dim <= 128 && length > 1 &&
-         q.shape[2] / k.shape[2] * score_gradient_bytes(length) <= kMostPartBytes;
+// Of a row's mask.
+int64_t mask_row_bytes(int64_t length) {
+  return length * attention_mask_width(length) * size_bytes(Dtype::bfloat16);
 }
 
-CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const Type& k) {
+// Where a part begins, in an operand [B,T,heads*D].
+void* part_of(const Ref& ref, const CudnnAttention& part, int64_t row, int64_t head) {
+  const Shape& shape = ref.type.shape;
+  const int64_t at = row * shape[1] * shape[2] + head * part.head_dim;
+  return ref.as<std::byte>() + at * size_bytes(ref.type.dtype);
+}
+
+// The mask of the part's rows, from `row` on, at the beginning of the workspace; what is left of
+// it.
+std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& part,
+                               const MaskRefs& refs, int64_t row, LaunchAttentionMask launch,
+                               CudnnOperands& operands) {
+  if (!part.is_masked) return call.workspace;
+  const AttentionMaskArguments arguments{
+      .rows = part.rows,
+      .length = part.length,
+      .window = attrs_of(call.attrs).options.window,
+      .segments = refs.segments ? refs.segments->as<int32_t>() + row * part.length : nullptr,
+      .prefix = refs.prefix ? refs.prefix->as<int32_t>() + row : nullptr,
+      .mask = call.workspace.data()};
+  launch(arguments, call.stream);
+  operands[mask] = arguments.mask;
+  return call.workspace.subspan(static_cast<size_t>(cudnn_mask_bytes(part)));
+}
+
+}  // namespace
+
+// As cuDNN 9.19 has it: heads of more than 128 numbers and capped scores have no backward graphs
+// but Hopper's, and masks none that adds in a fixed order beyond it. A row of one position is
+// refused in backward graphs.
+CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k) {
+  const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
+  const bool serves = q.dtype == Dtype::bfloat16 && head_dim % 8 == 0 && head_dim <= 256 &&
+                      length > 1 &&
+                      q.shape[2] / k.shape[2] * score_gradient_bytes(length) <= kMostPartBytes;
+  if (!serves) return CudnnGpus::none;
+  if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
+  return attrs.segments || attrs.prefix ? CudnnGpus::up_to_hopper : CudnnGpus::all;
+}
+
+bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
+                  int compute_capability) {
+  switch (cudnn_serves_on(attrs, q, k)) {
+    case CudnnGpus::none:
+      return false;
+    case CudnnGpus::hopper:
+      return compute_capability == 90;
+    case CudnnGpus::up_to_hopper:
+      return compute_capability >= 80 && compute_capability <= 90;
+    case CudnnGpus::all:
+      break;
+  }
+  return compute_capability >= 80;
+}
+
+namespace {
+
+CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   const AttentionOptions& options = attrs.options;
   const int64_t d = options.head_dim, length = q.shape[1];
   const int64_t heads = q.shape[2] / d, key_heads = k.shape[2] / d;
+  const bool is_causal = !attrs.prefix;
   return {.rows = q.shape[0],
           .length = length,
           .heads = heads,
@@ -55,15 +107,31 @@ CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const T
           .head_dim = d,
           .heads_of_row = heads,
           .key_heads_of_row = key_heads,
-          .window = options.window < length ? options.window : 0,
-          .scale = options.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : options.scale};
+          .scale = options.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : options.scale,
+          .soft_cap = options.soft_cap,
+          .is_masked = attrs.segments || attrs.prefix,
+          .is_causal = is_causal,
+          .window = is_causal && options.window < length ? options.window : 0};
+}
+
+// So many rows at most that their masks are no more than a part may take.
+int64_t most_rows(const CudnnAttention& attention) {
+  return attention.is_masked ? kPartBytes / mask_row_bytes(attention.length) : attention.rows;
+}
+
+}  // namespace
+
+CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const Type& k) {
+  CudnnAttention part = whole_batch(attrs, q, k);
+  part.rows = largest_divisor(part.rows, most_rows(part));
+  return part;
 }
 
 CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const Type& k) {
-  CudnnAttention part = cudnn_forward(attrs, q, k);
+  CudnnAttention part = whole_batch(attrs, q, k);
   const int64_t group = part.heads / part.key_heads;
   const int64_t key_heads = kPartBytes / (group * score_gradient_bytes(part.length));
-  part.rows = largest_divisor(part.rows, key_heads / part.key_heads);
+  part.rows = largest_divisor(part.rows, std::min(key_heads / part.key_heads, most_rows(part)));
   // The log-sum-exps of a graph's rows must lie one after the other: only of one row can it take
   // some heads.
   if (part.rows == 1) part.key_heads = largest_divisor(part.key_heads, key_heads);
@@ -71,14 +139,14 @@ CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const 
   return part;
 }
 
-int64_t cudnn_forward_workspace(const CudnnAttention&) { return kSlack; }
-
-// dq is either one product of all score gradients, or a sum in float32 (Blackwell). The sums of
-// dO*O of a row and, where query heads share a key/value head, dk and dv of each come on top.
-// The sums and dq are what CompositeSDPABackwardNode declares in cudnn-frontend 1.32's
+// Forward, cuDNN makes tensor maps at most. Backward, dq is either one product of all score
+// gradients, or a sum in float32 (Blackwell). The sums of dO*O of a row and, where query heads
+// share a key/value head, dk and dv of each come on top. The sums and dq are what
+// CompositeSDPABackwardNode declares in cudnn-frontend 1.32's
 // node/scaled_dot_product_flash_attention.h; the rest is what engines 5, 6 and 7 of cuDNN 9.19
 // report for compute capabilities 8.0 to 12.0, of which this is the most.
-int64_t cudnn_backward_workspace(const CudnnAttention& a) {
+int64_t cudnn_graph_workspace(const CudnnAttention& a, CudnnPass pass) {
+  if (pass == CudnnPass::forward) return kSlack;
   const int64_t heads = a.rows * a.heads, numbers = heads * a.length * a.head_dim;
   const int64_t dq =
       std::max(heads * score_gradient_bytes(a.length), numbers * size_bytes(Dtype::float32));
@@ -87,25 +155,91 @@ int64_t cudnn_backward_workspace(const CudnnAttention& a) {
   return dq + sums + dk_dv + kSlack;
 }
 
-const char* attention_cuda_path(const std::any& any, std::span<const Type> in) {
-  return cudnn_serves(attrs_of(any), in[0], in[1]) ? "fused attention (cuDNN)"
-                                                   : attention_cuda_aten_path(any, in);
+int64_t cudnn_mask_bytes(const CudnnAttention& a) {
+  return a.is_masked ? round_up(a.rows * mask_row_bytes(a.length), 512) : 0;
 }
+
+void run_attention_graphs(const KernelCall& call, RunCudnnGraph run,
+                          LaunchAttentionMask launch_mask) {
+  const auto &q_ref = call.in[0], &k_ref = call.in[1];
+  const CudnnAttention part = cudnn_forward(attrs_of(call.attrs), q_ref.type, k_ref.type);
+  for (int64_t row = 0; row < q_ref.type.shape[0]; row += part.rows) {
+    auto of = [&](const Ref& ref) { return part_of(ref, part, row, 0); };
+    CudnnOperands operands{{q, of(q_ref)},
+                           {k, of(k_ref)},
+                           {v, of(call.in[2])},
+                           {out, of(call.out[0])},
+                           {log_sum_exp, call.out[1].as<float>() + row * part.heads * part.length}};
+    const auto workspace = make_mask(call, part, MaskRefs(call, 3), row, launch_mask, operands);
+    run(part, CudnnPass::forward, operands, workspace, call.stream);
+  }
+}
+
+void run_attention_grad_graphs(const KernelCall& call, RunCudnnGraph run,
+                               LaunchAttentionMask launch_mask) {
+  const auto &q_ref = call.in[1], &k_ref = call.in[2];
+  const CudnnAttention part = cudnn_backward(attrs_of(call.attrs), q_ref.type, k_ref.type);
+  const int64_t group = part.heads / part.key_heads;
+  for (int64_t row = 0; row < q_ref.type.shape[0]; row += part.rows) {
+    CudnnOperands operands;
+    const auto workspace = make_mask(call, part, MaskRefs(call, 6), row, launch_mask, operands);
+    for (int64_t key_head = 0; key_head < part.key_heads_of_row; key_head += part.key_heads) {
+      const int64_t head = key_head * group;
+      auto of_queries = [&](const Ref& ref) { return part_of(ref, part, row, head); };
+      auto of_keys = [&](const Ref& ref) { return part_of(ref, part, row, key_head); };
+      operands[dout] = of_queries(call.in[0]);
+      operands[q] = of_queries(q_ref);
+      operands[k] = of_keys(k_ref);
+      operands[v] = of_keys(call.in[3]);
+      operands[out] = of_queries(call.in[4]);
+      operands[log_sum_exp] =
+          call.in[5].as<float>() + (row * part.heads_of_row + head) * part.length;
+      operands[dq] = of_queries(call.out[0]);
+      operands[dk] = of_keys(call.out[1]);
+      operands[dv] = of_keys(call.out[2]);
+      run(part, CudnnPass::backward, operands, workspace, call.stream);
+    }
+  }
+}
+
+std::string attention_cuda_path(const std::any& any, std::span<const Type> in) {
+  const std::string by_cudnn = "fused attention (cuDNN)";
+  switch (cudnn_serves_on(attrs_of(any), in[0], in[1])) {
+    case CudnnGpus::none:
+      return attention_cuda_aten_path(any, in);
+    case CudnnGpus::hopper:
+      return by_cudnn + " on Hopper, elsewhere " + attention_cuda_aten_path(any, in);
+    case CudnnGpus::up_to_hopper:
+      return by_cudnn + " up to Hopper, later " + attention_cuda_aten_path(any, in);
+    case CudnnGpus::all:
+      break;
+  }
+  return by_cudnn;
+}
+
+namespace {
+
+// Of a pass by cuDNN or, on GPUs where it does not serve, by ATen.
+int64_t workspace(CudnnGpus gpus, const CudnnAttention& part, CudnnPass pass, int64_t by_aten) {
+  if (gpus == CudnnGpus::none) return by_aten;
+  const int64_t by_cudnn = cudnn_mask_bytes(part) + cudnn_graph_workspace(part, pass);
+  return gpus == CudnnGpus::all ? by_cudnn : std::max(by_cudnn, by_aten);
+}
+
+}  // namespace
 
 int64_t attention_cuda_workspace(const std::any& any, std::span<const Type> in,
                                  std::span<const Type> out) {
   const AttentionAttrs& attrs = attrs_of(any);
-  return cudnn_serves(attrs, in[0], in[1])
-             ? cudnn_forward_workspace(cudnn_forward(attrs, in[0], in[1]))
-             : attention_cuda_aten_workspace(any, in, out);
+  return workspace(cudnn_serves_on(attrs, in[0], in[1]), cudnn_forward(attrs, in[0], in[1]),
+                   CudnnPass::forward, attention_cuda_aten_workspace(any, in, out));
 }
 
 int64_t attention_grad_cuda_workspace(const std::any& any, std::span<const Type> in,
                                       std::span<const Type> out) {
   const AttentionAttrs& attrs = attrs_of(any);
-  return cudnn_serves(attrs, in[1], in[2])
-             ? cudnn_backward_workspace(cudnn_backward(attrs, in[1], in[2]))
-             : attention_grad_cuda_aten_workspace(any, in, out);
+  return workspace(cudnn_serves_on(attrs, in[1], in[2]), cudnn_backward(attrs, in[1], in[2]),
+                   CudnnPass::backward, attention_grad_cuda_aten_workspace(any, in, out));
 }
 
 }  // namespace longshore::models

@@ -4,12 +4,18 @@
 // The backward pass adds in a fixed order: the same operands give the same bits. On most GPUs that
 // takes all gradients of scores at once, which grow with the square of the length, so it goes
 // through the batch in parts: some of its rows, or some key/value heads of one row.
+//
+// Graphs know a window and what comes later, but neither segments nor a prefix: what these hide is
+// added to the scores.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <span>
+#include <unordered_map>
 
 #include "models/ops/attention_kernels.h"
+#include "models/ops/attention_mask.h"
 
 namespace longshore::models {
 
@@ -17,20 +23,48 @@ namespace longshore::models {
 struct CudnnAttention {
   int64_t rows, length, heads, key_heads, head_dim;
   int64_t heads_of_row, key_heads_of_row;  // in memory
+  double scale, soft_cap;                  // 0: scores are not capped
+  bool is_masked;                          // by numbers that are added
+  bool is_causal;                          // hides what comes later, and what is before the window
   int64_t window;                          // 0: none
-  double scale;
 
   auto operator<=>(const CudnnAttention&) const = default;
 };
 
-bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k);
+enum class CudnnPass { forward, backward };
 
-// All of the forward pass, and the first part of the backward pass: the others are like it.
+// GPUs by their compute capability.
+enum class CudnnGpus {
+  none,
+  hopper,        // 9.0
+  up_to_hopper,  // 8.0 to 9.0
+  all,           // from 8.0 on
+};
+
+CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k);
+// On a GPU of that compute capability, 10 times major and minor.
+bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
+                  int compute_capability);
+
+// The first part of each pass: the others are like it.
 CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const Type& k);
 CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const Type& k);
 
 // The most that a graph takes.
-int64_t cudnn_forward_workspace(const CudnnAttention& attention);
-int64_t cudnn_backward_workspace(const CudnnAttention& attention);
+int64_t cudnn_graph_workspace(const CudnnAttention& part, CudnnPass pass);
+// That of a part's mask, before it; 0 where there is none.
+int64_t cudnn_mask_bytes(const CudnnAttention& part);
+
+// Names of a graph's operands, by which it is given where they begin. Masks are bfloat16
+// [rows,T,attention_mask_width(T)], the others as the op has them.
+enum CudnnOperand : int64_t { q = 1, k, v, mask, out, log_sum_exp, dout, dq, dk, dv };
+using CudnnOperands = std::unordered_map<int64_t, void*>;
+
+using RunCudnnGraph = void (*)(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+                               std::span<std::byte> workspace, void* stream);
+
+// The op and its gradient where cuDNN serves, by what is given.
+void run_attention_graphs(const KernelCall& call, RunCudnnGraph run, LaunchAttentionMask mask);
+void run_attention_grad_graphs(const KernelCall& call, RunCudnnGraph run, LaunchAttentionMask mask);
 
 }  // namespace longshore::models

@@ -7,8 +7,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +24,7 @@ namespace longshore::models {
 namespace {
 
 namespace fe = cudnn_frontend;
+namespace modifiers = cudnn_frontend::graph::attn::score_modifiers;
 using TensorAttributes = fe::graph::Tensor_attributes;
 using Tensor = std::shared_ptr<TensorAttributes>;
 
@@ -43,15 +44,9 @@ void check(cudnnStatus_t status, const char* what) {
 
 // --- graphs
 
-enum class Pass { forward, backward };
-
-// Names of operands within a graph.
-enum Operand : int64_t { q = 1, k, v, out, log_sum_exp, dout, dq, dk, dv };
-
-using Operands = std::unordered_map<int64_t, void*>;
-
 // Heads of [B,T,H*D], seen as [B,H,T,D].
-TensorAttributes& describe(TensorAttributes& tensor, Operand operand, const CudnnAttention& a) {
+TensorAttributes& describe(TensorAttributes& tensor, CudnnOperand operand,
+                           const CudnnAttention& a) {
   const bool of_keys = operand == k || operand == v || operand == dk || operand == dv;
   const int64_t heads = of_keys ? a.key_heads : a.heads;
   const int64_t row = (of_keys ? a.key_heads_of_row : a.heads_of_row) * a.head_dim;
@@ -68,25 +63,63 @@ TensorAttributes& describe_log_sum_exp(TensorAttributes& tensor, const CudnnAtte
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
-// A query sees no key after its own, and with a window of W, its own and W - 1 before it.
-template <class Attributes>
-Attributes attributes_of(const CudnnAttention& a) {
-  Attributes attributes;
-  attributes.set_name("attention")
-      .set_attn_scale(static_cast<float>(a.scale))
-      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-      .set_diagonal_band_right_bound(0);
-  if (a.window != 0) attributes.set_diagonal_band_left_bound(static_cast<int>(a.window));
-  return attributes;
-}
-
-Tensor input(fe::graph::Graph& graph, Operand operand, const CudnnAttention& a) {
+Tensor input(fe::graph::Graph& graph, CudnnOperand operand, const CudnnAttention& a) {
   TensorAttributes attributes;
   return graph.tensor(describe(attributes, operand, a));
 }
 
+TensorAttributes& describe_mask(TensorAttributes& tensor, const CudnnAttention& a) {
+  const int64_t width = attention_mask_width(a.length);
+  return tensor.set_uid(mask)
+      .set_dim({a.rows, 1, a.length, a.length})
+      .set_stride({a.length * width, a.length * width, width, 1});
+}
+
+// A query sees no key after its own, and with a window of W, its own and W - 1 before it.
+template <class Attributes>
+void set_band(Attributes& attributes, const CudnnAttention& a) {
+  attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+      .set_diagonal_band_right_bound(0);
+  if (a.window != 0) attributes.set_diagonal_band_left_bound(static_cast<int>(a.window));
+}
+
+// The same of capped scores: beside a function of ours, graphs take no band.
+Tensor within_band(const std::shared_ptr<fe::graph::Graph>& graph, const Tensor& scores,
+                   const CudnnAttention& a) {
+  std::optional<int64_t> window;
+  if (a.window != 0) window = a.window;
+  return modifiers::sliding_window_mask(graph, scores, fe::DiagonalAlignment_t::TOP_LEFT, window, 0,
+                                        a.length, a.length, nullptr, nullptr);
+}
+
+Tensor cap_of(const CudnnAttention& a) {
+  return std::make_shared<TensorAttributes>(static_cast<float>(a.soft_cap));
+}
+
+// What both passes have.
+template <class Attributes>
+Attributes attributes_of(fe::graph::Graph& graph, const CudnnAttention& a,
+                         const std::shared_ptr<modifiers::Softcap>& soft_cap) {
+  Attributes attributes;
+  attributes.set_name("attention").set_attn_scale(static_cast<float>(a.scale));
+  if (a.is_masked) {
+    TensorAttributes tensor;
+    attributes.set_bias(graph.tensor(describe_mask(tensor, a)));
+  }
+  if (a.soft_cap != 0)
+    attributes.set_score_mod([=](std::shared_ptr<fe::graph::Graph> part, Tensor scores) {
+      Tensor capped = soft_cap->forward(part, scores, cap_of(a));
+      return a.is_causal ? within_band(part, capped, a) : capped;
+    });
+  else if (a.is_causal)
+    set_band(attributes, a);
+  return attributes;
+}
+
 void add_forward(fe::graph::Graph& graph, const CudnnAttention& a) {
-  auto attributes = attributes_of<fe::graph::SDPA_attributes>(a).set_generate_stats(true);
+  auto soft_cap = std::make_shared<modifiers::Softcap>();
+  auto attributes =
+      attributes_of<fe::graph::SDPA_attributes>(graph, a, soft_cap).set_generate_stats(true);
   auto [context, stats] =
       graph.sdpa(input(graph, q, a), input(graph, k, a), input(graph, v, a), attributes);
   describe(*context, out, a).set_output(true);
@@ -94,8 +127,13 @@ void add_forward(fe::graph::Graph& graph, const CudnnAttention& a) {
 }
 
 void add_backward(fe::graph::Graph& graph, const CudnnAttention& a) {
-  auto attributes =
-      attributes_of<fe::graph::SDPA_backward_attributes>(a).set_deterministic_algorithm(true);
+  auto soft_cap = std::make_shared<modifiers::Softcap>();
+  auto attributes = attributes_of<fe::graph::SDPA_backward_attributes>(graph, a, soft_cap)
+                        .set_deterministic_algorithm(true);
+  if (a.soft_cap != 0)
+    attributes.set_score_mod_bprop([=](std::shared_ptr<fe::graph::Graph> part, Tensor gradients) {
+      return soft_cap->backward(part, gradients, cap_of(a));
+    });
   TensorAttributes stats;
   auto [q_gradient, k_gradient, v_gradient] = graph.sdpa_backward(
       input(graph, q, a), input(graph, k, a), input(graph, v, a), input(graph, out, a),
@@ -109,7 +147,7 @@ void add_backward(fe::graph::Graph& graph, const CudnnAttention& a) {
 
 struct Key {
   CudnnAttention attention;
-  Pass pass;
+  CudnnPass pass;
   int device;
 
   auto operator<=>(const Key&) const = default;
@@ -119,6 +157,12 @@ struct Plan {
   fe::graph::Graph graph;
   int64_t index = 0;  // of what the heuristics offer
 };
+
+int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "asking for the device");
+  return device;
+}
 
 int compute_capability(int device) {
   int major = 0, minor = 0;
@@ -131,10 +175,11 @@ int compute_capability(int device) {
 
 std::string text(const Key& key) {
   const CudnnAttention& a = key.attention;
-  return std::string(key.pass == Pass::forward ? "attention" : "attention_grad") + " by cuDNN of " +
-         std::to_string(a.rows) + " rows of " + std::to_string(a.length) + ", " +
+  return std::string(key.pass == CudnnPass::forward ? "attention" : "attention_grad") +
+         " by cuDNN of " + std::to_string(a.rows) + " rows of " + std::to_string(a.length) + ", " +
          std::to_string(a.heads) + " heads on " + std::to_string(a.key_heads) + " of " +
-         std::to_string(a.head_dim) + (a.window ? ", window=" + std::to_string(a.window) : "");
+         std::to_string(a.head_dim) + (a.window ? ", window=" + std::to_string(a.window) : "") +
+         (a.soft_cap != 0 ? ", capped" : "") + (a.is_masked ? ", masked" : "");
 }
 
 const std::string kAdvice = "; `backend: cuda_composed` runs ATen's attention instead";
@@ -148,7 +193,7 @@ std::unique_ptr<const Plan> make(const Key& key, cudnnHandle_t handle) {
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT)
       .set_sm_version(compute_capability(key.device));
-  if (key.pass == Pass::forward)
+  if (key.pass == CudnnPass::forward)
     add_forward(graph, key.attention);
   else
     add_backward(graph, key.attention);
@@ -157,8 +202,7 @@ std::unique_ptr<const Plan> make(const Key& key, cudnnHandle_t handle) {
   check(graph.build_operation_graph(handle), what);
   check(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), what);
 
-  const int64_t planned = key.pass == Pass::forward ? cudnn_forward_workspace(key.attention)
-                                                    : cudnn_backward_workspace(key.attention);
+  const int64_t planned = cudnn_graph_workspace(key.attention, key.pass);
   int64_t least = std::numeric_limits<int64_t>::max();
   std::string refusal;
   for (; plan->index < graph.get_execution_plan_count(); ++plan->index) {
@@ -205,56 +249,36 @@ cudnnHandle_t handle_of(int device, void* stream) {
   return known.handle;
 }
 
-void run(const CudnnAttention& attention, Pass pass, const KernelCall& call, Operands& operands) {
+void run_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+               std::span<std::byte> workspace, void* stream) {
   load_library();
-  int device = 0;
-  check(cudaGetDevice(&device), "asking for the device");
-  cudnnHandle_t handle = handle_of(device, call.stream);
-  const Key key{attention, pass, device};
+  const int device = current_device();
+  cudnnHandle_t handle = handle_of(device, stream);
+  const Key key{part, pass, device};
   const Plan& plan = made_once<Plan>(key, [&] { return make(key, handle); });
-  check(plan.graph.execute_plan_at_index(handle, operands, call.workspace.data(), plan.index),
+  check(plan.graph.execute_plan_at_index(handle, operands, workspace.data(), plan.index),
         "cuDNN: running attention");
+}
+
+bool serves_here(const KernelCall& call, const Ref& q, const Ref& k) {
+  return cudnn_serves(std::any_cast<const AttentionAttrs&>(call.attrs), q.type, k.type,
+                      compute_capability(current_device()));
 }
 
 }  // namespace
 
 void attention_cuda(const KernelCall& call) {
-  const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
-  const Type &q_type = call.in[0].type, &k_type = call.in[1].type;
-  if (!cudnn_serves(attrs, q_type, k_type)) return attention_cuda_aten(call);
-  Operands operands{{q, call.in[0].data},
-                    {k, call.in[1].data},
-                    {v, call.in[2].data},
-                    {out, call.out[0].data},
-                    {log_sum_exp, call.out[1].data}};
-  run(cudnn_forward(attrs, q_type, k_type), Pass::forward, call, operands);
+  if (serves_here(call, call.in[0], call.in[1]))
+    run_attention_graphs(call, run_graph, launch_attention_mask);
+  else
+    attention_cuda_aten(call);
 }
 
 void attention_grad_cuda(const KernelCall& call) {
-  const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
-  const Type &q_type = call.in[1].type, &k_type = call.in[2].type;
-  if (!cudnn_serves(attrs, q_type, k_type)) return attention_grad_cuda_aten(call);
-  const CudnnAttention part = cudnn_backward(attrs, q_type, k_type);
-  const int64_t group = part.heads / part.key_heads;
-  // From the row and key/value head on where a part begins.
-  for (int64_t row = 0; row < q_type.shape[0]; row += part.rows)
-    for (int64_t key_head = 0; key_head < part.key_heads_of_row; key_head += part.key_heads) {
-      auto of = [&](const Ref& ref, int64_t head) -> void* {
-        const Shape& shape = ref.type.shape;
-        const int64_t at = row * shape[1] * shape[2] + head * part.head_dim;
-        return ref.as<std::byte>() + at * size_bytes(ref.type.dtype);
-      };
-      auto of_queries = [&](const Ref& ref) { return of(ref, key_head * group); };
-      auto of_keys = [&](const Ref& ref) { return of(ref, key_head); };
-      const int64_t sums_before = (row * part.heads_of_row + key_head * group) * part.length;
-      Operands operands{
-          {dout, of_queries(call.in[0])}, {q, of_queries(call.in[1])},
-          {k, of_keys(call.in[2])},       {v, of_keys(call.in[3])},
-          {out, of_queries(call.in[4])},  {log_sum_exp, call.in[5].as<float>() + sums_before},
-          {dq, of_queries(call.out[0])},  {dk, of_keys(call.out[1])},
-          {dv, of_keys(call.out[2])}};
-      run(part, Pass::backward, call, operands);
-    }
+  if (serves_here(call, call.in[1], call.in[2]))
+    run_attention_grad_graphs(call, run_graph, launch_attention_mask);
+  else
+    attention_grad_cuda_aten(call);
 }
 
 }  // namespace longshore::models

@@ -11,10 +11,8 @@ struct AttentionAttrs {
   // Which inputs follow the ones that are always there, in this order.
   bool segments = false, prefix = false;
 
-  // No more is hidden than what comes later, and scores are not capped.
-  bool only_causal() const {
-    return options.window == 0 && options.soft_cap == 0 && !segments && !prefix;
-  }
+  // Which keys a query sees depends on their places alone, and scores are not capped.
+  bool is_plain() const { return options.soft_cap == 0 && !segments && !prefix; }
 };
 
 // What a kernel finds of AttentionMask after its first `first` inputs; null where not given.
@@ -53,9 +51,9 @@ int64_t attention_grad_cuda_aten_workspace(const std::any& attrs, std::span<cons
                                            std::span<const Type> out);
 
 // Of the forward kernels; the backward ones take the same.
-const char* attention_cpu_path(const std::any& attrs, std::span<const Type> in);
-const char* attention_cuda_path(const std::any& attrs, std::span<const Type> in);
-const char* attention_cuda_aten_path(const std::any& attrs, std::span<const Type> in);
+std::string attention_cpu_path(const std::any& attrs, std::span<const Type> in);
+std::string attention_cuda_path(const std::any& attrs, std::span<const Type> in);
+std::string attention_cuda_aten_path(const std::any& attrs, std::span<const Type> in);
 
 // ATen compositions, on either device.
 void attention_composed(const KernelCall& call);

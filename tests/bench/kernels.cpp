@@ -78,6 +78,18 @@ void add(std::vector<Case>& cases, const std::string& name, Trace& t) {
                  .program});
 }
 
+void add_attention(std::vector<Case>& cases, const std::string& name, int64_t heads,
+                   int64_t key_heads, const models::AttentionOptions& options,
+                   bool is_packed = false) {
+  Trace t("attention");
+  const Type keys = hidden(key_heads * options.head_dim);
+  models::AttentionMask mask;
+  if (is_packed) mask.segments = t.batch("segments", tokens());
+  t.output(attention(t.input("q", hidden(heads * options.head_dim)), t.input("k", keys),
+                     t.input("v", keys), options, mask));
+  add(cases, name, t);
+}
+
 void add_update(std::vector<Case>& cases, const std::string& name, Dtype dtype,
                 MomentFormat moments) {
   const Type moment = models::moment_type(moments, kLayer);
@@ -142,13 +154,13 @@ std::vector<Case> make_cases() {
     t.output(embedding(t.batch("ids", tokens()), t.weight("w", weight({kVocabulary, kWidth}), {})));
     add(cases, "128256 of 4096", t);
   }
-  for (int64_t window : {int64_t{0}, kTokens / 2}) {
-    Trace t("attention");
-    const Type keys = hidden(kKeyHeads * kHeadDim);
-    t.output(attention(t.input("q", hidden(kHeads * kHeadDim)), t.input("k", keys),
-                       t.input("v", keys), {.head_dim = kHeadDim, .window = window}));
-    add(cases, fmt::format("32 on 8 heads, window {}", window), t);
-  }
+  add_attention(cases, "32 on 8 heads", kHeads, kKeyHeads, {.head_dim = kHeadDim});
+  add_attention(cases, "32 on 8 heads, window 4096", kHeads, kKeyHeads,
+                {.head_dim = kHeadDim, .window = 4096});
+  add_attention(cases, "32 on 8 heads, packed", kHeads, kKeyHeads, {.head_dim = kHeadDim}, true);
+  add_attention(cases, "16 on 8 heads of 256, window 1024", 16, 8,
+                {.head_dim = 256, .window = 1024});
+  add_attention(cases, "16 on 8 heads of 256, capped", 16, 8, {.head_dim = 256, .soft_cap = 50});
   for (auto [in, out] : {std::pair{kWidth, kWidth},
                          {kWidth, kKeyHeads * kHeadDim},
                          {kWidth, kHidden},

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -20,39 +21,49 @@ struct Case {
   std::string path(Target target) const {
     return attention_op.kernel(target).path(attrs, std::vector{q(), k(), k()});
   }
-  int64_t forward_workspace() const {
-    const Types in{q(), k(), k()};
-    return attention_op.cuda.workspace_bytes(attrs, in, attention_op.infer(attrs, in));
+  Types with_masks(Types in) const {
+    if (attrs.segments) in.push_back({{b, t}, Dtype::int32});
+    if (attrs.prefix) in.push_back({{b}, Dtype::int32});
+    return in;
+  }
+  int64_t forward_workspace(Target target = Target::cuda) const {
+    const Types in = with_masks({q(), k(), k()});
+    return attention_op.kernel(target).workspace_bytes(attrs, in, attention_op.infer(attrs, in));
   }
   int64_t backward_workspace() const {
     const Type sums{{b, h, t}, Dtype::float32};
-    const Types in{q(), q(), k(), k(), q(), sums};
+    const Types in = with_masks({q(), q(), k(), k(), q(), sums});
     return attention_grad_op.cuda.workspace_bytes(attrs, in, attention_grad_op.infer(attrs, in));
   }
 };
 
-constexpr const char* kCudnn = "fused attention (cuDNN)";
-constexpr const char* kFlash = "flash attention (ATen)";
-constexpr const char* kTiles = "tiles of ATen's matrix products";
+const std::string kCudnn = "fused attention (cuDNN)";
+const std::string kFlash = "flash attention (ATen)";
+const std::string kTiles = "tiles of ATen's matrix products";
 
 TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
   struct Row {
     Case tried;
-    const char* path;
-    const char* composed_path;
+    std::string path, composed_path;
   };
+  const std::string hopper_else_flash = kCudnn + " on Hopper, elsewhere " + kFlash,
+                    hopper_else_tiles = kCudnn + " on Hopper, elsewhere " + kTiles,
+                    up_to_hopper = kCudnn + " up to Hopper, later " + kTiles;
   const Row rows[]{
       {{1, 4096, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 64, .scale = 0.3}}}, kCudnn, kFlash},
       {{3, 77, 6, 6, {{.head_dim = 8}}}, kCudnn, kFlash},
-      {{1, 4096, 32, 8, {{.head_dim = 128, .window = 1024}}}, kCudnn, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 256}}}, kFlash, kFlash},
+      {{1, 4096, 32, 8, {{.head_dim = 128, .window = 1024}}}, kCudnn, kFlash},
+      {{1, 4096, 32, 8, {{.head_dim = 256}}}, hopper_else_flash, kFlash},
+      {{1, 4096, 32, 8, {{.head_dim = 256, .window = 9}}}, hopper_else_flash, kFlash},
+      {{1, 4096, 32, 8, {{.head_dim = 264}}}, kTiles, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 132}}}, kTiles, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 60}}}, kTiles, kTiles},
       {{1, 1, 32, 8, {{.head_dim = 128}}}, kFlash, kFlash},
-      {{1, 4096, 32, 8, {{.head_dim = 128, .soft_cap = 50}}}, kTiles, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 128}, true}}, kTiles, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 128}, false, true}}, kTiles, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128, .soft_cap = 50}}}, hopper_else_tiles, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128}, true}}, up_to_hopper, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128}, false, true}}, up_to_hopper, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 256}, true, true}}, hopper_else_tiles, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}}, Dtype::float32}, kTiles, kTiles},
       // Of four query heads, all scores at once.
       {{1, 8192, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
@@ -66,6 +77,23 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
     EXPECT_EQ(row.tried.path(Target::cuda), row.path) << what;
     EXPECT_EQ(row.tried.path(Target::cuda_composed), row.composed_path) << what;
   }
+}
+
+TEST(AttentionByCudnn, ServesWhichGpusItIsSaidTo) {
+  auto serves = [](const AttentionAttrs& attrs) {
+    const Case one{1, 100, 4, 2, attrs};
+    std::string gpus;
+    for (int capability : {75, 80, 86, 89, 90, 100, 120})
+      if (cudnn_serves(attrs, one.q(), one.k(), capability))
+        gpus += std::to_string(capability) + " ";
+    return gpus;
+  };
+  EXPECT_EQ(serves({{.head_dim = 64, .window = 10}}), "80 86 89 90 100 120 ");
+  EXPECT_EQ(serves({{.head_dim = 64}, true}), "80 86 89 90 ");
+  EXPECT_EQ(serves({{.head_dim = 64}, false, true}), "80 86 89 90 ");
+  EXPECT_EQ(serves({{.head_dim = 64, .soft_cap = 30}}), "90 ");
+  EXPECT_EQ(serves({{.head_dim = 192}}), "90 ");
+  EXPECT_EQ(serves({{.head_dim = 7}}), "");
 }
 
 // Every row and head is in one part, and no part takes more than one head must or all may.
@@ -113,6 +141,110 @@ TEST(AttentionByCudnn, TakesAWindowAsLongAsTheRowForNone) {
     const Case one{1, 100, 2, 2, {{.head_dim = 64, .window = window}}};
     EXPECT_EQ(cudnn_forward(one.attrs, one.q(), one.k()).window, expected);
     EXPECT_EQ(cudnn_forward(one.attrs, one.q(), one.k()).scale, 0.125);
+  }
+}
+
+// A mask comes before what the graphs take, and ATen's attention has room on GPUs without them.
+TEST(AttentionByCudnn, TakesWorkspaceForMasks) {
+  const Case plain{2, 100, 4, 4, {{.head_dim = 64}}},
+      packed{2, 100, 4, 4, {{.head_dim = 64}, true}};
+  const int64_t mask = (2 * 100 * 104 * 2 + 511) / 512 * 512;
+  EXPECT_EQ(cudnn_mask_bytes(cudnn_forward(plain.attrs, plain.q(), plain.k())), 0);
+  EXPECT_EQ(cudnn_mask_bytes(cudnn_forward(packed.attrs, packed.q(), packed.k())), mask);
+  EXPECT_EQ(packed.forward_workspace(),
+            std::max(mask + 1024, packed.forward_workspace(Target::cuda_composed)));
+  // Only so many rows' masks are there at once.
+  const Case large{16, 4096, 4, 4, {{.head_dim = 64}, true}};
+  EXPECT_EQ(cudnn_forward(large.attrs, large.q(), large.k()).rows, 8);
+  EXPECT_EQ(cudnn_forward({{.head_dim = 64}}, large.q(), large.k()).rows, 16);
+  EXPECT_EQ(large.forward_workspace(), (int64_t{256} << 20) + 1024);
+  EXPECT_FALSE(cudnn_forward({{.head_dim = 64}, false, true}, large.q(), large.k()).is_causal);
+}
+
+// --- parts
+
+// What graphs and masks are given, as offsets from where the op's operands begin.
+struct Given {
+  std::vector<std::pair<CudnnAttention, CudnnOperands>> graphs;
+  std::vector<AttentionMaskArguments> masks;
+};
+Given given;
+
+// Memory that nobody touches: an operand's begins at its number's multiple of 2^40.
+Ref untouched(int64_t number, const Type& type) {
+  return {reinterpret_cast<void*>(number << 40), type};
+}
+int64_t offset(const void* pointer) {
+  return reinterpret_cast<int64_t>(pointer) & ((int64_t{1} << 40) - 1);
+}
+
+TEST(AttentionByCudnn, GivesEveryGraphItsPartOfEachOperand) {
+  const Case one{6, 4096, 8, 4, {{.head_dim = 128}, true}};
+  const Type sums{{one.b, one.h, one.t}, Dtype::float32}, segments{{one.b, one.t}, Dtype::int32};
+  const Ref in[]{untouched(1, one.q()), untouched(2, one.q()), untouched(3, one.k()),
+                 untouched(4, one.k()), untouched(5, one.q()), untouched(6, sums),
+                 untouched(7, segments)},
+      out[]{untouched(8, one.q()), untouched(9, one.k()), untouched(10, one.k())};
+  const std::any attrs = one.attrs;
+  const KernelCall call{.target = Target::cuda,
+                        .attrs = attrs,
+                        .in = in,
+                        .out = out,
+                        .workspace = {reinterpret_cast<std::byte*>(int64_t{11} << 40),
+                                      static_cast<size_t>(one.backward_workspace())}};
+  given = {};
+  run_attention_grad_graphs(
+      call,
+      [](const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+         std::span<std::byte> workspace, void*) {
+        EXPECT_EQ(pass, CudnnPass::backward);
+        EXPECT_GE(std::ssize(workspace), cudnn_graph_workspace(part, pass));
+        EXPECT_EQ(offset(workspace.data()), cudnn_mask_bytes(part));
+        given.graphs.emplace_back(part, operands);
+      },
+      [](const AttentionMaskArguments& arguments, void*) { given.masks.push_back(arguments); });
+
+  // Eight heads' scores of a row are as much as a part may take.
+  ASSERT_EQ(given.graphs.size(), 6);
+  ASSERT_EQ(given.masks.size(), 6);
+  for (int64_t row = 0; row < 6; ++row) {
+    const auto& [part, operands] = given.graphs[row];
+    EXPECT_EQ(part.rows, 1);
+    EXPECT_EQ(part.key_heads, 4);
+    for (CudnnOperand operand : {dout, q, CudnnOperand::out, dq})
+      EXPECT_EQ(offset(operands.at(operand)), row * 4096 * 8 * 128 * 2);
+    for (CudnnOperand operand : {k, v, dk, dv})
+      EXPECT_EQ(offset(operands.at(operand)), row * 4096 * 4 * 128 * 2);
+    EXPECT_EQ(offset(operands.at(log_sum_exp)), row * 8 * 4096 * 4);
+    EXPECT_EQ(operands.at(mask), call.workspace.data());
+    EXPECT_EQ(offset(given.masks[row].segments), row * 4096 * 4);
+    EXPECT_EQ(given.masks[row].prefix, nullptr);
+  }
+}
+
+TEST(AttentionByCudnn, GivesGraphsSomeHeadsOfARow) {
+  const Case one{1, 8192, 8, 4, {{.head_dim = 64}}};
+  const Type sums{{one.b, one.h, one.t}, Dtype::float32};
+  const Ref in[]{untouched(1, one.q()), untouched(2, one.q()), untouched(3, one.k()),
+                 untouched(4, one.k()), untouched(5, one.q()), untouched(6, sums)},
+      out[]{untouched(8, one.q()), untouched(9, one.k()), untouched(10, one.k())};
+  const std::any attrs = one.attrs;
+  const KernelCall call{
+      .target = Target::cuda, .attrs = attrs, .in = in, .out = out, .workspace = {}};
+  given = {};
+  run_attention_grad_graphs(
+      call,
+      [](const CudnnAttention& part, CudnnPass, CudnnOperands& operands, std::span<std::byte>,
+         void*) { given.graphs.emplace_back(part, operands); },
+      [](const AttentionMaskArguments&, void*) { ADD_FAILURE() << "nothing is masked"; });
+  ASSERT_EQ(given.graphs.size(), 4);
+  for (int64_t key_head = 0; key_head < 4; ++key_head) {
+    const auto& [part, operands] = given.graphs[key_head];
+    EXPECT_EQ(part.heads, 2);
+    EXPECT_EQ(part.key_heads, 1);
+    EXPECT_EQ(offset(operands.at(dq)), key_head * 2 * 64 * 2);
+    EXPECT_EQ(offset(operands.at(dk)), key_head * 64 * 2);
+    EXPECT_EQ(offset(operands.at(log_sum_exp)), key_head * 2 * 8192 * 4);
   }
 }
 

@@ -312,12 +312,14 @@ TEST_F(CudaOps, AgreeAtTheWidthsOfRealModels) { compare_cases(real_cases(), Dtyp
 
 // --- attention
 
+// On the GPU that cuDNN serves most on; others take ATen's attention for some.
 CudnnAttention backward_part(const AttentionShape& shape) {
   const int64_t d = shape.options.head_dim;
   const Type q{{shape.b, shape.t, shape.h * d}, Dtype::bfloat16},
       k{{shape.b, shape.t, shape.g * d}, Dtype::bfloat16};
-  EXPECT_TRUE(cudnn_serves({shape.options}, q, k)) << attention_case(shape).name;
-  return cudnn_backward({shape.options}, q, k);
+  const AttentionAttrs attrs{shape.options, shape.segments.defined(), shape.prefix.defined()};
+  EXPECT_TRUE(cudnn_serves(attrs, q, k, 90)) << attention_case(shape).name;
+  return cudnn_backward(attrs, q, k);
 }
 
 TEST_F(CudaOps, AttentionAgreesAtTheEdgesOfCudnnsTiles) {
@@ -331,6 +333,21 @@ TEST_F(CudaOps, AttentionAgreesAtTheEdgesOfCudnnsTiles) {
       {3, 333, 6, 2, {.head_dim = 128, .window = 100}},
       {1, 1000, 4, 4, {.head_dim = 8}},
       {2, 1025, 4, 2, {.head_dim = 120, .window = 1024}},
+      {1, 300, 4, 2, {.head_dim = 256}},
+      {2, 257, 4, 4, {.head_dim = 192, .window = 100}},
+      {2, 2, 2, 1, {.head_dim = 64, .soft_cap = 2}},
+      {1, 385, 4, 2, {.head_dim = 256, .scale = 0.3, .soft_cap = 3}},
+      {1, 385, 4, 2, {.head_dim = 256, .window = 129, .soft_cap = 3}},
+      {2, 333, 4, 2, {.head_dim = 128}, segments_of(2, 333, {1, 126, 200})},
+      {2, 512, 4, 1, {.head_dim = 64, .window = 70}, segments_of(2, 512, {300, 1, 2})},
+      {2, 259, 2, 2, {.head_dim = 64}, {}, prefix_of({200, 1})},
+      {2,
+       400,
+       2,
+       1,
+       {.head_dim = 256, .window = 33, .soft_cap = 3},
+       segments_of(2, 400, {150, 99}),
+       prefix_of({20, 1000})},
   };
   std::vector<OpCase> cases;
   for (const AttentionShape& shape : shapes) {

@@ -702,7 +702,7 @@ std::vector<OpCase> attention_combinations() {
   std::vector<OpCase> cases;
   for (int choice = 1; choice < 16; ++choice) {
     int64_t b = choice == 15 ? 2 : 1;
-    AttentionShape shape{b, 7, 2, 1, {.head_dim = 6}};
+    AttentionShape shape{b, 7, 2, 1, {.head_dim = 8}};
     if (choice & 1) shape.options.window = 3;
     if (choice & 2) shape.options.soft_cap = 1.5;
     if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});

@@ -9,6 +9,9 @@
 #include "models/ops/add_bias.h"
 #include "models/ops/add_bias_body.h"
 #include "models/ops/aten.h"
+#include "models/ops/attention.h"
+#include "models/ops/attention_cudnn.h"
+#include "models/ops/attention_mask_body.h"
 #include "models/ops/elementwise_body.h"
 #include "models/ops/embedding.h"
 #include "models/ops/embedding_body.h"
@@ -24,6 +27,7 @@
 #include "models/ops/square_sum_body.h"
 #include "models/ops/swiglu.h"
 #include "tests/models/fiber_group.h"
+#include "tests/models/played_cudnn.h"
 #include "tests/models/serial_group.h"
 
 namespace longshore::models {
@@ -88,11 +92,29 @@ void play_loss_grad(const KernelCall& call) {
                                 play_launch<played, TotalLossArguments>);
 }
 
+// On the GPU that cuDNN serves most on.
+bool is_cudnns(const KernelCall& call, const Ref& q, const Ref& k) {
+  return cudnn_serves(std::any_cast<const AttentionAttrs&>(call.attrs), q.type, k.type, 90);
+}
+
+template <Played played>
+void play_attention(const KernelCall& call) {
+  if (!is_cudnns(call, call.in[0], call.in[1])) return attention_composed(call);
+  run_attention_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+}
+template <Played played>
+void play_attention_grad(const KernelCall& call) {
+  if (!is_cudnns(call, call.in[1], call.in[2])) return attention_grad_composed(call);
+  run_attention_grad_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+}
+
 template <Played played>
 Run run_of(const Op& op) {
   static const std::map<const Op*, Run> runs{
       {&adamw_op, play<adamw_arguments, played>},
       {&add_bias_grad_op, play<add_bias_grad_arguments, played>},
+      {&attention_op, play_attention<played>},
+      {&attention_grad_op, play_attention_grad<played>},
       {&clip_op, play<clip_arguments, played>},
       {&embedding_grad_op, play<embedding_grad_arguments, played>},
       {&geglu_op, play<arguments_of<Elementwise::geglu>, played>},

@@ -1,0 +1,29 @@
+// Which keys each query does not see, as numbers to add to scores: for libraries that know neither
+// segments nor prefixes. Our own kernel on a GPU.
+#pragma once
+
+#include "models/types.h"
+
+namespace longshore::models {
+
+// Added to a score it is all that is left, and a softmax of such scores alone is no NaN as that of
+// infinities is.
+inline constexpr float kHiddenScore = -1e30f;
+
+struct AttentionMaskArguments {
+  int64_t rows, length, window;  // T, W of models/ops/attention.h
+  const int32_t* segments;       // [rows,T], or null
+  const int32_t* prefix;         // [rows], or null
+  // bfloat16 [rows,T,attention_mask_width(T)]: 0, or kHiddenScore where query i does not see key j.
+  void* mask;
+};
+
+// T, up to whole vectors: what lies behind it is hidden.
+constexpr int64_t attention_mask_width(int64_t length) { return (length + 7) / 8 * 8; }
+
+// Into a cudaStream_t; throws Error when the launch fails.
+void launch_attention_mask(const AttentionMaskArguments& arguments, void* stream);
+
+using LaunchAttentionMask = void (*)(const AttentionMaskArguments&, void* stream);
+
+}  // namespace longshore::models

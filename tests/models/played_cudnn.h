@@ -1,0 +1,11 @@
+// A graph of cuDNN's attention as ATen computes it on the CPU, from the operands that it is given.
+#pragma once
+
+#include "models/ops/attention_cudnn.h"
+
+namespace longshore::models {
+
+void play_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+                      std::span<std::byte> workspace, void* stream);
+
+}  // namespace longshore::models
