@@ -93,8 +93,12 @@ TEST(ModelConfigs, ChooseAPathForAttention) {
   EXPECT_EQ(paths("llama3_8b", Target::cuda), fused);
   EXPECT_EQ(paths("llama3_8b", Target::cuda_composed), flash);
   EXPECT_EQ(paths("mistral_7b", Target::cuda), fused);
-  EXPECT_EQ(paths("gemma2_9b", Target::cuda), tiles);
-  EXPECT_EQ(paths("gemma3_12b", Target::cuda), (std::vector{flash[0], tiles[0]}));
+  EXPECT_EQ(paths("mistral_7b", Target::cuda_composed), flash);
+  EXPECT_EQ(paths("gemma2_9b", Target::cuda),
+            std::vector{fused[0] + " on Hopper, elsewhere tiles of ATen's matrix products"});
+  EXPECT_EQ(paths("gemma2_9b", Target::cuda_composed), tiles);
+  EXPECT_EQ(paths("gemma3_12b", Target::cuda),
+            std::vector{fused[0] + " on Hopper, elsewhere flash attention (ATen)"});
   EXPECT_EQ(paths("gemma2_9b", Target::cpu), own);
 }
 
