@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/save_log.h"
+#include "trainer/save_log.h"
 
 #include <fmt/format.h>
 
