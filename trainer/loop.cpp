@@ -64,7 +64,7 @@ class Run {
                               connect_devices(world, device_mesh(config, world.rank()),
                                               chosen.target, chosen.device))),
         plans_(plan_what_fits(config)),
-        opened_(config, world, say_),
+        opened_(config, world, [&console](const std::string& text) { console.line(text); }),
         config_(opened_.start ? with_schedule_of(*opened_.start, config) : config),
         whole_(whole(plans_.layout)),
         model_(decoder_config(config, backend_->target())),
@@ -379,9 +379,6 @@ class Run {
 
   World& world_;
   Console& console_;
-  const std::function<void(const std::string&)> say_ = [this](const std::string& text) {
-    console_.line(text);
-  };
   std::unique_ptr<offload::Backend> backend_;
   const TrainingPlans plans_;
   OpenedRun opened_;

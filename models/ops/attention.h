@@ -9,6 +9,8 @@
 //   window, as far as they share a segment (the prefix of Raffel et al. 2020, arXiv 1910.10683).
 #pragma once
 
+#include <cmath>
+
 #include "models/trace.h"
 
 namespace longshore::models {
@@ -19,6 +21,10 @@ struct AttentionOptions {
   int64_t window = 0;   // query i sees keys j with i - j < window; 0: no window
   double soft_cap = 0;  // scaled scores s become cap*tanh(s/cap) before they are masked (Gemma
                         // Team 2024, arXiv 2408.00118); 0: they stay
+
+  double score_scale() const {
+    return scale == 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : scale;
+  }
 };
 
 // Data of the micro-batch; a value that is not given hides nothing.

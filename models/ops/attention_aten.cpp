@@ -25,10 +25,6 @@ const AttentionAttrs& attrs_of(const std::any& attrs) {
   return std::any_cast<const AttentionAttrs&>(attrs);
 }
 
-double scale_of(const AttentionOptions& options) {
-  return options.scale == 0 ? 1 / std::sqrt(static_cast<double>(options.head_dim)) : options.scale;
-}
-
 // --- which path serves which case
 
 enum class Path {
@@ -161,7 +157,7 @@ enum class Slopes { none, of_cap };
 
 Scores make_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& hidden,
                    const AttentionOptions& options, Slopes slopes) {
-  Scores scores{at::mm(q, k.t()).mul_(scale_of(options)), {}};
+  Scores scores{at::mm(q, k.t()).mul_(options.score_scale()), {}};
   if (options.soft_cap != 0) {
     scores.values.div_(options.soft_cap).tanh_();
     if (slopes == Slopes::of_cap) scores.slopes = scores.values.square().neg_().add_(1);
@@ -232,7 +228,7 @@ void attention_grad_composed(const KernelCall& call) {
         at::Tensor delta = (dout_h * rows(out).to(wide)).sum(-1, true);
         keys(dv).add_(at::mm(p.t(), dout_h));
         at::Tensor ds = at::mm(dout_h, v_g.t());
-        ds.sub_(delta).mul_(p).mul_(scale_of(options));
+        ds.sub_(delta).mul_(p).mul_(options.score_scale());
         if (slopes.defined()) ds.mul_(slopes);
         rows(dq).copy_(at::mm(ds, k_g));
         keys(dk).add_(at::mm(ds.t(), q_h));
@@ -326,7 +322,7 @@ void attention_cuda_aten(const KernelCall& call) {
   const Shape& shape = call.in[0].type.shape;
   auto result = at::_flash_attention_forward(
       heads(call, call.in[0]), heads(call, call.in[1]), heads(call, call.in[2]), {}, {}, shape[1],
-      shape[1], 0.0, true, false, scale_of(attrs.options), keys_before(attrs.options));
+      shape[1], 0.0, true, false, attrs.options.score_scale(), keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   tensor(call, call.out[1]).copy_(std::get<1>(result));
 }
@@ -344,7 +340,7 @@ void attention_grad_cuda_aten(const KernelCall& call) {
   auto result = at::_flash_attention_backward(
       heads(call, call.in[0]), q, heads(call, call.in[2]), heads(call, call.in[3]),
       heads(call, call.in[4]), tensor(call, call.in[5]), {}, {}, shape[1], shape[1], 0.0, true,
-      state, unused, scale_of(attrs.options), keys_before(attrs.options));
+      state, unused, attrs.options.score_scale(), keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   heads(call, call.out[1]).copy_(std::get<1>(result));
   heads(call, call.out[2]).copy_(std::get<2>(result));

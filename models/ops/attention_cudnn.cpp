@@ -1,7 +1,6 @@
 #include "models/ops/attention_cudnn.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace longshore::models {
 namespace {
@@ -45,8 +44,7 @@ void* part_of(const Ref& ref, const CudnnAttention& part, int64_t row, int64_t h
   return ref.as<std::byte>() + at * size_bytes(ref.type.dtype);
 }
 
-// The mask of the part's rows, from `row` on, at the beginning of the workspace; what is left of
-// it.
+// Makes the mask of the part's rows, from `row` on, where the workspace begins; gives the rest.
 std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& part,
                                const MaskRefs& refs, int64_t row, LaunchAttentionMask launch,
                                CudnnOperands& operands) {
@@ -107,7 +105,7 @@ CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Typ
           .head_dim = d,
           .heads_of_row = heads,
           .key_heads_of_row = key_heads,
-          .scale = options.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : options.scale,
+          .scale = options.score_scale(),
           .soft_cap = options.soft_cap,
           .is_masked = attrs.segments || attrs.prefix,
           .is_causal = is_causal,

@@ -1,7 +1,6 @@
 #include "models/ops/cached_attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <sstream>
 
 #include "models/ops/cached_attention_kernels.h"
@@ -68,7 +67,7 @@ CachedAttentionSizes::CachedAttentionSizes(const std::any& attrs, std::span<cons
   g = in[3].shape[2];
   d = in[3].shape[3];
   h = in[0].shape[2] / d;
-  scale = o.scale == 0 ? 1 / std::sqrt(static_cast<double>(d)) : o.scale;
+  scale = o.score_scale();
   soft_cap = o.soft_cap;
   window = o.window == 0 ? p : o.window;
 }

@@ -178,23 +178,24 @@ int64_t offset(const void* pointer) {
   return reinterpret_cast<int64_t>(pointer) & ((int64_t{1} << 40) - 1);
 }
 
-TEST(AttentionByCudnn, GivesEveryGraphItsPartOfEachOperand) {
-  const Case one{6, 4096, 8, 4, {{.head_dim = 128}, true}};
-  const Type sums{{one.b, one.h, one.t}, Dtype::float32}, segments{{one.b, one.t}, Dtype::int32};
-  const Ref in[]{untouched(1, one.q()), untouched(2, one.q()), untouched(3, one.k()),
-                 untouched(4, one.k()), untouched(5, one.q()), untouched(6, sums),
-                 untouched(7, segments)},
-      out[]{untouched(8, one.q()), untouched(9, one.k()), untouched(10, one.k())};
+const auto kWorkspace = reinterpret_cast<std::byte*>(int64_t{11} << 40);
+
+// What they are given of the backward pass.
+void run_backward(const Case& one) {
+  const Type sums{{one.b, one.h, one.t}, Dtype::float32};
+  std::vector<Ref> in, out;
+  for (const Type& type : one.with_masks({one.q(), one.q(), one.k(), one.k(), one.q(), sums}))
+    in.push_back(untouched(std::ssize(in) + 1, type));
+  for (const Type& type : {one.q(), one.k(), one.k()})
+    out.push_back(untouched(std::ssize(out) + 8, type));
   const std::any attrs = one.attrs;
-  const KernelCall call{.target = Target::cuda,
-                        .attrs = attrs,
-                        .in = in,
-                        .out = out,
-                        .workspace = {reinterpret_cast<std::byte*>(int64_t{11} << 40),
-                                      static_cast<size_t>(one.backward_workspace())}};
   given = {};
   run_attention_grad_graphs(
-      call,
+      {.target = Target::cuda,
+       .attrs = attrs,
+       .in = in,
+       .out = out,
+       .workspace = {kWorkspace, static_cast<size_t>(one.backward_workspace())}},
       [](const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
          std::span<std::byte> workspace, void*) {
         EXPECT_EQ(pass, CudnnPass::backward);
@@ -203,7 +204,10 @@ TEST(AttentionByCudnn, GivesEveryGraphItsPartOfEachOperand) {
         given.graphs.emplace_back(part, operands);
       },
       [](const AttentionMaskArguments& arguments, void*) { given.masks.push_back(arguments); });
+}
 
+TEST(AttentionByCudnn, GivesEveryGraphItsPartOfEachOperand) {
+  run_backward({6, 4096, 8, 4, {{.head_dim = 128}, true}});
   // Eight heads' scores of a row are as much as a part may take.
   ASSERT_EQ(given.graphs.size(), 6);
   ASSERT_EQ(given.masks.size(), 6);
@@ -216,27 +220,15 @@ TEST(AttentionByCudnn, GivesEveryGraphItsPartOfEachOperand) {
     for (CudnnOperand operand : {k, v, dk, dv})
       EXPECT_EQ(offset(operands.at(operand)), row * 4096 * 4 * 128 * 2);
     EXPECT_EQ(offset(operands.at(log_sum_exp)), row * 8 * 4096 * 4);
-    EXPECT_EQ(operands.at(mask), call.workspace.data());
+    EXPECT_EQ(operands.at(mask), kWorkspace);
     EXPECT_EQ(offset(given.masks[row].segments), row * 4096 * 4);
     EXPECT_EQ(given.masks[row].prefix, nullptr);
   }
 }
 
 TEST(AttentionByCudnn, GivesGraphsSomeHeadsOfARow) {
-  const Case one{1, 8192, 8, 4, {{.head_dim = 64}}};
-  const Type sums{{one.b, one.h, one.t}, Dtype::float32};
-  const Ref in[]{untouched(1, one.q()), untouched(2, one.q()), untouched(3, one.k()),
-                 untouched(4, one.k()), untouched(5, one.q()), untouched(6, sums)},
-      out[]{untouched(8, one.q()), untouched(9, one.k()), untouched(10, one.k())};
-  const std::any attrs = one.attrs;
-  const KernelCall call{
-      .target = Target::cuda, .attrs = attrs, .in = in, .out = out, .workspace = {}};
-  given = {};
-  run_attention_grad_graphs(
-      call,
-      [](const CudnnAttention& part, CudnnPass, CudnnOperands& operands, std::span<std::byte>,
-         void*) { given.graphs.emplace_back(part, operands); },
-      [](const AttentionMaskArguments&, void*) { ADD_FAILURE() << "nothing is masked"; });
+  run_backward({1, 8192, 8, 4, {{.head_dim = 64}}});
+  EXPECT_TRUE(given.masks.empty());
   ASSERT_EQ(given.graphs.size(), 4);
   for (int64_t key_head = 0; key_head < 4; ++key_head) {
     const auto& [part, operands] = given.graphs[key_head];

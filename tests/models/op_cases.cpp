@@ -697,18 +697,20 @@ OpCase square_sum_case(int64_t n) {
           .adjust = [](Tensors& in) { in.at("square_sums").square_(); }};
 }
 
-// Window, segments, prefix and soft cap, each there or not, but for none of them.
+// Window, segments, prefix and soft cap, each there or not, but for none of them; with heads of
+// whole vectors, which cuDNN takes, and without.
 std::vector<OpCase> attention_combinations() {
   std::vector<OpCase> cases;
-  for (int choice = 1; choice < 16; ++choice) {
-    int64_t b = choice == 15 ? 2 : 1;
-    AttentionShape shape{b, 7, 2, 1, {.head_dim = 8}};
-    if (choice & 1) shape.options.window = 3;
-    if (choice & 2) shape.options.soft_cap = 1.5;
-    if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
-    if (choice & 8) shape.prefix = b == 2 ? prefix_of({5, 2}) : prefix_of({5});
-    cases.push_back(attention_case(shape));
-  }
+  for (int choice = 1; choice < 16; ++choice)
+    for (int64_t head_dim : {6, 8}) {
+      int64_t b = choice == 15 ? 2 : 1;
+      AttentionShape shape{b, 7, 2, 1, {.head_dim = head_dim}};
+      if (choice & 1) shape.options.window = 3;
+      if (choice & 2) shape.options.soft_cap = 1.5;
+      if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
+      if (choice & 8) shape.prefix = b == 2 ? prefix_of({5, 2}) : prefix_of({5});
+      cases.push_back(attention_case(shape));
+    }
   return cases;
 }
 
