@@ -7,15 +7,24 @@
 namespace longshore::offload {
 namespace {
 
-int64_t control_group_bytes() {
-  auto number = [](const char* path) {
-    std::ifstream file(path);
-    int64_t value;
-    return file >> value ? value : -1;
-  };
-  int64_t limit = number("/sys/fs/cgroup/memory.max");
-  int64_t used = number("/sys/fs/cgroup/memory.current");
-  return limit < 0 || used < 0 ? INT64_MAX : std::max<int64_t>(0, limit - used);
+// The files of a group: in version 2 of control groups, and in version 1.
+struct GroupFiles {
+  const char *limit, *used, *inactive, *active;
+};
+
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", "active_file"};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file", "total_active_file"};
+
+int64_t group_bytes(const std::filesystem::path& group, const GroupFiles& files) {
+  int64_t limit, used;
+  if (!(std::ifstream(group / files.limit) >> limit)) return INT64_MAX;  // "max", or no such file
+  if (!(std::ifstream(group / files.used) >> used)) return INT64_MAX;
+  std::ifstream stat(group / "memory.stat");
+  std::string key;
+  for (int64_t bytes; stat >> key >> bytes;)
+    if (key == files.inactive || key == files.active) used -= bytes;
+  return std::max<int64_t>(0, limit - std::max<int64_t>(0, used));
 }
 
 int64_t status_bytes(const std::string& wanted) {
@@ -30,13 +39,35 @@ int64_t status_bytes(const std::string& wanted) {
 
 }  // namespace
 
+int64_t control_group_bytes(const std::filesystem::path& membership,
+                            const std::filesystem::path& root) {
+  int64_t least = INT64_MAX;
+  std::ifstream file(membership);
+  for (std::string line; std::getline(file, line);) {
+    // number:controllers:/path, where version 2 has number 0 and names no controller.
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool is_version_2 = controllers.empty();
+    if (!is_version_2 && controllers != "memory") continue;
+    const std::filesystem::path top = is_version_2 ? root : root / "memory";
+    std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
+    while (true) {
+      least = std::min(least, group_bytes(top / group, is_version_2 ? kVersion2 : kVersion1));
+      if (group.empty()) break;
+      group = group.parent_path();
+    }
+  }
+  return least;
+}
+
 int64_t available_host_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string key, unit;
   int64_t kilobytes, available = 0;
   while (file >> key >> kilobytes && std::getline(file, unit))
     if (key == "MemAvailable:") available = kilobytes * 1024;
-  return std::min(available, control_group_bytes());
+  return std::min(available, control_group_bytes("/proc/self/cgroup", "/sys/fs/cgroup"));
 }
 
 int64_t resident_bytes() { return status_bytes("VmRSS"); }

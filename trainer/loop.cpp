@@ -107,7 +107,9 @@ class Run {
  private:
   TrainingPlans plan_what_fits(const Config& config) const {
     TrainingPlans plans = plan_training(config, backend_->target(), world_.rank());
-    require_room(config, plans, *backend_);
+    // All wait for each other: who went on would take what others still count on.
+    for (const std::string& why : world_.gather(why_no_room(config, plans, *backend_)))
+      if (!why.empty()) throw PlanError(why);
     return plans;
   }
 

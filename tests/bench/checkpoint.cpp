@@ -70,7 +70,7 @@ void measure(trainer::Config config, const fs::path& folder) {
       trainer::make_backend(trainer::choose_backend(config).target);
   const trainer::TrainingPlans plans = trainer::plan_training(config, backend->target());
   const models::DecoderConfig model = trainer::decoder_config(config, backend->target());
-  trainer::require_room(config, plans, *backend);
+  if (std::string why = why_no_room(config, plans, *backend); !why.empty()) throw PlanError(why);
   trainer::TrainingSession session(plans, *backend,
                                    trainer::first_values(config, plans, backend->target()));
   const trainer::SavedModel saved{config, model, plans.layout};

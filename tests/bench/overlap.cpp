@@ -64,7 +64,7 @@ class Steps {
       : plans_(std::move(plans)), arguments_(backend, ledger_) {
     std::vector<const offload::Plan*> all;
     for (const TrainingPlans& p : plans_) {
-      require_room(config, p, backend);
+      if (std::string why = why_no_room(config, p, backend); !why.empty()) throw PlanError(why);
       for (const offload::Plan* plan : p.all()) all.push_back(plan);
     }
     trainer::MemoryByKind memory = trainer::analyze(all);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
+#include "trainer/config/device_mesh.h"
 
 namespace longshore::trainer {
 namespace {
@@ -104,7 +104,7 @@ Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
 }
 
 std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
-                     const MemoryLimits& limits) {
+                     const MemoryLimits& limits, int64_t devices_of_host) {
   bool fits = true;
   std::string table;
   for (MemoryKind kind : offload::kMemoryKinds) {
@@ -112,7 +112,8 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
     if (kind == MemoryKind::unpinned_host && a.peak_bytes == 0) continue;
     bool is_device = kind == MemoryKind::device;
     int64_t together = is_device ? a.peak_bytes : host_peak_bytes(memory);
-    int64_t available = backend.available_bytes(kind);
+    const bool is_shared = devices_of_host > 1 && (!is_device || shares_memory(backend.target()));
+    int64_t available = backend.available_bytes(kind) / (is_shared ? devices_of_host : 1);
     fits = fits &&
            (shares_memory(backend.target()) ? total_peak_bytes(memory) : together) <= available;
     const std::optional<int64_t>& limit = is_device ? limits.device_bytes : limits.host_bytes;
@@ -120,9 +121,10 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
       available = *limit;
       fits = fits && together <= *limit;
     }
-    table += fmt::format("  {:<12} needs {} ({}), available {}\n", offload::name(kind),
-                         bytes_text(a.peak_bytes), categories_text(a.by_category),
-                         bytes_text(available));
+    table += fmt::format(
+        "  {:<12} needs {} ({}), available {}{}\n", offload::name(kind), bytes_text(a.peak_bytes),
+        categories_text(a.by_category), bytes_text(available),
+        is_shared ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
   }
   return fits ? "" : table;
 }
@@ -135,14 +137,14 @@ std::string what_helps(const Config& config, models::Target target) {
   return text;
 }
 
-void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend) {
+std::string why_no_room(const Config& config, const TrainingPlans& plans,
+                        offload::Backend& backend) {
   MemoryByKind memory = analyze(plans);
   models::Target target = backend.target();
-  std::string table = shortage(memory, backend, memory_limits(config));
-  if (table.empty()) return;
-  throw PlanError(fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
-                              config.config_file, table, needs(memory, target),
-                              what_helps(config, target)));
+  std::string table = shortage(memory, backend, memory_limits(config), devices_per_node(config));
+  if (table.empty()) return "";
+  return fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
+                     config.config_file, table, needs(memory, target), what_helps(config, target));
 }
 
 }  // namespace longshore::trainer

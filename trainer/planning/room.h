@@ -35,15 +35,16 @@ Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits = {});
 
 // "" when the backend can hold that within the limits; otherwise a line for each kind, with what is
-// needed and what is there.
+// needed and what is there. So many devices, each with a process of its own, share the host.
 std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
-                     const MemoryLimits& limits = {});
+                     const MemoryLimits& limits = {}, int64_t devices_of_host = 1);
 
 // Keys that would make a plan smaller, each tried: a line for each, with what it would need.
 std::string what_helps(const Config& config, models::Target target);
 
-// Throws PlanError when the backend cannot hold the plans: what they need and what is there by
-// memory kind, and which keys would make it smaller, each tried.
-void require_room(const Config& config, const TrainingPlans& plans, offload::Backend& backend);
+// "" when the backend can hold the plans, and the host those of all its devices; otherwise what
+// they need and what is there by memory kind, and which keys would make it smaller, each tried.
+std::string why_no_room(const Config& config, const TrainingPlans& plans,
+                        offload::Backend& backend);
 
 }  // namespace longshore::trainer

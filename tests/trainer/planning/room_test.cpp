@@ -7,9 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/error.h"
 #include "offload/virtual_backend.h"
-#include "tests/data/temporary_folder.h"
 #include "tests/offload/forwarding_backend.h"
 
 namespace longshore::trainer {
@@ -67,14 +65,14 @@ TEST(Room, NamesTheKindAndTheKeysThatHelp) {
 
   SmallBackend just_enough(*device_without_memory,
                            {{MemoryKind::device, device}, {MemoryKind::pinned_host, pinned}});
-  EXPECT_NO_THROW(require_room(config, plans, just_enough));
+  EXPECT_EQ(why_no_room(config, plans, just_enough), "");
 
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
     std::map<MemoryKind, int64_t> available{{MemoryKind::device, kPlenty},
                                             {MemoryKind::pinned_host, kPlenty}};
     available[kind] = of(memory, kind).peak_bytes - 1;
     SmallBackend small(*device_without_memory, available);
-    std::string message = data::message_of<PlanError>([&] { require_room(config, plans, small); });
+    std::string message = why_no_room(config, plans, small);
     for (const std::string& words :
          {std::string("does not fit"), "pinned_host  needs " + offload::bytes_text(pinned),
           "device       needs " + offload::bytes_text(device),
@@ -99,6 +97,31 @@ TEST(Room, NamesTheKindAndTheKeysThatHelp) {
     }
     EXPECT_GE(helpful, 3) << message;
     EXPECT_TRUE(choices.contains("remat_policy=full")) << message;
+  }
+}
+
+// Each device has memory of its own, and a part of the host's; on a processor all is the host's.
+TEST(Room, IsSharedByTheDevicesOfAHost) {
+  for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
+    const Config config = config_of({"remat_policy=minimal_offloaded", "ici_fsdp_parallelism=2",
+                                     "ici_data_parallelism=2", "dcn_data_parallelism=3"});
+    const TrainingPlans plans = plan_training(config, target);
+    const MemoryByKind memory = analyze(plans);
+    const bool is_one_memory = target == models::Target::cpu;
+    auto nominal = offload::make_virtual_backend(offload::nominal_hardware(target));
+    const int64_t device = is_one_memory ? 4 * total_peak_bytes(memory)
+                                         : of(memory, MemoryKind::device).peak_bytes,
+                  host = is_one_memory ? device : 4 * host_peak_bytes(memory);
+    ASSERT_GT(host, 0);
+    SmallBackend enough(*nominal, {{MemoryKind::device, device}, {MemoryKind::pinned_host, host}});
+    EXPECT_EQ(why_no_room(config, plans, enough), "");
+    SmallBackend small(*nominal,
+                       {{MemoryKind::device, device}, {MemoryKind::pinned_host, host - 1}});
+    const std::string message = why_no_room(config, plans, small);
+    EXPECT_NE(message.find("available " + offload::bytes_text((host - 1) / 4) +
+                           " for each of 4 devices of this host"),
+              std::string::npos)
+        << message;
   }
 }
 
