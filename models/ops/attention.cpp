@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/error.h"
 #include "models/backward.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/infer.h"
@@ -106,6 +107,11 @@ std::string print(const std::any& any) {
 }
 
 }  // namespace
+
+void refuse_attention(const AttentionAttrs& attrs, Dtype dtype) {
+  throw InternalError(std::string("attention: nothing serves ") + name(dtype) + " with " +
+                      attention_op.print(attrs));
+}
 
 const Op attention_op{
     .name = "attention",

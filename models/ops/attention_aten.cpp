@@ -43,7 +43,6 @@ struct Case {
   bool floating() const {
     return dtype == Dtype::float64 || dtype == Dtype::float32 || dtype == Dtype::bfloat16;
   }
-  bool cuda_bfloat16() const { return is_cuda(target) && dtype == Dtype::bfloat16; }
 };
 
 // The first that serves.
@@ -52,10 +51,7 @@ constexpr struct {
   bool (*serves)(const Case& c);
 } kPaths[]{
     {Path::flash,
-     [](const Case& c) {
-       int64_t head_dim = c.attrs.options.head_dim;
-       return c.cuda_bfloat16() && c.attrs.is_plain() && head_dim % 8 == 0 && head_dim <= 256;
-     }},
+     [](const Case& c) { return is_cuda(c.target) && flash_serves(c.attrs, c.dtype); }},
     {Path::whole,
      [](const Case& c) {
        return c.floating() && !is_cuda(c.target) && c.attrs.is_plain() &&
@@ -67,8 +63,7 @@ constexpr struct {
 Path path_of(const Case& c) {
   for (const auto& row : kPaths)
     if (row.serves(c)) return row.path;
-  throw InternalError(std::string("attention: nothing serves ") + name(c.dtype) + " with " +
-                      attention_op.print(c.attrs));
+  refuse_attention(c.attrs, c.dtype);
 }
 
 // --- blocks of scores
@@ -182,6 +177,11 @@ void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, con
 }
 
 }  // namespace
+
+bool flash_serves(const AttentionAttrs& attrs, Dtype dtype) {
+  const int64_t head_dim = attrs.options.head_dim;
+  return dtype == Dtype::bfloat16 && attrs.is_plain() && head_dim % 8 == 0 && head_dim <= 256;
+}
 
 void attention_composed(const KernelCall& call) {
   auto wide = compute_type(call.in[0]);

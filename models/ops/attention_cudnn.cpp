@@ -200,44 +200,4 @@ void run_attention_grad_graphs(const KernelCall& call, RunCudnnGraph run,
   }
 }
 
-std::string attention_cuda_path(const std::any& any, std::span<const Type> in) {
-  const std::string by_cudnn = "fused attention (cuDNN)";
-  switch (cudnn_serves_on(attrs_of(any), in[0], in[1])) {
-    case CudnnGpus::none:
-      return attention_cuda_aten_path(any, in);
-    case CudnnGpus::hopper:
-      return by_cudnn + " on Hopper, elsewhere " + attention_cuda_aten_path(any, in);
-    case CudnnGpus::up_to_hopper:
-      return by_cudnn + " up to Hopper, later " + attention_cuda_aten_path(any, in);
-    case CudnnGpus::all:
-      break;
-  }
-  return by_cudnn;
-}
-
-namespace {
-
-// Of a pass by cuDNN or, on GPUs where it does not serve, by ATen.
-int64_t workspace(CudnnGpus gpus, const CudnnAttention& part, CudnnPass pass, int64_t by_aten) {
-  if (gpus == CudnnGpus::none) return by_aten;
-  const int64_t by_cudnn = cudnn_mask_bytes(part) + cudnn_graph_workspace(part, pass);
-  return gpus == CudnnGpus::all ? by_cudnn : std::max(by_cudnn, by_aten);
-}
-
-}  // namespace
-
-int64_t attention_cuda_workspace(const std::any& any, std::span<const Type> in,
-                                 std::span<const Type> out) {
-  const AttentionAttrs& attrs = attrs_of(any);
-  return workspace(cudnn_serves_on(attrs, in[0], in[1]), cudnn_forward(attrs, in[0], in[1]),
-                   CudnnPass::forward, attention_cuda_aten_workspace(any, in, out));
-}
-
-int64_t attention_grad_cuda_workspace(const std::any& any, std::span<const Type> in,
-                                      std::span<const Type> out) {
-  const AttentionAttrs& attrs = attrs_of(any);
-  return workspace(cudnn_serves_on(attrs, in[1], in[2]), cudnn_backward(attrs, in[1], in[2]),
-                   CudnnPass::backward, attention_grad_cuda_aten_workspace(any, in, out));
-}
-
 }  // namespace longshore::models

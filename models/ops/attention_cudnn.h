@@ -45,6 +45,8 @@ CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type
 // On a GPU of that compute capability, 10 times major and minor.
 bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
                   int compute_capability);
+// On the current device, in builds with CUDA.
+bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k);
 
 // The first part of each pass: the others are like it.
 CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const Type& k);
@@ -62,6 +64,10 @@ using CudnnOperands = std::unordered_map<int64_t, void*>;
 
 using RunCudnnGraph = void (*)(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
                                std::span<std::byte> workspace, void* stream);
+
+// Into a cudaStream_t, in builds with CUDA. Throws Error.
+void run_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+                     std::span<std::byte> workspace, void* stream);
 
 // The op and its gradient where cuDNN serves, by what is given.
 void run_attention_graphs(const KernelCall& call, RunCudnnGraph run, LaunchAttentionMask mask);

@@ -249,8 +249,10 @@ cudnnHandle_t handle_of(int device, void* stream) {
   return known.handle;
 }
 
-void run_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
-               std::span<std::byte> workspace, void* stream) {
+}  // namespace
+
+void run_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+                     std::span<std::byte> workspace, void* stream) {
   load_library();
   const int device = current_device();
   cudnnHandle_t handle = handle_of(device, stream);
@@ -260,25 +262,8 @@ void run_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operan
         "cuDNN: running attention");
 }
 
-bool serves_here(const KernelCall& call, const Ref& q, const Ref& k) {
-  return cudnn_serves(std::any_cast<const AttentionAttrs&>(call.attrs), q.type, k.type,
-                      compute_capability(current_device()));
-}
-
-}  // namespace
-
-void attention_cuda(const KernelCall& call) {
-  if (serves_here(call, call.in[0], call.in[1]))
-    run_attention_graphs(call, run_graph, launch_attention_mask);
-  else
-    attention_cuda_aten(call);
-}
-
-void attention_grad_cuda(const KernelCall& call) {
-  if (serves_here(call, call.in[1], call.in[2]))
-    run_attention_grad_graphs(call, run_graph, launch_attention_mask);
-  else
-    attention_grad_cuda_aten(call);
+bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k) {
+  return cudnn_serves(attrs, q, k, compute_capability(current_device()));
 }
 
 }  // namespace longshore::models

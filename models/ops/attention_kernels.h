@@ -27,6 +27,9 @@ struct MaskRefs {
   }
 };
 
+// Throws InternalError.
+[[noreturn]] void refuse_attention(const AttentionAttrs& attrs, Dtype dtype);
+
 void attention_cpu(const KernelCall& call);
 void attention_grad_cpu(const KernelCall& call);
 int64_t attention_cpu_workspace(const std::any& attrs, std::span<const Type> in,
@@ -34,7 +37,7 @@ int64_t attention_cpu_workspace(const std::any& attrs, std::span<const Type> in,
 int64_t attention_grad_cpu_workspace(const std::any& attrs, std::span<const Type> in,
                                      std::span<const Type> out);
 
-// By cuDNN where it serves, else by ATen: in builds with CUDA.
+// By cuDNN where it serves, else by flash attention or by blocks of scores: in builds with CUDA.
 void attention_cuda(const KernelCall& call);
 void attention_grad_cuda(const KernelCall& call);
 int64_t attention_cuda_workspace(const std::any& attrs, std::span<const Type> in,
@@ -43,6 +46,7 @@ int64_t attention_grad_cuda_workspace(const std::any& attrs, std::span<const Typ
                                       std::span<const Type> out);
 
 // By ATen: flash attention where it serves, else the compositions below.
+bool flash_serves(const AttentionAttrs& attrs, Dtype dtype);
 void attention_cuda_aten(const KernelCall& call);
 void attention_grad_cuda_aten(const KernelCall& call);
 int64_t attention_cuda_aten_workspace(const std::any& attrs, std::span<const Type> in,

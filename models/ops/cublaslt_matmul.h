@@ -1,4 +1,5 @@
-// Matrix products on GPUs by cuBLASLt, with its workspace in memory of ours: C = A·B [+ sum].
+// Matrix products on GPUs by cuBLASLt, with its workspace in memory of ours: C = A·B [+ sum], one
+// or several of a shape at once.
 //
 // Of the algorithms that cuBLASLt offers for a description, its first that fits our workspace is
 // taken and kept: it does not depend on timings, and it adds split sums in float32 in a fixed
@@ -14,11 +15,29 @@
 
 namespace longshore::models {
 
-// A stored matrix as cuBLASLt sees it: columns are adjacent, `stride` elements apart.
-struct ColumnMajor {
-  int64_t rows, columns, stride;
+// How the matrices of several products lie, in elements: rows are `row` apart, and one product's
+// matrix `next` from that of the product before it.
+struct Stride {
+  int64_t row, next;
 
-  auto operator<=>(const ColumnMajor&) const = default;
+  auto operator<=>(const Stride&) const = default;
+};
+
+struct Matmuls {
+  Matmul matmul;
+  int64_t count;
+  Stride a, b, c;  // the sum lies as C does
+
+  // One, whose rows are adjacent.
+  Matmuls(const Matmul& matmul);
+  Matmuls(const Matmul& matmul, int64_t count, Stride a, Stride b, Stride c);
+
+  auto operator<=>(const Matmuls&) const = default;
+};
+
+// Stored matrices as cuBLASLt sees them: columns are `stride` elements apart, matrices `next`.
+struct ColumnMajor {
+  int64_t rows, columns, stride, next;
 };
 
 // C transposed, which in memory is the same as C by rows: op(first) · op(second).
@@ -27,18 +46,18 @@ struct ColumnMajorProduct {
   bool transpose_first, transpose_second;
 };
 
-ColumnMajorProduct column_major(const Matmul& matmul);
+ColumnMajorProduct column_major(const Matmuls& matmuls);
 
 // Known without a GPU.
-int64_t cublaslt_workspace_bytes(const Matmul& matmul);
+int64_t cublaslt_workspace_bytes(const Matmuls& matmuls);
 
-// `sum`, of C's type, is read where matmul.into is `add`, and may be `c`. `stream` is a
+// `sum`, of C's type, is read where `into` is `add`, and may be `c`. `stream` is a
 // cudaStream_t. Throws Error.
-void run_cublaslt(const Matmul& matmul, const void* a, const void* b, const void* sum, void* c,
+void run_cublaslt(const Matmuls& matmuls, const void* a, const void* b, const void* sum, void* c,
                   std::span<std::byte> workspace, void* stream);
 
 // What that is to kernels, which tests run without a GPU.
-using RunProduct = void (*)(const Matmul& matmul, const void* a, const void* b, const void* sum,
+using RunProduct = void (*)(const Matmuls& matmuls, const void* a, const void* b, const void* sum,
                             void* c, std::span<std::byte> workspace, void* stream);
 
 }  // namespace longshore::models

@@ -23,6 +23,7 @@ struct Library {
   decltype(&cublasLtMatmulDescCreate) make_operation;
   decltype(&cublasLtMatmulDescSetAttribute) set_operation;
   decltype(&cublasLtMatrixLayoutCreate) make_layout;
+  decltype(&cublasLtMatrixLayoutSetAttribute) set_layout;
   decltype(&cublasLtMatmulPreferenceCreate) make_preference;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
@@ -42,6 +43,7 @@ Library load() {
   find(library.make_operation, "cublasLtMatmulDescCreate");
   find(library.set_operation, "cublasLtMatmulDescSetAttribute");
   find(library.make_layout, "cublasLtMatrixLayoutCreate");
+  find(library.set_layout, "cublasLtMatrixLayoutSetAttribute");
   find(library.make_preference, "cublasLtMatmulPreferenceCreate");
   find(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
   find(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
@@ -55,9 +57,11 @@ const Library& library() {
   return library;
 }
 
-std::string text(const Matmul& p) {
-  return "product of " + std::to_string(p.m) + "x" + std::to_string(p.k) + "x" +
-         std::to_string(p.n) + " in " + name(p.ab) + " into " + name(p.c);
+std::string text(const Matmuls& several) {
+  const Matmul& p = several.matmul;
+  return (several.count == 1 ? "product of " : std::to_string(several.count) + " products of ") +
+         std::to_string(p.m) + "x" + std::to_string(p.k) + "x" + std::to_string(p.n) + " in " +
+         name(p.ab) + " into " + name(p.c);
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -81,7 +85,7 @@ cublasLtHandle_t handle_of(int device) {
 constexpr uint32_t kAlignment = 128;
 
 struct Key {
-  Matmul matmul;
+  Matmuls matmuls;
   bool is_aligned;  // or else operands are at addresses of whole elements
   int device;
 
@@ -119,9 +123,9 @@ class Preference {
 };
 
 std::unique_ptr<const Plan> make(const Key& key) {
-  const Matmul& p = key.matmul;
-  const std::string what = text(p);
-  const ColumnMajorProduct product = column_major(p);
+  const Matmul& p = key.matmuls.matmul;
+  const std::string what = text(key.matmuls);
+  const ColumnMajorProduct product = column_major(key.matmuls);
   auto plan = std::make_unique<Plan>();
   check(library().make_operation(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
   auto transpose = [&](cublasLtMatmulDescAttributes_t attribute, bool is_transposed) {
@@ -134,6 +138,12 @@ std::unique_ptr<const Plan> make(const Key& key) {
     check(library().make_layout(&layout, data_type(dtype), static_cast<uint64_t>(matrix.rows),
                                 static_cast<uint64_t>(matrix.columns), matrix.stride),
           what);
+    const int32_t count = static_cast<int32_t>(key.matmuls.count);
+    check(library().set_layout(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+          what);
+    check(library().set_layout(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.next,
+                               sizeof matrix.next),
+          what);
   };
   lay_out(plan->first, product.first, p.ab);
   lay_out(plan->second, product.second, p.ab);
@@ -141,7 +151,7 @@ std::unique_ptr<const Plan> make(const Key& key) {
 
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                 static_cast<uint64_t>(cublaslt_workspace_bytes(p)));
+                 static_cast<uint64_t>(cublaslt_workspace_bytes(key.matmuls)));
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                  static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, Dtype dtype) {
@@ -165,22 +175,22 @@ std::unique_ptr<const Plan> make(const Key& key) {
 
 }  // namespace
 
-void run_cublaslt(const Matmul& matmul, const void* a, const void* b, const void* sum, void* c,
+void run_cublaslt(const Matmuls& matmuls, const void* a, const void* b, const void* sum, void* c,
                   std::span<std::byte> workspace, void* stream) {
-  const bool adds = matmul.into == Into::add;
+  const bool adds = matmuls.matmul.into == Into::add;
   const void* added = adds ? sum : c;  // which is not read where nothing is added
   uintptr_t addresses = 0;
   for (const void* operand : {a, b, added, static_cast<const void*>(c)})
     addresses |= reinterpret_cast<uintptr_t>(operand);
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) throw Error("CUDA: asking for the device");
-  const Key key{matmul, addresses % kAlignment == 0, device};
+  const Key key{matmuls, addresses % kAlignment == 0, device};
   const Plan& plan = made_once<Plan>(key, [&] { return make(key); });
   const float one = 1, beta = adds ? 1 : 0;
   check(library().multiply(handle_of(device), plan.operation, &one, b, plan.first, a, plan.second,
                            &beta, added, plan.out, c, plan.out, &plan.algorithm, workspace.data(),
                            workspace.size(), static_cast<cudaStream_t>(stream)),
-        text(matmul));
+        text(matmuls));
 }
 
 }  // namespace longshore::models

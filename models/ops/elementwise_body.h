@@ -49,7 +49,7 @@ struct SoftCapped {
   static constexpr int kInputs = 1, kOutputs = 1;  // x -> y
   float cap;
   LONGSHORE_DEVICE void operator()(const float* in, float* out) const {
-    out[0] = cap * tanh_fast(in[0] / cap);
+    out[0] = soft_capped(in[0], cap);
   }
 };
 
@@ -57,8 +57,7 @@ struct SoftCappedGrad {
   static constexpr int kInputs = 2, kOutputs = 1;  // dy, y -> dx
   float cap;
   LONGSHORE_DEVICE void operator()(const float* in, float* out) const {
-    const float tanh = in[1] / cap;
-    out[0] = in[0] * (1.f - tanh * tanh);
+    out[0] = in[0] * soft_cap_slope(in[1], cap);
   }
 };
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "models/ops/attention_blocks.h"
+
 namespace longshore::models {
 namespace {
 
@@ -40,6 +42,7 @@ struct Case {
 const std::string kCudnn = "fused attention (cuDNN)";
 const std::string kFlash = "flash attention (ATen)";
 const std::string kTiles = "tiles of ATen's matrix products";
+const std::string kBlocks = "blocks of cuBLASLt's matrix products";
 
 TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
   struct Row {
@@ -47,8 +50,8 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
     std::string path, composed_path;
   };
   const std::string hopper_else_flash = kCudnn + " on Hopper, elsewhere " + kFlash,
-                    hopper_else_tiles = kCudnn + " on Hopper, elsewhere " + kTiles,
-                    up_to_hopper = kCudnn + " up to Hopper, later " + kTiles;
+                    hopper_else_blocks = kCudnn + " on Hopper, elsewhere " + kBlocks,
+                    up_to_hopper = kCudnn + " up to Hopper, later " + kBlocks;
   const Row rows[]{
       {{1, 4096, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 64, .scale = 0.3}}}, kCudnn, kFlash},
@@ -56,15 +59,15 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
       {{1, 4096, 32, 8, {{.head_dim = 128, .window = 1024}}}, kCudnn, kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 256}}}, hopper_else_flash, kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 256, .window = 9}}}, hopper_else_flash, kFlash},
-      {{1, 4096, 32, 8, {{.head_dim = 264}}}, kTiles, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 132}}}, kTiles, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 60}}}, kTiles, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 264}}}, kBlocks, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 132}}}, kBlocks, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 60}}}, kBlocks, kTiles},
       {{1, 1, 32, 8, {{.head_dim = 128}}}, kFlash, kFlash},
-      {{1, 4096, 32, 8, {{.head_dim = 128, .soft_cap = 50}}}, hopper_else_tiles, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128, .soft_cap = 50}}}, hopper_else_blocks, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}, true}}, up_to_hopper, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}, false, true}}, up_to_hopper, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 256}, true, true}}, hopper_else_tiles, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 128}}, Dtype::float32}, kTiles, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 256}, true, true}}, hopper_else_blocks, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128}}, Dtype::float32}, kBlocks, kTiles},
       // Of four query heads, all scores at once.
       {{1, 8192, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
       {{1, 16384, 32, 8, {{.head_dim = 128}}}, kFlash, kFlash},
@@ -144,15 +147,16 @@ TEST(AttentionByCudnn, TakesAWindowAsLongAsTheRowForNone) {
   }
 }
 
-// A mask comes before what the graphs take, and ATen's attention has room on GPUs without them.
+// A mask comes before what the graphs take, and blocks of scores have room on GPUs without them.
 TEST(AttentionByCudnn, TakesWorkspaceForMasks) {
   const Case plain{2, 100, 4, 4, {{.head_dim = 64}}},
       packed{2, 100, 4, 4, {{.head_dim = 64}, true}};
   const int64_t mask = (2 * 100 * 104 * 2 + 511) / 512 * 512;
   EXPECT_EQ(cudnn_mask_bytes(cudnn_forward(plain.attrs, plain.q(), plain.k())), 0);
   EXPECT_EQ(cudnn_mask_bytes(cudnn_forward(packed.attrs, packed.q(), packed.k())), mask);
-  EXPECT_EQ(packed.forward_workspace(),
-            std::max(mask + 1024, packed.forward_workspace(Target::cuda_composed)));
+  EXPECT_EQ(
+      packed.forward_workspace(),
+      std::max(mask + 1024, attention_blocks_workspace(packed.attrs, packed.q(), packed.k())));
   // Only so many rows' masks are there at once.
   const Case large{16, 4096, 4, 4, {{.head_dim = 64}, true}};
   EXPECT_EQ(cudnn_forward(large.attrs, large.q(), large.k()).rows, 8);

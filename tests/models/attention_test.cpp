@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "models/ops/attention_kernels.h"
-#include "models/ops/simd.h"
 #include "models/ops/attention_tiles.h"
+#include "models/ops/simd.h"
 #include "tests/models/autograd.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"

@@ -10,6 +10,7 @@
 #include "models/ops/add_bias_body.h"
 #include "models/ops/aten.h"
 #include "models/ops/attention.h"
+#include "models/ops/attention_blocks_body.h"
 #include "models/ops/attention_cudnn.h"
 #include "models/ops/attention_mask_body.h"
 #include "models/ops/elementwise_body.h"
@@ -57,23 +58,27 @@ void play_launch(const Arguments& arguments, void*) {
   launch(arguments, launcher<played>());
 }
 
-// cuBLASLt's product, of the matrices that it is told of.
-void play_product(const Matmul& matmul, const void* a, const void* b, const void* sum, void* c,
+// cuBLASLt's products, of the matrices that it is told of.
+void play_product(const Matmuls& matmuls, const void* a, const void* b, const void* sum, void* c,
                   std::span<std::byte> workspace, void*) {
-  EXPECT_GE(std::ssize(workspace), cublaslt_workspace_bytes(matmul));
-  const ColumnMajorProduct product = column_major(matmul);
-  auto matrix = [](const void* data, const ColumnMajor& stored, Dtype dtype) {
-    return at::from_blob(const_cast<void*>(data), {stored.rows, stored.columns}, {1, stored.stride},
-                         at::TensorOptions(scalar_type(dtype)));
-  };
-  auto operand = [&](const void* data, const ColumnMajor& stored, bool transpose) {
-    const at::Tensor as_stored = matrix(data, stored, matmul.ab).to(at::kFloat);
-    return transpose ? as_stored.t() : as_stored;
-  };
-  at::Tensor out = at::mm(operand(b, product.first, product.transpose_first),
-                          operand(a, product.second, product.transpose_second));
-  if (matmul.into == Into::add) out.add_(matrix(sum, product.out, matmul.c));
-  matrix(c, product.out, matmul.c).copy_(out);
+  const Matmul& matmul = matmuls.matmul;
+  EXPECT_GE(std::ssize(workspace), cublaslt_workspace_bytes(matmuls));
+  const ColumnMajorProduct product = column_major(matmuls);
+  for (int64_t i = 0; i < matmuls.count; ++i) {
+    auto matrix = [&](const void* data, const ColumnMajor& stored, Dtype dtype) {
+      auto* begin = static_cast<const std::byte*>(data) + i * stored.next * size_bytes(dtype);
+      return at::from_blob(const_cast<std::byte*>(begin), {stored.rows, stored.columns},
+                           {1, stored.stride}, at::TensorOptions(scalar_type(dtype)));
+    };
+    auto operand = [&](const void* data, const ColumnMajor& stored, bool transpose) {
+      const at::Tensor as_stored = matrix(data, stored, matmul.ab).to(at::kFloat);
+      return transpose ? as_stored.t() : as_stored;
+    };
+    at::Tensor out = at::mm(operand(b, product.first, product.transpose_first),
+                            operand(a, product.second, product.transpose_second));
+    if (matmul.into == Into::add) out.add_(matrix(sum, product.out, matmul.c));
+    matrix(c, product.out, matmul.c).copy_(out);
+  }
 }
 
 template <auto run>
@@ -92,20 +97,40 @@ void play_loss_grad(const KernelCall& call) {
                                 play_launch<played, TotalLossArguments>);
 }
 
-// On the GPU that cuDNN serves most on.
-bool is_cudnns(const KernelCall& call, const Ref& q, const Ref& k) {
-  return cudnn_serves(std::any_cast<const AttentionAttrs&>(call.attrs), q.type, k.type, 90);
-}
+template <Played played>
+constexpr AttentionBlockParts kBlockParts{
+    .multiply = play_product,
+    .softmax = play_launch<played, AttentionSoftmaxArguments>,
+    .softmax_grad = play_launch<played, AttentionSoftmaxGradArguments>,
+    .zero = play_launch<played, ZeroArguments>,
+    .round = play_launch<played, RoundArguments>};
+
+// Half of them play a GPU on which cuDNN's graphs serve most, the others one on which they serve
+// nothing.
+template <Played played>
+constexpr int kComputeCapability = played == Played::by_32 || played == Played::ahead ? 90 : 0;
 
 template <Played played>
 void play_attention(const KernelCall& call) {
-  if (!is_cudnns(call, call.in[0], call.in[1])) return attention_composed(call);
-  run_attention_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+  const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
+  const Type &q = call.in[0].type, &k = call.in[1].type;
+  if (cudnn_serves(attrs, q, k, kComputeCapability<played>))
+    run_attention_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+  else if (flash_serves(attrs, q.dtype))
+    attention_composed(call);
+  else
+    run_attention_blocks(call, kBlockParts<played>);
 }
 template <Played played>
 void play_attention_grad(const KernelCall& call) {
-  if (!is_cudnns(call, call.in[1], call.in[2])) return attention_grad_composed(call);
-  run_attention_grad_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+  const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
+  const Type &q = call.in[1].type, &k = call.in[2].type;
+  if (cudnn_serves(attrs, q, k, kComputeCapability<played>))
+    run_attention_grad_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+  else if (flash_serves(attrs, q.dtype))
+    attention_grad_composed(call);
+  else
+    run_attention_grad_blocks(call, kBlockParts<played>);
 }
 
 template <Played played>

@@ -95,7 +95,7 @@ TEST(ModelConfigs, ChooseAPathForAttention) {
   EXPECT_EQ(paths("mistral_7b", Target::cuda), fused);
   EXPECT_EQ(paths("mistral_7b", Target::cuda_composed), flash);
   EXPECT_EQ(paths("gemma2_9b", Target::cuda),
-            std::vector{fused[0] + " on Hopper, elsewhere tiles of ATen's matrix products"});
+            std::vector{fused[0] + " on Hopper, elsewhere blocks of cuBLASLt's matrix products"});
   EXPECT_EQ(paths("gemma2_9b", Target::cuda_composed), tiles);
   EXPECT_EQ(paths("gemma3_12b", Target::cuda),
             std::vector{fused[0] + " on Hopper, elsewhere flash attention (ATen)"});
