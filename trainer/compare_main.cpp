@@ -66,10 +66,17 @@ void compare(const Request& request) {
                           .steps = request.amount.steps,
                           .price_per_device_hour = request.price};
   Console console;
+  // After each turn: what takes long may be stopped before its end.
+  auto write_json = [&] {
+    if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");
+  };
   for (Comparison& comparison : report.comparisons)
-    measure(comparison, request.amount, [&](const std::string& line) { console.line(line); });
+    measure(comparison, request.amount, [&](const std::string& line) {
+      console.line(line);
+      write_json();
+    });
   std::printf("\n%s", text(report).c_str());
-  if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");
+  write_json();
   if (!request.html.empty()) write_file(request.html, html(report));
   require_sound(report.comparisons);
 }

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Training steps of a plain Llama under torch.compile, with fused AdamW and, on a GPU, cuDNN's attention.
 
-usage: compiled_peer.py MODEL.yml [KEY=VALUE ...] [--device cuda] [--policies none,full] [--steps 5] [--json F]
-                        [--beside COMPARE.json]
+usage: compiled_peer.py MODEL.yml [KEY=VALUE ...] [--batches 2,4] [--policies none,full] [--device cuda]
+                        [--steps 5] [--json F]
 
-MODEL.yml is one of configs/models, a Llama; keys behind it overrule its own, among them per_device_batch_size
-and max_target_length. Weights and moments are float32, products bfloat16 by autocast. `full` is checkpointing
-of each layer. Prints of each policy the median step, after two that do not count, tokens a second, and the
-most memory that its tensors took; --beside: the step of the same policy, and of the quickest, in what `compare`
-wrote, over it.
+MODEL.yml is one of configs/models, a Llama; keys behind it overrule its own, among them max_target_length.
+Weights and moments are float32, products bfloat16 by autocast. `full` is checkpointing of each layer. Layers are
+compiled each by itself, and so is what follows them: all layers are alike and compiled once. Prints of each
+policy with so many rows a step the median step, after two that do not count, tokens a second, the first loss,
+and the most memory that its tensors took.
 """
 
 import argparse
-import json
+import gc
+import itertools
 import pathlib
 import statistics
 import sys
@@ -21,14 +22,14 @@ import time
 import torch
 
 sys.path.append(str(pathlib.Path(__file__).parent))  # last: files there have names of libraries
+from atomic_file import write_json  # noqa: E402
 from plain_llama import Llama, training_step  # noqa: E402
 
 KEYS = {"base_emb_dim": "hidden_size", "base_num_decoder_layers": "num_hidden_layers",
         "base_num_query_heads": "num_attention_heads", "base_num_kv_heads": "num_key_value_heads",
         "head_dim": "head_dim", "base_mlp_dim": "intermediate_size", "vocab_size": "vocab_size",
         "normalization_layer_epsilon": "rms_norm_eps", "rope_max_timescale": "rope_theta"}
-DEFAULTS = {"per_device_batch_size": 1, "max_target_length": 2048, "normalization_layer_epsilon": 1e-5,
-            "rope_max_timescale": 10000}
+DEFAULTS = {"max_target_length": 2048, "normalization_layer_epsilon": 1e-5, "rope_max_timescale": 10000}
 WARM_UP = 2  # compiles
 
 
@@ -55,24 +56,29 @@ def measure(config, batch, length, policy, device, steps):
         torch.manual_seed(0)
         model = Llama(config, policy == "full")
         tokens = torch.randint(config["vocab_size"], (batch, length + 1))
-    compiled = torch.compile(model)
-    step = training_step(model, lambda: compiled(tokens[:, :-1], tokens[:, 1:]), "bfloat16", device)
-    seconds = []
+    for layer in model.layers:
+        layer.compile(dynamic=False)
+    model.loss = torch.compile(model.loss, dynamic=False)
+    step = training_step(model, lambda: model(tokens[:, :-1], tokens[:, 1:]), "bfloat16", device)
+    seconds, losses = [], []
     for _ in range(WARM_UP + steps):
         start = time.perf_counter()
-        step()  # and waits for its loss
+        losses.append(step())  # and waits for it
         seconds.append(time.perf_counter() - start)
-    found = {"step_seconds": statistics.median(seconds[WARM_UP:])}
+    found = {"step_seconds": statistics.median(seconds[WARM_UP:]), "first_step_seconds": seconds[0],
+             "losses": losses}
     found["tokens_per_second"] = batch * length / found["step_seconds"]
     if device == "cuda":
         found["peak_bytes"] = torch.cuda.max_memory_allocated()
     return found
 
 
-def steps_of_longshore(path):
-    """By policy."""
-    plans = json.loads(path.read_text())["plans"]
-    return {plan["policy"]: plan["measured"]["step_seconds"] for plan in plans if plan["measured"]}
+def line_of(found):
+    if "failure" in found:
+        return found["failure"]
+    line = (f"{found['step_seconds']:9.4f} s {found['tokens_per_second']:9.0f} tokens/s, first loss "
+            f"{found['losses'][0]:.4f}, compiled in {found['first_step_seconds']:.1f} s")
+    return line + (f", {found['peak_bytes'] / 2**30:.2f} GiB" if "peak_bytes" in found else "")
 
 
 def main():
@@ -80,46 +86,33 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("settings", nargs="*")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--batches", default="1")
     parser.add_argument("--policies", default="none,full")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--beside", type=pathlib.Path)
     arguments = parser.parse_args()
     config, numbers = read_model(arguments.model, arguments.settings)
-    longshore = {}
-    if arguments.beside and arguments.beside.exists():
-        longshore = steps_of_longshore(arguments.beside)
     if arguments.device == "cuda":
         from torch.nn.attention import SDPBackend, sdpa_kernel
         attention = sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True)
         attention.__enter__()  # to the end
-    results = {}
-    for policy in arguments.policies.split(","):
+    results = []
+    for batch, policy in itertools.product(map(int, arguments.batches.split(",")), arguments.policies.split(",")):
         torch._dynamo.reset()
         try:
-            found = measure(config, numbers["per_device_batch_size"], numbers["max_target_length"], policy,
-                            arguments.device, arguments.steps)
-        except torch.OutOfMemoryError:
-            print(f"torch.compile {policy:6} does not fit", flush=True)
-            continue
-        finally:
-            if arguments.device == "cuda":
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-        results[policy] = found
-        line = f"torch.compile {policy:6} {found['step_seconds']:9.4f} s {found['tokens_per_second']:9.0f} tokens/s"
-        if "peak_bytes" in found:
-            line += f" {found['peak_bytes'] / 2**30:7.2f} GiB"
-        if policy in longshore:
-            line += f"   Longshore's {policy}: x {longshore[policy] / found['step_seconds']:.3f}"
-        if longshore:
-            quickest = min(longshore, key=longshore.get)
-            line += f"   {quickest}: x {longshore[quickest] / found['step_seconds']:.3f}"
-        print(line, flush=True)
+            found = measure(config, batch, numbers["max_target_length"], policy, arguments.device, arguments.steps)
+        except Exception as error:  # the others go on
+            found = {"failure": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+        results.append({"batch": batch, "policy": policy} | found)
+        print(f"torch.compile {policy:6} {batch} rows {line_of(found)}", flush=True)
         if arguments.json:
-            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
-    if not results:
-        sys.exit("compiled_peer: nothing fits")
+            write_json(arguments.json, results)
+        if arguments.device == "cuda":
+            gc.collect()  # a failure's frames hold tensors
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+    if all("failure" in found for found in results):
+        sys.exit("compiled_peer: nothing went")
 
 
 main()

@@ -64,7 +64,7 @@ struct Case {
   Program program;
 };
 
-Type hidden(int64_t width) { return {{1, kTokens, width}, Dtype::bfloat16}; }
+Type hidden(int64_t width, Dtype dtype = Dtype::bfloat16) { return {{1, kTokens, width}, dtype}; }
 Type tokens() { return {{1, kTokens}, Dtype::int32}; }
 Type weight(models::Shape shape) { return {shape, Dtype::bfloat16}; }
 
@@ -80,12 +80,12 @@ void add(std::vector<Case>& cases, const std::string& name, Trace& t) {
 
 void add_attention(std::vector<Case>& cases, const std::string& name, int64_t heads,
                    int64_t key_heads, const models::AttentionOptions& options,
-                   bool is_packed = false) {
+                   bool is_packed = false, Dtype dtype = Dtype::bfloat16) {
   Trace t("attention");
-  const Type keys = hidden(key_heads * options.head_dim);
+  const Type keys = hidden(key_heads * options.head_dim, dtype);
   models::AttentionMask mask;
   if (is_packed) mask.segments = t.batch("segments", tokens());
-  t.output(attention(t.input("q", hidden(heads * options.head_dim)), t.input("k", keys),
+  t.output(attention(t.input("q", hidden(heads * options.head_dim, dtype)), t.input("k", keys),
                      t.input("v", keys), options, mask));
   add(cases, name, t);
 }
@@ -158,6 +158,8 @@ std::vector<Case> make_cases() {
   add_attention(cases, "32 on 8 heads, window 4096", kHeads, kKeyHeads,
                 {.head_dim = kHeadDim, .window = 4096});
   add_attention(cases, "32 on 8 heads, packed", kHeads, kKeyHeads, {.head_dim = kHeadDim}, true);
+  add_attention(cases, "32 on 8 heads, f32", kHeads, kKeyHeads, {.head_dim = kHeadDim}, false,
+                Dtype::float32);
   add_attention(cases, "16 on 8 heads of 256, window 1024", 16, 8,
                 {.head_dim = 256, .window = 1024});
   add_attention(cases, "16 on 8 heads of 256, capped", 16, 8, {.head_dim = 256, .soft_cap = 50});
@@ -300,6 +302,11 @@ struct Times {
   double own = 0, composed = 0;
 };
 
+// What the device reaches in this run.
+struct Limits {
+  double bytes_per_second, flops_per_second;
+};
+
 Times measure(Stopwatch& own, Stopwatch& composed, const Program& program, const Node& node) {
   const models::Types in = program.types(node.in), out = program.types(node.out);
   int64_t bytes = 0;
@@ -346,6 +353,33 @@ double product_rate(Stopwatch& stopwatch) {
          median(seconds);
 }
 
+// A node's line of the table, and what of it goes into the file.
+struct Row {
+  std::string text;
+  nlohmann::json json;
+};
+
+Row row(Stopwatch& own, Stopwatch& composed, const Program& program, const Node& node,
+        const Limits& limits) {
+  const models::Cost cost =
+      node.op->cost(node.attrs, program.types(node.in), program.types(node.out));
+  const Times times = measure(own, composed, program, node);
+  // What is not made of products does its arithmetic while it waits for memory.
+  const double flops = node.op->op_class == models::OpClass::memory ? 0 : cost.flops;
+  const double roofline =
+      std::max(cost.bytes / limits.bytes_per_second, flops / limits.flops_per_second) / times.own;
+  const std::string teraflops = flops > 0 ? fmt::format("{:.1f}", flops / times.own / 1e12) : "-";
+  return {
+      .text = fmt::format("{:9.1f} {:9.1f} {:8.1f} {:>8} {:11.2f} {:10.1f} {:8.2f}",
+                          cost.bytes / 1e6, times.own * 1e6, cost.bytes / times.own / 1e9,
+                          teraflops, roofline, times.composed * 1e6, times.composed / times.own),
+      .json = {{"bytes", cost.bytes},
+               {"flops", flops},
+               {"seconds", times.own},
+               {"of_roofline", roofline},
+               {"composed_seconds", times.composed}}};
+}
+
 void run(const std::string& json_file) {
   const offload::CudaDevice device = offload::find_cuda_device();
   if (!device.usable) throw Error("no GPU: " + device.description);
@@ -353,43 +387,40 @@ void run(const std::string& json_file) {
   const std::unique_ptr<Backend> cuda_composed =
       offload::make_cuda_backend(0, nullptr, Target::cuda_composed);
   Stopwatch own(*cuda), composed(*cuda_composed);
-  const double copy = copy_rate(own), product = product_rate(composed);
+  const Limits limits{.bytes_per_second = copy_rate(own),
+                      .flops_per_second = product_rate(composed)};
   std::printf(
       "%s\na copy within the device: %.1f GB/s read and written; a product: %.1f TFLOP/s\n"
       "medians of %d\n\n",
-      device.description.c_str(), copy / 1e9, product / 1e12, kRounds);
+      device.description.c_str(), limits.bytes_per_second / 1e9, limits.flops_per_second / 1e12,
+      kRounds);
   std::printf("%-27s %-30s %9s %9s %8s %8s %11s %10s %8s\n", "", "", "MB", "us", "GB/s", "TFLOP/s",
               "of roofline", "composed", "quicker");
-  nlohmann::json kernels = nlohmann::json::array();
+  nlohmann::json all{{"device", device.description},
+                     {"copy_bytes_per_second", limits.bytes_per_second},
+                     {"product_flops_per_second", limits.flops_per_second},
+                     {"kernels", nlohmann::json::array()}};
+  std::string failures;
   for (const Case& one : make_cases())
     for (const Node& node : one.program.nodes) {
       if (!node.op->cuda_composed.run) continue;
-      const models::Cost cost =
-          node.op->cost(node.attrs, one.program.types(node.in), one.program.types(node.out));
-      const Times times = measure(own, composed, one.program, node);
-      // What is not made of products does its arithmetic while it waits for memory.
-      const double flops = node.op->op_class == models::OpClass::memory ? 0 : cost.flops;
-      const double roofline = std::max(cost.bytes / copy, flops / product) / times.own;
-      const std::string teraflops =
-          flops > 0 ? fmt::format("{:.1f}", flops / times.own / 1e12) : "-";
-      std::printf("%-27s %-30s %9.1f %9.1f %8.1f %8s %11.2f %10.1f %8.2f\n", node.op->name,
-                  one.name.c_str(), cost.bytes / 1e6, times.own * 1e6, cost.bytes / times.own / 1e9,
-                  teraflops.c_str(), roofline, times.composed * 1e6, times.composed / times.own);
+      nlohmann::json said{{"op", node.op->name}, {"case", one.name}};
+      std::printf("%-27s %-30s ", node.op->name, one.name.c_str());
       std::fflush(stdout);
-      kernels.push_back({{"op", node.op->name},
-                         {"case", one.name},
-                         {"bytes", cost.bytes},
-                         {"flops", flops},
-                         {"seconds", times.own},
-                         {"of_roofline", roofline},
-                         {"composed_seconds", times.composed}});
+      try {
+        const Row measured = row(own, composed, one.program, node, limits);
+        std::printf("%s\n", measured.text.c_str());
+        said.update(measured.json);
+      } catch (const std::exception& error) {
+        std::printf("failed: %s\n", error.what());
+        said["failure"] = error.what();
+        failures += fmt::format("\n{}, {}: {}", node.op->name, one.name, error.what());
+      }
+      all["kernels"].push_back(said);
+      // Each time: what takes long may be stopped before its end.
+      if (!json_file.empty()) write_file(json_file, all.dump(1) + "\n");
     }
-  if (json_file.empty()) return;
-  const nlohmann::json all{{"device", device.description},
-                           {"copy_bytes_per_second", copy},
-                           {"product_flops_per_second", product},
-                           {"kernels", kernels}};
-  write_file(json_file, all.dump(1) + "\n");
+  if (!failures.empty()) throw Error("failed:" + failures);
 }
 
 }  // namespace

@@ -1,29 +1,36 @@
-// bench_overlap [--config F] [--policies a,b] [key=value ...]
+// bench_overlap [--config F] [--policies a,b] [--rounds N] [--hardware NAME] [--json F]
+//               [key=value ...]
 //
 // How well a training step hides its transfers: its time over that of the same step without them,
 // the two in turns. For a remat policy the other step keeps on the device what this one offloads
 // and computes the same; for parameters, gradients and moments in host memory it has all three on
 // the device. Tokens are synthetic, whatever the config names.
 //
-// Beside it, of recorded steps: how long kernels, copies and the host's updates were busy, how much
-// of the copies ran behind kernels, and what they moved.
+// Beside it what plans say of that ratio, with --hardware; and of recorded steps how long kernels,
+// copies and the host's updates were busy, how much of the copies ran behind kernels, and what they
+// moved.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "data/batches.h"
 #include "tests/bench/interleaved.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
+#include "trainer/config/hardware_file.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/planning/room.h"
+#include "trainer/step/estimate.h"
 #include "trainer/step/step.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/initialize.h"
@@ -37,8 +44,13 @@ using offload::MemoryKind;
 using trainer::Config;
 using trainer::TrainingPlans;
 
-constexpr int kRounds = 15;
 constexpr int kRecords = 3;
+
+struct Request {
+  std::string config = "quickstart.yml", hardware, json;
+  std::vector<std::string> policies{"qkv_proj_offloaded", "minimal_offloaded"}, overrides;
+  int rounds = 15;
+};
 
 // What one recorded step did.
 struct Profile {
@@ -116,22 +128,49 @@ class Steps {
 };
 
 constexpr const char* kHeading =
-    "                            step s  without  ratio     +-  kernels   copies  hidden  on host"
-    "   moved MiB\n";
+    "                            step s  without  ratio     +-  planned  kernels   copies  hidden"
+    "  on host   moved MiB\n";
 
-std::string row(const Comparison& c, const Profile& p) {
-  std::string hidden = p.overlap.copying > 0
-                           ? fmt::format("{:.0f} %", 100 * p.overlap.hidden / p.overlap.copying)
-                           : "-";
-  return fmt::format("{:8.4f} {:8.4f} {:6.3f} {:6.3f} {:8.4f} {:8.4f} {:>7} {:8.4f} {:11.1f}\n",
-                     c.first_seconds, c.second_seconds, c.ratio, c.ratio_spread,
-                     p.overlap.computing, p.overlap.copying, hidden, p.host_seconds,
-                     p.moved_bytes / 1048576.0);
-}
+struct Row {
+  Comparison measured;
+  std::optional<double> planned;  // ratio
+  Profile profile;
+
+  std::string text() const {
+    const offload::Overlap& overlap = profile.overlap;
+    const std::string hidden =
+        overlap.copying > 0 ? fmt::format("{:.0f} %", 100 * overlap.hidden / overlap.copying) : "-";
+    return fmt::format(
+        "{:8.4f} {:8.4f} {:6.3f} {:6.3f} {:>8} {:8.4f} {:8.4f} {:>7} {:8.4f} {:11.1f}",
+        measured.first_seconds, measured.second_seconds, measured.ratio, measured.ratio_spread,
+        planned ? fmt::format("{:.3f}", *planned) : "-", overlap.computing, overlap.copying, hidden,
+        profile.host_seconds, profile.moved_bytes / 1048576.0);
+  }
+
+  nlohmann::json json() const {
+    nlohmann::json row{{"step_seconds", measured.first_seconds},
+                       {"without_seconds", measured.second_seconds},
+                       {"ratio", measured.ratio},
+                       {"ratio_spread", measured.ratio_spread},
+                       {"computing_seconds", profile.overlap.computing},
+                       {"copying_seconds", profile.overlap.copying},
+                       {"hidden_seconds", profile.overlap.hidden},
+                       {"host_seconds", profile.host_seconds},
+                       {"moved_bytes", profile.moved_bytes}};
+    if (planned) row["planned_ratio"] = *planned;
+    return row;
+  }
+};
 
 class Benchmark {
  public:
-  explicit Benchmark(Config config) : config_(std::move(config)) {
+  Benchmark(const Request& request, Config config)
+      : request_(request),
+        config_(std::move(config)),
+        hardware_(request.hardware.empty()
+                      ? std::nullopt
+                      : std::optional(trainer::read_hardware(
+                            request.hardware, trainer::default_configs_directory()))) {
     if (config_.model_type != trainer::ModelType::llama)
       throw ConfigError(location(config_, "model_type") + ": found a toy, expected llama");
     config_.dataset_type = trainer::DatasetType::synthetic;
@@ -148,12 +187,12 @@ class Benchmark {
     std::printf(
         "medians of %d interleaved steps; ratio: 1 hides all transfers; +-: between its "
         "quartiles\n",
-        kRounds);
+        request_.rounds);
   }
 
-  void policies(const std::vector<std::string>& names) {
+  void policies() {
     std::printf("\nremat policies, without: what they offload stays on the device\n%s", kHeading);
-    for (const std::string& name : names) {
+    for (const std::string& name : request_.policies) {
       TrainingPlans offloading =
           std::move(plan_policies(config_, {name}, backend_->target())[0].plans);
       if (!offloading.options.policy.offloads())
@@ -162,8 +201,9 @@ class Benchmark {
       kept.options.policy = kept.options.policy.kept_on_device();
       kept.step = plan_step(kept.model, kept.layout, kept.options, backend_->target());
       line(name, [&] {
+        const std::optional<double> planned = planned_ratio(offloading, kept);
         Steps steps(config_, {std::move(offloading), std::move(kept)}, *backend_);
-        return measure(steps, 0, steps, 1);
+        return measure(steps, 0, steps, 1, planned);
       });
     }
   }
@@ -173,6 +213,7 @@ class Benchmark {
                 config_.remat_policy.c_str(), kHeading);
     constexpr auto kDevice = trainer::OptimizerCompute::device,
                    kHost = trainer::OptimizerCompute::host;
+    const TrainingPlans all_on_device = plans_of({});
     std::unique_ptr<Steps> on_device;
     for (const auto& [label, homes] : std::vector<std::pair<std::string, Homes>>{
              {"parameters", {true, false, false, kDevice}},
@@ -182,9 +223,10 @@ class Benchmark {
              {"all three", {true, true, true, kDevice}},
              {"all three, updated there", {true, true, true, kHost}}})
       line(label, [&, &homes = homes] {
+        const std::optional<double> planned = planned_ratio(plans_of(homes), all_on_device);
         if (!on_device) on_device = ready({});
         std::unique_ptr<Steps> on_host = ready(homes);
-        return measure(*on_host, 0, *on_device, 0);
+        return measure(*on_host, 0, *on_device, 0, planned);
       });
   }
 
@@ -195,36 +237,61 @@ class Benchmark {
     trainer::OptimizerCompute update = trainer::OptimizerCompute::device;
   };
 
-  std::unique_ptr<Steps> ready(const Homes& homes) {
+  Config config_of(const Homes& homes) const {
     Config config = config_;
     config.parameter_memory_host_offload = homes.parameters;
     config.gradient_memory_host_offload = homes.gradients;
     config.optimizer_memory_host_offload = homes.optimizer;
     config.optimizer_compute = homes.update;
     validate(config);
+    return config;
+  }
+  TrainingPlans plans_of(const Homes& homes) const {
+    return plan_training(config_of(homes), backend_->target());
+  }
+  std::unique_ptr<Steps> ready(const Homes& homes) {
     std::vector<TrainingPlans> plans;
-    plans.push_back(plan_training(config, backend_->target()));
-    return std::make_unique<Steps>(config, std::move(plans), *backend_);
+    plans.push_back(plans_of(homes));
+    return std::make_unique<Steps>(config_of(homes), std::move(plans), *backend_);
   }
 
-  static std::string measure(Steps& with, size_t plan_with, Steps& without, size_t plan_without) {
+  std::optional<double> planned_ratio(const TrainingPlans& with,
+                                      const TrainingPlans& without) const {
+    if (!hardware_) return std::nullopt;
+    return estimate(with.step, *hardware_).step_seconds /
+           estimate(without.step, *hardware_).step_seconds;
+  }
+
+  Row measure(Steps& with, size_t plan_with, Steps& without, size_t plan_without,
+              std::optional<double> planned) const {
     Comparison comparison =
-        compare([&] { with.run(plan_with); }, [&] { without.run(plan_without); }, kRounds);
-    return row(comparison, with.record(plan_with));
+        compare([&] { with.run(plan_with); }, [&] { without.run(plan_without); }, request_.rounds);
+    return {comparison, planned, with.record(plan_with)};
   }
 
-  template <class Row>
-  static void line(const std::string& label, Row row) {
+  template <class MakeRow>
+  void line(const std::string& label, MakeRow make_row) {
     std::printf("%-26s", label.c_str());
     std::fflush(stdout);
+    nlohmann::json said{{"what", label}};
     try {
-      std::printf("%s", row().c_str());
+      const Row row = make_row();
+      std::printf("%s\n", row.text().c_str());
+      said.update(row.json());
     } catch (const PlanError& error) {
       std::printf("  left out: %s\n", error.what());
+      said["left_out"] = error.what();
     }
+    rows_.push_back(said);
+    // Each time: what takes long may be stopped before its end.
+    if (!request_.json.empty())
+      write_file(request_.json, nlohmann::json{{"rows", rows_}}.dump(1) + "\n");
   }
 
+  const Request& request_;
   Config config_;
+  std::optional<offload::Hardware> hardware_;
+  nlohmann::json rows_ = nlohmann::json::array();
   std::unique_ptr<Backend> backend_;
 };
 
@@ -234,24 +301,29 @@ class Benchmark {
 int main(int argc, char** argv) {
   using namespace longshore;
   CLI::App app("Measures how well training steps hide their transfers.", "bench_overlap");
-  std::string config = "quickstart.yml";
-  std::vector<std::string> policies{"qkv_proj_offloaded", "minimal_offloaded"}, overrides;
-  app.add_option("--config", config, "a path, or the name of a file in configs/")
+  bench::Request request;
+  app.add_option("--config", request.config, "a path, or the name of a file in configs/")
       ->capture_default_str();
-  app.add_option("--policies", policies, "remat policies that offload, with commas between")
+  app.add_option("--policies", request.policies, "remat policies that offload, with commas between")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  app.add_option("key=value", overrides, "config keys, above what the file says");
+  app.add_option("--rounds", request.rounds, "steps of each kind")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--hardware", request.hardware,
+                 "a profile of configs/hardware, or a file: planned ratios beside the measured");
+  app.add_option("--json", request.json, "a file to write the rows to");
+  app.add_option("key=value", request.overrides, "config keys, above what the file says");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
-    bench::Benchmark benchmark(
-        trainer::load_config(config, overrides, trainer::default_configs_directory()));
-    benchmark.policies(policies);
+    bench::Benchmark benchmark(request, trainer::load_config(request.config, request.overrides,
+                                                             trainer::default_configs_directory()));
+    benchmark.policies();
     benchmark.homes();
     return 0;
   } catch (const ConfigError& error) {

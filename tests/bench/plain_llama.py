@@ -70,6 +70,9 @@ class Llama(nn.Module):
             x = x.to(torch.get_autocast_dtype(tokens.device.type))  # or all sums with it were float32
         for layer in self.layers:
             x = checkpoint(layer, x, cos, sin, use_reentrant=False) if self.checkpointed else layer(x, cos, sin)
+        return self.loss(x, targets)
+
+    def loss(self, x, targets):
         logits = self.lm_head(self.norm(x)).float()
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 

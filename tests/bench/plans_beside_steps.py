@@ -17,6 +17,9 @@ import pathlib
 import statistics
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).parent))  # last: files there have names of libraries
+from atomic_file import write_json  # noqa: E402
+
 MIB = 2**20
 DIFFERENT = 1.05  # steps that differ by less may come in any order
 
@@ -93,7 +96,7 @@ def main():
         sys.exit(f"plans_beside_steps: {arguments.folder}: found no steps with plans beside them, "
                  "expected steps_MODEL.json and plans_MODEL.PROFILE.json")
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        write_json(arguments.json, results)
 
 
 main()

@@ -176,8 +176,8 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
   return comparison;
 }
 
-void interleave(std::vector<Candidate>& candidates, const Amount& amount,
-                const TakeTurn& take_turn) {
+void interleave(std::vector<Candidate>& candidates, const Amount& amount, const TakeTurn& take_turn,
+                const Say& say) {
   std::vector<Candidate*> taking_part;
   for (Candidate& candidate : candidates)
     if (candidate.obstacle.empty()) taking_part.push_back(&candidate);
@@ -188,7 +188,16 @@ void interleave(std::vector<Candidate>& candidates, const Amount& amount,
                         .timed_steps = steps / rounds + (round < steps % rounds ? 1 : 0)};
     for (size_t i = 0; i < taking_part.size(); ++i) {
       Candidate& candidate = *taking_part[(i + round) % taking_part.size()];
-      candidate.turns.push_back(take_turn(candidate, request));
+      if (!candidate.failure.empty()) continue;
+      std::string how;
+      try {
+        candidate.turns.push_back(take_turn(candidate, request));
+        how = fmt::format("{:.4f} s", fmt::join(candidate.turns.back().seconds, ", "));
+      } catch (const std::exception& error) {
+        candidate.failure = error.what();
+        how = "failed: " + candidate.failure;
+      }
+      say(fmt::format("round {} of {}, {}: {}", request.round, rounds, candidate.policy, how));
     }
   }
 }
@@ -205,16 +214,15 @@ void measure(Comparison& comparison, const Amount& amount, const Say& say) {
   models::Dtype dtype = compute_dtype(config, target);
   std::unique_ptr<EnergyMeter> meter = find_energy_meter(target);
   interleave(
-      comparison.candidates, amount, [&](const Candidate& candidate, const TurnRequest& request) {
+      comparison.candidates, amount,
+      [&](const Candidate& candidate, const TurnRequest& request) {
         // Once a turn, so that one slow moment does not count.
         Peak peak = find_peak(config, dtype, *backend);
         if (peak.flops_per_second > comparison.peak.flops_per_second) comparison.peak = peak;
-        Turn turn = train_a_while(config, candidate.plan->plans, request.timed_steps, *backend,
-                                  meter.get());
-        say(fmt::format("{}: round {} of {}, {}: {:.4f} s", comparison.workload.name, request.round,
-                        request.rounds, candidate.policy, fmt::join(turn.seconds, ", ")));
-        return turn;
-      });
+        return train_a_while(config, candidate.plan->plans, request.timed_steps, *backend,
+                             meter.get());
+      },
+      [&](const std::string& line) { say(comparison.workload.name + ": " + line); });
 }
 
 }  // namespace longshore::trainer

@@ -43,8 +43,9 @@ struct Turn {
 struct Candidate {
   std::string policy;
   std::optional<PolicyPlan> plan;  // none where the policy does not suit the model
-  std::string obstacle;            // why it has no turns; "" where it has some
+  std::string obstacle;            // why it is given no turns; "" where it is
   std::vector<Turn> turns;         // one a round
+  std::string failure;             // of the turn after these, which was the last; "" where all went
 };
 
 // A workload, with the policies in the order in which they were named: gains are over the first.
@@ -64,6 +65,7 @@ bool is_measured(const Comparison& comparison);
 // or that is named twice, and for a `hardware` of another target than the backend's.
 Comparison plan_comparison(const Workload& workload, const std::vector<std::string>& policies);
 
+// What a turn took, and who had it: when it is over, and is one of `turns` or the `failure`.
 using Say = std::function<void(const std::string& line)>;
 
 // How many timed steps each policy has in all, and in how many turns at most.
@@ -71,16 +73,18 @@ struct Amount {
   int64_t steps = 10, rounds = 5;
 };
 
-// Gives every policy that fits its steps. Says how each turn went.
+// Gives every policy that fits its steps. Says how each turn went. One that fails ends its policy's
+// turns, not those of others.
 void measure(Comparison& comparison, const Amount& amount, const Say& say);
 
-// What measure() does with turns as `take_turn` gives them. Every round begins with another policy.
+// What measure() does with turns as `take_turn` gives them, or fails to by what it throws. Every
+// round begins with another policy.
 struct TurnRequest {
   int64_t round, rounds;  // from 1
   int64_t timed_steps;
 };
 using TakeTurn = std::function<Turn(const Candidate&, const TurnRequest&)>;
-void interleave(std::vector<Candidate>& candidates, const Amount& amount,
-                const TakeTurn& take_turn);
+void interleave(std::vector<Candidate>& candidates, const Amount& amount, const TakeTurn& take_turn,
+                const Say& say);
 
 }  // namespace longshore::trainer

@@ -30,7 +30,7 @@ Gain gain_over(const Candidate& baseline, const Candidate& candidate) {
     return 1 - quantile(now, 0.5) / quantile(before, 0.5);
   };
   std::vector<double> by_round;
-  for (size_t i = 0; i < candidate.turns.size(); ++i)
+  for (size_t i = 0; i < std::min(baseline.turns.size(), candidate.turns.size()); ++i)
     by_round.push_back(part(baseline.turns[i].seconds, candidate.turns[i].seconds));
   auto [least, most] = std::ranges::minmax(by_round);
   return {.part = part(all_seconds(baseline), all_seconds(candidate)),
@@ -112,6 +112,10 @@ std::vector<std::string> differences(const std::vector<Comparison>& comparisons)
 }
 
 void require_sound(const std::vector<Comparison>& comparisons) {
+  for (const Comparison& comparison : comparisons)
+    for (const Candidate& candidate : comparison.candidates)
+      if (!candidate.failure.empty())
+        throw Error(comparison.workload.name + ", " + candidate.policy + ": " + candidate.failure);
   if (std::ranges::none_of(comparisons, is_measured))
     throw PlanError("none of the policies can be measured here");
   if (std::vector<std::string> lines = differences(comparisons); !lines.empty())

@@ -38,7 +38,8 @@ Figures figures(const Comparison& comparison, const Candidate& candidate,
 std::vector<std::string> differences(const Comparison& comparison);
 std::vector<std::string> differences(const std::vector<Comparison>& comparisons);
 
-// Throws PlanError where no policy has turns, and Error where there are differences().
+// Throws PlanError where no policy has turns, and Error where one has a failure or there are
+// differences().
 void require_sound(const std::vector<Comparison>& comparisons);
 
 }  // namespace longshore::trainer

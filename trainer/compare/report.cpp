@@ -108,8 +108,9 @@ ordered_json json(const Comparison& comparison, const Candidate& candidate,
   else
     one["policy"] = candidate.policy;
   one["fits"] = candidate.obstacle.empty();
+  if (!candidate.failure.empty()) one["failure"] = candidate.failure;
   if (candidate.turns.empty()) {
-    one["reason"] = candidate.obstacle;
+    if (!candidate.obstacle.empty()) one["reason"] = candidate.obstacle;
     one["measured"] = nullptr;
   } else {
     one["measured"] = measured_json(candidate, figures(comparison, candidate, price));
@@ -188,8 +189,11 @@ Table gains_table(const ComparisonReport& report) {
 
 std::vector<std::string> obstacles(const Comparison& comparison) {
   std::vector<std::string> lines;
-  for (const Candidate& candidate : comparison.candidates)
-    if (candidate.turns.empty()) lines.push_back(candidate.policy + ": " + candidate.obstacle);
+  for (const Candidate& candidate : comparison.candidates) {
+    if (!candidate.obstacle.empty()) lines.push_back(candidate.policy + ": " + candidate.obstacle);
+    if (!candidate.failure.empty())
+      lines.push_back(candidate.policy + ": failed: " + candidate.failure);
+  }
   return lines;
 }
 

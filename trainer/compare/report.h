@@ -30,7 +30,7 @@ Table figures_table(const Comparison& comparison, std::optional<double> price_pe
 // A row for each workload: every policy's gain over the baseline and the device memory it saves.
 Table gains_table(const ComparisonReport& report);
 
-// "policy: why it was not measured", for each that was not.
+// "policy: why it was not measured", or not to the end, for each that was not.
 std::vector<std::string> obstacles(const Comparison& comparison);
 // Where measured peaks are not the planned ones, or that they are.
 std::vector<std::string> memory_notes(const Comparison& comparison);

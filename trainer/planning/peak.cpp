@@ -34,8 +34,8 @@ std::vector<uint32_t> numbers(const models::Type& type) {
   return bits;
 }
 
-// Seconds of one product [n,n]·[n,n], the quickest of several.
-double quickest_product(int64_t n, models::Dtype dtype, offload::Backend& backend) {
+// Seconds of so many products [n,n]·[n,n] one behind the other, the quickest of several times.
+double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Backend& backend) {
   models::Trace t("matmul");
   models::Type square{{n, n}, dtype};
   t.output(models::linear(t.input("x", square), t.input("weight", square)));
@@ -59,7 +59,7 @@ double quickest_product(int64_t n, models::Dtype dtype, offload::Backend& backen
   const std::vector<uint32_t> contents = numbers(square);
   for (const char* name : {"x", "weight"}) arguments.write(name, contents.data(), square.bytes());
   auto run = [&] {
-    executable.run(ledger);
+    for (int i = 0; i < count; ++i) executable.run(ledger);
     backend.synchronize();
   };
   run();  // touches fresh memory
@@ -73,10 +73,14 @@ Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& back
     return {config.peak_tflops_per_device * 1e12,
             fmt::format("{:.4g} TFLOP/s, as {} says", config.peak_tflops_per_device,
                         location(config, "peak_tflops_per_device"))};
-  int64_t n = models::is_cuda(backend.target()) ? 8192 : 2048;
-  double rate = 2.0 * n * n * n / quickest_product(n, dtype, backend);
-  return {rate, fmt::format("{:.4g} TFLOP/s, the quickest of {} matmuls of {}x{}x{} in {} here",
-                            rate / 1e12, kRepeats, n, n, n, name(dtype))};
+  const bool is_cuda = models::is_cuda(backend.target());
+  const int64_t n = is_cuda ? 8192 : 2048;
+  // A GPU that is cool runs faster than its power lets it go on: a tenth of a second of them.
+  const int count = is_cuda ? 64 : 1;
+  const double rate = 2.0 * n * n * n * count / quickest_products(count, n, dtype, backend);
+  return {rate, fmt::format("{:.4g} TFLOP/s, the quickest of {}{} matmuls of {}x{}x{} in {} here",
+                            rate / 1e12, kRepeats, is_cuda ? fmt::format(" times {}", count) : "",
+                            n, n, n, name(dtype))};
 }
 
 }  // namespace longshore::trainer

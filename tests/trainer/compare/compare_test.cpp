@@ -64,12 +64,13 @@ Turn even_turn(const Candidate& candidate, int64_t steps, double seconds) {
 Comparison with_turns() {
   Comparison comparison = planned({"full", "none"});
   comparison.peak = Peak{.flops_per_second = 1e9, .description = "1 GFLOP/s"};
-  interleave(comparison.candidates, {.steps = 10},
-             [](const Candidate& candidate, const TurnRequest& request) {
-               double none = request.round % 2 == 1 ? 0.15 : 0.16;
-               return even_turn(candidate, request.timed_steps,
-                                candidate.policy == "full" ? 0.2 : none);
-             });
+  interleave(
+      comparison.candidates, {.steps = 10},
+      [](const Candidate& candidate, const TurnRequest& request) {
+        double none = request.round % 2 == 1 ? 0.15 : 0.16;
+        return even_turn(candidate, request.timed_steps, candidate.policy == "full" ? 0.2 : none);
+      },
+      [](const std::string&) {});
   return comparison;
 }
 
@@ -78,13 +79,15 @@ TEST(Compare, GivesEveryPolicyATurnInEveryRound) {
   comparison.candidates[1].obstacle = "not this one";
   std::vector<std::pair<int64_t, std::string>> order;
   std::map<std::string, int64_t> steps;
-  interleave(comparison.candidates, {.steps = 7},
-             [&](const Candidate& candidate, const TurnRequest& request) {
-               EXPECT_EQ(request.rounds, 5);
-               order.push_back({request.round, candidate.policy});
-               steps[candidate.policy] += request.timed_steps;
-               return even_turn(candidate, request.timed_steps, 1);
-             });
+  interleave(
+      comparison.candidates, {.steps = 7},
+      [&](const Candidate& candidate, const TurnRequest& request) {
+        EXPECT_EQ(request.rounds, 5);
+        order.push_back({request.round, candidate.policy});
+        steps[candidate.policy] += request.timed_steps;
+        return even_turn(candidate, request.timed_steps, 1);
+      },
+      [](const std::string&) {});
   EXPECT_EQ(steps, (std::map<std::string, int64_t>{{"full", 7}, {"minimal", 7}}));
   ASSERT_EQ(order.size(), 10u);
   for (size_t i = 0; i < order.size(); i += 2) {
@@ -96,6 +99,42 @@ TEST(Compare, GivesEveryPolicyATurnInEveryRound) {
   }
   EXPECT_EQ(comparison.candidates[0].turns.size(), 5u);
   EXPECT_TRUE(comparison.candidates[1].turns.empty());
+}
+
+// A GPU's fault, say. What was measured before is said at every moment.
+TEST(Compare, OnePolicysFailureIsNotTheOthers) {
+  ComparisonReport report{.comparisons = {planned({"full", "none"})}, .steps = 6};
+  Comparison& comparison = report.comparisons[0];
+  comparison.peak = Peak{.flops_per_second = 1e9, .description = "1 GFLOP/s"};
+  std::vector<std::string> said;
+  interleave(
+      comparison.candidates, {.steps = 6, .rounds = 3},
+      [](const Candidate& candidate, const TurnRequest& request) {
+        if (candidate.policy == "full" && request.round == 2) throw Error("an odd address");
+        return even_turn(candidate, request.timed_steps, 1);
+      },
+      [&](const std::string& line) {
+        said.push_back(line);
+        EXPECT_EQ(json(report)["plans"].size(), 2u);
+        EXPECT_FALSE(text(report).empty() || html(report).empty());
+      });
+  EXPECT_EQ(comparison.candidates[0].turns.size(), 1u);
+  EXPECT_EQ(comparison.candidates[1].turns.size(), 3u);
+  EXPECT_EQ(said, (std::vector<std::string>{"round 1 of 3, full: 1.0000, 1.0000 s",
+                                            "round 1 of 3, none: 1.0000, 1.0000 s",
+                                            "round 2 of 3, none: 1.0000, 1.0000 s",
+                                            "round 2 of 3, full: failed: an odd address",
+                                            "round 3 of 3, none: 1.0000, 1.0000 s"}));
+  EXPECT_EQ(json(report)["plans"][0]["failure"], "an odd address");
+  EXPECT_FALSE(json(report)["plans"][0]["measured"].is_null());
+  for (const std::string& all : {text(report), html(report)})
+    EXPECT_TRUE(contains(all, "full: failed: an odd address")) << all;
+  try {
+    require_sound(report.comparisons);
+    FAIL() << "a failure is sound";
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), "full: an odd address")) << error.what();
+  }
 }
 
 TEST(Compare, MeasuresWhatWasPlanned) {

@@ -1,0 +1,14 @@
+"""Files that are there whole or not at all."""
+
+import json
+import os
+
+
+def write_text(path, text):
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text)
+    os.replace(beside, path)
+
+
+def write_json(path, value):
+    write_text(path, json.dumps(value, indent=1) + "\n")

@@ -1,0 +1,173 @@
+"""What Longshore is to reach on a GPU, and what it reached, from the results of scripts/gpu_check."""
+
+import dataclasses
+
+LIMIT_GIB = 60  # that a plan of auto keeps to, so that it has to choose
+ON_HOST = "optimizer_memory_host_offload"
+GIB, MIB = 2**30, 2**20
+NOISE = 1.01  # of steps that should be alike
+
+
+@dataclasses.dataclass
+class Target:
+    what: str
+    limit: float
+    at_least: bool  # or at most
+    unit: str = "%"
+    found: float | None = None
+    note: str = ""
+
+    @property
+    def verdict(self):
+        if self.found is None:
+            return "not measured"
+        return "met" if (self.found >= self.limit if self.at_least else self.found <= self.limit) else "not met"
+
+    def as_json(self):
+        return dataclasses.asdict(self) | {"verdict": self.verdict}
+
+
+def table(rows):
+    width = max(len(row.what) for row in rows)
+    lines = [f"{'target':{width}} {'limit':>10} {'found':>10}"]
+    for row in rows:
+        found = "" if row.found is None else f"{row.found:.{1 if row.unit != 'x' else 2}f} {row.unit}"
+        limit = f"{'>=' if row.at_least else '<='} {row.limit:g} {row.unit}"
+        lines.append(f"{row.what:{width}} {limit:>10} {found:>10}  {row.verdict:12} {row.note}".rstrip())
+    return "\n".join(lines)
+
+
+# --- what was measured
+
+
+def plans(results, name, workload=None):
+    """Those of a compare that have steps, by policy."""
+    found = (results.get(name) or {}).get("plans", [])
+    return {plan["policy"]: plan for plan in found if plan.get("measured") and workload in (None, plan["workload"])}
+
+
+def seconds(plan):
+    return plan["measured"]["step_seconds"]
+
+
+def quickest(of_policies):
+    return min(of_policies.values(), key=seconds, default=None)
+
+
+def flops_per_second(results, name, plan):
+    workload = next(w for w in results[name]["workloads"] if w["name"] == plan["workload"])
+    return workload["model_flops_per_step"] / seconds(plan)
+
+
+def ratio_in_percent(part, whole):
+    return 100 * part / whole
+
+
+# --- targets
+
+
+def share_of_products(results, name, what):
+    target = Target(f"{what}: of the rate of products in that run", 80, True)
+    if best := quickest(plans(results, name)):
+        target.found = 100 * best["measured"]["mfu"]
+        target.note = f"{best['policy']}, {best['measured']['tokens_per_second_per_device']:.0f} tokens/s"
+    return target
+
+
+def over_peer(results, model):
+    target = Target(f"{model}, 8 layers: tokens/s over torch.compile's", 1.2, True, "x")
+    own = quickest(plans(results, f"steps_{model}"))
+    peers = [one for one in results.get(f"peer_{model}") or [] if "tokens_per_second" in one]
+    if own and peers:
+        peer = max(peers, key=lambda one: one["tokens_per_second"])
+        target.found = own["measured"]["tokens_per_second_per_device"] / peer["tokens_per_second"]
+        target.note = f"its best: {peer['policy']}, {peer['batch']} rows"
+    return target
+
+
+def optimizer_on_host(results, model):
+    target = Target(f"{model}, whole: states in host memory, longer by", 5, False)
+    here, there = (quickest(plans(results, f"whole_{model}", f"{ON_HOST}={value}")) for value in ("false", "true"))
+    if here and there:
+        target.found = ratio_in_percent(seconds(there), seconds(here)) - 100
+    return target
+
+
+def share_of_peak(results, name, what):
+    target = Target(f"{what}: of the peak", 57, True)
+    peak = (results.get("device") or {}).get("peak_flops_per_second")
+    best = quickest(plans(results, name))
+    if peak and best:
+        target.found = ratio_in_percent(flops_per_second(results, name, best), peak)
+        target.note = best["policy"]
+    return target
+
+
+def auto_is_quickest(results, name, model, what, most_gib=None):
+    """Of plans of that model that fit; `auto` is from `name`."""
+    target = Target(f"{what}: auto's step over the quickest other's", 100 * NOISE, False)
+    named = plans(results, f"steps_{model}")
+    auto = plans(results, name).get("auto")
+    others = {policy: plan for policy, plan in named.items() if policy != "auto" and (
+        most_gib is None or plan["memory"]["device"]["peak_bytes"] <= most_gib * GIB)}
+    if auto and others:
+        other = quickest(others)
+        target.found = ratio_in_percent(seconds(auto), seconds(other))
+        target.note = f"{other['policy']}" + (", the same plan" if auto["memory"] == other["memory"] else "")
+    return target
+
+
+def as_planned(results, model):
+    target = Target(f"{model}, 8 layers: qkv_proj_offloaded over full, from the plan's", 5, False)
+    rows = (results.get("planner") or {}).get("measured", {}).get("rows", [])
+    rows = {row["policy"]: row for row in rows if row["model"] == model}
+    if {"full", "qkv_proj_offloaded"} <= rows.keys():
+        measured, planned = (rows["qkv_proj_offloaded"][key] / rows["full"][key]
+                             for key in ("measured_seconds", "predicted_seconds"))
+        target.found = abs(ratio_in_percent(planned, measured) - 100)
+        target.note = f"measured {measured:.3f}, planned {planned:.3f}"
+    return target
+
+
+def hidden_transfers(results):
+    target = Target("steps whose plan hides its transfers, longer than without by", 3, False)
+    rows = [row for row in (results.get("overlap") or {}).get("rows", [])
+            if 100 * row.get("planned_ratio", 2) <= 103]
+    if rows:
+        worst = max(rows, key=lambda row: row["ratio"])
+        target.found = 100 * worst["ratio"] - 100
+        target.note = f"{worst['what']}, the worst of {len(rows)}"
+    return target
+
+
+def memory(results):
+    target = Target("device memory in use, off the plan's by", 256, False, "MiB")
+    if summary := (results.get("planner") or {}).get("measured", {}).get("summary"):
+        target.found = abs(summary["largest_memory_difference_bytes"]) / MIB
+    return target
+
+
+def same_bits(results):
+    target = Target("runs with other losses or norms than none's, of what must be alike", 0, False, "")
+    rows = [row for row in results.get("losses") or [] if row["must_be_same"]]
+    if rows:
+        target.found = sum(row.get("difference") != 0 for row in rows)
+        target.note = f"of {len(rows)}"
+    return target
+
+
+def targets(results):
+    rows = []
+    for model in ("llama3_8b", "llama2_7b"):
+        rows += [share_of_products(results, f"steps_{model}", f"{model}, 8 layers"),
+                 share_of_products(results, f"whole_{model}", f"{model}, whole"), over_peer(results, model)]
+    rows.append(optimizer_on_host(results, "llama3_8b"))
+    rows += [share_of_peak(results, f"steps_llama2_13b{suffix}", f"llama2_13b, 8 layers, rows of {tokens}")
+             for suffix, tokens in (("_2048", 2048), ("", 4096), ("_8192", 8192))]
+    rows.append(share_of_peak(results, "whole_llama2_13b", "llama2_13b, whole, rows of 4096"))
+    rows += [auto_is_quickest(results, f"steps_{model}", model, f"{model}, 8 layers")
+             for model in ("llama3_8b", "llama2_7b", "llama2_13b")]
+    rows.append(auto_is_quickest(results, f"steps_llama2_13b_{LIMIT_GIB}gib", "llama2_13b",
+                                 f"llama2_13b, 8 layers, {LIMIT_GIB} GiB", LIMIT_GIB))
+    rows += [as_planned(results, model) for model in ("llama3_8b", "llama2_7b", "llama2_13b")]
+    return rows + [hidden_transfers(results), memory(results), same_bits(results)]
