@@ -23,6 +23,14 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+bool abbreviates(std::string_view word, std::string_view candidate) {
+  if (word.size() < 3 || !candidate.starts_with(word[0])) return false;
+  size_t found = 0;
+  for (char letter : candidate)
+    if (found < word.size() && letter == word[found]) ++found;
+  return found == word.size();
+}
+
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
@@ -37,7 +45,10 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
       best_distance = distance;
     }
   }
-  return best;
+  if (!best.empty()) return best;
+  auto abbreviated = std::ranges::find_if(
+      candidates, [&](const std::string& candidate) { return abbreviates(word, candidate); });
+  return abbreviated == candidates.end() ? "" : *abbreviated;
 }
 
 std::string join(std::span<const std::string> words, std::string_view separator) {

@@ -73,7 +73,10 @@ Header read_header(std::span<const std::byte> file, const std::string& path) {
   Header header{};
   std::memcpy(&header, file.data(), kVersion1HeaderBytes);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    refuse("not a token file: it does not begin with \"LSTOKENS\". Make one with tokenize --out.");
+    refuse(
+        "not a token file: it does not begin with \"LSTOKENS\". Make one with tokenize --out; "
+        "plain "
+        "text is read from .txt, lines of JSON from .jsonl");
   if (header.version != 1 && header.version != kVersion)
     refuse("token file version " + std::to_string(header.version) + "; expected version 1 or " +
            std::to_string(kVersion));

@@ -18,6 +18,7 @@
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/device_mesh.h"
+#include "trainer/config/inputs.h"
 #include "trainer/config/model_config.h"
 #include "trainer/console.h"
 #include "trainer/distributed/same_config.h"
@@ -86,6 +87,10 @@ class Run {
                               config_.remat_policy));
     for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
       console_.line(path);
+    if (config_.lora_rank > 0 && config_.load_parameters_path.empty())
+      console_.line(
+          "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
+          "saved nowhere");
     if (stops_before_training()) return;
     peak_ = find_peak(config_, model_.dtype, *backend_);
     console_.line("MFU is against " + peak_.description);
@@ -184,9 +189,11 @@ class Run {
       if (file) write_metrics(*file);
       training_seconds += steps_.back().seconds;
       if (saver_) saver_->poll();
-      console_.progress(i + 1, config_.steps,
-                        training_seconds / (i + 1 - first) * (config_.steps - i - 1),
-                        saving_text());
+      // Launchers let processes write to a terminal of theirs, and that to a file.
+      if (world_.size() == 1)
+        console_.progress(i + 1, config_.steps,
+                          training_seconds / (i + 1 - first) * (config_.steps - i - 1),
+                          saving_text());
       check_finite(steps_.back());
       if (is_saved && !is_last) save(i + 1, &CheckpointSaver::save);
       if (is_evaluated && !stops()) validate(*evaluation, fmt::format("after step {}", i));
@@ -349,9 +356,10 @@ class Run {
                  session_->arguments(), session_->ledger(), world_, [this] { return stops(); });
     if (!loss) return std::nullopt;
     const Validation validation{.loss = *loss, .unigram_loss = opened_.data.unigram_loss};
+    const double below = validation.unigram_loss - validation.loss;
     console_.line(fmt::format(
-        "validation loss {}: {:.4f}, {:.2f} nats below the unigram cross-entropy of {:.4f}", when,
-        validation.loss, validation.unigram_loss - validation.loss, validation.unigram_loss));
+        "validation loss {}: {:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", when,
+        validation.loss, std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss));
     return validation;
   }
 
@@ -408,6 +416,7 @@ void train(const Config& config) {
   if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
+  require_inputs(config);
   const StopSignal listening;
   const Launch launch = find_launch();
   const ChosenBackend backend = choose_backend(config, launch.local_rank);

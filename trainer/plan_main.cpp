@@ -57,7 +57,7 @@ void print_largest(const Config& config, const std::string& key,
                    const offload::Hardware& hardware) {
   int64_t most = largest_that_fits(config, key, hardware);
   if (most == 0)
-    std::printf("%s fits with no %s\n", hardware.name.c_str(), key.c_str());
+    std::printf("%s: no %s fits\n", hardware.name.c_str(), key.c_str());
   else
     std::printf("%s: the largest %s that fits is %lld\n", hardware.name.c_str(), key.c_str(),
                 static_cast<long long>(most));
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   trainer::Request request;
   app.add_option("--config", request.config, "a path, or the name of a file in configs/");
   app.add_flag("--measure", request.measure,
-               "measures this machine, a minute or two, and writes the profile this_machine");
+               "measures this machine, a few minutes, and writes the profile this_machine");
   app.add_option("--measure-to", request.measure_to, "... and writes the profile to a file");
   app.add_option("--policies", request.policies,
                  "remat policies with commas between, or all; the config's own if none");

@@ -40,6 +40,14 @@ TEST(Nearest, PrefersWhatTheWordBegins) {
   EXPECT_EQ(nearest("mlpwi", labels), "mlpwi_0");
 }
 
+TEST(Nearest, KnowsAbbreviationsWhereNothingElseIsNear) {
+  const std::vector<std::string> dtypes = {"float32", "bfloat16"};
+  EXPECT_EQ(nearest("bf16", dtypes), "bfloat16");
+  EXPECT_EQ(nearest("f32", dtypes), "float32");
+  EXPECT_EQ(nearest("fp32", dtypes), "");  // no letter of it is a p
+  EXPECT_EQ(nearest("loat", {std::vector<std::string>{"a_float_that_is_long"}}), "");
+}
+
 TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest("tokenizer_path", kKeys), "");
   EXPECT_EQ(nearest("", kKeys), "");

@@ -9,6 +9,7 @@
 // one before: small copies find the caches no warmer than large ones.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -197,7 +198,10 @@ void run() {
 }  // namespace
 }  // namespace longshore::bench
 
-int main() {
+int main(int argc, char** argv) {
+  CLI::App app("Bandwidth of a backend's copy lanes beside plain copies of the same bytes.",
+               "bench_transfers");
+  CLI11_PARSE(app, argc, argv);
   try {
     longshore::bench::run();
     return 0;

@@ -401,9 +401,15 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
     EXPECT_NE(taken.output.find("taken holds a run "), std::string::npos) << taken.output;
   }
 
-  ProgramResult missing = run_train(kSmall + out + "dataset_path=/no/such.tokens");
-  EXPECT_EQ(missing.exit_code, 1);
+  ProgramResult missing = run_train(kSmall + out + "dataset_path=/no/such.tokens run_name=none");
+  EXPECT_EQ(missing.exit_code, 2);
   EXPECT_NE(missing.output.find("/no/such.tokens"), std::string::npos) << missing.output;
+  folder.write("cut.tokens", "LSTOK");
+  ProgramResult cut =
+      run_train(kSmall + out + "run_name=none dataset_path=" + (folder / "cut.tokens").string());
+  EXPECT_EQ(cut.exit_code, 1);
+  EXPECT_NE(cut.output.find("cut.tokens: not a token file"), std::string::npos) << cut.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "none"));
 }
 
 }  // namespace

@@ -49,6 +49,9 @@ void check_model(const Config& config) {
     refuse(config, "rope_low_freq_factor",
            "less than " + described(config, "rope_high_freq_factor"));
   }
+  if (config.rope_type == RopeType::unscaled && config.rope_factor != 1) {
+    refuse(config, "rope_factor", "1 with " + described(config, "rope_type"));
+  }
   if (config.full_attention_period > 0 && config.sliding_window_size == 0) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }

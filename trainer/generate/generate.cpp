@@ -16,6 +16,7 @@
 #include "trainer/config/config.h"
 #include "trainer/config/help.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/yaml.h"
 #include "trainer/generate/continuation.h"
 #include "trainer/planning/room.h"
 #include "trainer/step/memory_report.h"
@@ -45,6 +46,9 @@ struct Folders {
 
 // What a run has written.
 Folders folders_of_run(const fs::path& run) {
+  if (!fs::exists(run / "config.yml"))
+    throw ConfigError("--run: found " + printable(run.string()) +
+                      ", expected a run directory, which has config.yml");
   const Config config = load_config(run / "config.yml", {}, default_configs_directory());
   if (fs::exists(run / "model"))
     return {.model = run / "model",

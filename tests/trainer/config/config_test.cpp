@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/chat_template.h"
+#include "trainer/config/inputs.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {
@@ -619,6 +620,10 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
             "configs/test.yml:4 base_num_query_heads: found 4, expected a multiple of "
             "base_num_kv_heads = 3 (command line)");
   EXPECT_EQ(error("", {"head_dim=15"}), "command line head_dim: found 15, expected an even number");
+  EXPECT_EQ(error("rope_factor: 8\n"),
+            "configs/test.yml:12 rope_factor: found 8, expected 1 with rope_type = default "
+            "(default)");
+  EXPECT_EQ(error("rope_factor: 8\nrope_type: linear\n"), "no error");
   EXPECT_EQ(error("per_device_batch_size: 4097\nmax_target_length: 4096\n"),
             "configs/test.yml:12 per_device_batch_size: found 4097, expected at most 16777216 "
             "tokens with max_target_length = 4096 (configs/test.yml:13)");
@@ -669,6 +674,44 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   }
   EXPECT_EQ(error("", {"base_output_directory="}),
             "command line base_output_directory: found \"\", expected a path");
+}
+
+TEST_F(ConfigTest, InputsMustBeThere) {
+  write_file(root / "data/stories.txt", "a");
+  fs::create_directories(root / "weights");
+  const std::string data = (root / "data").string() + "/", kWeights = (root / "weights").string();
+  auto missing = [&](const std::vector<std::string>& overrides) {
+    std::string text = message_of([&] { require_inputs(load_text(kModelLines, overrides)); });
+    for (size_t at; (at = text.find(root.string() + "/")) != std::string::npos;)
+      text.erase(at, root.string().size() + 1);
+    return text;
+  };
+  const std::string tokens = "dataset_type=tokens";
+  EXPECT_EQ(missing({"dataset_path=" + data + "storys.tokens"}), "no error");  // tokens are made up
+  EXPECT_EQ(missing({tokens, "dataset_path=" + data + "storys.tok"}),
+            "command line dataset_path: found data/storys.tok, which is not there, expected a "
+            "file; nearest: data/stories.txt");
+  EXPECT_EQ(missing({tokens, "dataset_path=" + kWeights}),
+            "command line dataset_path: found weights, a folder, expected a file");
+  EXPECT_EQ(missing({"eval_dataset_path=" + data + "x/y.tokens"}),
+            "command line eval_dataset_path: found data/x/y.tokens, which is not there, expected a "
+            "file");
+  EXPECT_EQ(missing({"tokenizer_path=" + data + "none"}),
+            "command line tokenizer_path: found data/none, which is not there, expected a file or "
+            "a folder");
+  EXPECT_EQ(missing({"load_parameters_path=" + kWeights}), "no error");
+  EXPECT_EQ(missing({"load_parameters_path=" + data + "stories.txt"}),
+            "command line load_parameters_path: found data/stories.txt, a file, expected a folder");
+  for (const std::string key : {"load_parameters_path", "load_full_state_path"})
+    EXPECT_EQ(missing({key + "=" + kWeights + "s"}),
+              "command line " + key +
+                  ": found weightss, which is not there, expected a folder; "
+                  "nearest: weights");
+  // It goes on from its own checkpoint.
+  fs::create_directories(root / "runs/mine");
+  EXPECT_EQ(missing({"load_parameters_path=/none", "run_name=mine",
+                     "base_output_directory=" + (root / "runs").string()}),
+            "no error");
 }
 
 TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {

@@ -237,7 +237,7 @@ TEST(Generate, RefusesWhatIsNotThere) {
     return bad;
   };
   expect(of_model("/no/such"), "/no/such/config.json");
-  expect(of_run("/no/such"), "/no/such/config.yml");
+  expect(of_run("/no/such"), "--run: found /no/such, expected a run directory");
 
   TemporaryFolder without_tokenizer;
   copy_model(folder() / "model", without_tokenizer);

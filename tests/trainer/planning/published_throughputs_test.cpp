@@ -1,8 +1,10 @@
 // Published throughputs beside the plan's: docs/published_throughputs.md, row by row, with sources.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <ostream>
 #include <sstream>
@@ -140,6 +142,23 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+// Row `number` of the page's table, from 1: its cells.
+std::vector<std::string> row_of_page(long number) {
+  std::ifstream page(fs::path(LONGSHORE_SOURCE_DIR) / "docs/published_throughputs.md");
+  const std::string begin = "| " + std::to_string(number) + " | ";
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with(begin)) continue;
+    std::vector<std::string> cells;
+    std::istringstream stream(line.substr(2));
+    for (std::string cell; std::getline(stream, cell, '|');) {
+      const size_t first = cell.find_first_not_of(' '), last = cell.find_last_not_of(' ');
+      cells.push_back(first == std::string::npos ? "" : cell.substr(first, last - first + 1));
+    }
+    return cells;
+  }
+  return {};
+}
+
 class PublishedThroughputs : public testing::TestWithParam<PublishedRun> {};
 
 TEST_P(PublishedThroughputs, LieNearThePlan) {
@@ -155,14 +174,21 @@ TEST_P(PublishedThroughputs, LieNearThePlan) {
   std::vector<PolicyPlan> plans = plan_policies(config, {}, models::Target::cuda);
   double tokens = 1. * batch.sequences * batch.length * batch.accumulation,
          predicted = tokens / plans[0].estimate->step_seconds;
-  std::printf("%s: %.0f published, %.0f predicted, ratio %.2f\n", run.name.c_str(), run.published,
-              predicted, predicted / run.published);
   EXPECT_GE(predicted, run.bounds.least * run.published);
   EXPECT_LE(predicted, run.bounds.most * run.published);
   EXPECT_LE(plans[0].mfu, 0.9);
   if (config.ici_fsdp_parallelism == 8) {
     EXPECT_TRUE(plans[0].room.fits());
   }
+  const long number =
+      1 + std::distance(std::begin(kRuns), std::ranges::find(kRuns, run.name, &PublishedRun::name));
+  const std::vector<std::string> cells = row_of_page(number);
+  ASSERT_EQ(cells.size(), 10u) << "row " << number << " of the page";
+  EXPECT_EQ(std::stod(cells[4]), run.published);
+  EXPECT_EQ(cells[5], fmt::format("{:.0f}", predicted));
+  EXPECT_EQ(cells[6], fmt::format("{:.2f}", predicted / run.published));
+  EXPECT_EQ(cells[7], fmt::format("{:.0f} %", 100 * plans[0].mfu));
+  EXPECT_EQ(cells[9], plans[0].room.fits() ? "yes" : "no");
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, PublishedThroughputs, testing::ValuesIn(kRuns),

@@ -1,0 +1,62 @@
+#include "trainer/config/inputs.h"
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "trainer/config/yaml.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of that name's like in its folder, or in that one's like, with where it is; "" if none.
+std::string nearest_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = path.parent_path();
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, error), end;
+       !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  const std::string name = nearest(path.filename().string(), names);
+  return name.empty() ? "" : (folder / name).string();
+}
+
+enum class Kind { file, folder, either };
+
+void require(const Config& config, const std::string& key, const fs::path& path, Kind kind) {
+  if (path.empty()) return;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const Kind other = fs::is_directory(status) ? Kind::file : Kind::folder;
+  if (fs::exists(status) && kind != other) return;
+  const std::string found = !fs::exists(status)        ? ", which is not there"
+                            : fs::is_directory(status) ? ", a folder"
+                                                       : ", a file";
+  const std::string near = fs::exists(status) ? "" : nearest_path(path);
+  const std::string expected = kind == Kind::file     ? "a file"
+                               : kind == Kind::folder ? "a folder"
+                                                      : "a file or a folder";
+  throw ConfigError(location(config, key) + ": found " + excerpt(path.string()) + found +
+                    ", expected " + expected + (near.empty() ? "" : "; nearest: " + excerpt(near)));
+}
+
+}  // namespace
+
+void require_inputs(const Config& config) {
+  if (config.dataset_type != DatasetType::synthetic)
+    for (const DatasetFile& file : config.dataset_path)
+      require(config, "dataset_path", file.path, Kind::file);
+  require(config, "eval_dataset_path", config.eval_dataset_path, Kind::file);
+  require(config, "tokenizer_path", config.tokenizer_path, Kind::either);
+  const bool may_go_on =
+      !config.run_name.empty() && fs::exists(config.base_output_directory / config.run_name);
+  if (may_go_on) return;
+  require(config, "load_parameters_path", config.load_parameters_path, Kind::folder);
+  require(config, "load_adapter_path", config.load_adapter_path, Kind::folder);
+  require(config, "load_full_state_path", config.load_full_state_path, Kind::folder);
+}
+
+}  // namespace longshore::trainer
