@@ -10,5 +10,13 @@ def write_text(path, text):
     os.replace(beside, path)
 
 
+def read_json(path):
+    """None where there is nothing to read, or something else."""
+    try:
+        return json.loads(path.read_text(errors="replace"))
+    except (OSError, ValueError):
+        return None
+
+
 def write_json(path, value):
     write_text(path, json.dumps(value, indent=1) + "\n")

@@ -1,0 +1,289 @@
+"""The parts of scripts/gpu_check, each a method: what it runs, and what it leaves in the folder of results."""
+
+import functools
+import os
+import pathlib
+import re
+import shutil
+
+import gpu_losses
+import gpu_targets
+from atomic_file import read_json, write_json, write_text
+from timed_commands import Failure, TimedCommands
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+POLICIES = "full,qkv_proj_offloaded,none,minimal_offloaded"
+# Eight layers of each model: all are alike, and more only take longer to fill.
+LAYERS = ["base_num_decoder_layers=8"]
+# What takes a step's time, by its name: a model, policies (auto alone where a profile is there), settings.
+STEPS = {
+    "llama3_8b": ("llama3_8b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
+    "llama2_7b": ("llama2_7b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
+    "llama2_13b": ("llama2_13b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
+    "llama2_13b_2048": ("llama2_13b", "auto", ["per_device_batch_size=16", "max_target_length=2048"]),
+    "llama2_13b_8192": ("llama2_13b", "auto", ["per_device_batch_size=4", "max_target_length=8192"]),
+    # Where none and minimal do not fit, auto has something to choose.
+    f"llama2_13b_{gpu_targets.LIMIT_GIB}gib": (
+        "llama2_13b", "auto",
+        ["per_device_batch_size=8", "max_target_length=4096", f"device_memory_limit={gpu_targets.LIMIT_GIB}"]),
+}
+# All layers: of a model, how many rows, and compare's options. States are as small as they get, so that they leave
+# room for activations.
+WHOLE = {
+    "llama3_8b": (2, ["--sweep", f"{gpu_targets.ON_HOST}=false,true"]),
+    "llama2_13b": (4, []),
+    "llama2_7b": (4, []),
+}
+SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "gradient_accumulation_steps=4"]
+SHIPPED = {"H200": "h200", "H100": "h100", "A100.*80": "a100_80g", "4090": "rtx4090", "5090": "rtx5090"}
+# Large enough that a GPU is busy and its transfers count.
+LARGE = ["base_emb_dim=2048", "base_num_decoder_layers=8", "base_num_query_heads=16", "base_num_kv_heads=16",
+         "head_dim=128", "base_mlp_dim=5632", "vocab_size=32000", "max_target_length=4096"]
+SMOKE = ["base_emb_dim=512", "base_num_decoder_layers=3", "base_num_query_heads=4", "base_num_kv_heads=2",
+         "head_dim=128", "base_mlp_dim=1024", "vocab_size=32000", "max_target_length=4096",
+         "per_device_batch_size=1"]
+TINY = ["base_emb_dim=64", "base_num_decoder_layers=2", "base_num_query_heads=4", "base_num_kv_heads=2",
+        "head_dim=16", "base_mlp_dim=96", "vocab_size=256", "max_target_length=32", "per_device_batch_size=2"]
+DRY_PROFILE = """\
+target: cpu
+device_bytes: 8e9
+host_bytes: 8e9
+peak_flops_per_second.f32: 1e11
+peak_flops_per_second.bf16: 1e11
+flops_per_second.matmul: 1e11
+flops_per_second.attention: 1e10
+bytes_per_second.memory: 1e10
+bytes_per_second.host.memory: 1e10
+flops_per_second.host.memory: 1e10
+launch_seconds: 1e-6
+link_to_device: 1e10
+link_to_host: 1e10
+"""  # of no machine
+
+
+class Parts(TimedCommands):
+    # In order of worth: seconds at most, and how many must be left to begin.
+    BOXES = {"device": (60, 10), "smoke": (100, 20), "measure": (150, 60), "steps": (330, 120), "planner": (40, 15),
+             "tests": (200, 60), "whole": (330, 180), "peer": (280, 120), "kernels": (120, 45), "losses": (140, 60),
+             "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20)}
+
+    def __init__(self, logs, build, build_id, runs, is_dry_run, seconds, environment):
+        """`runs` is a folder for what nobody reads again."""
+        super().__init__(seconds, environment)
+        self.logs, self.build, self.build_id, self.runs, self.is_dry_run = logs, build, build_id, runs, is_dry_run
+        self.torch_device = "cpu" if is_dry_run else "cuda"
+
+    def program(self, name):
+        return self.build / "bin" / name
+
+    def json(self, name):
+        return self.logs / f"{name}.json"
+
+    @property
+    def backend(self):
+        """That trains on this GPU, or cuda where nobody looked."""
+        return (read_json(self.json("smoke")) or {}).get("backend", "cpu" if self.is_dry_run else "cuda")
+
+    def train(self, limit, name, *settings):
+        self.run(limit, self.program("train"), "--config", "quickstart.yml", "dataset_type=synthetic",
+                 "sample_tokens=0", "peak_tflops_per_device=1", "enable_checkpointing=false",
+                 f"base_output_directory={self.runs}", f"run_name={name}", *settings,
+                 is_shown=lambda line: not re.match(r"MFU|run directory|completed step: [0-3],", line))
+
+    def profile(self):
+        """This device's, measured or, as long as it is not, as it comes with Longshore."""
+        measured = self.logs / "measured.yml"
+        return str(measured) if measured.exists() else (read_json(self.json("device")) or {}).get("profile")
+
+    # --- the parts
+
+    def device(self):
+        found = {"peak_flops_per_second": 1e12}
+        if not self.is_dry_run:
+            found.clear()
+            query = "name,driver_version,memory.total,memory.used,pcie.link.gen.max,pcie.link.width.max,power.limit"
+            lines = self.run(20, "nvidia-smi", "--format=csv", f"--query-gpu={query}")
+            found["name"] = lines[1].split(",")[0]
+            found["profile"] = next((name for pattern, name in SHIPPED.items() if re.search(pattern, lines[1])), None)
+            if found["profile"]:
+                text = (ROOT / "configs" / "hardware" / f"{found['profile']}.yml").read_text()
+                found["peak_flops_per_second"] = float(re.search(r"^peak_flops_per_second.bf16: (\S+)", text, re.M)[1])
+        write_json(self.json("device"), found)
+        self.say(f"{os.cpu_count()} cores")
+        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith(("MemTotal", "MemAvailable")):
+                self.say(line)
+        self.say(f"build {self.build_id} in {self.build}")
+        libraries = self.run(20, "ldd", self.program("train"), is_shown=re.compile("torch|cudart|not found").search)
+        if any("not found" in line for line in libraries):
+            raise Failure("libraries are missing")
+        self.python_has_torch()
+
+    def python_has_torch(self):
+        try:
+            self.run(40, "python3", "-c", "import torch; print('torch', torch.__version__, torch.__path__[0])")
+            return True
+        except Failure:
+            self.say("python3 has no torch")
+            return False
+
+    def smoke(self):
+        """Whether anything trains; without our own kernels where it does not with them."""
+        trains = {}
+        for backend, policy in [("cuda", "none"), ("cuda", "minimal_offloaded"), ("cuda_composed", "none")]:
+            self.say(f"--- {backend} {policy}")
+            target = "cpu" if self.is_dry_run else backend
+            settings = TINY if self.is_dry_run else SMOKE
+            try:
+                self.train(40, f"smoke-{backend}-{policy}", f"backend={target}", f"remat_policy={policy}", "steps=2",
+                           "dtype=bfloat16", *settings)
+                trains.setdefault(target, True)
+            except Failure as failure:
+                self.say(str(failure))
+                trains[target] = False
+        backend = next((target for target, does in trains.items() if does), None)
+        write_json(self.json("smoke"), {"trains": trains, "backend": backend or next(iter(trains))})
+        if not all(trains.values()):
+            raise Failure(f"{backend} is used from here on" if backend else "nothing trains")
+
+    def tests(self):
+        programs = sorted((self.build / "tests").glob("*cuda*_test"))
+        if not programs and not self.is_dry_run:
+            raise Failure(f"found no tests/*cuda*_test in {self.build}")
+        self.all_of(*(functools.partial(self.test, program) for program in programs))
+
+    def test(self, program):
+        report = self.runs / f"{program.name}.json"
+        try:
+            self.run(180, program, "--gtest_brief=1", f"--gtest_output=json:{report}")
+        finally:
+            of_suites = [suite["testsuite"] for suite in (read_json(report) or {}).get("testsuites", [])]
+            tests = [test for tests in of_suites for test in tests]
+            skipped = [f"{test['classname']}.{test['name']}" for test in tests if test["result"] == "SKIPPED"]
+            self.say(f"{program.name}: {len(tests)} tests, {len(skipped)} skipped")
+        # Of several GPUs, there may be one.
+        skipped = [] if self.is_dry_run else [name for name in skipped if "OnAllGpus" not in name]
+        if skipped or not tests:
+            raise Failure("found tests that were skipped: " + ", ".join(skipped) if skipped else "found no tests")
+
+    def measure(self):
+        """This device's rates."""
+        measured = self.logs / "measured.yml"
+        if self.is_dry_run:
+            write_text(measured, DRY_PROFILE)
+        else:
+            self.run(150, self.program("plan"), "--measure-to", measured)
+
+    def steps(self):
+        self.all_of(*(functools.partial(self.step_times, name) for name in STEPS))
+
+    def step_settings(self, name):
+        return TINY if self.is_dry_run else LAYERS + STEPS[name][2]
+
+    def step_times(self, name):
+        model, policies, _ = STEPS[name]
+        profile = self.profile()
+        if not profile:
+            policies = policies.removesuffix("auto").removesuffix(",")
+            if not policies:
+                raise Failure(f"{name}: no profile that auto could choose by")
+        # One turn of each policy, for a turn fills the model anew.
+        self.run(120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4, "--rounds", 1,
+                 "--policies", policies, "--json", self.json(f"steps_{name}"), f"backend={self.backend}",
+                 *(["--hardware", profile] if profile else []), *self.step_settings(name))
+
+    def planner(self):
+        """What plans say of those steps."""
+        measured = self.logs / "measured.yml"
+        shipped = (read_json(self.json("device")) or {}).get("profile")
+        tasks = []
+        for name, (_, policies, _) in STEPS.items():
+            if not self.json(f"steps_{name}").exists():
+                continue
+            if measured.exists():
+                tasks.append(functools.partial(self.plan_steps, name, "measured", measured))
+            # auto chooses by a profile: only that of the steps chose as they did.
+            if shipped and policies != "auto":
+                tasks.append(functools.partial(self.plan_steps, name, shipped, shipped, without="auto"))
+        tasks.append(functools.partial(self.run, 30, "python3", ROOT / "tests/bench/plans_beside_steps.py", self.logs,
+                                       "--json", self.json("planner")))
+        self.all_of(*tasks)
+
+    def plan_steps(self, name, profile_name, profile, without=None):
+        model, policies, _ = STEPS[name]
+        policies = ",".join(policy for policy in policies.split(",") if policy != without)
+        self.run(30, self.program("plan"), "--config", f"{model}.yml", "--hardware", profile, "--policies", policies,
+                 "--json", self.json(f"plans_{name}.{profile_name}"), *self.step_settings(name),
+                 is_shown=lambda line: False)
+
+    def whole(self):
+        """Models as they are, with all layers."""
+        self.all_of(*(functools.partial(self.whole_step, model) for model in WHOLE))
+
+    def whole_step(self, model):
+        profile = self.profile()
+        if not profile:
+            raise Failure("no profile that auto could choose by")
+        rows, options = WHOLE[model]
+        settings = TINY if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
+        self.run(200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2, "--rounds", 1, "--policies",
+                 "auto", "--hardware", profile, "--json", self.json(f"whole_{model}"), f"backend={self.backend}",
+                 *options, *settings)
+
+    def peer(self):
+        """torch.compile on the same, where python3 has torch."""
+        if not self.python_has_torch():
+            return
+        self.all_of(*(functools.partial(self.peer_steps, model) for model in ("llama3_8b", "llama2_7b")))
+
+    def peer_steps(self, model):
+        batch = ["--batches", "2"] if self.is_dry_run else ["--batches", "4,2,8"]
+        settings = [word for word in self.step_settings(model) if not word.startswith("per_device_batch_size")]
+        self.run(150, "python3", ROOT / "tests/bench/compiled_peer.py", ROOT / f"configs/models/{model}.yml",
+                 *settings, *batch, "--device", self.torch_device, "--steps", 4, "--json", self.json(f"peer_{model}"))
+
+    def kernels(self):
+        self.run(120, self.program("bench_kernels"), "--json", self.json("kernels"))
+
+    def losses(self):
+        """Of five small steps: the same bits under every policy, and close to other kernels' and the CPU's."""
+        trained = []
+        failures = 0
+        for run in gpu_losses.RUNS:
+            backend = {"own": self.backend, "composed": "cuda_composed", "cpu": "cpu"}[run.kernels]
+            self.say(f"--- {run.folder}: {' '.join(run.settings)}")
+            try:
+                self.train(30, run.folder, f"backend={'cpu' if self.is_dry_run else backend}", f"dtype={run.dtype}",
+                           "steps=5", *run.settings, *(TINY if self.is_dry_run else []))
+                trained.append(run)
+            except Failure as failure:
+                self.say(str(failure))
+                failures += 1
+        rows = gpu_losses.compare(self.runs, trained)
+        write_json(self.json("losses"), rows)
+        self.say(gpu_losses.table(rows))
+        failures += sum(not row["good"] for row in rows)
+        if failures:
+            raise Failure(f"{failures} of {len(gpu_losses.RUNS)} failed")
+
+    def transfers(self):
+        lines = self.run(60, self.program("bench_transfers"))
+        if not self.is_dry_run and not any(line.startswith("backend: cuda") for line in lines):
+            raise Failure("found the CPU, expected a GPU")
+
+    def large(self, batch, micro_batches):
+        size = TINY if self.is_dry_run else LARGE + [f"per_device_batch_size={batch}",
+                                                     f"gradient_accumulation_steps={micro_batches}"]
+        return [*size, "dtype=bfloat16", f"backend={self.backend}"]
+
+    def overlap(self):
+        profile = self.profile()
+        self.run(180, self.program("bench_overlap"), "--rounds", 3, *(["--hardware", profile] if profile else []),
+                 "--json", self.json("overlap"), "--config", "quickstart.yml", "dataset_type=synthetic",
+                 "--policies", "qkv_proj_offloaded", "remat_policy=none", *self.large(16, 4))
+
+    def trace(self):
+        self.train(60, "trace", *self.large(4, 1), "remat_policy=minimal_offloaded",
+                   "optimizer_memory_host_offload=true", "steps=6", "profiler_steps=2",
+                   "skip_first_n_steps_for_profiler=3")
+        shutil.copy(self.runs / "trace" / "trace.json", self.logs)

@@ -1,0 +1,35 @@
+"""What parts of scripts/gpu_check said and measured, as one file to read on, and a page to read."""
+
+import gpu_targets
+from atomic_file import read_json, write_json, write_text
+
+
+class Results:
+    def __init__(self, logs):
+        self.logs = logs
+        self.file = logs / "results.json"
+
+    def parts(self):
+        """By name, in the order of their first calls: verdict, seconds, build and text."""
+        return (read_json(self.file) or {}).get("parts", {})
+
+    def targets(self):
+        return gpu_targets.targets(read_json(self.file) or {})
+
+    def add(self, name, part):
+        """A part's newest, with what it left in JSON. One that was left out leaves an earlier one's."""
+        parts = self.parts()
+        if part["verdict"] != "left out" or name not in parts:
+            parts[name] = part
+        results = {"parts": parts}
+        for path in sorted(self.logs.glob("*.json")):
+            if path.stem not in ("results", "trace") and not path.stem.startswith("plans_"):
+                results[path.stem] = read_json(path)
+        targets = gpu_targets.targets(results)
+        results["targets"] = [target.as_json() for target in targets]
+        write_json(self.file, results)
+        page = f"# What was run on a GPU\n\n```\n{gpu_targets.table(targets)}\n```\n"
+        for name, part in parts.items():
+            page += (f"\n## {name}: {part['verdict']}, {part['seconds']} s, build {part['build']}\n\n"
+                     f"```\n{part['text']}\n```\n")
+        write_text(self.logs / "results.md", page)
