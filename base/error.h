@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace longshore {
 
@@ -14,6 +15,13 @@ struct Error : std::runtime_error {
 // The user's to fix: a config key, a command line, a policy that does not suit the model. Exit 2.
 struct ConfigError : Error {
   using Error::Error;
+};
+
+// About a config key, from where it is not known who set it. The message begins with the key.
+struct KeyError : ConfigError {
+  KeyError(std::string key, const std::string& fault)
+      : ConfigError(key + ": " + fault), key(std::move(key)) {}
+  std::string key;
 };
 
 // A file of data, a tokenizer or weights that is not what it should be. Exit 1.

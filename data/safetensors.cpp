@@ -231,10 +231,12 @@ class HeaderReader : public StrictJson {
     if (!dtype_seen_) refuse("no dtype");
     if (!shape_seen_) refuse("no shape");
     if (!offsets_seen_) refuse("no data_offsets");
-    if (entry_.begin > entry_.end || entry_.end > data_bytes_)
-      throw DataError(here() + "data_offsets [" + std::to_string(entry_.begin) + "," +
-                      std::to_string(entry_.end) + "] in " + std::to_string(data_bytes_) +
-                      " bytes of data");
+    const std::string offsets =
+        "data_offsets [" + std::to_string(entry_.begin) + "," + std::to_string(entry_.end) + "]";
+    if (entry_.begin > entry_.end) throw DataError(here() + offsets + ", expected them ascending");
+    if (entry_.end > data_bytes_)
+      throw DataError(here() + offsets + ", but the file ends after " +
+                      std::to_string(data_bytes_) + " bytes of data: truncated or corrupt");
     const int64_t bytes = entry_.info.bytes();
     const uint64_t extent = entry_.end - entry_.begin;
     if (static_cast<uint64_t>(bytes) != extent)

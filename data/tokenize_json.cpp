@@ -17,8 +17,9 @@ std::string read_json_string(const std::string& line) {
     if (!value.is_string())
       throw DataError(std::string("expected a JSON string, found: ") + value.type_name());
     return value.get<std::string>();
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError(std::string("expected a JSON string: ") + error.what());
+  } catch (const nlohmann::json::parse_error& error) {
+    throw DataError("expected a JSON string, found no valid JSON at byte " +
+                    std::to_string(error.byte));
   }
 }
 

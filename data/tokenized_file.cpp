@@ -41,7 +41,12 @@ std::shared_ptr<const TokenShard> open_tokenized(const fs::path& text, const Tok
     if (error) throw DataError(cache.string() + ": cannot be made: " + error.message());
     tokenize_files(tokenizer, {&text, 1}, shard, options);
   }
-  return std::make_shared<const TokenShard>(shard);
+  try {
+    return std::make_shared<const TokenShard>(shard);
+  } catch (const DataError& error) {
+    throw DataError(std::string(error.what()) + ". Nearest: remove it, and " + text.string() +
+                    " is tokenized again");
+  }
 }
 
 }  // namespace longshore::data

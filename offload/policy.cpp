@@ -69,11 +69,11 @@ bool emits(std::span<const std::string> labels, const std::string& label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-[[noreturn]] void refuse_label(const std::string& what, const std::string& label,
-                               std::span<const std::string> labels) {
+[[noreturn]] void refuse_label(const std::string& key, const std::string& of_policy,
+                               const std::string& label, std::span<const std::string> labels) {
   std::string close = nearest(label, labels);
-  throw ConfigError(what + ": the model emits no label '" + label + "'; it emits " + join(labels) +
-                    (close.empty() ? "" : ". Nearest: " + close));
+  throw KeyError(key, of_policy + "the model emits no label '" + label + "'; it emits " +
+                          join(labels) + (close.empty() ? "" : ". Nearest: " + close));
 }
 
 }  // namespace
@@ -127,12 +127,12 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
     for (const PolicyInfo& info : policies()) names.push_back(info.name);
     names.push_back(kAuto);
     std::string close = nearest(name, names);
-    throw ConfigError("remat_policy: found '" + name + "', expected one of " + join(names) +
-                      (close.empty() ? "" : ". Nearest: " + close));
+    throw KeyError("remat_policy", "found '" + name + "', expected one of " + join(names) +
+                                       (close.empty() ? "" : ". Nearest: " + close));
   }
   if (name != "custom" && !custom.empty())
-    throw ConfigError(custom.begin()->first + ": is read only with remat_policy: custom, found " +
-                      "remat_policy: " + name);
+    throw KeyError(custom.begin()->first,
+                   "is read only with remat_policy: custom, found remat_policy: " + name);
 
   std::vector<std::string> labels = layer.labels();
   std::vector<models::ValueId> inputs = layer.inputs_from(models::Source::input);
@@ -140,17 +140,18 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
   if (auto unlabelled = policy.fates.extract(kUnlabelled)) {
     policy.otherwise = unlabelled.mapped();
     if (policy.otherwise == Fate::offload)
-      throw ConfigError(std::string(kUnlabelled) +
-                        ": found offload, expected device or remat: only values with a label can "
-                        "be offloaded");
+      throw KeyError(kUnlabelled,
+                     "found offload, expected device or remat: only values with a label can be "
+                     "offloaded");
     for (const std::string& label : labels) policy.fates.emplace(label, Fate::remat);
   }
   for (const auto& [label, fate] : custom) {
     if (label == kUnlabelled) continue;
-    if (!emits(labels, label)) refuse_label(label, label, labels);
+    if (!emits(labels, label)) refuse_label(label, "", label, labels);
     if (fate == Fate::remat && !inputs.empty() && layer[inputs[0]].label == label)
-      throw ConfigError(label + ": remat is not possible: all else is computed again from it. " +
-                        "Nearest: device, offload");
+      throw KeyError(label,
+                     "remat is not possible: all else is computed again from it. Nearest: device, "
+                     "offload");
   }
   for (const Group& group : row->groups) {
     auto match = std::find_if(group.alternatives.begin(), group.alternatives.end(),
@@ -160,7 +161,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
                                     [&](const std::string& label) { return emits(labels, label); });
                               });
     if (match == group.alternatives.end())
-      refuse_label("remat_policy: " + name, group.alternatives[0][0], labels);
+      refuse_label("remat_policy", name + ": ", group.alternatives[0][0], labels);
     for (const std::string& label : *match) policy.fates[label] = group.fate;
   }
   return policy;

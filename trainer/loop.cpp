@@ -20,6 +20,7 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/inputs.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/unused_keys.h"
 #include "trainer/console.h"
 #include "trainer/distributed/same_config.h"
 #include "trainer/distributed/world.h"
@@ -425,6 +426,7 @@ void train(const Config& config) {
   const Config adapted = with_devices(with_adapter(config), world->size());
   Console console(world->is_first());
   console.line("backend: " + backend.description);
+  for (const std::string& line : unused_keys(adapted)) console.line("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(adapted));
   std::string account;
   const Config chosen = with_chosen_policy(adapted, backend.target, account);

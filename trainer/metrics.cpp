@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -66,13 +67,15 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 3
 }  // namespace
 
 std::string text(const StepMetrics& m) {
+  // Without the sign that a processor gives what is not a number.
+  auto figure = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
       "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
       "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, grad_norm: {:.2f}, lr: {:.1e}, "
       "device GiB: {:.2f}, host GiB: {:.2f}",
       m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, m.loss, m.gradient_norm, m.learning_rate, gib(m.device_peak_bytes),
-      gib(m.pinned_host_peak_bytes));
+      m.total_weights, figure(m.loss), figure(m.gradient_norm), m.learning_rate,
+      gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step) : path_(path) {

@@ -59,5 +59,17 @@ TEST_F(TokenizedFile, LeavesNothingOfABadText) {
       std::string::npos);
 }
 
+TEST_F(TokenizedFile, SaysWhatHelpsWhereItIsDamaged) {
+  const auto path = folder_.write("a.txt", "one");
+  const std::filesystem::path made = open(path)->path();
+  std::filesystem::resize_file(made, std::filesystem::file_size(made) - 1);
+  const std::string message = message_of<DataError>([&] { open(path); });
+  EXPECT_TRUE(message.starts_with(made.string())) << message;
+  EXPECT_TRUE(message.ends_with("Nearest: remove it, and " + path.string() + " is tokenized again"))
+      << message;
+  std::filesystem::remove(made);
+  EXPECT_EQ(open(path)->path(), made);
+}
+
 }  // namespace
 }  // namespace longshore::data

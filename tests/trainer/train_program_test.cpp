@@ -190,7 +190,6 @@ TEST(TrainProgram, TunesOnConversations) {
   EXPECT_EQ(std::distance(Iterator(folder / "tokens"), Iterator()), 1);
 }
 
-// oneDNN takes other code paths there.
 // A policy that is chosen trains as any other does, and what was chosen is written down.
 TEST(TrainProgram, TrainsUnderTheChosenPolicy) {
   constexpr auto kLimit = static_cast<int64_t>(0.004 * (1 << 30));

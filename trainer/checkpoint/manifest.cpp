@@ -68,8 +68,10 @@ Manifest parse_manifest(std::string_view text) {
     if (manifest_text(manifest) != text)
       throw DataError("found something else than what was written, by its hash");
     return manifest;
-  } catch (const nlohmann::json::exception& error) {
-    throw DataError(std::string("no valid manifest: ") + error.what());
+  } catch (const nlohmann::json::parse_error& error) {
+    throw DataError("no valid JSON at byte " + std::to_string(error.byte));
+  } catch (const nlohmann::json::exception&) {
+    throw DataError("no valid manifest: found a field that is missing or of another type");
   }
 }
 

@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "data/document_rows.h"
 
 namespace longshore::trainer {
@@ -202,6 +203,16 @@ std::string origin(const Config& config, const std::string& key);
 
 // "configs/x.yml:14 key": how an error about a key's value begins.
 std::string location(const Config& config, const std::string& key);
+
+// What `make` gives; a KeyError of it becomes a ConfigError that begins with location().
+template <class Make>
+auto with_origin(const Config& config, Make make) {
+  try {
+    return make();
+  } catch (const KeyError& error) {
+    throw ConfigError(origin(config, error.key) + " " + error.what());
+  }
+}
 
 // Every key, its value and its origin, as a file that gives an equal config when loaded.
 std::string resolved_text(const Config& config);

@@ -53,7 +53,8 @@ int64_t devices_per_node(const Config& config) {
 
 std::optional<offload::Hardware> named_hardware(const Config& config) {
   if (config.hardware.empty()) return std::nullopt;
-  const offload::Hardware hardware = read_hardware(config.hardware, default_configs_directory());
+  const offload::Hardware hardware = with_origin(
+      config, [&] { return read_hardware(config.hardware, default_configs_directory()); });
   if (const char* missing = missing_rate(hardware, config); *missing)
     throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing +
                       ", which a plan for " + mesh_text(config) + " needs");

@@ -210,11 +210,13 @@ Hardware read_hardware(const std::string& name_or_file, const fs::path& configs_
   if (!fs::is_regular_file(path, error))
     path = configs_directory / "hardware" / (name_or_file + ".yml");
   if (!fs::is_regular_file(path, error)) {
-    std::vector<std::string> names = hardware_names(configs_directory);
-    throw ConfigError(
-        "hardware: found '" + excerpt(name_or_file) + "', expected a file or one of " +
-        join(names) + "; nearest: " + nearest(name_or_file, names) +
-        (name_or_file == "this_machine" ? " (plan --measure makes this_machine)" : ""));
+    const std::vector<std::string> names = hardware_names(configs_directory);
+    const std::string close = nearest(name_or_file, names);
+    throw KeyError(
+        "hardware",
+        "found '" + excerpt(name_or_file) + "', expected a file or one of " + join(names) +
+            (close.empty() ? "" : "; nearest: " + close) +
+            (name_or_file == "this_machine" ? " (plan --measure makes this_machine)" : ""));
   }
   return parse_hardware(read_yaml_file(path, path.string()), path.string(), path.stem());
 }

@@ -618,4 +618,8 @@ std::string value_text(const Key& key, const Config& config) {
       key.kind);
 }
 
+std::string described(const Config& config, const std::string& key) {
+  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
+}
+
 }  // namespace longshore::trainer

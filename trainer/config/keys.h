@@ -117,4 +117,7 @@ void copy_value(const Key& key, const Config& from, Config& to);
 // The value as config.yml writes it; read back it is the same value.
 std::string value_text(const Key& key, const Config& config);
 
+// With where it is from: "head_dim = 65 (configs/x.yml:3)".
+std::string described(const Config& config, const std::string& key);
+
 }  // namespace longshore::trainer

@@ -11,11 +11,6 @@
 namespace longshore::trainer {
 namespace {
 
-// "head_dim = 65 (configs/x.yml:3)"
-std::string described(const Config& config, const std::string& key) {
-  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
-}
-
 [[noreturn]] void refuse(const Config& config, const std::string& key,
                          const std::string& expectation) {
   throw ConfigError(location(config, key) + ": found " +

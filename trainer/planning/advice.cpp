@@ -17,6 +17,8 @@ using offload::MemoryKind;
 
 // Smaller gains have turned out to be losses on real machines.
 constexpr double kSureGain = 0.04;
+// What the figures, in tenths of a percent, would show as 0.
+constexpr double kNothing = 0.0005;
 
 // A step of the first layers.
 struct Trial {
@@ -93,9 +95,15 @@ class Adviser {
 
   double milliseconds_a_layer(double seconds) const { return 1e3 * seconds / tried_layers_; }
 
-  std::string doubt(double gain_a_step) const {
-    bool is_small = gain_a_step > 0 && gain_a_step < kSureGain * base_.seconds;
-    return is_small ? "; less than 4 % of a step: measure it" : "";
+  bool is_nothing(double gain) const { return std::abs(gain) < kNothing * base_.seconds; }
+
+  // "pays, 3.2 % of a step; ..."
+  std::string verdict(double gain) const {
+    if (is_nothing(gain)) return "makes no difference";
+    const double percent = 100 * gain / base_.seconds;
+    if (gain < 0) return fmt::format("does not pay, {:.1f} % of a step", -percent);
+    return fmt::format("pays, {:.1f} % of a step{}", percent,
+                       gain < kSureGain * base_.seconds ? "; less than 4 %: measure it" : "");
   }
 
   // The bytes a second that the link needs so that the trial is as fast as the plan; 0: none does.
@@ -128,8 +136,8 @@ class Adviser {
     std::string text =
         fmt::format("offloading {} would save {:.2f} ms a layer and expose {:.2f} ms: it ", label,
                     milliseconds_a_layer(saved), milliseconds_a_layer(std::max(0.0, exposed)));
-    if (gain > 0) {
-      text += fmt::format("pays, {:.1f} % of a step{}", 100 * gain / base_.seconds, doubt(gain));
+    if (gain > 0 || is_nothing(gain)) {
+      text += verdict(gain);
     } else {
       double rate = rate_that_pays(sent);
       text += "does not pay here; ";
@@ -138,6 +146,7 @@ class Adviser {
     }
     lines_.push_back({gain, text});
 
+    if (!room_.fits()) return;
     int64_t bytes = kept_bytes(label) * layers_;
     double kept_gain = base_.seconds - kept.seconds;
     lines_.push_back(
@@ -146,8 +155,7 @@ class Adviser {
                      100 * kept_gain / base_.seconds, bytes_text(bytes),
                      room_.device_spare_bytes >= bytes
                          ? "which are there"
-                         : bytes_text(bytes - std::max<int64_t>(0, room_.device_spare_bytes)) +
-                               " more than there are")});
+                         : bytes_text(bytes - room_.device_spare_bytes) + " more than there are")});
   }
 
   int64_t kept_bytes(const std::string& label) const {
@@ -166,10 +174,9 @@ class Adviser {
     lines_.push_back(
         {std::max(0.0, -loss),
          fmt::format("offloading {} saves {:.2f} ms of recompute a layer and exposes {:.2f} ms: "
-                     "it {}, {:.1f} % of a step{}",
+                     "it {}",
                      label, milliseconds_a_layer(again.recompute - base_.recompute),
-                     milliseconds_a_layer(exposed), loss > 0 ? "pays" : "does not pay",
-                     100 * std::abs(loss) / base_.seconds, doubt(loss))});
+                     milliseconds_a_layer(exposed), verdict(loss))});
   }
 
   void advise_on_homes() {

@@ -170,7 +170,9 @@ class Search {
     std::map<std::string, Fate> fixed = fixed_fates(cut);
     models::Model model = make_model(cut, target_);
     const models::Stage& stage = *std::ranges::find_if(model.stages, &models::Stage::is_scan);
-    offload::make_policy("custom", fixed, stage.programs[0]);  // throws where they do not suit
+    with_origin(config_, [&] {  // throws where they do not suit
+      return offload::make_policy("custom", fixed, stage.programs[0]);
+    });
     choices_.push_back(layer_choices(model, fixed, cut.gradient_accumulation_steps, hardware_));
     std::vector<Named>& named = named_[&choices_.back()];
     for (const offload::PolicyInfo& info : offload::policies()) try {

@@ -10,7 +10,8 @@ namespace longshore::trainer {
 
 struct Peak {
   double flops_per_second = 0;
-  std::string description;  // "0.91 TFLOP/s, the quickest of 5 matmuls of 2048x2048x2048 in bf16 here"
+  // "0.91 TFLOP/s, the quickest of 5 matmuls of 2048x2048x2048 in bf16 here"
+  std::string description;
 };
 
 // From peak_tflops_per_device, or measured now where that is 0.

@@ -87,8 +87,10 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
     try {
       Config one = with_policy(config, name);
       plans.push_back(plan_policy(one, target, hardware));
-      if (policies.size() == 1 && hardware && name != offload::kAuto)
-        plans.back().advice = advise(one, plans.back().plans, plans.back().room, *hardware);
+      if (policies.size() > 1 || !hardware || name == offload::kAuto) continue;
+      PolicyPlan& alone = plans.back();
+      alone.advice = advise(one, alone.plans, alone.room, *hardware);
+      if (!alone.room.fits()) alone.what_helps = what_helps(one, target);
     } catch (const ConfigError&) {
       if (names != kAllPolicies) throw;  // of all policies, those that suit the model
     }
@@ -130,6 +132,8 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   if (!plan.mesh.empty()) result = plan.mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
   if (hardware) result += time_text(plan, *hardware);
+  if (!plan.what_helps.empty())
+    result += "what would take less, each change by itself:\n" + plan.what_helps;
   if (!plan.advice.empty()) result += "advice, each change by itself:\n";
   for (const std::string& line : plan.advice) result += "  " + line + "\n";
   if (!explain) return result;

@@ -8,6 +8,7 @@
 namespace longshore::trainer {
 
 Config with_policy(Config config, const std::string& policy) {
+  if (policy != config.remat_policy) config.origins["remat_policy"] = "command line";
   config.remat_policy = policy;
   if (policy != "custom" && policy != offload::kAuto) config.label_fates.clear();
   validate_remat(config);

@@ -23,6 +23,7 @@ struct PolicyPlan {
   Room room;
   double mfu = 0;
   std::vector<std::string> advice;
+  std::string what_helps;  // where it does not fit: trainer/planning/room.h
   // Where the policy was `auto`: what was tried, and the keys that it stands for.
   std::string account;
   std::vector<std::pair<std::string, std::string>> chosen;

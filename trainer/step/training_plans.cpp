@@ -80,12 +80,14 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
 }
 
 StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
-  StepOptions options{
-      .policy = make_policy(config.remat_policy, custom_fates(config), layer(model)),
-      .transfers = {.layers_ahead = config.prefetch_layers},
-      .micro_batches = config.gradient_accumulation_steps};
-  if (auto fates = custom_fates_of_others(config))
-    options.others = make_policy(config.remat_policy, *fates, layer(model));
+  auto policy = [&](const std::map<std::string, Fate>& custom) {
+    return with_origin(config,
+                       [&] { return make_policy(config.remat_policy, custom, layer(model)); });
+  };
+  StepOptions options{.policy = policy(custom_fates(config)),
+                      .transfers = {.layers_ahead = config.prefetch_layers},
+                      .micro_batches = config.gradient_accumulation_steps};
+  if (auto fates = custom_fates_of_others(config)) options.others = policy(*fates);
   if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
   // The gradients of toy_a are the result.
   if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);

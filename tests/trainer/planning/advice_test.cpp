@@ -19,6 +19,7 @@ const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
 
 struct Advised {
   std::vector<std::string> lines;
+  int64_t device_spare_bytes = 0;
 
   // The line that speaks of `what`, "" if none does.
   std::string about(const std::string& what) const {
@@ -36,7 +37,8 @@ Advised advised(const std::string& policy, const Hardware& hardware,
       load_config_text("model_name: llama3.2_1b\ndtype: bfloat16\nper_device_batch_size: 2\n",
                        kConfigs / "test.yml", more, kConfigs);
   TrainingPlans plans = plan_training(config, hardware.target);
-  return {advise(config, plans, room(analyze(plans.all()), hardware), hardware)};
+  const Room left = room(analyze(plans.all()), hardware);
+  return {advise(config, plans, left, hardware), left.device_spare_bytes};
 }
 
 Hardware h100(double link) {
@@ -82,10 +84,13 @@ TEST(Advice, SpeaksOfLayersThatDiffer) {
 
 TEST(Advice, KnowsTheRoom) {
   std::string keeping = "keeping mlpwi_0 would save";
-  EXPECT_NE(advised("full", h100(0)).about(keeping).find("which are there"), std::string::npos);
+  const Advised large = advised("full", h100(0));
+  EXPECT_NE(large.about(keeping).find("which are there"), std::string::npos);
   Hardware small = h100(0);
-  small.device_bytes = 20'000'000'000;
+  small.device_bytes -= large.device_spare_bytes;
   EXPECT_NE(advised("full", small).about(keeping).find("more than there are"), std::string::npos);
+  small.device_bytes -= 1;
+  EXPECT_EQ(advised("full", small).about(keeping), "");
 }
 
 TEST(Advice, NamesThePriceOfHomes) {

@@ -218,6 +218,14 @@ TEST(PlanProgram, AdvisesOnOnePolicy) {
   EXPECT_FALSE(contains(run_plan(toy + "--explain --policies all").output, "advice"));
 }
 
+TEST(PlanProgram, SaysWhatTakesLessWhereNothingFits) {
+  const std::string large = run_plan("--config llama2_7b.yml --hardware h100").output;
+  ASSERT_TRUE(contains(large, "fits: no")) << large;
+  EXPECT_TRUE(contains(large, "what would take less")) << large;
+  EXPECT_TRUE(contains(large, "  optimizer_memory_host_offload=true ")) << large;
+  EXPECT_FALSE(contains(large, "keeping ")) << large;
+}
+
 struct Wrong {
   const char* name;
   const char* arguments;

@@ -1,0 +1,69 @@
+#include "trainer/config/unused_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "offload/policy.h"
+#include "tests/offload/toy_models.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+
+Lines unused(const std::string& config, const std::vector<std::string>& overrides = {}) {
+  return unused_keys(load_config(config, overrides, default_configs_directory()));
+}
+
+TEST(UnusedKeys, AreToldWithWhatTurnsThemOff) {
+  const Lines lines = unused("llama3_8b_lora.yml", {"lora_rank=0"});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0].starts_with("configs/llama3_8b_lora.yml:")) << lines[0];
+  EXPECT_TRUE(lines[0].ends_with("lora_alpha: 32 has no effect with lora_rank = 0 (command line)"))
+      << lines[0];
+  EXPECT_EQ(unused("llama3_8b.yml", {"checkpoint_period=5", "enable_checkpointing=false"}),
+            Lines{"command line checkpoint_period: 5 has no effect with enable_checkpointing = "
+                  "false (command line)"});
+}
+
+TEST(UnusedKeys, AreNoneWhereTheyAreRead) {
+  EXPECT_EQ(unused("llama3_8b_lora.yml"), Lines());
+  EXPECT_EQ(unused("llama3_8b.yml", {"profiler_steps=2", "skip_first_n_steps_for_profiler=3"}),
+            Lines());
+}
+
+TEST(UnusedKeys, AreNoneOfThoseThatSayWhatIsSoAnyway) {
+  EXPECT_EQ(unused("llama3_8b.yml", {"skip_first_n_steps_for_profiler=1", "profiler_steps=0"}),
+            Lines());
+}
+
+// With a text as its data a key counts that it does not with random tokens.
+TEST(UnusedKeys, GiveOneReasonEach) {
+  EXPECT_EQ(unused("quickstart.yml"), Lines());
+  for (const std::string& line : unused("quickstart.yml", {"dataset_type=synthetic"}))
+    EXPECT_NE(line.find("with dataset_type = synthetic"), std::string::npos) << line;
+}
+
+TEST(UnusedKeys, OffloadLayersIsReadByPoliciesThatOffload) {
+  const models::Model model = models::decoder(offload::tiny_llama());
+  for (const offload::PolicyInfo& info : offload::policies()) {
+    if (info.name == "custom") continue;
+    const bool offloads =
+        offload::make_policy(info.name, {}, model.stages[1].programs[0]).offloads();
+    EXPECT_EQ(unused("llama3_8b.yml", {"remat_policy=" + info.name, "offload_layers=3"}).empty(),
+              offloads)
+        << info.name;
+  }
+}
+
+TEST(UnusedKeys, ShippedConfigsHaveNone) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(default_configs_directory()))
+    if (entry.is_regular_file()) {
+      EXPECT_EQ(unused(entry.path().filename()), Lines()) << entry.path();
+    }
+}
+
+}  // namespace
+}  // namespace longshore::trainer

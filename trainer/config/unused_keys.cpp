@@ -1,0 +1,79 @@
+#include "trainer/config/unused_keys.h"
+
+#include "offload/policy.h"
+#include "trainer/config/keys.h"
+#include "trainer/config/yaml.h"
+
+namespace longshore::trainer {
+namespace {
+
+// A key, when it turns others off, and which.
+struct Switch {
+  std::string key;
+  bool (*is_off)(const Config&);
+  std::vector<std::string> of;
+};
+
+bool is_synthetic(const Config& config) { return config.dataset_type == DatasetType::synthetic; }
+
+// By the names of policies, as layers are not at hand.
+bool keeps_activations_on_device(const Config& config) {
+  const std::string& policy = config.remat_policy;
+  return policy != offload::kAuto && policy != "custom" && !policy.ends_with("_offloaded");
+}
+
+const std::vector<Switch>& switches() {
+  static const std::vector<Switch> list{
+      {"lora_rank",
+       [](const Config& config) { return config.lora_rank == 0; },
+       {"lora_alpha", "lora_targets"}},
+      {"enable_checkpointing",
+       [](const Config& config) { return !config.enable_checkpointing; },
+       {"checkpoint_period", "async_checkpointing", "max_num_checkpoints_to_keep",
+        "fall_back_to_earlier_checkpoint"}},
+      {"remat_policy", keeps_activations_on_device, {"offload_layers"}},
+      {"dataset_type",
+       is_synthetic,
+       {"dataset_path", "eval_dataset_path", "tokenizer_path", "chat_template", "packing",
+        "excess_length_strategy", "skip_bad_lines", "eval_interval", "eval_steps", "sample_prompt",
+        "sample_tokens"}},
+      {"eval_dataset_path",
+       [](const Config& config) {
+         return config.eval_dataset_path.empty() && !is_synthetic(config);
+       },
+       {"eval_steps"}},
+      {"sample_tokens",
+       [](const Config& config) { return config.sample_tokens == 0 && !is_synthetic(config); },
+       {"sample_prompt"}},
+      {"profiler_steps",
+       [](const Config& config) { return config.profiler_steps == 0; },
+       {"skip_first_n_steps_for_profiler"}},
+      {"rope_type",
+       [](const Config& config) { return config.rope_type != RopeType::llama3; },
+       {"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_max_position_embeddings"}},
+      {"sliding_window_size",
+       [](const Config& config) { return config.sliding_window_size == 0; },
+       {"local_rope_max_timescale"}},
+  };
+  return list;
+}
+
+}  // namespace
+
+std::vector<std::string> unused_keys(const Config& config) {
+  const Config defaults;
+  std::vector<std::string> lines;
+  for (const Switch& one : switches()) {
+    if (!one.is_off(config)) continue;
+    for (const std::string& name : one.of) {
+      const Key& key = *find_key(name);
+      const std::string value = value_text(key, config);
+      if (!config.origins.contains(name) || value == value_text(key, defaults)) continue;
+      lines.push_back(location(config, name) + ": " + excerpt(value) + " has no effect with " +
+                      described(config, one.key));
+    }
+  }
+  return lines;
+}
+
+}  // namespace longshore::trainer
