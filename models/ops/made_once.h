@@ -7,8 +7,8 @@
 
 namespace longshore::models {
 
-// The value of that key, for all threads: make() gives it as std::unique_ptr<const Value> when it is
-// asked for first. One table per Key.
+// The value of that key, for all threads: make() gives it as std::unique_ptr<const Value> when it
+// is asked for first. One table per Key.
 template <class Value, class Key, class Make>
 const Value& made_once(const Key& key, Make make) {
   // A thread asks for the same few again and again; the shared table is behind a lock.

@@ -176,15 +176,15 @@ TEST(Backward, TellsThatTheLossIsMadeAgain) {
 
 TEST(Backward, OfALlamaLayer) {
   Model model = decoder({.batch = 2,
-                       .length = 8,
-                       .vocabulary = 50,
-                       .width = 16,
-                       .layers = 2,
-                       .query_heads = 4,
-                       .kv_heads = 2,
-                       .head_dim = 4,
-                       .mlp_width = 24,
-                       .dtype = Dtype::bfloat16});
+                         .length = 8,
+                         .vocabulary = 50,
+                         .width = 16,
+                         .layers = 2,
+                         .query_heads = 4,
+                         .kv_heads = 2,
+                         .head_dim = 4,
+                         .mlp_width = 24,
+                         .dtype = Dtype::bfloat16});
   const Program& forward = model.stages[1].programs[0];
   BackwardProgram result = backward(forward);
   EXPECT_NO_THROW(verify(result.program));

@@ -45,9 +45,11 @@ void expect_equal_to_large_batch(models::DecoderConfig config, int64_t micro_bat
   double loss_gradient = 1.0 / static_cast<double>(whole.total_weights);
   for (const char* policy : {"none", "full"}) {
     PassResult accumulated = run_pass(
-        {.model = models::decoder(config), .policy = policy, .loss_gradient = loss_gradient}, parts);
+        {.model = models::decoder(config), .policy = policy, .loss_gradient = loss_gradient},
+        parts);
     PassResult once = run_pass(
-        {.model = models::decoder(large), .policy = policy, .loss_gradient = loss_gradient}, {whole});
+        {.model = models::decoder(large), .policy = policy, .loss_gradient = loss_gradient},
+        {whole});
     EXPECT_NEAR(accumulated.loss / once.loss, 1, bounds.loss);
     double worst = 0;
     ASSERT_EQ(accumulated.gradients.size(), once.gradients.size());

@@ -70,7 +70,8 @@ TEST_P(LlamaEquality, EveryPolicyGivesTheBitsOfNone) {
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   models::DecoderConfig config = tiny_llama(dtype);
   config.tied_embeddings = tied;
-  expect_equal_under_all_policies({.model = models::decoder(config), .micro_batches = micro_batches});
+  expect_equal_under_all_policies(
+      {.model = models::decoder(config), .micro_batches = micro_batches});
 }
 
 std::string case_name(const testing::TestParamInfo<Parameters>& info) {

@@ -15,7 +15,7 @@ TEST(ProcessorCache, HoldsWhatWasUsedLast) {
   ProcessorCache cache(100);
   EXPECT_EQ(cache.use(address(0), 60), 60);
   EXPECT_EQ(cache.use(address(0), 60), 0);
-  EXPECT_EQ(cache.use(address(30), 60), 30);  // half of it is there
+  EXPECT_EQ(cache.use(address(30), 60), 30);   // half of it is there
   EXPECT_EQ(cache.use(address(200), 20), 20);  // 0 to 10 give way
   EXPECT_EQ(cache.use(address(0), 30), 10);
   EXPECT_EQ(cache.use(address(0), 0), 0);
