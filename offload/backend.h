@@ -35,9 +35,10 @@ class Backend {
   virtual int64_t used_bytes(MemoryKind kind) = 0;
 
   // Lanes work on their own, each in order. `event` numbers an instruction of the running plan.
-  // After a failure in one lane nothing more is done in any until synchronize() has thrown it.
-  // A kernel runs on Lane::compute or, with the host's kernels, on Lane::host_compute; a collective
-  // on Lane::network. What `call` refers to must stay until synchronize().
+  // After a failure in one lane nothing more is begun in any until synchronize() has thrown it;
+  // what a GPU was given before goes on to its end. A kernel runs on Lane::compute or, with the
+  // host's kernels, on Lane::host_compute; a collective on Lane::network. What `call` refers to
+  // must stay until synchronize().
   virtual void run(Lane lane, const models::Op& op, const models::KernelCall& call) = 0;
   virtual void copy(Lane lane, const models::Ref& from, const models::Ref& to) = 0;
   virtual void record(Lane lane, int event) = 0;

@@ -40,6 +40,7 @@
 #include "trainer/step/training_session.h"
 #include "trainer/stop_signal.h"
 #include "trainer/weights/adapter.h"
+#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {
@@ -116,7 +117,18 @@ class Run {
     // All wait for each other: who went on would take what others still count on.
     for (const std::string& why : world_.gather(why_no_room(config, plans, *backend_)))
       if (!why.empty()) throw PlanError(why);
+    require_same_config(with_choices(config, plans), backend_->target(), world_);
     return plans;
+  }
+
+  // What a process chooses by its own machine.
+  Config with_choices(Config config, const TrainingPlans& plans) const {
+    const bool is_bfloat16 = compute_dtype(config, backend_->target()) == models::Dtype::bfloat16;
+    config.dtype = is_bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
+    config.prefetch_layers = plans.options.transfers.layers_ahead;
+    for (const char* key : {"dtype", "prefetch_layers"})
+      if (!config.origins.contains(key)) config.origins[key] = "by the machine";
+    return config;
   }
 
   const fs::path& directory() const { return opened_.directory->path(); }
@@ -136,12 +148,22 @@ class Run {
     };
   }
 
+  // Of the checkpoint that is gone on from, as the folder that training began from may be gone.
+  ModelFiles model_files() const {
+    if (!world_.is_first() || !saves_model(plans_.layout)) return {};
+    const fs::path source =
+        opened_.start ? opened_.start->model() : fs::path(config_.load_parameters_path);
+    return read_model_files(source,
+                            config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
+  }
+
   void make_saver(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
     if (plans_.has_snapshot)
       snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger());
     const SavedModel saved{.config = config_, .model = model_, .layout = whole_};
     saver_.emplace(CheckpointSaver::Run{.saved = saved,
+                                        .files = model_files(),
                                         .held = plans_.layout,
                                         .state = session_->arguments(),
                                         .manifest = std::move(described),
@@ -198,8 +220,12 @@ class Run {
       check_finite(steps_.back());
       if (is_saved && !is_last) save(i + 1, &CheckpointSaver::save);
       if (is_evaluated && !stops()) validate(*evaluation, fmt::format("after step {}", i));
-      if (!is_last && stops()) return stop(i + 1);
+      if (!is_last && stops()) {
+        end_recording();
+        return stop(i + 1);
+      }
     }
+    end_recording();
     if (saved_step_ != config_.steps) save(config_.steps, &CheckpointSaver::save_now);
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation.get(),
            decoding.get());
@@ -214,7 +240,7 @@ class Run {
     if (stops()) return stop(config_.steps);
     summary.memory = session_->memory();
     summary.checkpoints = saves_.figures();
-    summary.ranks = compare_ranks(summary.median_step_seconds);
+    summary.ranks = compare_ranks();
     if (!world_.is_first()) return;
     console_.line(text(summary));
     write(summary, directory() / "summary.json");
@@ -223,10 +249,16 @@ class Run {
     say_what_is_left();
   }
 
-  std::optional<RankFigures> compare_ranks(double median_step_seconds) {
-    if (world_.size() == 1) return std::nullopt;
+  // Of the steps since this process began: only the first one knows of others.
+  std::optional<RankFigures> compare_ranks() {
+    std::vector<StepMetrics> steps;
+    std::ranges::copy_if(steps_, std::back_inserter(steps), [&](const StepMetrics& metrics) {
+      return metrics.step >= opened_.first_step();
+    });
+    if (world_.size() == 1 || steps.empty()) return std::nullopt;
     std::vector<double> seconds;
-    for (const std::string& text : world_.gather(fmt::format("{}", median_step_seconds)))
+    for (const std::string& text :
+         world_.gather(fmt::format("{}", summarize(steps).median_step_seconds)))
       seconds.push_back(std::stod(text));
     const auto [fastest, slowest] = std::ranges::minmax_element(seconds);
     return RankFigures{.count = world_.size(),
@@ -253,8 +285,7 @@ class Run {
         recorder_.run(session_->step(), i, start, batch_, scalars, session_->ledger());
     if (is_flushed) session_->step().flush(session_->ledger());
     StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
-    if (recorder_.ends_with(i) && world_.is_first())
-      console_.line(recorder_.write(directory() / "trace.json"));
+    if (recorder_.ends_with(i)) write_trace();
     const double tokens =
         static_cast<double>(model_.batch * model_.length * config_.gradient_accumulation_steps);
     metrics.loss = result.loss;
@@ -269,6 +300,15 @@ class Run {
     metrics.checkpoint_stall_seconds = std::exchange(stall_seconds_, 0);
     console_.line(text(metrics));
     return metrics;
+  }
+
+  void write_trace() {
+    if (world_.is_first()) console_.line(recorder_.write(directory() / "trace.json"));
+  }
+
+  // Fewer steps than were to be recorded.
+  void end_recording() {
+    if (recorder_.is_recording()) write_trace();
   }
 
   // What holds memory goes before anything is planned anew.
@@ -296,7 +336,7 @@ class Run {
     metrics_trouble_ = trouble;
   }
 
-  // The state has not taken part in a step whose gradient is not finite: the clip factor was 0.
+  // A step whose gradient is not finite can be skipped as, with clipping, its factor was 0.
   void check_finite(const StepMetrics& metrics) {
     const std::string account = non_finite_.account(metrics, batch_);
     if (account.empty()) return;

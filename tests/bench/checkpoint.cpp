@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -18,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/exit_code.h"
+#include "base/program.h"
 #include "base/timing.h"
 #include "tests/bench/interleaved.h"
 #include "trainer/checkpoint/load_state.h"
@@ -79,7 +78,7 @@ void measure(trainer::Config config, const fs::path& folder) {
   trainer::Manifest manifest;
   auto save = [&](const offload::Arguments& arguments) {
     fs::remove_all(to);
-    manifest = write_checkpoint(to, saved, arguments, {.step = 1});
+    manifest = write_checkpoint(to, saved, {}, arguments, {.step = 1});
   };
   save(session.arguments());
   int64_t bytes = 0;
@@ -126,12 +125,7 @@ int main(int argc, char** argv) {
   app.add_option("--folder", folder, "where to write, on the disk that is measured")
       ->capture_default_str();
   app.add_option("key=value", overrides, "config keys, above what the file says");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return exit_code_of("bench_checkpoint", [&] {
+  return run_program(app, argc, argv, [&] {
     bench::measure(trainer::load_config(config, overrides, trainer::default_configs_directory()),
                    folder);
   });

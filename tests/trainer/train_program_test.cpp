@@ -126,6 +126,17 @@ TEST(TrainProgram, TrainsAdapters) {
   EXPECT_EQ(count(c.output, "of which 0.001968 M train"), 1u) << c.output;
   EXPECT_NE(adapter("a"), adapter("c"));
 
+  // A run that goes on needs the folder that its adapter began from no more.
+  const std::filesystem::path moved = folder / "moved";
+  std::filesystem::copy(golden / "adapter", moved);
+  for (const char* steps : {" steps=2", " steps=3"}) {
+    std::string goes_on = base + " run_name=e load_adapter_path=" + moved.string();
+    goes_on.replace(goes_on.find(" steps=2"), std::string(" steps=2").size(), steps);
+    ProgramResult e = run_train(goes_on);
+    ASSERT_EQ(e.exit_code, 0) << e.output;
+    std::filesystem::remove_all(moved);
+  }
+
   ProgramResult d = run_train(base + " run_name=d lora_rank=8 load_adapter_path=" + first);
   EXPECT_EQ(d.exit_code, 2);
   EXPECT_EQ(count(d.output, "lora_rank: 8 (command line), 4 in the adapter"), 1u) << d.output;
@@ -235,6 +246,22 @@ TEST(TrainProgram, WritesTheWeights) {
   auto loss = [&](const char* run) {
     return records(folder / run / "metrics.jsonl")[0]["loss"].get<double>();
   };
+  // The folder that a run began from may go; its files stay beside what the run saves.
+  auto read = [&](const char* file) { return data::read_file(folder / file); };
+  const std::string config = read("c/model/config.json");
+  std::filesystem::create_directories(folder / "start");
+  std::filesystem::copy(folder / "a/model/", folder / "start",
+                        std::filesystem::copy_options::recursive);
+  write_file(folder / "start/generation_config.json", "{}");
+  for (const char* steps : {" steps=1", " steps=2"}) {
+    ProgramResult goes_on =
+        run_train(base + " run_name=d tokenizer_path= sample_tokens=0 load_parameters_path=" +
+                  (folder / "start").string() + steps);
+    ASSERT_EQ(goes_on.exit_code, 0) << goes_on.output;
+    EXPECT_EQ(read("d/model/config.json"), config);
+    EXPECT_EQ(read("d/model/generation_config.json"), "{}");
+    std::filesystem::remove_all(folder / "start");
+  }
   EXPECT_EQ(loss("b"), loss("a"));
   EXPECT_LT(loss("c"), loss("a") - 0.05) << "the same batch, on what has seen it";
 }
@@ -339,6 +366,12 @@ TEST(TrainProgram, TracesTheChosenSteps) {
   ASSERT_EQ(traced.exit_code, 0) << traced.output;
   EXPECT_FALSE(std::filesystem::exists(folder / "plain" / "trace.json"));
   EXPECT_EQ(count(traced.output, "trace.json: 2 steps"), 1u) << traced.output;
+  // As many as there are, where the run ends before.
+  ProgramResult cut =
+      run_train(kSynthetic + "steps=2 run_name=cut profiler_steps=9 base_output_directory=" +
+                (folder / "").string());
+  EXPECT_EQ(count(cut.output, "trace.json: 1 steps"), 1u) << cut.output;
+  EXPECT_TRUE(std::filesystem::exists(folder / "cut" / "trace.json"));
 
   json trace = json::parse(data::read_file(folder / "traced" / "trace.json"))["traceEvents"];
   std::map<int, std::string> names;
@@ -376,6 +409,14 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   EXPECT_EQ(run_train("--help").exit_code, 0);
   EXPECT_NE(run_train("--help").output.find("per_device_batch_size"), std::string::npos);
   EXPECT_EQ(run_train("").exit_code, 2);
+  for (const auto& [argument, nearest] :
+       {std::pair{"--steps=3", "nearest: steps=VALUE"},
+        {"--training.per-device-batch-size 3", "nearest: per_device_batch_size=VALUE"},
+        {"--confg x.yml", "nearest: --config"}}) {
+    const ProgramResult result = run_train(std::string("--config quickstart.yml ") + argument);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(count(result.output, nearest), 1u) << result.output;
+  }
   EXPECT_EQ(run_train("--config no_such_file.yml").exit_code, 2);
   struct Wrong {
     const char *setting, *message;

@@ -98,20 +98,17 @@ fs::path Checkpoint::optimizer() const { return folder / kOptimizer; }
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{:08}", step); }
 
-Manifest write_checkpoint(const fs::path& to, const SavedModel& saved,
+Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const ModelFiles& files,
                           const offload::ArgumentReader& arguments, Manifest manifest) {
   AtomicFolder output(to);
   const fs::path& folder = output.directory();
   const auto write_model = [&] {
     if (!saves_model(saved.layout)) return;
-    export_parameters(folder / kModel,
-                      {.model = saved.model,
-                       .layout = saved.layout,
-                       .arguments = arguments,
-                       .source = saved.config.load_parameters_path,
-                       .tokenizer = saved.config.tokenizer_path},
-                      saved.config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
-                                                                         : models::Dtype::float32);
+    export_parameters(
+        folder / kModel,
+        {.model = saved.model, .layout = saved.layout, .arguments = arguments, .files = files},
+        saved.config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
+                                                           : models::Dtype::float32);
   };
   const auto write_optimizer = [&] {
     write_optimizer_state(folder / kOptimizer, saved.layout, arguments);

@@ -20,6 +20,7 @@
 #include "offload/parameter_layout.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/config/config.h"
+#include "trainer/weights/hf_folder.h"
 
 namespace longshore::trainer {
 
@@ -30,11 +31,12 @@ struct SavedModel {
   const offload::ParameterLayout& layout;  // of `model`
 };
 
-// Writes the weights and moments in `arguments`. `manifest` has all but its files; what was written
-// is returned. Host memory: a piece of one tensor. Throws what export_parameters, write_adapter and
-// write_optimizer_state throw; then nothing is left behind.
+// Writes the weights and moments in `arguments`, and `files` beside them. `manifest` has all but
+// its files; what was written is returned. Host memory: a piece of one tensor. Throws what
+// export_parameters, write_adapter and write_optimizer_state throw; then nothing is left behind.
 Manifest write_checkpoint(const std::filesystem::path& to, const SavedModel& saved,
-                          const offload::ArgumentReader& arguments, Manifest manifest);
+                          const ModelFiles& files, const offload::ArgumentReader& arguments,
+                          Manifest manifest);
 
 struct Checkpoint {
   std::filesystem::path folder;

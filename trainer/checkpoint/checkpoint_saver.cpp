@@ -51,7 +51,7 @@ SaveReport CheckpointSaver::write(int64_t step, const offload::ArgumentReader& w
     Manifest manifest = run_.manifest;
     manifest.step = step;
     manifest.batches = step * run_.micro_batches;
-    manifest = write_checkpoint(report.folder, run_.saved, whole, std::move(manifest));
+    manifest = write_checkpoint(report.folder, run_.saved, run_.files, whole, std::move(manifest));
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
     report.seconds = seconds_since(start);
     report.is_saved = true;

@@ -30,6 +30,7 @@ class CheckpointSaver {
   // Whose state, what of it lives here and where, and what the manifests have in common.
   struct Run {
     SavedModel saved;
+    ModelFiles files;  // of the process that writes
     const offload::ParameterLayout& held;
     const offload::Arguments& state;
     Manifest manifest;

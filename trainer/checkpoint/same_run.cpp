@@ -88,9 +88,9 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
     const offload::ElementRange held = offload::held(slab, {parameter.offset, count});
     // Of replicas the first gives what all of them hold.
     mine.resize(layout.mesh.data.rank == 0 ? held.count * size : 0);
-    arguments.read_part(argument_name(slab, offload::Copy::compute),
-                        std::max<int64_t>(0, held.first - slab.begin) * size, mine.data(),
-                        std::ssize(mine));
+    if (!mine.empty())
+      arguments.read_part(argument_name(slab, offload::Copy::compute),
+                          (held.first - slab.begin) * size, mine.data(), std::ssize(mine));
     std::string all;
     for (const std::string& part : world.gather(mine)) all += part;
     hashes += name + " " + hash_of(all) + "\n";

@@ -246,6 +246,14 @@ std::string gains_html(const ComparisonReport& report) {
   return html + "</section>\n";
 }
 
+std::string rounds_text(const ComparisonReport& report) {
+  size_t rounds = 0;
+  for (const Comparison& comparison : report.comparisons)
+    for (const Candidate& candidate : comparison.candidates)
+      rounds = std::max(rounds, candidate.turns.size());
+  return rounds == 1 ? "one round" : fmt::format("{} rounds", rounds);
+}
+
 std::string results_html(const ComparisonReport& report) {
   if (std::ranges::none_of(report.comparisons, is_measured)) return "";
   std::vector<std::string> lines = differences(report.comparisons);
@@ -266,8 +274,8 @@ std::string html(const ComparisonReport& report) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
       html_escaped(title), kReportStyle);
-  page += paragraph("faint", fmt::format("{} timed steps of each policy, in up to five rounds",
-                                         report.steps)) +
+  page += paragraph("faint", fmt::format("{} timed steps of each policy, in {}", report.steps,
+                                         rounds_text(report))) +
           results_html(report) + gains_html(report);
   for (const Comparison& comparison : report.comparisons) page += workload_html(comparison, report);
   return page + "</body>\n</html>\n";

@@ -53,11 +53,13 @@ int64_t devices_per_node(const Config& config) {
 
 std::optional<offload::Hardware> named_hardware(const Config& config) {
   if (config.hardware.empty()) return std::nullopt;
-  const offload::Hardware hardware = with_origin(
+  offload::Hardware hardware = with_origin(
       config, [&] { return read_hardware(config.hardware, default_configs_directory()); });
   if (const char* missing = missing_rate(hardware, config); *missing)
     throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing +
                       ", which a plan for " + mesh_text(config) + " needs");
+  if (models::is_cuda(hardware.target) && config.backend == BackendChoice::cuda_composed)
+    hardware.target = models::Target::cuda_composed;  // which no profile says
   return hardware.shared_by(devices_per_node(config));
 }
 

@@ -19,9 +19,9 @@ Config with_devices(Config config, int64_t devices);
 // Devices that share a node's links to the host.
 int64_t devices_per_node(const Config& config);
 
-// The profile that `hardware` names, if it does, as one of these devices sees it. Throws
-// ConfigError as read_hardware() does, and where the profile says nothing of how devices reach each
-// other.
+// The profile that `hardware` names, if it does, as one of these devices sees it; a GPU's is for
+// the target cuda_composed where `backend` says so. Throws ConfigError as read_hardware() does, and
+// where the profile says nothing of how devices reach each other.
 std::optional<offload::Hardware> named_hardware(const Config& config);
 
 // Whether the profile says how the mesh's devices reach each other.

@@ -241,7 +241,7 @@ std::vector<Key> make_config_keys() {
        NumberKey{&Config::prefetch_layers, 0, End::included, 64, End::included, -1},
        "how many layers ahead of its use, or behind its making, a transfer may run; 0: the least "
        "memory, nothing is hidden; -1: as many as it takes"},
-      {"hardware", offload, TextKey{&Config::hardware},
+      {"hardware", offload, TextKey{&Config::hardware, true},
        "profile of configs/hardware, or a file, that choices go by; none: round numbers"},
       {"device_memory_limit", offload, memory(&Config::device_memory_limit),
        "GiB of device memory that a run may take; 0: all there is"},
@@ -502,6 +502,9 @@ bool read_value(const Key& key, const Scalar& value, const std::filesystem::path
   if (value.style == ScalarStyle::null || (value.list && !takes_lists)) return false;
   bool plain = value.style == ScalarStyle::plain;
   const std::string& text = value.text;
+  auto resolved = [&](const std::string& path) {
+    return (relative_to / path).lexically_normal().string();
+  };
   return std::visit(Overload{
                         [&](const IntegerKey& kind) {
                           std::optional<int64_t> number = parse_number<int64_t>(text);
@@ -524,14 +527,15 @@ bool read_value(const Key& key, const Scalar& value, const std::filesystem::path
                         },
                         [&](const TextKey& kind) {
                           if (!accepts_text(text)) return false;
-                          config.*kind.member = text;
+                          const bool is_path =
+                              kind.may_be_path &&
+                              (text.find('/') != std::string::npos || text.ends_with(".yml"));
+                          config.*kind.member = is_path ? resolved(text) : text;
                           return true;
                         },
                         [&](const PathKey& kind) {
                           if (!accepts_text(text)) return false;
-                          config.*kind.member = text.empty()
-                                                    ? std::filesystem::path()
-                                                    : (relative_to / text).lexically_normal();
+                          config.*kind.member = text.empty() ? "" : resolved(text);
                           return true;
                         },
                         [&](const ListKey& kind) {

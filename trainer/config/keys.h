@@ -52,6 +52,7 @@ struct FlagKey {
 
 struct TextKey {
   std::string Config::*member;
+  bool may_be_path = false;  // then it is one that has a slash or ends in .yml
 };
 
 struct PathKey {

@@ -48,6 +48,11 @@ const std::vector<Switch>& switches() {
       {"profiler_steps",
        [](const Config& config) { return config.profiler_steps == 0; },
        {"skip_first_n_steps_for_profiler"}},
+      {"steps",
+       [](const Config& config) {
+         return config.profiler_steps > 0 && config.skip_first_n_steps_for_profiler >= config.steps;
+       },
+       {"profiler_steps", "skip_first_n_steps_for_profiler"}},
       {"rope_type",
        [](const Config& config) { return config.rope_type != RopeType::llama3; },
        {"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_max_position_embeddings"}},

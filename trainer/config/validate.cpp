@@ -75,6 +75,11 @@ void check_parallelism(const Config& config) {
     refuse(
         config, "ici_data_parallelism",
         "a number with " + described(config, "ici_fsdp_parallelism") + ": only one can be filled");
+  if (config.ici_data_parallelism != 1 && config.dcn_fsdp_parallelism > 1)
+    refuse(config, "dcn_fsdp_parallelism",
+           "1 with " + described(config, "ici_data_parallelism") +
+               ": copies are held within a node only where shards are; nearest: "
+               "ici_fsdp_parallelism and dcn_data_parallelism");
 }
 
 void check_batch(const Config& config) {

@@ -17,9 +17,11 @@ struct Variables {
 
 constexpr Variables kLaunchers[] = {
     {Launch::By::torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {Launch::By::slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    // Before Slurm, whose variables an mpirun in a batch script hands on to all processes; those of
+    // PMI come after it, as srun may set them, too, and then without a local rank.
     {Launch::By::mpirun, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {Launch::By::slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
     {Launch::By::mpirun, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
 };
 
@@ -48,7 +50,7 @@ constexpr int64_t kMostProcesses = 1 << 20, kMostPort = 65535;
 }  // namespace
 
 const char* name(Launch::By by) {
-  static constexpr const char* kNames[] = {"nobody", "torchrun", "slurm", "mpirun"};
+  static constexpr const char* kNames[] = {"nobody", "torchrun", "mpirun", "slurm"};
   return kNames[static_cast<size_t>(by)];
 }
 

@@ -1,5 +1,5 @@
-// How a run of several processes was started, as the environment tells: by torchrun, by Slurm's
-// srun, or by mpirun.
+// How a run of several processes was started, as the environment tells: by torchrun, by
+// mpirun, or by Slurm's srun.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace longshore::trainer {
 
 struct Launch {
-  enum class By { nobody, torchrun, slurm, mpirun };
+  enum class By { nobody, torchrun, mpirun, slurm };
   By by = By::nobody;
   int64_t rank = 0, world_size = 1, local_rank = 0;
   std::string master_address;  // torchrun's, and the port

@@ -17,8 +17,8 @@ void require_same_config(const Config& config, models::Target target, World& wor
     std::string here, there;
     while (std::getline(first, here) && std::getline(other, there) && here == there) {
     }
-    throw ConfigError(fmt::format(
-        "rank {} was given another config than rank 0: '{}' there, '{}' here", rank, there, here));
+    throw ConfigError(fmt::format("rank {} has another config than rank 0: '{}' there, '{}' here",
+                                  rank, there, here));
   }
 }
 

@@ -1,4 +1,4 @@
-// Whether all processes of a run were told the same.
+// Whether all processes of a run were told the same, and made the same of it.
 #pragma once
 
 #include "trainer/config/config.h"

@@ -75,7 +75,8 @@ std::string what(const Config& config) {
   add(config.optimizer_memory_host_offload, config.optimizer_compute == OptimizerCompute::host
                                                 ? "optimizer on the host, computed there"
                                                 : "optimizer on the host");
-  add(config.auto_micro_batch, fmt::format("micro-batches of {}", config.per_device_batch_size));
+  add(origin(config, "auto_micro_batch") == kChosen,
+      fmt::format("micro-batches of {}", config.per_device_batch_size));
   return text;
 }
 

@@ -74,6 +74,13 @@ std::vector<Config> homes_of(const Config& config) {
   return list;
 }
 
+// As a config is written down: with what `auto` has chosen in its place.
+void settle(Config& config, const std::string& policy) {
+  config.remat_policy = policy;
+  config.origins["remat_policy"] = kChosen;
+  set(config, "auto_micro_batch", &Config::auto_micro_batch, false);
+}
+
 // How a step's sequences are cut into micro-batches.
 std::vector<Config> cuts_of(const Config& config) {
   if (!config.auto_micro_batch) return {config};
@@ -102,8 +109,7 @@ Config config_of(const Split& split) {
   const offload::Policy &first = choices.assignments[split.first].policy,
                         &others = choices.assignments[split.others].policy;
   Config config = split.base->config;
-  config.remat_policy = "custom";
-  config.origins["remat_policy"] = kChosen;
+  settle(config, "custom");
   bool has_others = split.layers < choices.layers;
   auto write = [&](const std::string& label, Fate fate, Fate fate_of_others) {
     config.label_fates[label] = fate_texts(fate, has_others ? fate_of_others : fate);
@@ -122,8 +128,7 @@ Config config_of(const Split& split) {
 
 Config named_config(const Config& base, const std::string& policy) {
   Config config = base;
-  config.remat_policy = policy;
-  config.origins["remat_policy"] = kChosen;
+  settle(config, policy);
   return config;
 }
 

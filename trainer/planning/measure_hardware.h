@@ -10,8 +10,8 @@
 namespace longshore::trainer {
 
 // Runs every kernel that training steps of small and middling decoders use, on its own and at
-// several sizes, and copies of several sizes both ways, alone, together and beside kernels. Rates
-// are medians. Takes a minute or two; `say` is told what is measured.
+// several sizes, and copies of several sizes both ways, alone and together. Of timings the quickest
+// counts. Takes a minute or two; `say` is told what is measured.
 offload::Hardware measure_hardware(offload::Backend& backend, const std::string& name,
                                    const std::function<void(const std::string&)>& say);
 

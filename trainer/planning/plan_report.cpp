@@ -83,6 +83,7 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
   std::optional<offload::Hardware> hardware = named_hardware(config);
   std::vector<std::string> policies = policy_names(config, names);
   std::vector<PolicyPlan> plans;
+  std::string obstacle;
   for (const std::string& name : policies) {
     try {
       Config one = with_policy(config, name);
@@ -91,10 +92,12 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
       PolicyPlan& alone = plans.back();
       alone.advice = advise(one, alone.plans, alone.room, *hardware);
       if (!alone.room.fits()) alone.what_helps = what_helps(one, target);
-    } catch (const ConfigError&) {
+    } catch (const ConfigError& error) {
       if (names != kAllPolicies) throw;  // of all policies, those that suit the model
+      obstacle = error.what();
     }
   }
+  if (plans.empty()) throw ConfigError("no policy suits: " + obstacle);
   return plans;
 }
 
@@ -176,12 +179,12 @@ std::string hardware_table(const Config& config) {
   for (const std::string& name : hardware_names(default_configs_directory())) {
     Config one = config;
     one.hardware = name;
-    const offload::Hardware hardware = read_hardware(name, default_configs_directory());
-    if (!reaches_mesh(hardware, one)) {
+    if (!reaches_mesh(read_hardware(name, default_configs_directory()), one)) {
       result += fmt::format("{:<16} says nothing of how devices reach each other\n", name);
       continue;
     }
-    PolicyPlan plan = plan_policy(one, hardware.target, *named_hardware(one));
+    const offload::Hardware hardware = *named_hardware(one);
+    PolicyPlan plan = plan_policy(one, hardware.target, hardware);
     result += fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name,
                           plan.estimate->step_seconds, 100 * plan.mfu,
                           bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),

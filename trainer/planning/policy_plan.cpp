@@ -11,6 +11,10 @@ Config with_policy(Config config, const std::string& policy) {
   if (policy != config.remat_policy) config.origins["remat_policy"] = "command line";
   config.remat_policy = policy;
   if (policy != "custom" && policy != offload::kAuto) config.label_fates.clear();
+  if (policy != offload::kAuto) {
+    config.auto_micro_batch = false;
+    config.origins.erase("auto_micro_batch");
+  }
   validate_remat(config);
   return config;
 }

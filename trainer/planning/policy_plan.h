@@ -29,8 +29,8 @@ struct PolicyPlan {
   std::vector<std::pair<std::string, std::string>> chosen;
 };
 
-// The config under that policy: `custom` and `auto` take its label keys, others ignore them. Throws
-// ConfigError as validate_remat() does.
+// The config under that policy: `custom` and `auto` take its label keys, `auto` its
+// auto_micro_batch; others ignore them. Throws ConfigError as validate_remat() does.
 Config with_policy(Config config, const std::string& policy);
 
 // Throws ConfigError where the policy does not suit the model, and as choose_policy() does.

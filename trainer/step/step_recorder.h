@@ -25,6 +25,9 @@ class StepRecorder {
   // Whether `step` was the last to be recorded.
   bool ends_with(int64_t step) const { return count_ > 0 && step == first_ + count_ - 1; }
 
+  // Whether some are recorded, and others to come.
+  bool is_recording() const { return !steps_.empty() && std::ssize(steps_) < count_; }
+
   // Writes trace.json, and says what the last step's copies came to.
   std::string write(const std::filesystem::path& path) const;
 

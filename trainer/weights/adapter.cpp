@@ -31,6 +31,13 @@ std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& la
   return weights;
 }
 
+// load_adapter_path, or where that is gone what a run that goes on has in its own folder.
+fs::path adapter_folder(const Config& config) {
+  const fs::path saved = config.base_output_directory / config.run_name / "adapter";
+  const bool is_saved = !config.run_name.empty() && fs::exists(saved);
+  return is_saved && !fs::exists(config.load_adapter_path) ? saved : config.load_adapter_path;
+}
+
 }  // namespace
 
 LoraConfig read_adapter_config(const fs::path& folder) {
@@ -45,13 +52,14 @@ LoraConfig read_adapter_config(const fs::path& folder) {
 
 Config with_adapter(Config config) {
   if (config.load_adapter_path.empty()) return config;
-  const LoraConfig adapter = read_adapter_config(config.load_adapter_path);
+  const fs::path folder = adapter_folder(config);
+  const LoraConfig adapter = read_adapter_config(folder);
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
                   const std::string& there_text) {
     if (!config.origins.contains(key)) {
       here = there;
-      config.origins[key] = (config.load_adapter_path / kConfigFile).string();
+      config.origins[key] = (folder / kConfigFile).string();
     } else if (here != there) {
       differing.push_back(fmt::format("{}: {} ({}), {} in the adapter", key, here_text,
                                       config.origins.at(key), there_text));
@@ -65,8 +73,7 @@ Config with_adapter(Config config) {
   take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
        join(adapter.targets));
   if (!differing.empty())
-    throw ConfigError(location(config, "load_adapter_path") + ": " +
-                      config.load_adapter_path.string() +
+    throw ConfigError(location(config, "load_adapter_path") + ": " + folder.string() +
                       " holds another adapter: " + join(differing, "; "));
   validate(config);
   return config;

@@ -19,8 +19,9 @@ namespace longshore::trainer {
 models::LoraConfig read_adapter_config(const std::filesystem::path& folder);
 
 // The config with what the folder load_adapter_path says where lora_rank, lora_alpha or
-// lora_targets are not set. Throws ConfigError, naming each key with both values, where they are
-// set to something else, and DataError for a folder that cannot be read.
+// lora_targets are not set; where it is gone, and a run goes on, what that run has saved. Throws
+// ConfigError, naming each key with both values, where they are set to something else, and
+// DataError for a folder that cannot be read.
 Config with_adapter(Config config);
 
 // The weights of an adapter, mapped.

@@ -140,6 +140,9 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
 
 std::string convert(const Conversion& conversion) {
   HfConfig config = read_hf_config(conversion.from);
+  ModelFiles files = read_model_files("", conversion.from);
+  files.config = conversion.dtype ? models::with_hf_dtype(config.text, hf_name(*conversion.dtype))
+                                  : config.text;
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter) config.decoder.lora = read_adapter_config(conversion.adapter);
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
@@ -162,14 +165,10 @@ std::string convert(const Conversion& conversion) {
     else
       append_converted(tensor, info.dtype, writer);
   };
-  write_hf_folder(
-      conversion.to,
-      {.config = conversion.dtype ? models::with_hf_dtype(config.text, hf_name(*conversion.dtype))
-                                  : config.text,
-       .tensors = tensors,
-       .append_data = append_data,
-       .tokenizer_folder = conversion.from,
-       .max_shard_bytes = conversion.max_shard_bytes});
+  write_hf_folder(conversion.to, {.files = std::move(files),
+                                  .tensors = tensors,
+                                  .append_data = append_data,
+                                  .max_shard_bytes = conversion.max_shard_bytes});
   std::string said = summary(conversion.to, tensors);
   if (merge)
     said += fmt::format(

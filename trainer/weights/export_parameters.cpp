@@ -23,17 +23,12 @@ SafetensorsDtype file_dtype(Dtype dtype) {
 }
 
 std::string config_text(const TrainedModel& trained, Dtype dtype) {
-  if (!trained.source.empty())
-    return models::with_hf_dtype(read_hf_config(trained.source).text,
+  if (!trained.files.config.empty())
+    return models::with_hf_dtype(trained.files.config,
                                  dtype == Dtype::float32 ? "float32" : "bfloat16");
   models::DecoderConfig model = trained.model;
   model.dtype = dtype;
   return models::write_hf_config(model);
-}
-
-std::filesystem::path tokenizer_folder(const TrainedModel& trained) {
-  if (trained.tokenizer.empty()) return trained.source;
-  return is_directory(trained.tokenizer) ? trained.tokenizer : trained.tokenizer.parent_path();
 }
 
 }  // namespace
@@ -63,10 +58,9 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
       append_converted(piece, info.dtype, writer);
     }
   };
-  write_hf_folder(to, {.config = config_text(trained, dtype),
+  write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.tokenizer},
                        .tensors = tensors,
                        .append_data = append_data,
-                       .tokenizer_folder = tokenizer_folder(trained),
                        .max_shard_bytes = max_shard_bytes});
 }
 

@@ -15,11 +15,7 @@ struct TrainedModel {
   const models::DecoderConfig& model;
   const offload::ParameterLayout& layout;    // of `model`
   const offload::ArgumentReader& arguments;  // with the weights
-  // The Hugging Face folder that training began from, whose config.json and tokenizer go along;
-  // empty: none, and the config.json is write_hf_config's.
-  std::filesystem::path source = {};
-  // The tokenizer to go along instead of the source's: its folder, or a file in it.
-  std::filesystem::path tokenizer = {};
+  ModelFiles files = {};                     // to go along; the config.json with its dtype changed
 };
 
 // Writes a Hugging Face folder, as write_hf_folder does, with every weight but an adapter's (see
@@ -29,7 +25,7 @@ struct TrainedModel {
 // piece of one weight.
 //
 // Throws a DataError that names the weight where one that trains is not finite, and what
-// read_hf_config, write_hf_config, data::convert_floats and write_hf_folder throw.
+// write_hf_config, data::convert_floats and write_hf_folder throw.
 void export_parameters(const std::filesystem::path& to, const TrainedModel& trained,
                        models::Dtype dtype, int64_t max_shard_bytes = kDefaultMaxShardBytes);
 

@@ -38,17 +38,6 @@ bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
   return tensor.shape == sizes(parameter.type.shape);
 }
 
-void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",
-                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                           "chat_template.jinja", "generation_config.json"}) {
-    std::error_code error;
-    if (!fs::exists(fs::symlink_status(from / name, error))) continue;
-    data::FileMapping file(from / name, data::Access::from_front_to_back);
-    write_file(to / name, file.text());
-  }
-}
-
 }  // namespace
 
 HfConfig read_hf_config(const fs::path& folder) {
@@ -121,10 +110,27 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
   }
 }
 
+ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
+  ModelFiles files;
+  if (!source.empty()) files.config = read_hf_config(source).text;
+  if (tokenizer.empty()) return files;
+  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",
+                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja", "generation_config.json"}) {
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(folder / name, error))) continue;
+    const data::FileMapping file(folder / name, data::Access::from_front_to_back);
+    files.tokenizer.push_back({name, std::string(file.text())});
+  }
+  return files;
+}
+
 void write_hf_folder(const fs::path& to, const HfFolder& folder) {
   AtomicFolder output(to);
-  write_file(output.directory() / kConfigFile, folder.config);
-  if (!folder.tokenizer_folder.empty()) copy_tokenizer(folder.tokenizer_folder, output.directory());
+  write_file(output.directory() / kConfigFile, folder.files.config);
+  for (const SmallFile& file : folder.files.tokenizer)
+    write_file(output.directory() / file.name, file.text);
   data::write_checkpoint(output.directory(), folder.tensors, folder.max_shard_bytes,
                          folder.append_data);
   output.finish();

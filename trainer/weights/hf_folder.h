@@ -42,19 +42,34 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
 // As in transformers, and as in "5GB": 10^9.
 inline constexpr int64_t kDefaultMaxShardBytes = 5'000'000'000;
 
+struct SmallFile {
+  std::string name, text;
+};
+
+// What stands beside the weights.
+struct ModelFiles {
+  std::string config;  // config.json; empty: the model's is to be written
+  std::vector<SmallFile> tokenizer;
+};
+
+// The config.json in the folder `source`, and what `tokenizer`, a folder or a file in it, has for a
+// tokenizer: tokenizer.json, tokenizer.model, vocab.json, merges.txt, tokenizer_config.json,
+// special_tokens_map.json, added_tokens.json, chat_template.jinja and generation_config.json, those
+// that are there. An empty path: none of it. Throws what read_hf_config throws, and a DataError
+// that names the file where one cannot be read.
+ModelFiles read_model_files(const std::filesystem::path& source,
+                            const std::filesystem::path& tokenizer);
+
 struct HfFolder {
-  std::string config;                              // config.json
+  ModelFiles files;
   std::span<const data::SafetensorsInfo> tensors;  // in the order in which files are filled
   data::AppendData append_data;
-  std::filesystem::path tokenizer_folder;  // whose tokenizer's files are copied; empty: none
   int64_t max_shard_bytes = kDefaultMaxShardBytes;
 };
 
 // Writes a new folder, of which nothing is to be seen until all of it is there; see AtomicFolder,
-// also for what stands under the name already, and data::write_checkpoint. Of tokenizer_folder
-// those are copied that are there: tokenizer.json, tokenizer.model, vocab.json, merges.txt,
-// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and
-// generation_config.json. Memory: what `append_data` needs.
+// also for what stands under the name already, and data::write_checkpoint. Memory: what
+// `append_data` needs.
 void write_hf_folder(const std::filesystem::path& to, const HfFolder& folder);
 
 }  // namespace longshore::trainer

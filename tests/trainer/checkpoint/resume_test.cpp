@@ -88,7 +88,7 @@ class Part {
   SavedModel saved() const { return {config_, model_, plans_.layout}; }
 
   Checkpoint save(const fs::path& folder) {
-    return {folder, write_checkpoint(folder, saved(), session_.arguments(), {.step = kStop})};
+    return {folder, write_checkpoint(folder, saved(), {}, session_.arguments(), {.step = kStop})};
   }
 
   // By a copy in host memory.
@@ -97,7 +97,7 @@ class Part {
     Snapshot snapshot(plans_.layout, *backend_, ledger);
     snapshot.take(session_.arguments());
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::device), 0);
-    return {folder, write_checkpoint(folder, saved(), snapshot.arguments(), {.step = kStop})};
+    return {folder, write_checkpoint(folder, saved(), {}, snapshot.arguments(), {.step = kStop})};
   }
 
   // Every copy of every slab but gradients.

@@ -282,8 +282,9 @@ TEST(Compare, PageHasAllFiguresAndLoadsNothing) {
     for (const auto& row : table)
       for (const std::string& cell : row)
         EXPECT_TRUE(contains(page, html_escaped(cell) + "</t")) << cell;
-  for (const char* word : {"base_emb_dim: 32", "&lt;made up&gt;", "a&amp;b", "predicted s",
-                           "0.2500", "+25.0 %", "tokens/J", "cost/M tokens", "class=\"optimizer\""})
+  for (const char* word : {"10 timed steps of each policy, in 5 rounds", "base_emb_dim: 32",
+                           "&lt;made up&gt;", "a&amp;b", "predicted s", "0.2500", "+25.0 %",
+                           "tokens/J", "cost/M tokens", "class=\"optimizer\""})
     EXPECT_TRUE(contains(page, word)) << word;
   for (const char* word :
        {"http", "src=", "href=", "url(", "@import", "<made up>", "<script", "nan%"})

@@ -579,6 +579,10 @@ TEST_F(ConfigTest, PathsAreRelativeToWhereTheyAreWritten) {
   EXPECT_EQ(config.eval_dataset_path, fs::current_path() / "b.tokens");
   EXPECT_EQ(config.base_output_directory, root / "runs") << "the default, too, is absolute";
   EXPECT_TRUE(load_text(kModelLines + "dataset_path: a\n", {"dataset_path="}).dataset_path.empty());
+  // A profile has a name or a path.
+  EXPECT_EQ(load_text(kModelLines + "hardware: h100\n").hardware, "h100");
+  EXPECT_EQ(load_text(kModelLines + "hardware: machines/a\n").hardware, root / "machines/a");
+  EXPECT_EQ(load_text(kModelLines, {"hardware=a.yml"}).hardware, fs::current_path() / "a.yml");
 }
 
 TEST_F(ConfigTest, DatasetsHaveWeightsBehindAColon) {
@@ -624,6 +628,10 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
             "configs/test.yml:12 rope_factor: found 8, expected 1 with rope_type = default "
             "(default)");
   EXPECT_EQ(error("rope_factor: 8\nrope_type: linear\n"), "no error");
+  EXPECT_EQ(error("dcn_fsdp_parallelism: 2\nici_data_parallelism: 2\n"),
+            "configs/test.yml:12 dcn_fsdp_parallelism: found 2, expected 1 with "
+            "ici_data_parallelism = 2 (configs/test.yml:13): copies are held within a node only "
+            "where shards are; nearest: ici_fsdp_parallelism and dcn_data_parallelism");
   EXPECT_EQ(error("per_device_batch_size: 4097\nmax_target_length: 4096\n"),
             "configs/test.yml:12 per_device_batch_size: found 4097, expected at most 16777216 "
             "tokens with max_target_length = 4096 (configs/test.yml:13)");

@@ -28,6 +28,17 @@ TEST(UnusedKeys, AreToldWithWhatTurnsThemOff) {
                   "false (command line)"});
 }
 
+TEST(UnusedKeys, AreTheProfilersInRunsThatEndBeforeIt) {
+  const std::vector<std::string> late{"steps=4", "profiler_steps=2"};
+  auto skipping = [&](const char* steps) {
+    std::vector<std::string> keys = late;
+    keys.push_back(std::string("skip_first_n_steps_for_profiler=") + steps);
+    return unused("llama3_8b.yml", keys);
+  };
+  EXPECT_EQ(skipping("3"), Lines());
+  EXPECT_EQ(skipping("4").size(), 2u);
+}
+
 TEST(UnusedKeys, AreNoneWhereTheyAreRead) {
   EXPECT_EQ(unused("llama3_8b_lora.yml"), Lines());
   EXPECT_EQ(unused("llama3_8b.yml", {"profiler_steps=2", "skip_first_n_steps_for_profiler=3"}),

@@ -48,15 +48,18 @@ TEST(Launch, KnowsTheLaunchers) {
             "mpirun: rank 0 of 2, device 0 of its node");
 }
 
-TEST(Launch, AsksTorchrunThenSlurmThenMpirun) {
+TEST(Launch, AsksTorchrunThenMpirunThenSlurm) {
   Variables all = kTorchrun;
   all.insert(kSlurm.begin(), kSlurm.end());
   all.insert(kMpirun.begin(), kMpirun.end());
   EXPECT_EQ(launch_in(all).by, Launch::By::torchrun);
   all.erase("RANK");
-  EXPECT_EQ(launch_in(all).by, Launch::By::slurm);
-  all.erase("SLURM_NTASKS");
   EXPECT_EQ(launch_in(all).by, Launch::By::mpirun);
+  all.erase("OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(launch_in(all).by, Launch::By::slurm);
+  // As srun --mpi=pmi2 sets them.
+  all.insert({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+  EXPECT_EQ(text(launch_in(all)), "slurm: rank 3 of 4, device 1 of its node");
 }
 
 // A shell on a login node, a job step of one task.

@@ -1,4 +1,5 @@
 // The train program as several processes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -7,9 +8,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/atomic_file.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "tests/trainer/distributed/mpirun.h"
 #include "tests/trainer/process.h"
+#include "trainer/config/hardware_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -104,16 +107,47 @@ TEST_F(TrainRanks, ResumeOnAnyNumber) {
   EXPECT_NE(refused.output.find("gradient_accumulation_steps: 2 here"), std::string::npos);
 }
 
+// Of some frozen weights a device holds nothing, of others all.
+TEST_F(TrainRanks, ResumeAdapters) {
+  const std::string settings = "lora_rank=2 ici_fsdp_parallelism=2 ";
+  ASSERT_EQ(train("straight", 2, settings + "steps=4").exit_code, 0);
+  for (const char* steps : {"steps=2", "steps=4"}) {
+    ProgramResult result = train("resumed", 2, settings + steps);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+  EXPECT_EQ(losses_of("resumed"), losses_of("straight"));
+}
+
 TEST_F(TrainRanks, RefuseDifferentConfigs) {
   const auto start = std::chrono::steady_clock::now();
   ProgramResult result = run_program(mpirun(1) + command("mixed", 2, "steps=4") + " : -np 1 " +
                                      command("mixed", 2, "steps=5"));
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.output.find("rank 1 was given another config than rank 0"), std::string::npos)
+  EXPECT_NE(result.output.find("rank 1 has another config than rank 0"), std::string::npos)
       << result.output;
   EXPECT_NE(result.output.find("steps: 5"), std::string::npos) << result.output;
   EXPECT_FALSE(fs::exists(output_ / "mixed"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+// Told the same, of machines that make something else of it: on one, transfers want to start early.
+TEST_F(TrainRanks, RefuseDifferentChoices) {
+  offload::Hardware machine = offload::nominal_hardware(models::Target::cpu);
+  machine.device_bytes = machine.host_bytes = int64_t{1} << 34;
+  std::string processes;
+  for (double bytes_per_second : {1e16, 1e9}) {
+    const fs::path folder = output_ / fmt::format("{:g}", bytes_per_second);
+    fs::create_directories(folder);
+    machine.ici = offload::RateCurve({{1, bytes_per_second}});
+    write_file(folder / "machine.yml", text(machine));
+    processes += (processes.empty() ? mpirun(1) : " : -np 1 ") + "-wdir " + folder.string() + " " +
+                 command("mixed", 2, "ici_fsdp_parallelism=2 hardware=/proc/self/cwd/machine.yml");
+  }
+  ProgramResult result = run_program(processes);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.output.find("rank 1 has another config than rank 0: 'prefetch_layers: "),
+            std::string::npos)
+      << result.output;
 }
 
 TEST_F(TrainRanks, RefuseAMeshOfAnotherSize) {

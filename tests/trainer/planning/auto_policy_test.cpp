@@ -170,7 +170,7 @@ TEST_F(AutoPolicy, WhatIsSetStays) {
 
 // The run directory's config.yml is such a file.
 TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
-  Config config = with_limit(config_of("gemma2", gpu(8e9)), 90e6);
+  Config config = with_limit(config_of("gemma2", gpu(8e9), {"auto_micro_batch=true"}), 90e6);
   Tried choice = choose_policy(config, kTarget).tried[0];
   fs::path file = folder_ / "config.yml";
   write_resolved(choice.config, file);

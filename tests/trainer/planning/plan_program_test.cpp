@@ -179,6 +179,15 @@ TEST(PlanProgram, PlansCompositionsOnAGpu) {
   EXPECT_LT(peak("backend=cuda"), peak("backend=cuda_composed"));
   EXPECT_EQ(peak("--hardware h200 backend=cuda"), peak("--hardware h200"));
   EXPECT_EQ(peak("--hardware h200 backend=cuda_composed"), peak("backend=cuda_composed"));
+  auto largest = [](const std::string& backend) {
+    const ProgramResult result = run_plan(
+        "--config quickstart.yml --hardware h200 --largest per_device_batch_size "
+        "remat_policy=none backend=" +
+        backend);
+    const std::string says = "the largest per_device_batch_size that fits is ";
+    return std::stoll(result.output.substr(result.output.find(says) + says.size()));
+  };
+  EXPECT_GT(largest("cuda"), largest("cuda_composed"));
   ProgramResult result = run_plan("--config quickstart.yml backend=cuda_composed");
   EXPECT_TRUE(contains(result.output, "planned for cuda_composed")) << result.output;
 }
@@ -196,6 +205,10 @@ TEST(PlanProgram, ChoosesAPolicy) {
   EXPECT_EQ(plans["plans"][0]["policy"], "auto");
   EXPECT_EQ(plans["plans"][0]["chosen"]["remat_policy"], "\"none\"");
   EXPECT_LT(plans["plans"][0]["step_seconds"], plans["plans"][1]["step_seconds"]);
+  // Others take the batch as it is.
+  EXPECT_GT(
+      json_of(kTiny + "remat_policy=auto auto_micro_batch=true --policies all")["plans"].size(),
+      5u);
 
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::vector<std::string>>>{
@@ -273,6 +286,13 @@ TEST(PlanProgram, RefusesPoliciesThatTheModelHasNoLabelsFor) {
   ProgramResult result = run_plan("--config toy_a.yml backend=cpu --policies minimal");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_TRUE(contains(result.output, "it emits x, y")) << result.output;
+}
+
+TEST(PlanProgram, RefusesWhatNoPolicySuits) {
+  ProgramResult result = run_plan(
+      "--config quickstart.yml --hardware h100 offload_layers=99 --policies all --trace x");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_TRUE(contains(result.output, "offload_layers: found 99")) << result.output;
 }
 
 TEST(PlanProgram, FailsWhereTheFileCannotBeWritten) {

@@ -131,15 +131,13 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   std::vector<data::SafetensorsInfo> tensors;
   for (const std::string& name : checkpoint.names()) tensors.push_back(checkpoint.at(name));
   auto write = [&](const fs::path& to, float value) {
-    write_hf_folder(to, {.config = read_file(folder / "config.json"),
+    write_hf_folder(to, {.files = {read_file(folder / "config.json"), {}},
                          .tensors = tensors,
-                         .append_data =
-                             [&](const data::SafetensorsInfo& info, auto& writer) {
-                               const auto count = static_cast<size_t>(info.bytes()) / 4;
-                               const std::vector<float> values(count, value);
-                               writer.append(info.name, std::as_bytes(std::span(values)));
-                             },
-                         .tokenizer_folder = {}});
+                         .append_data = [&](const data::SafetensorsInfo& info, auto& writer) {
+                           const auto count = static_cast<size_t>(info.bytes()) / 4;
+                           const std::vector<float> values(count, value);
+                           writer.append(info.name, std::as_bytes(std::span(values)));
+                         }});
   };
   auto refusal = [&](const fs::path& from, std::optional<SafetensorsDtype> dtype = {}) {
     const std::string what = message_of<DataError>(
@@ -338,15 +336,13 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
     tensors.back().dtype = SafetensorsDtype::float64;
   }
   write_hf_folder(temporary / "f64",
-                  {.config = read_file(llama / "config.json"),
+                  {.files = {read_file(llama / "config.json"), {}},
                    .tensors = tensors,
-                   .append_data =
-                       [&](const data::SafetensorsInfo& info, auto& writer) {
-                         const auto values = floats(checkpoint.at(info.name));
-                         const std::vector<double> wide(values.begin(), values.end());
-                         writer.append(info.name, std::as_bytes(std::span(wide)));
-                       },
-                   .tokenizer_folder = {}});
+                   .append_data = [&](const data::SafetensorsInfo& info, auto& writer) {
+                     const auto values = floats(checkpoint.at(info.name));
+                     const std::vector<double> wide(values.begin(), values.end());
+                     writer.append(info.name, std::as_bytes(std::span(wide)));
+                   }});
   what = refusal({.from = temporary / "f64", .to = temporary / "to", .adapter = llama / "adapter"});
   EXPECT_NE(what.find("q_proj.weight is F64"), std::string::npos) << what;
   convert({.from = temporary / "f64",

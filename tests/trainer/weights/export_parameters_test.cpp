@@ -53,7 +53,10 @@ struct Weights {
 
   void write(const fs::path& folder, Dtype dtype, const fs::path& source = {}) const {
     export_parameters(folder,
-                      {.model = model, .layout = layout, .arguments = arguments, .source = source},
+                      {.model = model,
+                       .layout = layout,
+                       .arguments = arguments,
+                       .files = read_model_files(source, source)},
                       dtype);
   }
 
