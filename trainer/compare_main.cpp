@@ -1,6 +1,5 @@
 // compare --config F [--config G ...] --policies a,b|all [--steps N] [--sweep key=a,b,c]
 //         [--hardware NAME] [--json F] [--html F] [--price PER_HOUR] [key=value ...]
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -8,8 +7,8 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/exit_code.h"
 #include "base/nearest.h"
+#include "base/program.h"
 #include "trainer/compare/compare.h"
 #include "trainer/compare/figures.h"
 #include "trainer/compare/html.h"
@@ -107,12 +106,6 @@ int main(int argc, char** argv) {
                  "of a device for an hour, in any currency: adds the cost of a million tokens");
   app.add_option("--json", request.json, "a file to write plans and measurements to");
   app.add_option("--html", request.html, "a file for a report with plots, for any browser");
-  app.add_option("key=value", request.overrides, "config keys, above what the file says");
-  app.footer(trainer::config_footer());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return exit_code_of("compare", [&] { trainer::compare(request); });
+  trainer::add_config_keys(app, request.overrides);
+  return run_program(app, argc, argv, [&] { trainer::compare(request); });
 }

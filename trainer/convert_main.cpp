@@ -1,11 +1,10 @@
 // convert --from DIR --to DIR [--adapter DIR] [--dtype D] [--max-shard-size N]
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <limits>
 #include <map>
 #include <string>
 
-#include "base/exit_code.h"
+#include "base/program.h"
 #include "trainer/weights/convert.h"
 
 namespace {
@@ -46,12 +45,8 @@ int main(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->default_str("5GB");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
-  return exit_code_of("convert",
-                      [&] { std::printf("%s\n", trainer::convert(conversion).c_str()); });
+  return run_program(app, argc, argv, [&] {
+    if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
+    std::printf("%s\n", trainer::convert(conversion).c_str());
+  });
 }

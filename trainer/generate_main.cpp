@@ -1,8 +1,7 @@
 // generate --model DIR|--run DIR --prompt TEXT [options] [key=value ...]
-#include <CLI/CLI.hpp>
 #include <limits>
 
-#include "base/exit_code.h"
+#include "base/program.h"
 #include "trainer/generate/generate.h"
 
 int main(int argc, char** argv) {
@@ -44,10 +43,5 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::generate_footer());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return exit_code_of("generate", [&] { trainer::generate(request); });
+  return run_program(app, argc, argv, [&] { trainer::generate(request); });
 }

@@ -1,13 +1,12 @@
 // plan --config F [--policies a,b|all] [--hardware NAME|all] [--largest KEY] [--trace F] [--json F]
 //      [--explain] [key=value ...]
 // plan --measure | --measure-to FILE
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/exit_code.h"
 #include "base/nearest.h"
+#include "base/program.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/config/device_mesh.h"
@@ -81,18 +80,16 @@ void plan(const Request& request) {
     throw ConfigError(
         "--trace and --largest: found no hardware, expected --hardware NAME, one of " +
         join(hardware_names(default_configs_directory())));
-  models::Target target = hardware ? hardware->target : target_of(config);
-  const bool composed = models::is_cuda(target) && config.backend == BackendChoice::cuda_composed;
-  if (composed) target = models::Target::cuda_composed;  // which no profile says
+  const models::Target target = hardware ? hardware->target : target_of(config);
   std::vector<PolicyPlan> plans = plan_policies(config, split(request.policies), target);
   if (!request.json.empty()) write_json(plans, request.json);
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, request.trace);
   std::printf("%s, planned for %s\n", config.config_file.c_str(),
-              hardware                  ? hardware->name.c_str()
-              : composed                ? "cuda_composed"
-              : models::is_cuda(target) ? "cuda"
-                                        : "cpu");
+              hardware                                  ? hardware->name.c_str()
+              : target == models::Target::cuda_composed ? "cuda_composed"
+              : models::is_cuda(target)                 ? "cuda"
+                                                        : "cpu");
   std::vector<const PolicyPlan*> list;
   for (const PolicyPlan& one : plans) list.push_back(&one);
   if (plans.size() > 1) std::fputs(table(list).c_str(), stdout);
@@ -126,12 +123,6 @@ int main(int argc, char** argv) {
                  "a file for what each lane does when, for chrome://tracing and Perfetto");
   app.add_option("--json", request.json, "a file to write the plans to");
   app.add_flag("--explain", request.explain, "what happens to each label, and what is replayed");
-  app.add_option("key=value", request.overrides, "config keys, above what the file says");
-  app.footer(trainer::config_footer());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return exit_code_of("plan", [&] { trainer::plan(request); });
+  trainer::add_config_keys(app, request.overrides);
+  return run_program(app, argc, argv, [&] { trainer::plan(request); });
 }

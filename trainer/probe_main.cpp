@@ -1,7 +1,6 @@
 // probe --model DIR --inputs F --out F [--adapter DIR] [--gradients] [key=value ...]
-#include <CLI/CLI.hpp>
 
-#include "base/exit_code.h"
+#include "base/program.h"
 #include "trainer/probe/probe.h"
 
 int main(int argc, char** argv) {
@@ -20,10 +19,5 @@ int main(int argc, char** argv) {
                "also the gradient of each parameter, or of the adapter's alone");
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::probe_footer());
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return exit_code_of("probe", [&] { trainer::probe(request); });
+  return run_program(app, argc, argv, [&] { trainer::probe(request); });
 }

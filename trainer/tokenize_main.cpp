@@ -1,13 +1,12 @@
 // tokenize: text in, token ids out; see --help.
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
 
-#include "base/exit_code.h"
 #include "base/nearest.h"
+#include "base/program.h"
 #include "data/chat_template.h"
 #include "data/tokenize_files.h"
 #include "data/tokenize_json.h"
@@ -39,6 +38,8 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
+  if (!arguments.stdin_json && arguments.output.empty())
+    throw longshore::ConfigError("found neither, expected --out or --stdin-json");
   const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
   if (arguments.stdin_json) {
     longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
@@ -71,12 +72,5 @@ int main(int argc, char** argv) {
       ->needs(output);
   output->needs(inputs);
   inputs->needs(output);
-  try {
-    app.parse(argc, argv);
-    if (!arguments.stdin_json && arguments.output.empty())
-      throw CLI::RequiredError("--out or --stdin-json");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return longshore::exit_code_of("tokenize", [&] { run(arguments); });
+  return longshore::run_program(app, argc, argv, [&] { run(arguments); });
 }

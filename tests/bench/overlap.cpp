@@ -11,7 +11,6 @@
 // moved.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -21,7 +20,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "base/error.h"
+#include "base/program.h"
 #include "data/batches.h"
 #include "tests/bench/interleaved.h"
 #include "trainer/config/backend_choice.h"
@@ -315,22 +314,10 @@ int main(int argc, char** argv) {
                  "a profile of configs/hardware, or a file: planned ratios beside the measured");
   app.add_option("--json", request.json, "a file to write the rows to");
   app.add_option("key=value", request.overrides, "config keys, above what the file says");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  try {
+  return run_program(app, argc, argv, [&] {
     bench::Benchmark benchmark(request, trainer::load_config(request.config, request.overrides,
                                                              trainer::default_configs_directory()));
     benchmark.policies();
     benchmark.homes();
-    return 0;
-  } catch (const ConfigError& error) {
-    std::fprintf(stderr, "bench_overlap: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_overlap: %s\n", error.what());
-    return 1;
-  }
+  });
 }
