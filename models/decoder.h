@@ -1,18 +1,17 @@
 // Decoders of the Llama and Gemma families, as Hugging Face's model_type names them:
 //
-//   llama         pre-norm decoder with RMSNorm, rotary positions, grouped key/value heads and a
-//   SwiGLU
-//                 MLP (Touvron et al. 2023, arXiv 2307.09288); Llama 3.1 scales its rotations
+//   llama         pre-norm decoder with RMSNorm, rotary positions, grouped key/value heads and
+//                 a SwiGLU MLP (Touvron et al. 2023, arXiv 2307.09288); Llama 3.1 scales its
+//                 rotations
 //   mistral       llama with a sliding window (Jiang et al. 2023, arXiv 2310.06825)
 //   qwen2, qwen3  llama with biases on query, key and value; with norms on query and key
-//   gemma         llama with GeGLU, norms whose weights are added to 1, scaled embeddings (Gemma
-//   Team
-//                 2024, arXiv 2403.08295)
-//   gemma2        also norms behind attention and MLP, soft-caps, every other layer with a window
-//                 (Gemma Team 2024, arXiv 2408.00118)
-//   gemma3_text   norms on query and key in the place of soft-caps, five layers with a window for
-//   each
-//                 without, rotations of their own for these (Gemma Team 2025, arXiv 2503.19786)
+//   gemma         llama with GeGLU, norms whose weights are added to 1, scaled embeddings
+//                 (Gemma Team 2024, arXiv 2403.08295)
+//   gemma2        also norms behind attention and MLP, soft-caps, every other layer with a
+//                 window (Gemma Team 2024, arXiv 2408.00118)
+//   gemma3_text   norms on query and key in the place of soft-caps, five layers with a window
+//                 for each without, and rotations of their own for these (Gemma Team 2025,
+//                 arXiv 2503.19786)
 //
 // Weights have Hugging Face's names. Stages: `embed` (token ids to the first carry, and the
 // rotation tables), `decoder` (the scan), `head` (final norm, output projection, loss).

@@ -1,6 +1,5 @@
 // linear(x, W [, sum]) -> x·Wᵀ [+ sum]: x [.., K], W [N,K] as Hugging Face stores it, sum and
-// result
-// [.., N]. The sum is rounded once.
+// result [.., N]. The sum is rounded once.
 #pragma once
 
 #include "models/trace.h"

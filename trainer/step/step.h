@@ -79,8 +79,8 @@ class TrainStep {
             const offload::Arena& pinned_host);
 
   // One batch for each micro-batch, which all together, and with those of other devices, have at
-  // least one trained target. When
-  // something fails, parameters and moments may be updated in part: then every later call throws.
+  // least one trained target. When something fails, parameters and moments may be updated in part:
+  // then every later call throws.
   StepResult run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                  offload::Ledger& ledger);
   // The same, timed: `events` is what each lane did.
