@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """Training steps of a plain Llama under torch.compile, with fused AdamW and, on a GPU, cuDNN's attention.
 
-usage: compiled_peer.py MODEL.yml [KEY=VALUE ...] [--batches 2,4] [--policies none,full] [--device cuda]
+usage: compiled_peer.py MODEL.yml [KEY=VALUE ...] [--rows 8] [--cases none:2,full:4] [--device cuda]
                         [--steps 5] [--json F]
 
 MODEL.yml is one of configs/models, a Llama; keys behind it overrule its own, among them max_target_length.
 Weights and moments are float32, products bfloat16 by autocast. `full` is checkpointing of each layer. Layers are
-compiled each by itself, and so is what follows them: all layers are alike and compiled once. Prints of each
-policy with so many rows a step the median step, after two that do not count, tokens a second, the first loss,
-and the most memory that its tensors took.
+compiled each by itself, and so is what follows them: all layers are alike and compiled once. A case is a policy and
+how many rows it takes at once; gradients of as many micro-batches as make --rows are added up. Prints of each
+case the median step, after two that do not count, tokens a second, the first loss, and the most memory that its
+tensors took.
 """
 
 import argparse
 import gc
-import itertools
 import pathlib
 import statistics
 import sys
@@ -51,15 +51,16 @@ def read_model(path, settings):
     return {KEYS[key]: number for key, number in numbers.items() if key in KEYS}, numbers
 
 
-def measure(config, batch, length, policy, device, steps):
+def measure(config, rows, batch, length, policy, device, steps):
     with torch.device(device):
         torch.manual_seed(0)
         model = Llama(config, policy == "full")
-        tokens = torch.randint(config["vocab_size"], (batch, length + 1))
+        batches = [torch.randint(config["vocab_size"], (batch, length + 1)) for _ in range(rows // batch)]
     for layer in model.layers:
         layer.compile(dynamic=False)
     model.loss = torch.compile(model.loss, dynamic=False)
-    step = training_step(model, lambda: model(tokens[:, :-1], tokens[:, 1:]), "bfloat16", device)
+    losses_of = [lambda tokens=tokens: model(tokens[:, :-1], tokens[:, 1:]) for tokens in batches]
+    step = training_step(model, losses_of, "bfloat16", device)
     seconds, losses = [], []
     for _ in range(WARM_UP + steps):
         start = time.perf_counter()
@@ -67,7 +68,7 @@ def measure(config, batch, length, policy, device, steps):
         seconds.append(time.perf_counter() - start)
     found = {"step_seconds": statistics.median(seconds[WARM_UP:]), "first_step_seconds": seconds[0],
              "losses": losses}
-    found["tokens_per_second"] = batch * length / found["step_seconds"]
+    found["tokens_per_second"] = rows * length / found["step_seconds"]
     if device == "cuda":
         found["peak_bytes"] = torch.cuda.max_memory_allocated()
     return found
@@ -86,21 +87,25 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("settings", nargs="*")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--batches", default="1")
-    parser.add_argument("--policies", default="none,full")
+    parser.add_argument("--rows", type=int, default=1)
+    parser.add_argument("--cases", default="none:1,full:1")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     config, numbers = read_model(arguments.model, arguments.settings)
+    cases = [(policy, int(batch)) for policy, _, batch in (case.partition(":") for case in arguments.cases.split(","))]
+    if odd := [case for case in cases if arguments.rows % case[1] != 0]:
+        sys.exit(f"compiled_peer: found {odd[0][1]} rows at once, expected a divisor of {arguments.rows}")
     if arguments.device == "cuda":
         from torch.nn.attention import SDPBackend, sdpa_kernel
         attention = sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True)
         attention.__enter__()  # to the end
     results = []
-    for batch, policy in itertools.product(map(int, arguments.batches.split(",")), arguments.policies.split(",")):
+    for policy, batch in cases:
         torch._dynamo.reset()
         try:
-            found = measure(config, batch, numbers["max_target_length"], policy, arguments.device, arguments.steps)
+            found = measure(config, arguments.rows, batch, numbers["max_target_length"], policy, arguments.device,
+                            arguments.steps)
         except Exception as error:  # the others go on
             found = {"failure": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
         results.append({"batch": batch, "policy": policy} | found)

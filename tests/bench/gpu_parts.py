@@ -22,9 +22,9 @@ STEPS = {
     "llama2_13b": ("llama2_13b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
     "llama2_13b_2048": ("llama2_13b", "auto", ["per_device_batch_size=16", "max_target_length=2048"]),
     "llama2_13b_8192": ("llama2_13b", "auto", ["per_device_batch_size=4", "max_target_length=8192"]),
-    # Where none and minimal do not fit, auto has something to choose.
+    # Where none and minimal do not fit, auto has something to choose; those that plans find quickest are its rivals.
     f"llama2_13b_{gpu_targets.LIMIT_GIB}gib": (
-        "llama2_13b", "auto",
+        "llama2_13b", "minimal_offloaded,save_dot_with_context_except_mlp,save_qkv_proj,auto",
         ["per_device_batch_size=8", "max_target_length=4096", f"device_memory_limit={gpu_targets.LIMIT_GIB}"]),
 }
 # All layers: of a model, how many rows, and compare's options. States are as small as they get, so that they leave
@@ -34,6 +34,10 @@ WHOLE = {
     "llama2_13b": (4, []),
     "llama2_7b": (4, []),
 }
+# The peer's policies with so many rows at once, as far as memory reaches; a step has as many rows as Longshore's.
+PEER_ROWS = 8
+PEER_CASES = {"small": "none:2,full:4", "large": "none:4,none:8,full:8"}
+LARGE_MEMORY_MIB = 120_000
 SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "gradient_accumulation_steps=4"]
 SHIPPED = {"H200": "h200", "H100": "h100", "A100.*80": "a100_80g", "4090": "rtx4090", "5090": "rtx5090"}
 # Large enough that a GPU is busy and its transfers count.
@@ -63,14 +67,15 @@ link_to_host: 1e10
 
 class Parts(TimedCommands):
     # In order of worth: seconds at most, and how many must be left to begin.
-    BOXES = {"device": (60, 10), "smoke": (100, 20), "measure": (150, 60), "steps": (330, 120), "planner": (40, 15),
-             "tests": (200, 60), "whole": (330, 180), "peer": (280, 120), "kernels": (120, 45), "losses": (140, 60),
+    BOXES = {"device": (60, 10), "smoke": (100, 20), "measure": (200, 60), "steps": (330, 60), "planner": (40, 15),
+             "tests": (200, 60), "whole": (330, 100), "peer": (280, 100), "kernels": (120, 45), "losses": (140, 60),
              "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20)}
 
-    def __init__(self, logs, build, build_id, runs, is_dry_run, seconds, environment):
-        """`runs` is a folder for what nobody reads again."""
+    def __init__(self, logs, build, build_id, runs, is_dry_run, again, seconds, environment):
+        """`runs` is a folder for what nobody reads again; `again`: what was recorded before counts for nothing."""
         super().__init__(seconds, environment)
         self.logs, self.build, self.build_id, self.runs, self.is_dry_run = logs, build, build_id, runs, is_dry_run
+        self.again = again
         self.torch_device = "cpu" if is_dry_run else "cuda"
 
     def program(self, name):
@@ -79,6 +84,23 @@ class Parts(TimedCommands):
     def json(self, name):
         return self.logs / f"{name}.json"
 
+    def record(self, name, limit, *command):
+        """Runs what leaves JSON under that name, unless this build has; what is cut takes no place of what is complete."""
+        complete = read_json(self.json("complete")) or {}
+        if complete.get(name) == self.build_id and self.json(name).exists() and not self.again:
+            self.say(f"--- {name}: measured before")
+            return
+        self.say(f"--- {name}")
+        draft = self.runs / f"{name}.json"
+        is_complete = False
+        try:
+            self.run(limit, *command, "--json", draft)
+            is_complete = True
+        finally:
+            if draft.exists() and (is_complete or not self.json(name).exists() or complete.get(name) != self.build_id):
+                shutil.move(draft, self.json(name))
+                write_json(self.json("complete"), complete | {name: self.build_id if is_complete else "cut"})
+
     @property
     def backend(self):
         """That trains on this GPU, or cuda where nobody looked."""
@@ -86,7 +108,7 @@ class Parts(TimedCommands):
 
     def train(self, limit, name, *settings):
         self.run(limit, self.program("train"), "--config", "quickstart.yml", "dataset_type=synthetic",
-                 "sample_tokens=0", "peak_tflops_per_device=1", "enable_checkpointing=false",
+                 "eval_dataset_path=", "tokenizer_path=", "sample_tokens=0", "peak_tflops_per_device=1", "enable_checkpointing=false",
                  f"base_output_directory={self.runs}", f"run_name={name}", *settings,
                  is_shown=lambda line: not re.match(r"MFU|run directory|completed step: [0-3],", line))
 
@@ -101,9 +123,10 @@ class Parts(TimedCommands):
         found = {"peak_flops_per_second": 1e12}
         if not self.is_dry_run:
             found.clear()
-            query = "name,driver_version,memory.total,memory.used,pcie.link.gen.max,pcie.link.width.max,power.limit"
+            query = "name,memory.total,memory.used,driver_version,pcie.link.gen.max,pcie.link.width.max,power.limit"
             lines = self.run(20, "nvidia-smi", "--format=csv", f"--query-gpu={query}")
-            found["name"] = lines[1].split(",")[0]
+            found["name"], memory = lines[1].split(", ")[:2]
+            found["memory_mib"] = int(memory.split()[0])
             found["profile"] = next((name for pattern, name in SHIPPED.items() if re.search(pattern, lines[1])), None)
             if found["profile"]:
                 text = (ROOT / "configs" / "hardware" / f"{found['profile']}.yml").read_text()
@@ -119,9 +142,9 @@ class Parts(TimedCommands):
             raise Failure("libraries are missing")
         self.python_has_torch()
 
-    def python_has_torch(self):
+    def python_has_torch(self, limit=40):
         try:
-            self.run(40, "python3", "-c", "import torch; print('torch', torch.__version__, torch.__path__[0])")
+            self.run(limit, "python3", "-c", "import torch; print('torch', torch.__version__, torch.__path__[0])")
             return True
         except Failure:
             self.say("python3 has no torch")
@@ -172,7 +195,7 @@ class Parts(TimedCommands):
         if self.is_dry_run:
             write_text(measured, DRY_PROFILE)
         else:
-            self.run(150, self.program("plan"), "--measure-to", measured)
+            self.run(200, self.program("plan"), "--measure-to", measured)
 
     def steps(self):
         self.all_of(*(functools.partial(self.step_times, name) for name in STEPS))
@@ -188,9 +211,9 @@ class Parts(TimedCommands):
             if not policies:
                 raise Failure(f"{name}: no profile that auto could choose by")
         # One turn of each policy, for a turn fills the model anew.
-        self.run(120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4, "--rounds", 1,
-                 "--policies", policies, "--json", self.json(f"steps_{name}"), f"backend={self.backend}",
-                 *(["--hardware", profile] if profile else []), *self.step_settings(name))
+        self.record(f"steps_{name}", 120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4,
+                    "--rounds", 1, "--policies", policies, f"backend={self.backend}",
+                    *(["--hardware", profile] if profile else []), *self.step_settings(name))
 
     def planner(self):
         """What plans say of those steps."""
@@ -226,24 +249,28 @@ class Parts(TimedCommands):
             raise Failure("no profile that auto could choose by")
         rows, options = WHOLE[model]
         settings = TINY if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
-        self.run(200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2, "--rounds", 1, "--policies",
-                 "auto", "--hardware", profile, "--json", self.json(f"whole_{model}"), f"backend={self.backend}",
-                 *options, *settings)
+        self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
+                    "--rounds", 1, "--policies", "auto", "--hardware", profile, f"backend={self.backend}", *options,
+                    *settings)
 
     def peer(self):
         """torch.compile on the same, where python3 has torch."""
-        if not self.python_has_torch():
-            return
+        if not self.python_has_torch(120):
+            if self.is_dry_run:
+                return
+            raise Failure("nothing to compare with")
         self.all_of(*(functools.partial(self.peer_steps, model) for model in ("llama3_8b", "llama2_7b")))
 
     def peer_steps(self, model):
-        batch = ["--batches", "2"] if self.is_dry_run else ["--batches", "4,2,8"]
+        memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
+        cases = PEER_CASES["large" if memory > LARGE_MEMORY_MIB else "small"]
+        sizes = ["--rows", 2, "--cases", "none:2,full:1"] if self.is_dry_run else ["--rows", PEER_ROWS, "--cases", cases]
         settings = [word for word in self.step_settings(model) if not word.startswith("per_device_batch_size")]
-        self.run(150, "python3", ROOT / "tests/bench/compiled_peer.py", ROOT / f"configs/models/{model}.yml",
-                 *settings, *batch, "--device", self.torch_device, "--steps", 4, "--json", self.json(f"peer_{model}"))
+        self.record(f"peer_{model}", 140, "python3", ROOT / "tests/bench/compiled_peer.py",
+                    ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4)
 
     def kernels(self):
-        self.run(120, self.program("bench_kernels"), "--json", self.json("kernels"))
+        self.record("kernels", 120, self.program("bench_kernels"))
 
     def losses(self):
         """Of five small steps: the same bits under every policy, and close to other kernels' and the CPU's."""
@@ -278,9 +305,10 @@ class Parts(TimedCommands):
 
     def overlap(self):
         profile = self.profile()
-        self.run(180, self.program("bench_overlap"), "--rounds", 3, *(["--hardware", profile] if profile else []),
-                 "--json", self.json("overlap"), "--config", "quickstart.yml", "dataset_type=synthetic",
-                 "--policies", "qkv_proj_offloaded", "remat_policy=none", *self.large(16, 4))
+        self.record("overlap", 180, self.program("bench_overlap"), "--rounds", 3,
+                    *(["--hardware", profile] if profile else []), "--config", "quickstart.yml",
+                    "dataset_type=synthetic", "--policies", "qkv_proj_offloaded", "remat_policy=none",
+                    *self.large(8, 4))
 
     def trace(self):
         self.train(60, "trace", *self.large(4, 1), "remat_policy=minimal_offloaded",

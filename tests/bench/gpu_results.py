@@ -1,13 +1,21 @@
 """What parts of scripts/gpu_check said and measured, as one file to read on, and a page to read."""
 
+import tarfile
+
 import gpu_targets
 from atomic_file import read_json, write_json, write_text
 
 
 class Results:
+    """Those of a folder, which for lack of its own may come out of state.tar.gz, all of another one's but that file."""
+
     def __init__(self, logs):
         self.logs = logs
         self.file = logs / "results.json"
+        self.state = logs / "state.tar.gz"
+        if self.state.exists() and not self.file.exists():
+            with tarfile.open(self.state) as packed:
+                packed.extractall(logs, filter="data")
 
     def parts(self):
         """By name, in the order of their first calls: verdict, seconds, build and text."""
@@ -33,3 +41,12 @@ class Results:
             page += (f"\n## {name}: {part['verdict']}, {part['seconds']} s, build {part['build']}\n\n"
                      f"```\n{part['text']}\n```\n")
         write_text(self.logs / "results.md", page)
+        self.pack()
+
+    def pack(self):
+        draft = self.state.with_suffix(".partial")
+        with tarfile.open(draft, "w:gz") as packed:
+            for path in sorted(self.logs.iterdir()):
+                if path.is_file() and path not in (self.state, draft):
+                    packed.add(path, path.name)
+        draft.replace(self.state)

@@ -69,7 +69,7 @@ def eager(folder, dtype, policy, compiled=False):
     from plain_llama import training_step
     model = plain_llama(folder, policy == "full")
     call = torch.compile(model) if compiled else model
-    return training_step(model, lambda: call(tokens, targets), dtype)
+    return training_step(model, [lambda: call(tokens, targets)], dtype)
 
 
 def compile_(folder, dtype, policy):
@@ -89,7 +89,7 @@ def transformers(folder, dtype, policy):
         logits = model(input_ids=tokens, use_cache=False).logits.float()
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-    return training_step(model, loss_of, dtype)
+    return training_step(model, [loss_of], dtype)
 
 
 def jax(folder, dtype, policy):

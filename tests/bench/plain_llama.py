@@ -80,20 +80,23 @@ class Llama(nn.Module):
 RATE, BETAS, EPS, DECAY, CLIP = 1e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
 
 
-def training_step(model, loss_of, dtype, device="cpu"):
-    """A step of any module, in float32 or, by autocast, in bfloat16: returns its loss."""
+def training_step(model, losses_of, dtype, device="cpu"):
+    """A step of any module on micro-batches, in float32 or, by autocast, in bfloat16: returns its mean loss."""
     parameters = list(model.parameters())
     groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
               {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
 
     def step():
-        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
-            loss = loss_of()
-        loss.backward()
+        total = 0
+        for loss_of in losses_of:
+            with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
+                loss = loss_of() / len(losses_of)
+            loss.backward()
+            total += loss.detach()
         torch.nn.utils.clip_grad_norm_(parameters, CLIP)
         optimizer.step()
         optimizer.zero_grad()
-        return loss.item()
+        return total.item()
 
     return step
