@@ -10,16 +10,27 @@ Arena::Arena(Backend& backend, MemoryKind kind, int64_t bytes)
 
 Arena::~Arena() { backend_.free(kind_, memory_); }
 
+Arguments::Arguments(Backend& backend, Ledger& ledger, int64_t device_bytes)
+    : backend_(backend), ledger_(ledger) {
+  if (device_bytes > 0) device_.emplace(backend, MemoryKind::device, device_bytes);
+}
+
 Arguments::~Arguments() {
-  for (auto& [name, argument] : arguments_) backend_.free(argument.kind, argument.memory);
+  for (auto& [name, argument] : arguments_)
+    if (!argument.is_in_arena) backend_.free(argument.kind, argument.memory);
 }
 
 std::byte* Arguments::at(const std::string& name, int64_t bytes, MemoryKind kind,
                          Category category) {
   if (!arguments_.count(name)) {
-    std::byte* memory = backend_.allocate(kind, align_up(bytes));  // or nothing is entered
-    arguments_[name] = {memory, bytes, kind};
-    ledger_.take(kind, category, align_up(bytes));
+    const int64_t taken = align_up(bytes);
+    const bool is_in_arena =
+        kind == MemoryKind::device && device_ && used_device_bytes_ + taken <= device_->bytes();
+    std::byte* memory = is_in_arena ? device_->memory() + used_device_bytes_
+                                    : backend_.allocate(kind, taken);  // or nothing is entered
+    if (is_in_arena) used_device_bytes_ += taken;
+    arguments_[name] = {memory, bytes, kind, is_in_arena};
+    ledger_.take(kind, category, taken);
   }
   return find(name, bytes).memory;
 }

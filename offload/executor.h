@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,7 +46,9 @@ class ArgumentReader {
 // The arguments of plans by name. Allocated on first use; they keep their contents between plans.
 class Arguments : public ArgumentReader {
  public:
-  Arguments(Backend& backend, Ledger& ledger) : backend_(backend), ledger_(ledger) {}
+  // Those on the device lie one behind the other in one allocation of so many bytes, as far as they
+  // have room there: a GPU's driver rounds each allocation up, to 2 MiB.
+  Arguments(Backend& backend, Ledger& ledger, int64_t device_bytes = 0);
   ~Arguments() override;
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
@@ -65,6 +68,7 @@ class Arguments : public ArgumentReader {
     std::byte* memory;
     int64_t bytes;
     MemoryKind kind;
+    bool is_in_arena;
   };
 
   const Argument& find(const std::string& name) const;
@@ -74,6 +78,8 @@ class Arguments : public ArgumentReader {
 
   Backend& backend_;
   Ledger& ledger_;
+  std::optional<Arena> device_;
+  int64_t used_device_bytes_ = 0;  // of that arena
   std::map<std::string, Argument> arguments_;
 };
 

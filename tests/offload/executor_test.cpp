@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "offload/arena.h"
 #include "offload/cpu_backend.h"
 #include "offload/virtual_backend.h"
 #include "tests/offload/random_plan.h"
@@ -147,6 +148,25 @@ TEST(Arguments, KeepTheirSize) {
   float value = 0;
   EXPECT_THROW(arguments.write("x", &value, sizeof value), InternalError);
   EXPECT_THROW(arguments.read("y", &value, sizeof value), InternalError);
+}
+
+TEST(Arguments, LieInOneAllocationAsFarAsItReaches) {
+  std::unique_ptr<Backend> backend = make_cpu_backend();
+  Ledger ledger;
+  Arguments arguments(*backend, ledger, 2 * align_up(100));
+  auto at = [&](const char* name, MemoryKind kind) {
+    return arguments.at(name, 100, kind, Category::parameters);
+  };
+  std::byte* const first = at("first", MemoryKind::device);
+  std::byte* const elsewhere = at("elsewhere", MemoryKind::pinned_host);
+  std::byte* const second = at("second", MemoryKind::device);
+  std::byte* const third = at("third", MemoryKind::device);
+  EXPECT_EQ(second, first + align_up(100));
+  for (std::byte* other : {elsewhere, third})
+    EXPECT_TRUE(other < first || other >= first + 2 * align_up(100));
+  EXPECT_EQ(at("first", MemoryKind::device), first);
+  EXPECT_EQ(ledger.now_bytes(MemoryKind::device), 3 * align_up(100));
+  arguments.write_zeros("third");
 }
 
 TEST(Ledger, KnowsItsPeak) {

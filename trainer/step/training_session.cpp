@@ -23,6 +23,12 @@ offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
   return memory;
 }
 
+// A CPU's allocations cost nothing, and each by itself shows what is written beside it.
+int64_t device_argument_bytes(const MemoryByKind& planned, const offload::Backend& backend) {
+  const offload::MemoryAnalysis& device = of(planned, MemoryKind::device);
+  return models::is_cuda(backend.target()) ? device.peak_bytes - device.temp_bytes : 0;
+}
+
 }  // namespace
 
 GiveFirstValues first_values(const Config& config, const TrainingPlans& plans,
@@ -39,7 +45,7 @@ TrainingSession::TrainingSession(const TrainingPlans& plans, offload::Backend& b
                                  const GiveFirstValues& give_first_values)
     : backend_(backend),
       planned_(analyze(plans)),
-      arguments_(backend, ledger_),
+      arguments_(backend, ledger_, device_argument_bytes(planned_, backend)),
       device_(backend, MemoryKind::device, of(planned_, MemoryKind::device).temp_bytes),
       pinned_host_(backend, MemoryKind::pinned_host,
                    of(planned_, MemoryKind::pinned_host).temp_bytes),
