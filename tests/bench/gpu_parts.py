@@ -117,6 +117,13 @@ class Parts(TimedCommands):
         measured = self.logs / "measured.yml"
         return str(measured) if measured.exists() else (read_json(self.json("device")) or {}).get("profile")
 
+    @staticmethod
+    def roomy_gib(profile):
+        """Of the device's memory, what leaves some for what libraries load on their way."""
+        path = pathlib.Path(profile) if "/" in profile else ROOT / "configs" / "hardware" / f"{profile}.yml"
+        values = dict(re.findall(r"^(device_bytes|device_reserved_bytes): (\S+)", path.read_text(), re.M))
+        return (float(values["device_bytes"]) - float(values.get("device_reserved_bytes", 0))) / 2**30 - 0.5
+
     # --- the parts
 
     def device(self):
@@ -249,6 +256,7 @@ class Parts(TimedCommands):
             raise Failure("no profile that auto could choose by")
         rows, options = WHOLE[model]
         settings = TINY if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
+        settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}"]
         self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
                     "--rounds", 1, "--policies", "auto", "--hardware", profile, f"backend={self.backend}", *options,
                     *settings)
