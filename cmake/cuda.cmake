@@ -60,13 +60,17 @@ target_include_directories(longshore_nccl SYSTEM INTERFACE "${LONGSHORE_NCCL_INC
 target_link_libraries(longshore_nccl INTERFACE longshore_cudart "${LONGSHORE_NCCL}")
 
 # longshore_cudnn: headers alone. The library comes with LibTorch, and ours is taken from there when
-# it is first called: see models/ops/attention_cudnn_graph.cpp.
+# it is first called: see models/ops/attention_cudnn_graph.cpp. LONGSHORE_CUDNN, which tests ask, need
+# not be here.
 find_path(LONGSHORE_CUDNN_INCLUDE cudnn.h
   PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cudnn" "${cuda_root}"
   PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
 find_path(LONGSHORE_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
   PATHS "${LONGSHORE_TORCH_DIR}/.." "${cuda_root}"
   PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
+find_file(LONGSHORE_CUDNN libcudnn.so.9
+  PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cudnn" "${cuda_root}"
+  PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH)
 add_library(longshore_cudnn INTERFACE)
 target_include_directories(longshore_cudnn SYSTEM INTERFACE
   "${LONGSHORE_CUDNN_FRONTEND_INCLUDE}" "${LONGSHORE_CUDNN_INCLUDE}")

@@ -31,8 +31,8 @@ std::string attention_cuda_path(const std::any& any, std::span<const Type> in) {
       return elsewhere;
     case CudnnGpus::hopper:
       return by_cudnn + " on Hopper, elsewhere " + elsewhere;
-    case CudnnGpus::up_to_hopper:
-      return by_cudnn + " up to Hopper, later " + elsewhere;
+    case CudnnGpus::all_but_10:
+      return by_cudnn + ", on compute capability 10 " + elsewhere;
     case CudnnGpus::all:
       break;
   }

@@ -64,8 +64,8 @@ std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& par
 }  // namespace
 
 // As cuDNN 9.19 has it: heads of more than 128 numbers and capped scores have no backward graphs
-// but Hopper's, and masks none that adds in a fixed order beyond it. A row of one position is
-// refused in backward graphs.
+// but Hopper's, and masks none for compute capability 10 that adds in a fixed order. A row of one
+// position is refused in backward graphs.
 CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
   const bool serves = q.dtype == Dtype::bfloat16 && head_dim % 8 == 0 && head_dim <= 256 &&
@@ -73,7 +73,7 @@ CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type
                       q.shape[2] / k.shape[2] * score_gradient_bytes(length) <= kMostPartBytes;
   if (!serves) return CudnnGpus::none;
   if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
-  return attrs.segments || attrs.prefix ? CudnnGpus::up_to_hopper : CudnnGpus::all;
+  return attrs.segments || attrs.prefix ? CudnnGpus::all_but_10 : CudnnGpus::all;
 }
 
 bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
@@ -83,8 +83,8 @@ bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
       return false;
     case CudnnGpus::hopper:
       return compute_capability == 90;
-    case CudnnGpus::up_to_hopper:
-      return compute_capability >= 80 && compute_capability <= 90;
+    case CudnnGpus::all_but_10:
+      return compute_capability >= 80 && compute_capability / 10 != 10;
     case CudnnGpus::all:
       break;
   }
@@ -142,7 +142,8 @@ CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const 
 // share a key/value head, dk and dv of each come on top. The sums and dq are what
 // CompositeSDPABackwardNode declares in cudnn-frontend 1.32's
 // node/scaled_dot_product_flash_attention.h; the rest is what engines 5, 6 and 7 of cuDNN 9.19
-// report for compute capabilities 8.0 to 12.0, of which this is the most.
+// report for compute capabilities 8.0 to 12.0, of which this is the most
+// (tests/models/attention_graphs_test.cpp asks them).
 int64_t cudnn_graph_workspace(const CudnnAttention& a, CudnnPass pass) {
   if (pass == CudnnPass::forward) return kSlack;
   const int64_t heads = a.rows * a.heads, numbers = heads * a.length * a.head_dim;

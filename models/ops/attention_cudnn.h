@@ -12,6 +12,7 @@
 #include <compare>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <unordered_map>
 
 #include "models/ops/attention_kernels.h"
@@ -36,9 +37,9 @@ enum class CudnnPass { forward, backward };
 // GPUs by their compute capability.
 enum class CudnnGpus {
   none,
-  hopper,        // 9.0
-  up_to_hopper,  // 8.0 to 9.0
-  all,           // from 8.0 on
+  hopper,      // 9.0
+  all_but_10,  // from 8.0 on, without the Blackwells of data centers
+  all,         // from 8.0 on
 };
 
 CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k);
@@ -68,6 +69,13 @@ using RunCudnnGraph = void (*)(const CudnnAttention& part, CudnnPass pass, Cudnn
 // Into a cudaStream_t, in builds with CUDA. Throws Error.
 void run_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
                      std::span<std::byte> workspace, void* stream);
+
+// The workspace that a graph takes on a GPU that need not be here, in builds with CUDA. Its
+// properties are cuDNN's JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). cuDNN compiles kernels
+// for it, which takes a second and a libcuda.so.1 to hand them to. Throws Error, as
+// run_cudnn_graph() does there, where no graph serves or takes as little as was planned.
+int64_t cudnn_plan_workspace(const CudnnAttention& part, CudnnPass pass, int compute_capability,
+                             const std::string& properties);
 
 // The op and its gradient where cuDNN serves, by what is given.
 void run_attention_graphs(const KernelCall& call, RunCudnnGraph run, LaunchAttentionMask mask);

@@ -156,6 +156,14 @@ struct Key {
 struct Plan {
   fe::graph::Graph graph;
   int64_t index = 0;  // of what the heuristics offer
+  int64_t workspace_bytes = 0;
+};
+
+// What plans are made for: through any handle of it or, where it is not here, by its properties.
+struct Gpu {
+  int compute_capability;
+  cudnnHandle_t handle;
+  std::shared_ptr<const fe::DeviceProperties> properties;
 };
 
 int current_device() {
@@ -173,9 +181,8 @@ int compute_capability(int device) {
   return 10 * major + minor;
 }
 
-std::string text(const Key& key) {
-  const CudnnAttention& a = key.attention;
-  return std::string(key.pass == CudnnPass::forward ? "attention" : "attention_grad") +
+std::string text(const CudnnAttention& a, CudnnPass pass) {
+  return std::string(pass == CudnnPass::forward ? "attention" : "attention_grad") +
          " by cuDNN of " + std::to_string(a.rows) + " rows of " + std::to_string(a.length) + ", " +
          std::to_string(a.heads) + " heads on " + std::to_string(a.key_heads) + " of " +
          std::to_string(a.head_dim) + (a.window ? ", window=" + std::to_string(a.window) : "") +
@@ -184,25 +191,25 @@ std::string text(const Key& key) {
 
 const std::string kAdvice = "; `backend: cuda_composed` runs ATen's attention instead";
 
-// The first plan, best first, that takes no more workspace than was planned for. The handle may be
-// any of that device.
-std::unique_ptr<const Plan> make(const Key& key, cudnnHandle_t handle) {
+// The first plan, best first, that takes no more workspace than was planned for.
+std::unique_ptr<const Plan> make(const CudnnAttention& attention, CudnnPass pass, const Gpu& gpu) {
   auto plan = std::make_unique<Plan>();
   fe::graph::Graph& graph = plan->graph;
   graph.set_io_data_type(fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT)
-      .set_sm_version(compute_capability(key.device));
-  if (key.pass == CudnnPass::forward)
-    add_forward(graph, key.attention);
+      .set_sm_version(gpu.compute_capability);
+  if (gpu.properties) graph.set_device_properties(gpu.properties);
+  if (pass == CudnnPass::forward)
+    add_forward(graph, attention);
   else
-    add_backward(graph, key.attention);
-  const std::string what = text(key) + kAdvice;
+    add_backward(graph, attention);
+  const std::string what = text(attention, pass) + kAdvice;
   check(graph.validate(), what);
-  check(graph.build_operation_graph(handle), what);
+  check(graph.build_operation_graph(gpu.handle), what);
   check(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), what);
 
-  const int64_t planned = cudnn_graph_workspace(key.attention, key.pass);
+  const int64_t planned = cudnn_graph_workspace(attention, pass);
   int64_t least = std::numeric_limits<int64_t>::max();
   std::string refusal;
   for (; plan->index < graph.get_execution_plan_count(); ++plan->index) {
@@ -210,12 +217,12 @@ std::unique_ptr<const Plan> make(const Key& key, cudnnHandle_t handle) {
       refusal = status.get_message();
       continue;
     }
-    const int64_t bytes = graph.get_workspace_size_plan_at_index(plan->index);
-    if (bytes <= planned) return plan;
-    least = std::min(least, bytes);
+    plan->workspace_bytes = graph.get_workspace_size_plan_at_index(plan->index);
+    if (plan->workspace_bytes <= planned) return plan;
+    least = std::min(least, plan->workspace_bytes);
   }
   if (least == std::numeric_limits<int64_t>::max()) throw Error(what + ": " + refusal);
-  throw Error(text(key) + " takes at least " + std::to_string(least) +
+  throw Error(text(attention, pass) + " takes at least " + std::to_string(least) +
               " bytes of workspace, where " + std::to_string(planned) + " were planned" + kAdvice);
 }
 
@@ -256,10 +263,19 @@ void run_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& 
   load_library();
   const int device = current_device();
   cudnnHandle_t handle = handle_of(device, stream);
-  const Key key{part, pass, device};
-  const Plan& plan = made_once<Plan>(key, [&] { return make(key, handle); });
+  const Plan& plan = made_once<Plan>(Key{part, pass, device}, [&] {
+    return make(part, pass, {compute_capability(device), handle, nullptr});
+  });
   check(plan.graph.execute_plan_at_index(handle, operands, workspace.data(), plan.index),
         "cuDNN: running attention");
+}
+
+int64_t cudnn_plan_workspace(const CudnnAttention& part, CudnnPass pass, int compute_capability,
+                             const std::string& properties) {
+  load_library();
+  auto described = std::make_shared<fe::DeviceProperties>();
+  check(described->deserialize({properties.begin(), properties.end()}), "properties of a GPU");
+  return make(part, pass, {compute_capability, nullptr, described})->workspace_bytes;
 }
 
 bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k) {

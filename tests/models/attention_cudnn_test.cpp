@@ -51,7 +51,7 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
   };
   const std::string hopper_else_flash = kCudnn + " on Hopper, elsewhere " + kFlash,
                     hopper_else_blocks = kCudnn + " on Hopper, elsewhere " + kBlocks,
-                    up_to_hopper = kCudnn + " up to Hopper, later " + kBlocks;
+                    all_but_10 = kCudnn + ", on compute capability 10 " + kBlocks;
   const Row rows[]{
       {{1, 4096, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 64, .scale = 0.3}}}, kCudnn, kFlash},
@@ -64,8 +64,8 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
       {{1, 4096, 32, 8, {{.head_dim = 60}}}, kBlocks, kTiles},
       {{1, 1, 32, 8, {{.head_dim = 128}}}, kFlash, kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 128, .soft_cap = 50}}}, hopper_else_blocks, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 128}, true}}, up_to_hopper, kTiles},
-      {{1, 4096, 32, 8, {{.head_dim = 128}, false, true}}, up_to_hopper, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128}, true}}, all_but_10, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128}, false, true}}, all_but_10, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 256}, true, true}}, hopper_else_blocks, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}}, Dtype::float32}, kBlocks, kTiles},
       // Of four query heads, all scores at once.
@@ -92,8 +92,8 @@ TEST(AttentionByCudnn, ServesWhichGpusItIsSaidTo) {
     return gpus;
   };
   EXPECT_EQ(serves({{.head_dim = 64, .window = 10}}), "80 86 89 90 100 120 ");
-  EXPECT_EQ(serves({{.head_dim = 64}, true}), "80 86 89 90 ");
-  EXPECT_EQ(serves({{.head_dim = 64}, false, true}), "80 86 89 90 ");
+  EXPECT_EQ(serves({{.head_dim = 64}, true}), "80 86 89 90 120 ");
+  EXPECT_EQ(serves({{.head_dim = 64}, false, true}), "80 86 89 90 120 ");
   EXPECT_EQ(serves({{.head_dim = 64, .soft_cap = 30}}), "90 ");
   EXPECT_EQ(serves({{.head_dim = 192}}), "90 ");
   EXPECT_EQ(serves({{.head_dim = 7}}), "");
