@@ -69,7 +69,7 @@ class Parts(TimedCommands):
     # In order of worth: seconds at most, and how many must be left to begin.
     BOXES = {"device": (60, 10), "smoke": (100, 20), "measure": (200, 60), "steps": (330, 60), "planner": (40, 15),
              "tests": (200, 60), "whole": (330, 100), "peer": (280, 100), "kernels": (120, 45), "losses": (140, 60),
-             "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20)}
+             "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (200, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; `again`: what was recorded before counts for nothing."""
@@ -323,3 +323,15 @@ class Parts(TimedCommands):
                    "optimizer_memory_host_offload=true", "steps=6", "profiler_steps=2",
                    "skip_first_n_steps_for_profiler=3")
         shutil.copy(self.runs / "trace" / "trace.json", self.logs)
+
+    def sanitizer(self):
+        """Where our own kernels read, write and wait for each other, if compute-sanitizer is there to see it."""
+        tool = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+        program = self.build / "tests" / "cuda_ops_test"
+        if not tool or not program.exists():
+            self.say(f"found no {program.name if tool else 'compute-sanitizer'}: nothing was checked")
+            return
+        self.all_of(*(functools.partial(
+            self.run, 65, tool, "--tool", check, "--kernel-name", "kernel_substring=run_block", "--error-exitcode", 9,
+            "--launch-timeout", 60, program, "--gtest_brief=1", "--gtest_filter=CudaOps.AgreeIn*")
+            for check in ("memcheck", "racecheck", "synccheck")))
