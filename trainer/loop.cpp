@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
-#include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
@@ -31,7 +30,7 @@
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/peak.h"
 #include "trainer/planning/room.h"
-#include "trainer/save_log.h"
+#include "trainer/run_checkpoints.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
@@ -72,9 +71,9 @@ class Run {
         whole_(whole(plans_.layout)),
         model_(decoder_config(config, backend_->target())),
         flops_(training_flops(plans_.model, config.gradient_accumulation_steps)),
-        saved_step_(opened_.saved_step),
         non_finite_(folder_for_dumps()),
-        recorder_(config.skip_first_n_steps_for_profiler, config.profiler_steps) {
+        recorder_(config.skip_first_n_steps_for_profiler, config.profiler_steps),
+        checkpoints_(opened_, world, [&console](const std::string& text) { console.line(text); }) {
     if (opened_.start)
       require_same_run(config_, describe(opened_.start->manifest.frozen_weights), *opened_.start);
     if (!world_.is_first()) return;
@@ -101,7 +100,7 @@ class Run {
     Manifest described =
         describe(frozen_weights_hash(plans_.layout, session_->arguments(), world_));
     if (opened_.start) require_same_run(config_, described, *opened_.start);
-    if (config_.enable_checkpointing) make_saver(std::move(described));
+    if (config_.enable_checkpointing) enable_checkpoints(std::move(described));
     if (stops_before_training()) return;
     try {
       train_and_finish();
@@ -157,23 +156,19 @@ class Run {
                             config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
   }
 
-  void make_saver(Manifest described) {
+  void enable_checkpoints(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
     if (plans_.has_snapshot)
       snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger());
-    const SavedModel saved{.config = config_, .model = model_, .layout = whole_};
-    saver_.emplace(CheckpointSaver::Run{.saved = saved,
-                                        .files = model_files(),
-                                        .held = plans_.layout,
-                                        .state = session_->arguments(),
-                                        .manifest = std::move(described),
-                                        .micro_batches = config_.gradient_accumulation_steps,
-                                        .directory = directory(),
-                                        .world = world_},
-                   std::move(snapshot), [this](const SaveReport& report) {
-                     console_.line(text(report));
-                     saves_.add(report);
-                   });
+    checkpoints_.enable({.saved = {.config = config_, .model = model_, .layout = whole_},
+                         .files = model_files(),
+                         .held = plans_.layout,
+                         .state = session_->arguments(),
+                         .manifest = std::move(described),
+                         .micro_batches = config_.gradient_accumulation_steps,
+                         .directory = directory(),
+                         .world = world_},
+                        std::move(snapshot));
   }
 
   bool stops_before_training() {
@@ -207,18 +202,18 @@ class Run {
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
       const bool is_evaluated = evaluation && !is_last && is_due(i + 1, config_.eval_interval);
-      const bool is_saved = saver_ && is_due(i + 1, config_.checkpoint_period);
+      const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
       steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
       if (file) write_metrics(*file);
       training_seconds += steps_.back().seconds;
-      if (saver_) saver_->poll();
+      checkpoints_.poll();
       // Launchers let processes write to a terminal of theirs, and that to a file.
       if (world_.size() == 1)
         console_.progress(i + 1, config_.steps,
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
-                          saving_text());
+                          checkpoints_.progress());
       check_finite(steps_.back());
-      if (is_saved && !is_last) save(i + 1, &CheckpointSaver::save);
+      if (is_saved && !is_last) checkpoints_.save(i + 1);
       if (is_evaluated && !stops()) validate(*evaluation, fmt::format("after step {}", i));
       if (!is_last && stops()) {
         end_recording();
@@ -226,7 +221,7 @@ class Run {
       }
     }
     end_recording();
-    if (saved_step_ != config_.steps) save(config_.steps, &CheckpointSaver::save_now);
+    checkpoints_.save_last(config_.steps);
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation.get(),
            decoding.get());
   }
@@ -239,12 +234,12 @@ class Run {
     if (decoding && !stops()) console_.line("sample: " + sample(*decoding, session_->ledger()));
     if (stops()) return stop(config_.steps);
     summary.memory = session_->memory();
-    summary.checkpoints = saves_.figures();
+    summary.checkpoints = checkpoints_.figures();
     summary.ranks = compare_ranks();
     if (!world_.is_first()) return;
     console_.line(text(summary));
     write(summary, directory() / "summary.json");
-    saves_.require_last();
+    checkpoints_.require_last();
     if (!metrics_trouble_.empty()) throw Error(metrics_trouble_);
     say_what_is_left();
   }
@@ -297,7 +292,7 @@ class Run {
     metrics.mfu = flops_ / metrics.seconds / peak_.flops_per_second;
     metrics.device_peak_bytes = session_->peak_bytes(MemoryKind::device);
     metrics.pinned_host_peak_bytes = session_->peak_bytes(MemoryKind::pinned_host);
-    metrics.checkpoint_stall_seconds = std::exchange(stall_seconds_, 0);
+    metrics.checkpoint_stall_seconds = checkpoints_.take_stall_seconds();
     console_.line(text(metrics));
     return metrics;
   }
@@ -313,12 +308,12 @@ class Run {
 
   // What holds memory goes before anything is planned anew.
   [[noreturn]] void explain_shortage(const std::exception& error) {
-    finish_saving();
-    std::string account = fmt::format(
-        "after {} steps: {}\n{}{}\n",
-        steps_.empty() ? opened_.first_step() : steps_.back().step + 1, error.what(),
-        memory_account(session_->ledger(), session_->planned()), last_checkpoint_text());
-    saver_.reset();
+    checkpoints_.finish();
+    std::string account =
+        fmt::format("after {} steps: {}\n{}{}\n",
+                    steps_.empty() ? opened_.first_step() : steps_.back().step + 1, error.what(),
+                    memory_account(session_->ledger(), session_->planned()), checkpoints_.advice());
+    checkpoints_.disable();
     session_.reset();
     try {
       account += "Something else takes what the plan counted on. The run would take less with\n" +
@@ -342,8 +337,8 @@ class Run {
     if (account.empty()) return;
     if (config_.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm))
       return console_.line(account + "; skipped: weights and moments are as before");
-    finish_saving();
-    throw Error(account + ". " + last_checkpoint_text());
+    checkpoints_.finish();
+    throw Error(account + ". " + checkpoints_.advice());
   }
 
   // Every process has a part of the batch.
@@ -351,40 +346,14 @@ class Run {
     return world_.is_first() ? directory() : directory() / fmt::format("rank-{}", world_.rank());
   }
 
-  void finish_saving() {
-    if (saver_) saver_->finish();
-  }
-
-  std::string last_checkpoint_text() const {
-    if (const auto folder = saves_.newest_folder())
-      return "The last checkpoint is whole, and the run goes on from it: " + folder->string();
-    return opened_.start ? "The run goes on from " + opened_.start->folder.string()
-                         : "There is no checkpoint";
-  }
-
-  void save(int64_t done, void (CheckpointSaver::*how)(int64_t)) {
-    if (!saver_) return;
-    session_->step().flush(session_->ledger());
-    const auto start = Clock::now();
-    ((*saver_).*how)(done);
-    stall_seconds_ = seconds_since(start);
-    saved_step_ = done;
-  }
-
-  std::string saving_text() const {
-    const std::optional<double> progress = saver_ ? saver_->progress() : std::nullopt;
-    return progress ? fmt::format("saving {:.0f} %", 100 * *progress) : "";
-  }
-
   void stop(int64_t done) {
-    if (!saver_)
+    if (!checkpoints_.are_enabled())
       return console_.line(fmt::format(
           "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
           signal(), done));
-    saver_->finish();
-    if (saved_step_ != done || world_.sum(saves_.last_failed()) > 0)
-      save(done, &CheckpointSaver::save_now);
-    saves_.require_last();
+    session_->step().flush(session_->ledger());
+    checkpoints_.save_last(done);
+    checkpoints_.require_last();
     console_.line(
         fmt::format("{}: stopped after {} of {} steps, which are saved; the same command "
                     "goes on from there, with run_name={}",
@@ -440,15 +409,12 @@ class Run {
   Peak peak_;
   std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
   std::vector<StepMetrics> steps_;
-  int64_t saved_step_;  // of the newest checkpoint, or of a save begun since
-  SaveLog saves_;
   bool is_stopping_ = false;
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
   std::string metrics_trouble_;
-  double stall_seconds_ = 0;  // of a save since the last step
   std::optional<TrainingSession> session_;
-  std::optional<CheckpointSaver> saver_;
+  RunCheckpoints checkpoints_;
 };
 
 }  // namespace

@@ -1,35 +1,68 @@
-// How the saves of a run went.
+// The checkpoints of a run: what it started from, how its saves went, and what it can be gone on
+// from.
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/metrics.h"
+#include "trainer/opened_run.h"
 
 namespace longshore::trainer {
 
-// "checkpoint after 40 steps: ..."
-std::string text(const SaveReport& report);
-
-class SaveLog {
+class RunCheckpoints {
  public:
-  void add(const SaveReport& report) { reports_.push_back(report); }
+  using Say = std::function<void(const std::string&)>;
 
-  bool last_failed() const { return !reports_.empty() && !reports_.back().is_saved; }
-  // Throws an Error if it did. A save that fails stops no training, since nothing would be gained
-  // by that; but nobody may take the run for saved.
+  // Of a run that saves nothing until enable(). `say` gets a line for each save that has ended.
+  RunCheckpoints(const OpenedRun& opened, World& world, Say say);
+
+  // As CheckpointSaver takes them.
+  void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot);
+  // Gives back what saving takes; waits for a save under way.
+  void disable() { saver_.reset(); }
+  bool are_enabled() const { return saver_.has_value(); }
+
+  // Saves the state after so many steps, behind the next ones where there is a snapshot. A save
+  // that fails stops no training, since nothing would be gained by that.
+  void save(int64_t step);
+  // Saves it unless it is on the disk already: when this returns, it is there or never will be. All
+  // processes of a run call it.
+  void save_last(int64_t step);
+  // Throws an Error if the last save failed: nobody may take the run for saved.
   void require_last() const;
 
-  // Of the newest checkpoint that was saved.
-  std::optional<std::filesystem::path> newest_folder() const;
-  // Nothing where none was saved.
+  // Says how saves went that have ended meanwhile.
+  void poll();
+  // Waits for a save under way.
+  void finish();
+
+  // "saving 40 %", or "" where none is under way.
+  std::string progress() const;
+  // That training waited since it was asked last.
+  double take_stall_seconds();
+  // Of all saves; nothing where none was saved.
   std::optional<CheckpointFigures> figures() const;
+  // Where the run goes on from if it ends now.
+  std::string advice() const;
 
  private:
+  // `how` is one of CheckpointSaver's.
+  void save(int64_t step, void (CheckpointSaver::*how)(int64_t));
+  bool last_failed() const { return !reports_.empty() && !reports_.back().is_saved; }
+
+  const OpenedRun& opened_;
+  World& world_;
+  Say say_;
   std::vector<SaveReport> reports_;
+  int64_t newest_;  // step of the newest in the run's folder, or of a save begun since
+  double stall_seconds_ = 0;
+  std::optional<CheckpointSaver> saver_;
 };
 
 }  // namespace longshore::trainer
