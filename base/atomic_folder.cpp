@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 bool is_free(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) fail(path, "cannot be looked at", error);
   if (status.type() == fs::file_type::not_found) return !fs::is_symlink(path, error);
   return fs::is_directory(status) && fs::is_empty(path, error) && !error;
 }

@@ -63,6 +63,14 @@ TEST(AtomicFolder, TakesAnEmptyFolderAndTheRestIsRefused) {
 }
 
 // What came meanwhile stays, and is no longer empty, so that the folder is not put there.
+TEST(AtomicFolder, EndsWhereNoNumberMakesTheNameFree) {
+  TemporaryFolder temporary;
+  const fs::path path = temporary / std::string(254, 'a');
+  fs::create_directories(path / "something");
+  const std::string what = message_of<DataError>([&] { AtomicFolder folder(path); });
+  EXPECT_NE(what.find("-2: cannot be looked at"), std::string::npos) << what;
+}
+
 TEST(AtomicFolder, NothingIsWrittenOver) {
   TemporaryFolder temporary;
   {
