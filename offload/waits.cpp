@@ -8,6 +8,10 @@ namespace {
 
 constexpr int kNone = -1;
 
+// Of each lane the latest instruction that is known to have finished (a vector clock: F. Mattern,
+// Virtual Time and Global States of Distributed Systems, 1989).
+using Clock = std::array<int, kLanes.size()>;
+
 // The latest uses of some bytes; a write is ordered behind all uses before it, so it stands for
 // them.
 struct LatestUses {
@@ -101,10 +105,12 @@ Range range_of(const Plan& plan, const Operand& operand, int64_t bytes) {
 
 void find_waits(Plan& plan) {
   std::map<int, Memory> memories;
-  // Lanes keep their order, so the latest instruction of a lane covers the earlier ones, also for
-  // what comes behind whoever waited for it.
-  std::array<std::array<int, kLanes.size()>, kLanes.size()> seen;
-  for (auto& lane : seen) lane.fill(kNone);
+  // Lanes keep their order, so the latest instruction of a lane stands for the earlier ones, and
+  // what its lane knew then is known to whoever waits for it.
+  std::array<Clock, kLanes.size()> clocks;  // of each lane's latest instruction
+  for (Clock& clock : clocks) clock.fill(kNone);
+  std::vector<Clock> done;  // with each instruction
+  done.reserve(plan.instructions.size());
 
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     Instruction& instruction = plan.instructions[i];
@@ -121,14 +127,15 @@ void find_waits(Plan& plan) {
     for (const Range& r : reads) memories[r.memory].collect(r.begin, r.end, false, earlier);
     for (const Range& r : writes) memories[r.memory].collect(r.begin, r.end, true, earlier);
     std::sort(earlier.rbegin(), earlier.rend());
+    Clock& clock = clocks[static_cast<size_t>(instruction.lane)];
     for (int other : earlier) {
-      Lane lane = plan.instructions[other].lane;
-      int& covered = seen[static_cast<size_t>(instruction.lane)][static_cast<size_t>(lane)];
-      if (lane == instruction.lane || other <= covered) continue;
-      covered = other;
+      if (other <= clock[static_cast<size_t>(plan.instructions[other].lane)]) continue;
+      std::ranges::transform(clock, done[other], clock.begin(), std::ranges::max);
       instruction.waits.push_back(other);
       plan.instructions[other].awaited = true;
     }
+    clock[static_cast<size_t>(instruction.lane)] = now;
+    done.push_back(clock);
     for (const Range& r : reads)
       memories[r.memory].note_read(r.begin, r.end, now, instruction.lane);
     for (const Range& r : writes) memories[r.memory].note_write(r.begin, r.end, now);
