@@ -61,38 +61,6 @@ std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& par
   return call.workspace.subspan(static_cast<size_t>(cudnn_mask_bytes(part)));
 }
 
-}  // namespace
-
-// As cuDNN 9.19 has it: heads of more than 128 numbers and capped scores have no backward graphs
-// but Hopper's, and masks none for compute capability 10 that adds in a fixed order. A row of one
-// position is refused in backward graphs.
-CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k) {
-  const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
-  const bool serves = q.dtype == Dtype::bfloat16 && head_dim % 8 == 0 && head_dim <= 256 &&
-                      length > 1 &&
-                      q.shape[2] / k.shape[2] * score_gradient_bytes(length) <= kMostPartBytes;
-  if (!serves) return CudnnGpus::none;
-  if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
-  return attrs.segments || attrs.prefix ? CudnnGpus::all_but_10 : CudnnGpus::all;
-}
-
-bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
-                  int compute_capability) {
-  switch (cudnn_serves_on(attrs, q, k)) {
-    case CudnnGpus::none:
-      return false;
-    case CudnnGpus::hopper:
-      return compute_capability == 90;
-    case CudnnGpus::all_but_10:
-      return compute_capability >= 80 && compute_capability / 10 != 10;
-    case CudnnGpus::all:
-      break;
-  }
-  return compute_capability >= 80;
-}
-
-namespace {
-
 CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   const AttentionOptions& options = attrs.options;
   const int64_t d = options.head_dim, length = q.shape[1];
@@ -135,6 +103,39 @@ CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const 
   if (part.rows == 1) part.key_heads = largest_divisor(part.key_heads, key_heads);
   part.heads = group * part.key_heads;
   return part;
+}
+
+// As cuDNN 9.19 has it: heads of more than 128 numbers and capped scores have no backward graphs
+// but Hopper's, and masks none for compute capability 10 that adds in a fixed order. A row of one
+// position is refused in backward graphs. The scores of one head have the sizes of a mask, and
+// cudnn-frontend then gives them the mask's strides, by which it transposes them wrongly unless the
+// mask is as wide as they are.
+CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k) {
+  const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
+  const bool serves = q.dtype == Dtype::bfloat16 && head_dim % 8 == 0 && head_dim <= 256 &&
+                      length > 1 &&
+                      q.shape[2] / k.shape[2] * score_gradient_bytes(length) <= kMostPartBytes;
+  if (!serves) return CudnnGpus::none;
+  const CudnnAttention part = cudnn_backward(attrs, q, k);
+  if (part.is_masked && part.heads == 1 && length != attention_mask_width(length))
+    return CudnnGpus::none;
+  if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
+  return attrs.segments || attrs.prefix ? CudnnGpus::all_but_10 : CudnnGpus::all;
+}
+
+bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
+                  int compute_capability) {
+  switch (cudnn_serves_on(attrs, q, k)) {
+    case CudnnGpus::none:
+      return false;
+    case CudnnGpus::hopper:
+      return compute_capability == 90;
+    case CudnnGpus::all_but_10:
+      return compute_capability >= 80 && compute_capability / 10 != 10;
+    case CudnnGpus::all:
+      break;
+  }
+  return compute_capability >= 80;
 }
 
 // Forward, cuDNN makes tensor maps at most. Backward, dq is either one product of all score

@@ -68,6 +68,12 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
       {{1, 4096, 32, 8, {{.head_dim = 128}, false, true}}, all_but_10, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 256}, true, true}}, hopper_else_blocks, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}}, Dtype::float32}, kBlocks, kTiles},
+      // The scores of one head, by the strides of a mask that is wider.
+      {{2, 60, 1, 1, {{.head_dim = 64}, true}}, kBlocks, kTiles},
+      {{2, 60, 1, 1, {{.head_dim = 64}}}, kCudnn, kFlash},
+      {{2, 60, 2, 1, {{.head_dim = 64}, true}}, all_but_10, kTiles},
+      {{2, 64, 1, 1, {{.head_dim = 64}, true}}, all_but_10, kTiles},
+      {{1, 16383, 32, 32, {{.head_dim = 128}, true}}, kBlocks, kTiles},
       // Of four query heads, all scores at once.
       {{1, 8192, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
       {{1, 16384, 32, 8, {{.head_dim = 128}}}, kFlash, kFlash},
