@@ -71,12 +71,18 @@ class Parts(TimedCommands):
              "tests": (200, 60), "whole": (330, 100), "peer": (280, 100), "kernels": (120, 45), "losses": (140, 60),
              "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (200, 60)}
 
-    def __init__(self, logs, build, build_id, runs, is_dry_run, again, seconds, environment):
-        """`runs` is a folder for what nobody reads again; `again`: what was recorded before counts for nothing."""
+    def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
+        """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
+        commands of the build, plays a GPU; `again`: what was recorded before counts for nothing."""
         super().__init__(seconds, environment)
         self.logs, self.build, self.build_id, self.runs, self.is_dry_run = logs, build, build_id, runs, is_dry_run
-        self.again = again
+        self.launcher, self.again = launcher, again
+        self.on_cpu = is_dry_run and not launcher
         self.torch_device = "cpu" if is_dry_run else "cuda"
+
+    def run(self, limit, program, *arguments, **options):
+        launcher = self.launcher if self.build in pathlib.Path(program).parents else []
+        return super().run(limit, program, *arguments, launcher=launcher, **options)
 
     def program(self, name):
         return self.build / "bin" / name
@@ -104,7 +110,7 @@ class Parts(TimedCommands):
     @property
     def backend(self):
         """That trains on this GPU, or cuda where nobody looked."""
-        return (read_json(self.json("smoke")) or {}).get("backend", "cpu" if self.is_dry_run else "cuda")
+        return (read_json(self.json("smoke")) or {}).get("backend", "cpu" if self.on_cpu else "cuda")
 
     def train(self, limit, name, *settings):
         self.run(limit, self.program("train"), "--config", "quickstart.yml", "dataset_type=synthetic",
@@ -162,7 +168,7 @@ class Parts(TimedCommands):
         trains = {}
         for backend, policy in [("cuda", "none"), ("cuda", "minimal_offloaded"), ("cuda_composed", "none")]:
             self.say(f"--- {backend} {policy}")
-            target = "cpu" if self.is_dry_run else backend
+            target = "cpu" if self.on_cpu else backend
             settings = TINY if self.is_dry_run else SMOKE
             try:
                 self.train(40, f"smoke-{backend}-{policy}", f"backend={target}", f"remat_policy={policy}", "steps=2",
@@ -178,7 +184,7 @@ class Parts(TimedCommands):
 
     def tests(self):
         programs = sorted((self.build / "tests").glob("*cuda*_test"))
-        if not programs and not self.is_dry_run:
+        if not programs and not self.on_cpu:
             raise Failure(f"found no tests/*cuda*_test in {self.build}")
         self.all_of(*(functools.partial(self.test, program) for program in programs))
 
@@ -288,7 +294,7 @@ class Parts(TimedCommands):
             backend = {"own": self.backend, "composed": "cuda_composed", "cpu": "cpu"}[run.kernels]
             self.say(f"--- {run.folder}: {' '.join(run.settings)}")
             try:
-                self.train(30, run.folder, f"backend={'cpu' if self.is_dry_run else backend}", f"dtype={run.dtype}",
+                self.train(30, run.folder, f"backend={'cpu' if self.on_cpu else backend}", f"dtype={run.dtype}",
                            "steps=5", *run.settings, *(TINY if self.is_dry_run else []))
                 trained.append(run)
             except Failure as failure:
@@ -303,7 +309,7 @@ class Parts(TimedCommands):
 
     def transfers(self):
         lines = self.run(60, self.program("bench_transfers"))
-        if not self.is_dry_run and not any(line.startswith("backend: cuda") for line in lines):
+        if not self.on_cpu and not any(line.startswith("backend: cuda") for line in lines):
             raise Failure("found the CPU, expected a GPU")
 
     def large(self, batch, micro_batches):

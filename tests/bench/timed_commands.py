@@ -31,13 +31,13 @@ class TimedCommands:
     def left(self):
         return self.end - time.monotonic()
 
-    def run(self, limit, *command, is_shown=lambda line: True):
+    def run(self, limit, *command, launcher=(), is_shown=lambda line: True):
         """What the command says, line by line. Raises Failure where it fails or runs out of time."""
         limit = min(limit, self.left())
         name = pathlib.Path(command[0]).name
         if limit < 3:
             raise Failure(f"no time left for {name}")
-        child = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, env=self.environment,
+        child = subprocess.Popen([str(word) for word in (*launcher, *command)], stdout=subprocess.PIPE, env=self.environment,
                                  stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
         self.child = child
         out_of_time = threading.Event()

@@ -1,0 +1,1 @@
+// What stands under a library's name alone.
