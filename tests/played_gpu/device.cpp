@@ -16,6 +16,7 @@ namespace {
 constexpr size_t kGranule = size_t{2} << 20;         // of the driver's allocations
 constexpr size_t kContextBytes = size_t{500} << 20;  // what a process takes beside its own
 constexpr size_t kFilledAtMost = size_t{4} << 20;
+constexpr int kNan = 0xff;  // each byte of a NaN
 
 void write_counts() {
   const char* path = std::getenv("LONGSHORE_PLAYED_COUNTS");
@@ -62,7 +63,7 @@ void* Device::allocate(size_t bytes) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   madvise(memory, taken, MADV_NOHUGEPAGE);  // protecting costs by the page that is there
-  if (bytes <= kFilledAtMost) std::memset(memory, 0xff, bytes);
+  if (bytes <= kFilledAtMost) std::memset(memory, kNan, bytes);
   used_bytes_ += taken;
   ++counts_.allocations;
   blocks_[static_cast<std::byte*>(memory)] = {taken, MemoryKind::device};
@@ -75,6 +76,7 @@ void* Device::pin(size_t bytes) {
   constexpr size_t kPage = 4096;
   void* memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   if (!memory) return nullptr;
+  if (bytes <= kFilledAtMost) std::memset(memory, kNan, bytes);
   ++counts_.allocations;
   blocks_[static_cast<std::byte*>(memory)] = {bytes, MemoryKind::pinned};
   return memory;

@@ -52,9 +52,8 @@ def main():
                 runs = {order: train(build, folder, order, 4, [f"dtype={dtype}", *settings]) for order in ORDERS}
                 longer, counts = train(build, folder, "late", 8, [f"dtype={dtype}", *settings])
             expected, before = runs["late"]
-            differ = [order for order, (found, _) in runs.items() if found != expected]
-            if longer[:4] != expected:
-                differ.append("8 steps")
+            found = {order: steps for order, (steps, _) in runs.items()} | {"8 steps": longer[:4]}
+            differ = [order for order, steps in found.items() if steps != expected]
             allocated = counts["allocations"] - before["allocations"]
             waits = (counts["waits"] - before["waits"]) / 4
             good = not differ and allocated == 0 and waits == LANES
@@ -62,7 +61,9 @@ def main():
             print(f"{what}, {dtype}: {'same bits in all orders' if not differ else 'differs: ' + ' '.join(differ)}, "
                   f"4 more steps allocate {allocated} times, each waits for {waits:g} streams"
                   f"{'' if good else ': FAILED'}", flush=True)
-    return failures
+            for order in ["late", *differ] if differ else []:
+                print(f"  {order}: loss, norm: {found[order]}")
+    return failures > 0
 
 
 sys.exit(main())
