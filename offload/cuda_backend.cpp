@@ -57,6 +57,7 @@ class CudaBackend : public Backend {
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
     for (const std::vector<Timing>& timings : timings_)
       for (const Timing& timing : timings) destroy(timing);
+    give_back_aten_workspaces();
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
 
@@ -293,6 +294,15 @@ class CudaBackend : public Backend {
     unsigned long nodes = 1ul << node;
     constexpr int kPreferred = 1;                            // MPOL_PREFERRED of <numaif.h>
     syscall(SYS_set_mempolicy, kPreferred, &nodes, kNodes);  // a refusal costs speed only
+  }
+
+  // They are of our streams, which no other backend has.
+  static void give_back_aten_workspaces() {
+    try {
+      at::cuda::clearCublasWorkspaces();
+      c10::cuda::CUDACachingAllocator::emptyCache();
+    } catch (const c10::Error&) {  // of a GPU that has failed, as was said before
+    }
   }
 
   // Calls that write come back once the bytes are on their way, and lanes do not wait for them.
