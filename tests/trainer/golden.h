@@ -1,5 +1,6 @@
-// Reference results of transformers for small checkpoints, in tests/goldens/models: inputs and
-// results in golden.safetensors, tolerances by the first word of a tensor's name in golden.json.
+// Reference results of transformers for small checkpoints, in tests/goldens/models below the folder
+// where tests run: inputs and results in golden.safetensors, tolerances by the first word of a
+// tensor's name in golden.json.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,6 +27,10 @@ struct Tolerance {
   double outlier_fraction = 0, outlier_abs = 0;
 };
 
+inline std::filesystem::path golden_folder(const std::string& name) {
+  return std::filesystem::absolute("tests/goldens/models") / name;
+}
+
 inline std::string first_word(const std::string& name) { return name.substr(0, name.find('.')); }
 
 inline std::vector<float> floats(const data::SafetensorsTensor& tensor) {
@@ -43,7 +48,7 @@ inline std::vector<int64_t> integers(const data::SafetensorsTensor& tensor) {
 class Golden {
  public:
   explicit Golden(const std::string& name)
-      : folder(std::filesystem::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models" / name),
+      : folder(golden_folder(name)),
         tensors(folder / "golden.safetensors"),
         description(nlohmann::json::parse(data::read_file(folder / "golden.json"))) {
     if (tensors.contains("attention_mask")) mask_ = integers(tensors.at("attention_mask"));

@@ -2,9 +2,9 @@
 // and moments, wherever the optimizer's state lives.
 #include <gtest/gtest.h>
 
-#include "offload/cpu_backend.h"
 #include "offload/policy.h"
 #include "tests/trainer/golden.h"
+#include "tests/trainer/target_here.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/step.h"
 #include "trainer/weights/hf_folder.h"
@@ -63,9 +63,9 @@ void expect_steps(const Golden& golden, const Way& way) {
       plan_step(model, layout,
                 {.policy = offload::make_policy(way.policy, {}, model.stages[1].programs[0]),
                  .optimizer = optimizer},
-                models::Target::cpu);
+                target_here());
 
-  auto backend = offload::make_cpu_backend();
+  auto backend = make_backend(target_here());
   offload::Ledger ledger;
   offload::Arguments arguments(*backend, ledger);
   MemoryByKind memory = analyze(plans.all());

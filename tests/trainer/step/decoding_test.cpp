@@ -10,9 +10,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "tests/offload/toy_models.h"
 #include "tests/trainer/golden.h"
-#include "trainer/config/backend_choice.h"
+#include "tests/trainer/target_here.h"
 #include "trainer/generate/continuation.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/step.h"
@@ -39,7 +38,7 @@ struct Setting {
 class Loaded {
  public:
   Loaded(const std::filesystem::path& folder, const Setting& setting = {})
-      : backend_(make_backend(models::Target::cpu)), arguments_(*backend_, ledger_) {
+      : backend_(make_backend(target_here())), arguments_(*backend_, ledger_) {
     const auto adapter_folder = setting.with_adapter ? folder / "adapter" : "";
     model = read_folder_model(folder, adapter_folder);
     model.dtype = setting.dtype;
@@ -80,7 +79,7 @@ class Loaded {
     whole.batch = 1;
     whole.length = std::ssize(text);
     offload::Plan plan = plan_forward(models::decoder(whole, {.head = models::Head::states}),
-                                      layout_, "forward", {}, models::Target::cpu);
+                                      layout_, "forward", {}, target_here());
     data::Batch batch{.shape = {1, whole.length}};
     batch.tokens.assign(text.begin(), text.end());
     batch.targets.assign(text.size(), data::kIgnoredTarget);
@@ -116,8 +115,7 @@ class Loaded {
   // With weights of this model; all else is its own.
   struct Running {
     Running(Loaded& loaded, int64_t capacity, const std::vector<int64_t>& lengths)
-        : plans(plan_decoding(loaded.model, loaded.layout_, capacity, lengths, {},
-                              models::Target::cpu)),
+        : plans(plan_decoding(loaded.model, loaded.layout_, capacity, lengths, {}, target_here())),
           arenas(*loaded.backend_, plans.all()),
           decoding(plans, *loaded.backend_, loaded.arguments_, arenas.device, arenas.host) {}
     DecodingPlans plans;
@@ -172,10 +170,9 @@ TEST_P(DecodingOf, LogitsAreTransformers) {
   EXPECT_EQ(loaded.decode(row(golden, 0), {}), offloaded.decode(row(golden, 0), {}));
 }
 
-// Twice what transformers is off by in bfloat16: see probe_test.cpp.
+// Twice what transformers is off by in bfloat16: see probe_golden_test.cpp.
 TEST_P(DecodingOf, Bfloat16IsAsNearAsTransformers) {
-  if (offload::cpu_dtypes().back() != Dtype::bfloat16)
-    GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!has_bfloat16_here()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   Golden golden(GetParam());
   Loaded loaded(golden.folder, {.dtype = Dtype::bfloat16});
   double off = golden.description["measured_bf16"]["logits"]["max_rel_to_tensor_max"];
@@ -236,11 +233,8 @@ TEST(Decoding, AdaptersArePefts) {
   }
 }
 
-const std::filesystem::path kModel =
-    std::filesystem::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/llama32_tied";
-
 TEST(Decoding, TakesNoMoreThanItsCapacity) {
-  Loaded loaded(kModel);
+  Loaded loaded(golden_folder("llama32_tied"));
   std::vector<int32_t> text(6, 1);
   EXPECT_EQ(loaded.decode(text, {5}).size(), 2u);
   ContinuationOptions options{.max_tokens = 9, .vocabulary = 307, .end_tokens = {}, .sampling = {}};
@@ -252,7 +246,7 @@ TEST(Decoding, TakesNoMoreThanItsCapacity) {
 }
 
 TEST(Decoding, EndTokensEndTheText) {
-  Loaded loaded(kModel);
+  Loaded loaded(golden_folder("llama32_tied"));
   const std::vector<int32_t> prompt{3, 1, 4, 1, 5};
   ContinuationOptions options{
       .max_tokens = 12, .vocabulary = 307, .end_tokens = {}, .sampling = {.temperature = 2}};
