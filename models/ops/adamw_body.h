@@ -1,9 +1,9 @@
 // The body of AdamW's kernel on a GPU, and how it is launched.
 #pragma once
 
-#include <cmath>
 #include <type_traits>
 
+#include "models/ops/adamw_element.h"
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/block8.h"
 #include "models/ops/stochastic_rounding.h"
@@ -28,9 +28,6 @@ struct AdamWBody {
   AdamWArguments a;
   bool vectors;  // four elements at a time can be read and written
 
-  struct Factors {
-    float decay, step, root, clip;
-  };
   // Moments on their way to codes.
   struct Item {
     float m[2][4], v[2][4];
@@ -47,14 +44,13 @@ struct AdamWBody {
 
   template <class Block>
   LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
-    const float clip = *a.clip, rate = *a.learning_rate;
-    const Factors factors{1.f - rate * a.decay, rate / *a.correction_1,
-                          1.f / std::sqrt(*a.correction_2), clip};
+    const AdamWFactors factors(a.b1, a.b2, a.epsilon, a.decay, *a.learning_rate, *a.correction_1,
+                               *a.correction_2, *a.clip);
     const int64_t first = index * (block.threads() / kLanes);
     block.template split<kLanes>([&](auto& group, int number) {
       const int64_t block8 = first + number;
       if (block8 * kBlock8 >= a.count) return;
-      if (clip == 0)
+      if (factors.clip == 0)
         keep(group, block8);
       else
         update(group, block8, factors);
@@ -62,7 +58,7 @@ struct AdamWBody {
   }
 
   template <class Group>
-  LONGSHORE_BODY void update(Group& group, int64_t block8, const Factors& factors) const {
+  LONGSHORE_BODY void update(Group& group, int64_t block8, const AdamWFactors& factors) const {
     auto own = group.template own<Item>();
     group.for_each(kLanes, [&](int64_t lane) { update_item(own[lane], block8, lane, factors); });
     if constexpr (kHasScales) {
@@ -93,7 +89,7 @@ struct AdamWBody {
   }
 
   LONGSHORE_BODY void update_item(Item& item, int64_t block8, int64_t lane,
-                                  const Factors& factors) const {
+                                  const AdamWFactors& factors) const {
     uint32_t weight_bits[2][4] = {};
     if constexpr (kRounds) draw(block8, lane, item, weight_bits);
     const float m_scale = kHasScales ? a.m_scale_before[block8] : 0.f;
@@ -108,11 +104,7 @@ struct AdamWBody {
       load_moment<FirstMoment8>(a.m_before, m_scale, at, m);
       load_moment<SecondMoment8>(a.v_before, v_scale, at, v);
       for (int k = 0; k < 4; ++k) {
-        const float g = gradient[k] * factors.clip;
-        m[k] = a.b1 * m[k] + (1.f - a.b1) * g;
-        v[k] = a.b2 * v[k] + (1.f - a.b2) * g * g;
-        weight[k] = weight[k] * factors.decay -
-                    factors.step * m[k] / (std::sqrt(v[k]) * factors.root + a.epsilon);
+        adamw_element(factors, gradient[k], weight[k], m[k], v[k]);
         compute[k] = weight[k];
       }
       store_floats(static_cast<W*>(a.weight), at, weight, weight_bits[half]);

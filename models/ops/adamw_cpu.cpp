@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "models/ops/adamw_element.h"
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/block8.h"
 #include "models/ops/simd.h"
@@ -9,22 +10,14 @@
 namespace longshore::models {
 namespace {
 
-struct Factors {
-  float b1, b2, epsilon, decay, learning_rate, correction_1, correction_2, clip;
-};
-
 template <class T>
 LONGSHORE_INLINE void adamw_body(const float* gradient, const float* weight_in, const float* m_in,
                                  const float* v_in, float* weight, float* m, float* v, T* compute,
-                                 int64_t count, Factors f) {
-  float decay = 1.f - f.learning_rate * f.decay;
-  float step = f.learning_rate / f.correction_1, root = 1.f / std::sqrt(f.correction_2);
+                                 int64_t count, AdamWFactors factors) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    float g = gradient[i] * f.clip;
-    float first = f.b1 * m_in[i] + (1.f - f.b1) * g;
-    float second = f.b2 * v_in[i] + (1.f - f.b2) * g * g;
-    float updated = weight_in[i] * decay - step * first / (std::sqrt(second) * root + f.epsilon);
+    float updated = weight_in[i], first = m_in[i], second = v_in[i];
+    adamw_element(factors, gradient[i], updated, first, second);
     m[i] = first;
     v[i] = second;
     weight[i] = updated;
@@ -34,7 +27,7 @@ LONGSHORE_INLINE void adamw_body(const float* gradient, const float* weight_in, 
 
 LONGSHORE_SIMD void adamw_range(const float* gradient, const float* weight_in, const float* m_in,
                                 const float* v_in, float* weight, float* m, float* v,
-                                bfloat16* compute, int64_t count, const Factors& factors) {
+                                bfloat16* compute, int64_t count, const AdamWFactors& factors) {
   if (compute)
     adamw_body(gradient, weight_in, m_in, v_in, weight, m, v, compute, count, factors);
   else
@@ -128,7 +121,7 @@ struct Room {
   alignas(64) float v[kBlock];
 };
 
-void run_rounded(const KernelCall& call, const AdamWOperands& at, const Factors& factors,
+void run_rounded(const KernelCall& call, const AdamWOperands& at, const AdamWFactors& factors,
                  bfloat16* compute) {
   const Rounding& rounding = adamw_attrs(call.attrs).rounding;
   RoundingStream stream{rounding.seed, rounding.sequence,
@@ -156,7 +149,7 @@ void run_rounded(const KernelCall& call, const AdamWOperands& at, const Factors&
   });
 }
 
-void run_float32(const KernelCall& call, const AdamWOperands& at, const Factors& factors,
+void run_float32(const KernelCall& call, const AdamWOperands& at, const AdamWFactors& factors,
                  bfloat16* compute) {
   auto in = [&](int i) { return call.in[i].as<float>(); };
   auto out = [&](int i) { return call.out[at.output(i)].as<float>(); };
@@ -190,14 +183,9 @@ void adamw_cpu(const KernelCall& call) {
   const AdamW& h = adamw_attrs(call.attrs).hyperparameters;
   AdamWOperands at(call.in.size());
   auto scalar = [&](int i) { return *call.in[at.learning_rate() + i].as<float>(); };
-  Factors factors{static_cast<float>(h.b1),
-                  static_cast<float>(h.b2),
-                  static_cast<float>(h.epsilon),
-                  static_cast<float>(h.weight_decay),
-                  scalar(0),
-                  scalar(1),
-                  scalar(2),
-                  scalar(3)};
+  const AdamWFactors factors(static_cast<float>(h.b1), static_cast<float>(h.b2),
+                             static_cast<float>(h.epsilon), static_cast<float>(h.weight_decay),
+                             scalar(0), scalar(1), scalar(2), scalar(3));
   bool copies = std::ssize(call.out) > at.states();
   bfloat16* compute = copies ? call.out.back().as<bfloat16>() : nullptr;
   if (factors.clip == 0) return keep(call, at, compute);

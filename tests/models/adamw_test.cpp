@@ -222,6 +222,18 @@ TEST(AdamW, DoesNotDependOnTheThreads) {
   omp_set_num_threads(threads);
 }
 
+// States may be updated on either.
+TEST(AdamW, HasTheSameBitsOnProcessorsAndGpus) {
+  std::vector<Variant> variants = rounding_variants();
+  variants.push_back({.compute = Dtype::bfloat16});
+  for (const Variant& variant : variants) {
+    SCOPED_TRACE(text(variant));
+    const std::vector<State> cpu = train(variant, 70001, Target::cpu);
+    const std::vector<State> gpu = train(variant, 70001, Played::by_32);
+    for (size_t step = 0; step < cpu.size(); ++step) expect_equal_states(cpu[step], gpu[step]);
+  }
+}
+
 // --- with stochastic rounding
 
 TEST(RoundedAdamW, PartsOfARangeGiveWhatTheWholeGives) {
