@@ -49,8 +49,9 @@ SMOKE = ["base_emb_dim=512", "base_num_decoder_layers=3", "base_num_query_heads=
          "per_device_batch_size=1"]
 TINY = ["base_emb_dim=64", "base_num_decoder_layers=2", "base_num_query_heads=4", "base_num_kv_heads=2",
         "head_dim=16", "base_mlp_dim=96", "vocab_size=256", "max_target_length=32", "per_device_batch_size=2"]
+# Of those that would look for the rate of products, which takes a GPU that is played long.
+TINY_STEPS = [*TINY, "peak_tflops_per_device=1"]
 DRY_PROFILE = """\
-target: cpu
 device_bytes: 8e9
 host_bytes: 8e9
 peak_flops_per_second.f32: 1e11
@@ -209,7 +210,7 @@ class Parts(TimedCommands):
         """This device's rates."""
         measured = self.logs / "measured.yml"
         if self.is_dry_run:
-            write_text(measured, DRY_PROFILE)
+            write_text(measured, f"target: {'cpu' if self.on_cpu else 'cuda'}\n{DRY_PROFILE}")
         else:
             self.run(200, self.program("plan"), "--measure-to", measured)
 
@@ -217,7 +218,7 @@ class Parts(TimedCommands):
         self.all_of(*(functools.partial(self.step_times, name) for name in STEPS))
 
     def step_settings(self, name):
-        return TINY if self.is_dry_run else LAYERS + STEPS[name][2]
+        return TINY_STEPS if self.is_dry_run else LAYERS + STEPS[name][2]
 
     def step_times(self, name):
         model, policies, _ = STEPS[name]
@@ -264,7 +265,7 @@ class Parts(TimedCommands):
         if not profile:
             raise Failure("no profile that auto could choose by")
         rows, options = WHOLE[model]
-        settings = TINY if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
+        settings = TINY_STEPS if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
         settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}"]
         self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
                     "--rounds", 1, "--policies", "auto", "--hardware", profile, f"backend={self.backend}", *options,
@@ -282,7 +283,8 @@ class Parts(TimedCommands):
         memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
         cases = PEER_CASES["large" if memory > LARGE_MEMORY_MIB else "small"]
         sizes = ["--rows", 2, "--cases", "none:2,full:1"] if self.is_dry_run else ["--rows", PEER_ROWS, "--cases", cases]
-        settings = [word for word in self.step_settings(model) if not word.startswith("per_device_batch_size")]
+        not_its = ("per_device_batch_size", "peak_tflops_per_device")
+        settings = [word for word in self.step_settings(model) if not word.startswith(not_its)]
         self.record(f"peer_{model}", 140, "python3", ROOT / "tests/bench/compiled_peer.py",
                     ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4)
 
