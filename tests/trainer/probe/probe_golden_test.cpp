@@ -123,7 +123,7 @@ TEST_P(LoraGoldens, EveryTensorIsPefts) {
   EXPECT_TRUE(bytes == probed(golden.folder, golden, again, {"remat_policy=full"}, adapter));
   EXPECT_TRUE(bytes == probed(golden.folder, golden, again, kAllOffloaded, adapter));
 
-  probed(golden.folder, golden, base, {});
+  probe({golden.folder, golden.folder / "golden.safetensors", base});
   golden.expect("base_logits", floats(SafetensorsFile(base).at("logits")),
                 golden.tolerance("base_logits"));
 }
