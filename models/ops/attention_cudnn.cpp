@@ -17,17 +17,32 @@ int64_t largest_divisor(int64_t count, int64_t at_most) {
   return divisor;
 }
 
-// Of all score gradients of a head, in blocks of 64 queries by 128 keys.
+// The backward pass goes through a head's scores in blocks of so many queries and keys.
+constexpr int64_t kQueriesOfBlock = 64, kKeysOfBlock = 128;
+
+// Of all score gradients of a head.
 int64_t score_gradient_bytes(int64_t length) {
-  return round_up(length, 64) * round_up(length, 128) * size_bytes(Dtype::bfloat16);
+  return round_up(length, kQueriesOfBlock) * round_up(length, kKeysOfBlock) *
+         size_bytes(Dtype::bfloat16);
 }
 
-// Parts are made as large as this allows. At 4096 tokens that is 8 heads of 32 blocks of keys,
-// about two blocks for each multiprocessor of a large GPU.
+// Parts are made as large as this allows, and larger where they would not have enough blocks of
+// keys: about two for each multiprocessor of a large GPU, for under a causal mask the first block
+// takes as long as two of the middle.
 constexpr int64_t kPartBytes = int64_t{256} << 20;
+constexpr int64_t kLeastBlocks = 256;
 // A key/value head's queries cannot be divided, for dk and dv are their sums. Rows so long that
 // they alone take more than this are left to flash attention.
 constexpr int64_t kMostPartBytes = int64_t{1} << 30;
+
+// Key/value heads of a part of the backward pass, each with `group` query heads; 0 where one alone
+// is too large.
+int64_t key_heads_of_part(int64_t group, int64_t length) {
+  const int64_t bytes = group * score_gradient_bytes(length);
+  const int64_t blocks = group * (round_up(length, kKeysOfBlock) / kKeysOfBlock);
+  const int64_t wanted = (kLeastBlocks + blocks - 1) / blocks;
+  return std::max(kPartBytes / bytes, std::min(wanted, kMostPartBytes / bytes));
+}
 
 // Alignment of the pieces, and what graphs take besides.
 constexpr int64_t kSlack = 1024;
@@ -96,7 +111,7 @@ CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const T
 CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   CudnnAttention part = whole_batch(attrs, q, k);
   const int64_t group = part.heads / part.key_heads;
-  const int64_t key_heads = kPartBytes / (group * score_gradient_bytes(part.length));
+  const int64_t key_heads = key_heads_of_part(group, part.length);
   part.rows = largest_divisor(part.rows, std::min(key_heads / part.key_heads, most_rows(part)));
   // The log-sum-exps of a graph's rows must lie one after the other: only of one row can it take
   // some heads.
