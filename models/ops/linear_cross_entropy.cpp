@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "models/backward.h"
 #include "models/ops/aten_product.h"
@@ -44,14 +45,16 @@ Dtype loss_dtype(Dtype dtype) { return dtype == Dtype::float64 ? dtype : Dtype::
 struct ChunkSize {
   int64_t logits_bytes;
   int64_t multiple, least;  // tokens
+  // Tokens whose gradients of logits exist at a time, where they are narrower than the logits.
+  int64_t least_gradients = 0;
 };
 
 // Not much more than caches hold; products of fewer tokens are slower.
 constexpr ChunkSize kChunkOnCpu{.logits_bytes = 32 << 20, .multiple = 16, .least = 256};
-// Every chunk's products read all of W, and read and write its float32 gradient where it has one.
-// An H100 moves that as fast as it computes from some 250 tokens on, and from 1000 with a gradient;
-// 512 lie between, and take no more memory than the composition did with 256.
-constexpr ChunkSize kChunkOnCuda{.logits_bytes = 128 << 20, .multiple = 128, .least = 512};
+// Every product reads all of W, and dW's reads and writes that in float32: an H100 moves it as fast
+// as it computes from some 250 tokens on, and with dW from 1000.
+constexpr ChunkSize kChunkOnCuda{
+    .logits_bytes = 128 << 20, .multiple = 256, .least = 256, .least_gradients = 1024};
 
 int64_t chunk_tokens(const ChunkSize& size, int64_t tokens, int64_t vocabulary) {
   int64_t fitting =
@@ -157,11 +160,20 @@ Products products(const Type& x, const Type& weight, Dtype gradient, int64_t tok
   return p;
 }
 
-// The workspace, cut into its parts at these offsets, and the tokens of a chunk. Gradients of
-// logits that are float32 take the logits' place: they have no part.
+// The workspace, cut into its parts at these offsets, and the tokens of a chunk, which has its
+// logits at a time, and of a group of chunks, which has their gradients. Those that are float32
+// take the logits' place: they have no part.
 struct WorkspaceParts {
-  int64_t chunk, logits, dlogits, losses, scratch, bytes;
+  int64_t chunk, group, logits, dlogits, losses, scratch, bytes;
 };
+
+// How many there are of each when so many are cut into parts.
+std::vector<int64_t> sizes_of_parts(int64_t count, int64_t part) {
+  std::vector<int64_t> sizes;
+  for (int64_t size : {std::min(count, part), count % part})
+    if (size > 0) sizes.push_back(size);
+  return sizes;
+}
 
 int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -175,20 +187,22 @@ WorkspaceParts workspace_parts(std::span<const Type> in, const GradAttrs* attrs,
   l.chunk = chunk_tokens(chunk_size, tokens, v);
   l.dlogits = l.logits + aligned(l.chunk * v * size_bytes(Dtype::float32));
   const bool narrow = attrs && in[0].dtype == Dtype::bfloat16;
-  l.losses = l.dlogits + (narrow ? aligned(l.chunk * v * size_bytes(in[0].dtype)) : 0);
+  l.group = narrow ? std::min(tokens, std::max(l.chunk, chunk_size.least_gradients)) : l.chunk;
+  l.losses = l.dlogits + (narrow ? aligned(l.group * v * size_bytes(in[0].dtype)) : 0);
   l.scratch = l.losses + aligned(tokens * size_bytes(Dtype::float32));
   int64_t scratch = 0;
   auto need = [&](const Matmul& matmul) { scratch = std::max(scratch, scratch_bytes(matmul)); };
-  for (int64_t size : {l.chunk, tokens % l.chunk}) {
-    if (size == 0) continue;
-    Products p =
-        products(in[0], in[1], attrs ? attrs->weight_gradient_dtype : Dtype::float32, size);
-    need(p.logits);
+  auto products_of = [&](int64_t size) {
+    return products(in[0], in[1], attrs ? attrs->weight_gradient_dtype : Dtype::float32, size);
+  };
+  for (int64_t group : sizes_of_parts(tokens, l.group)) {
+    for (int64_t chunk : sizes_of_parts(group, l.chunk)) need(products_of(chunk).logits);
     if (!attrs) continue;
+    const Products p = products_of(group);
     need(p.dx);
     if (!attrs->weight_gradient) continue;
-    if (!has_sum && size == l.chunk) need(p.dweight_first);
-    if (has_sum || tokens > l.chunk) need(p.dweight);
+    if (!has_sum && group == l.group) need(p.dweight_first);
+    if (has_sum || tokens > l.group) need(p.dweight);
   }
   l.bytes = l.scratch + scratch;
   return l;
@@ -440,43 +454,48 @@ void run_chunks_own(const KernelCall& call, double cap, const GradAttrs* attrs, 
                     LaunchCrossEntropyRows launch_rows, LaunchTotalLoss launch_total) {
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   const int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
+  const int64_t element = size_bytes(x.dtype);
   const bool has_sum = call.in.size() == 5;
   const Dtype gradient = attrs ? attrs->weight_gradient_dtype : Dtype::float32;
   const WorkspaceParts l = workspace_parts_cuda(types_of(call.in), attrs);
   auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
+  auto x_from = [&](int64_t token) { return call.in[0].as<std::byte>() + token * c * element; };
   float* losses = reinterpret_cast<float*>(at(l.losses));
   std::byte* dlogits = at(l.losses > l.dlogits ? l.dlogits : l.logits);
-  for (int64_t begin = 0; begin < tokens; begin += l.chunk) {
-    const int64_t size = std::min(l.chunk, tokens - begin);
-    const Products p = products(x, weight, gradient, size);
-    const int64_t offset = begin * c * size_bytes(x.dtype);
-    const std::byte* x_chunk = call.in[0].as<std::byte>() + offset;
-    auto multiply = [&](const Matmul& product, const void* a, const void* b, const void* sum,
-                        void* to) {
-      run(product, a, b, sum, to, call.workspace.subspan(l.scratch), call.stream);
-    };
-    multiply(p.logits, x_chunk, call.in[1].data, nullptr, at(l.logits));
-    launch_rows({.rows = size,
-                 .vocabulary = v,
-                 .logits = reinterpret_cast<float*>(at(l.logits)),
-                 .targets = call.in[2].as<int32_t>() + begin,
-                 .cap = static_cast<float>(cap),
-                 .losses = losses + begin,
-                 .dtype = x.dtype,
-                 .dlogits = attrs ? dlogits : nullptr,
-                 .dloss = attrs ? call.in[3].as<float>() : nullptr},
-                call.stream);
+  auto multiply = [&](const Matmul& product, const void* a, const void* b, const void* sum,
+                      void* to) {
+    run(product, a, b, sum, to, call.workspace.subspan(l.scratch), call.stream);
+  };
+  for (int64_t begin = 0; begin < tokens; begin += l.group) {
+    const int64_t end = std::min(begin + l.group, tokens);
+    for (int64_t token = begin; token < end; token += l.chunk) {
+      const int64_t rows = std::min(l.chunk, end - token);
+      multiply(products(x, weight, gradient, rows).logits, x_from(token), call.in[1].data, nullptr,
+               at(l.logits));
+      launch_rows({.rows = rows,
+                   .vocabulary = v,
+                   .logits = reinterpret_cast<float*>(at(l.logits)),
+                   .targets = call.in[2].as<int32_t>() + token,
+                   .cap = static_cast<float>(cap),
+                   .losses = losses + token,
+                   .dtype = x.dtype,
+                   .dlogits = attrs ? dlogits + (token - begin) * v * element : nullptr,
+                   .dloss = attrs ? call.in[3].as<float>() : nullptr},
+                  call.stream);
+    }
     if (!attrs) continue;
+    const Products p = products(x, weight, gradient, end - begin);
     // The weight's first: dx may take x's place.
     if (attrs->weight_gradient) {
       const bool adds = begin > 0 || has_sum;
-      multiply(adds ? p.dweight : p.dweight_first, dlogits, x_chunk,
+      multiply(adds ? p.dweight : p.dweight_first, dlogits, x_from(begin),
                begin > 0 ? call.out[2].data
                : has_sum ? call.in[4].data
                          : nullptr,
                call.out[2].data);
     }
-    multiply(p.dx, dlogits, call.in[1].data, nullptr, call.out[0].as<std::byte>() + offset);
+    multiply(p.dx, dlogits, call.in[1].data, nullptr,
+             call.out[0].as<std::byte>() + begin * c * element);
   }
   launch_total({tokens, losses, call.out[attrs ? 1 : 0].as<float>()}, call.stream);
 }

@@ -164,6 +164,19 @@ INSTANTIATE_TEST_SUITE_P(By, PlayedKernels, testing::ValuesIn(kAllPlayed), [](co
   return kPlayedNames[static_cast<int>(info.param)];
 });
 
+// Gradients of logits are there for more tokens than logits are.
+TEST(PlayedCrossEntropy, GoesThroughGroupsOfChunks) {
+  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  Survey survey{.kernels = Played::by_256, .checks = Checks::memory};
+  int found = 0;
+  for (const OpCase& op_case : real_cases())
+    if (op_case.name == "linear_cross_entropy 1 1100 16 66000") {
+      compare_case(op_case, Dtype::bfloat16, survey);
+      ++found;
+    }
+  EXPECT_EQ(found, 1);
+}
+
 // Threads may be told to be fewer or more at any time; what was prepared for another number of
 // them must still do.
 TEST(CpuKernels, FollowTheNumberOfThreads) {
