@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <bit>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -81,12 +83,12 @@ cublasLtHandle_t handle_of(int device) {
 
 // --- algorithms
 
-// What plans align slices of memory to at least.
-constexpr uint32_t kAlignment = 128;
+// What plans align slices of memory to at least: that of all operands is known up to this.
+constexpr uint32_t kMostAlignment = 128;
 
 struct Key {
   Matmuls matmuls;
-  bool is_aligned;  // or else operands are at addresses of whole elements
+  uint32_t alignment;  // of all operands, in bytes
   int device;
 
   auto operator<=>(const Key&) const = default;
@@ -154,14 +156,10 @@ std::unique_ptr<const Plan> make(const Key& key) {
                  static_cast<uint64_t>(cublaslt_workspace_bytes(key.matmuls)));
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                  static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, Dtype dtype) {
-    preference.set(attribute,
-                   key.is_aligned ? kAlignment : static_cast<uint32_t>(size_bytes(dtype)));
-  };
-  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.ab);
-  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.ab);
-  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c);
-  align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c);
+  for (auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    preference.set(attribute, key.alignment);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   check(library().find_algorithms(handle_of(key.device), plan->operation, plan->first, plan->second,
@@ -179,12 +177,12 @@ void run_cublaslt(const Matmuls& matmuls, const void* a, const void* b, const vo
                   std::span<std::byte> workspace, void* stream) {
   const bool adds = matmuls.matmul.into == Into::add;
   const void* added = adds ? sum : c;  // which is not read where nothing is added
-  uintptr_t addresses = 0;
+  uintptr_t addresses = kMostAlignment;
   for (const void* operand : {a, b, added, static_cast<const void*>(c)})
     addresses |= reinterpret_cast<uintptr_t>(operand);
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) throw Error("CUDA: asking for the device");
-  const Key key{matmuls, addresses % kAlignment == 0, device};
+  const Key key{matmuls, uint32_t{1} << std::countr_zero(addresses), device};
   const Plan& plan = made_once<Plan>(key, [&] { return make(key); });
   const float one = 1, beta = adds ? 1 : 0;
   check(library().multiply(handle_of(device), plan.operation, &one, b, plan.first, a, plan.second,
