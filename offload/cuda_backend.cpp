@@ -41,6 +41,9 @@ class CudaBackend : public Backend {
     c10::cuda::CUDACachingAllocator::init(device_ + 1);
     for (cudaStream_t& stream : streams_)
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    check(
+        cudaEventCreateWithFlags(&host_work_done_, cudaEventBlockingSync | cudaEventDisableTiming),
+        "making an event");
     // ATen's cuBLAS keeps workspaces for each stream; they must not come from an op's.
     c10::cuda::CUDAStreamGuard guard(compute());
     try {
@@ -55,6 +58,7 @@ class CudaBackend : public Backend {
 
   ~CudaBackend() override {
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
+    cudaEventDestroy(host_work_done_);
     for (const std::vector<Timing>& timings : timings_)
       for (const Timing& timing : timings) destroy(timing);
     give_back_aten_workspaces();
@@ -130,6 +134,7 @@ class CudaBackend : public Backend {
   }
 
   void synchronize() override {
+    if (std::exchange(host_has_work_, false)) wait_for_host_work();
     for (cudaStream_t stream : streams_) check(cudaStreamSynchronize(stream), "a kernel or copy");
     std::lock_guard lock(host_failure_mutex_);
     if (host_failure_) std::rethrow_exception(std::exchange(host_failure_, nullptr));
@@ -266,6 +271,12 @@ class CudaBackend : public Backend {
     cudaError_t status = cudaLaunchHostFunc(stream(Lane::host_compute), host_function, host_call);
     if (status != cudaSuccess) delete host_call;
     check(status, "work for the host");
+    host_has_work_ = true;
+  }
+  // Asleep: a thread that waits for a stream spins, on a core that this work wants.
+  void wait_for_host_work() {
+    check(cudaEventRecord(host_work_done_, stream(Lane::host_compute)), "recording an event");
+    check(cudaEventSynchronize(host_work_done_), "a kernel or copy");
   }
   static void host_function(void* data) {
     std::unique_ptr<HostCall> host_call(static_cast<HostCall*>(data));
@@ -324,6 +335,8 @@ class CudaBackend : public Backend {
   std::array<cudaStream_t, kLanes.size()> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
+  bool host_has_work_ = false;  // since the last wait
+  cudaEvent_t host_work_done_ = nullptr;
   std::mutex host_failure_mutex_;
   std::exception_ptr host_failure_;
   bool is_recording_ = false;

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/timing.h"
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
 #include "tests/bench/interleaved.h"
@@ -163,6 +164,16 @@ std::string refusal(Backend& backend, int64_t size) {
   return "";
 }
 
+// What a run that keeps its states on the host waits for before its first step.
+void print_pinning(Backend& backend) {
+  constexpr int64_t kBytes = int64_t{4} << 30;
+  if (backend.available_bytes(MemoryKind::pinned_host) < 2 * kBytes) return;
+  const double seconds =
+      quickest_seconds(1, [&] { Arena(backend, MemoryKind::pinned_host, kBytes); });
+  std::printf("allocating %s of pinned memory and giving it back: %.2f s\n",
+              offload::bytes_text(kBytes).c_str(), seconds);
+}
+
 void run() {
   Device device = find_device();
   Backend& backend = *device.backend;
@@ -193,6 +204,7 @@ void run() {
     }
     std::printf("\n");
   }
+  if (models::is_cuda(backend.target())) print_pinning(backend);
 }
 
 }  // namespace
