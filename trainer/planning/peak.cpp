@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "base/timing.h"
@@ -12,27 +10,12 @@
 #include "models/trace.h"
 #include "offload/executor.h"
 #include "offload/plan_builder.h"
+#include "trainer/planning/ordinary_numbers.h"
 
 namespace longshore::trainer {
 namespace {
 
 constexpr int kRepeats = 5;
-
-// Of ordinary size and either sign, as trained weights are: constants would flip fewer bits, and a
-// GPU that draws less power runs faster.
-std::vector<uint32_t> numbers(const models::Type& type) {
-  std::vector<uint32_t> bits(static_cast<size_t>(type.bytes() / 4));
-  // The sign and the mantissa; one number of float32, or two of bfloat16, from 0.5 to 1.
-  const auto [random_bits, exponent] = type.dtype == models::Dtype::bfloat16
-                                           ? std::pair{0x807f807fu, 0x3f003f00u}
-                                           : std::pair{0x807fffffu, 0x3f000000u};
-  uint32_t state = 12345;
-  for (uint32_t& word : bits) {
-    state = state * 1664525 + 1013904223;
-    word = ((state ^ state >> 15) & random_bits) | exponent;
-  }
-  return bits;
-}
 
 // Seconds of so many products [n,n]·[n,n] one behind the other, the quickest of several times.
 double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Backend& backend) {
@@ -56,7 +39,7 @@ double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Bac
                         plan.arena(offload::MemoryKind::device));
   offload::Arena host(backend, offload::MemoryKind::pinned_host, 0);
   offload::Executable executable(plan, backend, arguments, device, host);
-  const std::vector<uint32_t> contents = numbers(square);
+  const std::vector<uint32_t> contents = ordinary_numbers(dtype, square.bytes());
   for (const char* name : {"x", "weight"}) arguments.write(name, contents.data(), square.bytes());
   auto run = [&] {
     for (int i = 0; i < count; ++i) executable.run(ledger);
