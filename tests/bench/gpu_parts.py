@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import shutil
+import sys
+import sysconfig
 
 import gpu_losses
 import gpu_targets
@@ -159,10 +161,10 @@ class Parts(TimedCommands):
 
     def python_has_torch(self, limit=40):
         try:
-            self.run(limit, "python3", "-c", "import torch; print('torch', torch.__version__, torch.__path__[0])")
+            self.run(limit, sys.executable, "-c", "import torch; print('torch', torch.__version__, torch.__path__[0])")
             return True
         except Failure:
-            self.say("python3 has no torch")
+            self.say(f"{sys.executable} has no torch")
             return False
 
     def smoke(self):
@@ -245,7 +247,7 @@ class Parts(TimedCommands):
             # auto chooses by a profile: only that of the steps chose as they did.
             if shipped and policies != "auto":
                 tasks.append(functools.partial(self.plan_steps, name, shipped, shipped, without="auto"))
-        tasks.append(functools.partial(self.run, 30, "python3", ROOT / "tests/bench/plans_beside_steps.py", self.logs,
+        tasks.append(functools.partial(self.run, 30, sys.executable, ROOT / "tests/bench/plans_beside_steps.py", self.logs,
                                        "--json", self.json("planner")))
         self.all_of(*tasks)
 
@@ -272,11 +274,16 @@ class Parts(TimedCommands):
                     *settings)
 
     def peer(self):
-        """torch.compile on the same, where python3 has torch."""
+        """torch.compile on the same, where python3 has torch and what its Triton compiles with."""
         if not self.python_has_torch(120):
             if self.is_dry_run:
                 return
             raise Failure("nothing to compare with")
+        if not any(map(shutil.which, filter(None, [os.environ.get("CC"), "gcc", "clang"]))):
+            raise Failure("found neither gcc nor clang, nor what CC names: torch.compile wants one")
+        header = pathlib.Path(sysconfig.get_path("include")) / "Python.h"
+        if not header.exists():
+            raise Failure(f"found no {header}: torch.compile wants Python's headers")
         self.all_of(*(functools.partial(self.peer_steps, model) for model in ("llama3_8b", "llama2_7b")))
 
     def peer_steps(self, model):
@@ -285,7 +292,7 @@ class Parts(TimedCommands):
         sizes = ["--rows", 2, "--cases", "none:2,full:1"] if self.is_dry_run else ["--rows", PEER_ROWS, "--cases", cases]
         not_its = ("per_device_batch_size", "peak_tflops_per_device")
         settings = [word for word in self.step_settings(model) if not word.startswith(not_its)]
-        self.record(f"peer_{model}", 140, "python3", ROOT / "tests/bench/compiled_peer.py",
+        self.record(f"peer_{model}", 140, sys.executable, ROOT / "tests/bench/compiled_peer.py",
                     ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4)
 
     def kernels(self):
