@@ -94,4 +94,11 @@ Document encode(const Example& example, const Tokenizer& tokenizer,
   return document;
 }
 
+std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
+                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
+  const Pieces pieces =
+      chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
+  return encode_pieces(pieces, tokenizer).tokens;
+}
+
 }  // namespace longshore::data

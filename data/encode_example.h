@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/chat_template.h"
@@ -24,5 +25,10 @@ struct Document {
 // does not allow, and where nothing would be learnt: a document's first token is nobody's target.
 Document encode(const Example& example, const Tokenizer& tokenizer,
                 const std::optional<ChatTemplate>& chat_template);
+
+// The conversation up to where the assistant is to write next, tokenized as encode() does it.
+// Throws what ChatTemplate::pieces throws.
+std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
+                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template);
 
 }  // namespace longshore::data

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
@@ -90,6 +91,38 @@ TEST(EncodeExample, LearnsWhatTheAssistantSays) {
       << learnt(document, qwen);
   EXPECT_LE(learnt(document, qwen).size(),
             std::string("\n\nHello!<|im_end|>A model.<|im_end|>").size());
+}
+
+// What a model is asked to go on from begins as what it was trained on, to the token.
+TEST(EncodeExample, PromptsBeginAsConversationsDo) {
+  constexpr std::array kTokenizers{"bytelevel_bpe_gpt2", "bytelevel_bpe_llama3",
+                                   "bytelevel_bpe_qwen", "gemma_bpe",
+                                   "llama2_bpe",         "sp_bpe",
+                                   "sp_bpe_gemma",       "sp_unigram"};
+  int compared = 0;
+  for (const char* name : kTokenizers) {
+    const Tokenizer tokenizer(kGoldens + name);
+    for (const std::string& family : kChatTemplates) {
+      const ChatTemplate chat_template = ChatTemplate::named(family);
+      for (const char* asked :
+           {"Where are we?", "\nWhere are we?", "\n\nIn port?\n", " In port?", "", "\t", "le"}) {
+        std::vector<ChatMessage> messages{{"user", asked}};
+        std::vector<int32_t> prompt;
+        try {
+          prompt = prompt_tokens(messages, tokenizer, chat_template);
+        } catch (const DataError&) {
+          continue;  // the tokenizer is of another family
+        }
+        messages.push_back({"assistant", "In port."});
+        const Document document = encode(ChatExample{messages}, tokenizer, chat_template);
+        ASSERT_LT(prompt.size(), document.tokens.size());
+        EXPECT_TRUE(std::ranges::equal(prompt, std::span(document.tokens).first(prompt.size())))
+            << name << " " << family << " " << asked;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GE(compared, 6 * 7);
 }
 
 TEST(EncodeExample, RefusesWhatNothingIsLearntFrom) {

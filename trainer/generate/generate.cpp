@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/chat_template.h"
+#include "data/encode_example.h"
 #include "data/text_stream.h"
 #include "data/tokenizer.h"
 #include "trainer/config/backend_choice.h"
@@ -87,13 +88,7 @@ Prompt chat_prompt(const std::string& text, const std::string& name,
                    const data::Tokenizer& tokenizer) {
   const auto chat = data::ChatTemplate::named(name);
   std::vector<data::ChatMessage> messages{{"user", text}};
-  Prompt prompt;
-  for (const data::ChatPiece& piece :
-       chat.pieces(messages, tokenizer, data::ChatTemplate::Ending::assistant_opens))
-    if (piece.special_id)
-      prompt.tokens.push_back(*piece.special_id);
-    else
-      for (int32_t token : tokenizer.encode(piece.text)) prompt.tokens.push_back(token);
+  Prompt prompt{.tokens = data::prompt_tokens(messages, tokenizer, chat), .end_tokens = {}};
   messages.push_back({"assistant", "."});
   for (const data::ChatPiece& piece : chat.pieces(messages, tokenizer))
     if (piece.special_id && piece.is_completion) prompt.end_tokens.push_back(*piece.special_id);

@@ -124,6 +124,10 @@ std::string text_of(const Sampling& sampling) {
   return text_of(sampled);
 }
 
+void copy_model(const fs::path& from, const TemporaryFolder& to) {
+  for (const char* file : {"config.json", "model.safetensors"}) fs::copy(from / file, to / file);
+}
+
 TEST(Generate, WritesTextAndItsSpeed) {
   Generated generated =
       run_generate("--model " + quoted((folder() / "model").string()) +
@@ -191,6 +195,27 @@ TEST(Generate, KnowsConversations) {
   EXPECT_NE(message.find("<|begin_of_text|>"), std::string::npos) << message;
 }
 
+// Role and content share a token, as they do in training.
+TEST(Generate, TokenizesConversationsAsTrainingDoes) {
+  TemporaryFolder qwen;
+  copy_model(folder() / "model", qwen);
+  fs::copy(kTokenizers / "bytelevel_bpe_qwen/tokenizer.json", qwen / "tokenizer.json");
+  const data::Tokenizer tokenizer(qwen / "");
+  const size_t expected =
+      tokenizer.encode("<|im_start|>user\n\nWhere are we?<|im_end|>\n<|im_start|>assistant\n")
+          .size();
+  GenerateRequest chat = request();
+  chat.model = qwen / "";
+  chat.prompt = "\nWhere are we?";
+  chat.chat_template = "chatml";
+  chat.max_tokens = 2;
+  testing::internal::CaptureStderr();
+  text_of(chat);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("prompt of " + std::to_string(expected) + " tokens"), std::string::npos)
+      << said;
+}
+
 TEST(Generate, TakesAdaptersAndRuns) {
   GenerateRequest adapted = request();
   adapted.adapter = folder() / "adapter";
@@ -209,10 +234,6 @@ TEST(Generate, TakesAdaptersAndRuns) {
   of_run.model.clear();
   of_run.run = run / "";
   EXPECT_EQ(text_of(of_run), text);
-}
-
-void copy_model(const fs::path& from, const TemporaryFolder& to) {
-  for (const char* file : {"config.json", "model.safetensors"}) fs::copy(from / file, to / file);
 }
 
 TEST(Generate, RefusesWhatIsNotThere) {
