@@ -4,6 +4,8 @@
 #include <unicode/normalizer2.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -11,6 +13,8 @@
 #include "data/added_tokens.h"
 #include "data/bpe.h"
 #include "data/split_pattern.h"
+#include "data/strict_json.h"
+#include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
 #include "data/utf8.h"
 
@@ -33,16 +37,14 @@ std::string nfc(std::string text) {
   return normalized;
 }
 
-std::string with_replacements(std::string_view text, const Replace& replace) {
-  std::string result;
-  result.reserve(text.size() + text.size() / 2);
-  while (true) {
-    const size_t found = text.find(replace.from);
-    result += text.substr(0, found);
-    if (found == text.npos) return result;
-    result += replace.to;
-    text.remove_prefix(found + replace.from.size());
-  }
+// A space becomes three bytes where it is written as a letter, and no character more in NFC.
+constexpr size_t kMaxNormalizedBytes = 4 * Tokenizer::kMaxTextBytes;
+constexpr size_t kMaxAddedTokenBytes = 4096;              // normalised
+constexpr size_t kMaxAddedTokensBytes = size_t{4} << 20;  // all together
+
+const char* name_of(const NormalizerStep& step) {
+  constexpr std::array kNames{"NFC", "Prepend", "Replace"};
+  return kNames[step.index()];
 }
 
 class BpeTokenizer : public TokenizerModel {
@@ -123,7 +125,17 @@ class BpeTokenizer : public TokenizerModel {
 
   // Looked for in normalised text, they must be so themselves.
   std::vector<AddedToken> normalized(std::vector<AddedToken> tokens) const {
-    for (AddedToken& token : tokens) token.content = normalize(token.content);
+    size_t bytes = 0;
+    for (AddedToken& token : tokens) {
+      try {
+        token.content = normalize(token.content, kMaxAddedTokenBytes);
+      } catch (const DataError& error) {
+        throw DataError("added_tokens: " + json_quoted(token.content) + ": " + error.what());
+      }
+      if ((bytes += token.content.size()) > kMaxAddedTokensBytes)
+        throw DataError("added_tokens: expected at most " + std::to_string(kMaxAddedTokensBytes) +
+                        " bytes of them when they are normalised, found more");
+    }
     return tokens;
   }
 
@@ -138,23 +150,29 @@ class BpeTokenizer : public TokenizerModel {
     return eos;
   }
 
-  std::string normalize(std::string_view text) const {
-    std::string result(text);
-    for (const NormalizerStep& step : normalizer_) {
-      if (std::holds_alternative<Nfc>(step))
-        result = nfc(std::move(result));
-      else if (const auto* prepend = std::get_if<Prepend>(&step))
-        result.insert(0, result.empty() ? "" : prepend->text);
+  std::string normalize(std::string_view text, size_t most_bytes) const {
+    std::optional<std::string> result(text);
+    for (size_t i = 0; i < normalizer_.size(); ++i) {
+      if (std::holds_alternative<Nfc>(normalizer_[i]))
+        result = nfc(*std::move(result));
+      else if (const auto* prepend = std::get_if<Prepend>(&normalizer_[i]))
+        result->insert(0, result->empty() ? "" : prepend->text);
       else
-        result = with_replacements(result, std::get<Replace>(step));
+        result = replaced(*result, std::get<Replace>(normalizer_[i]), most_bytes);
+      if (!result || result->size() > most_bytes)
+        throw DataError("normalizer: step " + std::to_string(i + 1) + " of " +
+                        std::to_string(normalizer_.size()) + ", " + name_of(normalizer_[i]) +
+                        ": found more than " + std::to_string(most_bytes) +
+                        " bytes, made of a text of " + std::to_string(text.size()) +
+                        "; expected no more");
     }
-    return result;
+    return *std::move(result);
   }
 
   // `text` lies between added tokens that are found before normalisation.
   void encode_raw(std::string_view text, std::vector<int32_t>& ids) const {
     std::string normal;
-    if (!normalizer_.empty()) text = normal = normalize(text);
+    if (!normalizer_.empty()) text = normal = normalize(text, kMaxNormalizedBytes);
     std::vector<TextPart> parts;
     normalized_tokens_.split(text, parts);
     for (const TextPart& part : parts) {

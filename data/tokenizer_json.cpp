@@ -26,6 +26,8 @@ constexpr size_t kMaxAddedTokenBytes = 256;
 constexpr size_t kMaxValues = size_t{1} << 20;  // beside vocabulary and merges
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxSteps = 16;
+constexpr size_t kMaxReplacementBytes = 256;
+constexpr size_t kMaxDecodedBytes = size_t{256} << 20;  // of all tokens
 
 constexpr const char* kVocabPlace = "model/vocab";
 constexpr const char* kMergesPlace = "model/merges";
@@ -270,11 +272,20 @@ std::vector<Place> steps_of(const Place& place, const char* key) {
   return steps;
 }
 
+// Each step may lengthen what the one before it made, so each is held to little.
+std::string short_string(const Place& place) {
+  std::string text = place.string();
+  if (text.size() > kMaxReplacementBytes)
+    throw DataError(place.path() + ": expected at most " + std::to_string(kMaxReplacementBytes) +
+                    " bytes, found " + std::to_string(text.size()));
+  return text;
+}
+
 Replace replace_of(const Place& place) {
   place.expect_keys({"type", "pattern", "content"});
   const Place pattern = place.at("pattern");
   pattern.expect_keys({"String"});
-  Replace replace{pattern.at("String").string(), place.at("content").string()};
+  Replace replace{short_string(pattern.at("String")), short_string(place.at("content"))};
   if (replace.from.empty()) pattern.refuse("a pattern that is not empty");
   return replace;
 }
@@ -288,7 +299,7 @@ std::vector<NormalizerStep> normalizer_of(const Place& place) {
       normalizer.push_back(Nfc{});
     } else if (type == "Prepend") {
       step.expect_keys({"type", "prepend"});
-      normalizer.push_back(Prepend{step.at("prepend").string()});
+      normalizer.push_back(Prepend{short_string(step.at("prepend"))});
     } else if (type == "Replace") {
       normalizer.push_back(replace_of(step));
     } else {
@@ -399,11 +410,6 @@ std::optional<std::string> bytes_of(std::string_view token) {
     token.remove_prefix(character.bytes);
   }
   return bytes;
-}
-
-void replace_all(std::string& text, const Replace& replace) {
-  for (size_t at = 0; (at = text.find(replace.from, at)) != text.npos; at += replace.to.size())
-    text.replace(at, replace.from.size(), replace.to);
 }
 
 // Tokens as the file spells them, by id and by content.
@@ -575,7 +581,45 @@ BpeModel character_model(const Spelling& spelling) {
   return model;
 }
 
+std::vector<std::string> decoded_bytes(const Spelling& spelling) {
+  std::vector<std::string> decoded;
+  for (const auto& token : spelling.tokens())
+    decoded.push_back(token ? bytes_of(*token).value_or(*token) : "");
+  return decoded;
+}
+
+std::vector<std::string> decoded_text(const Spelling& spelling, const Replace& replace) {
+  std::vector<std::string> decoded;
+  size_t bytes = 0;
+  for (const auto& token : spelling.tokens()) {
+    std::optional<std::string> text = replaced(token.value_or(""), replace, kMaxTokenBytes);
+    if (!text)
+      throw DataError("decoder: expected Replace to make at most " +
+                      std::to_string(kMaxTokenBytes) + " bytes of a token, found more of " +
+                      json_quoted(*token));
+    if ((bytes += text->size()) > kMaxDecodedBytes)
+      throw DataError("decoder: expected Replace to make at most " +
+                      std::to_string(kMaxDecodedBytes) + " bytes of all tokens, found more");
+    decoded.push_back(*std::move(text));
+  }
+  return decoded;
+}
+
 }  // namespace
+
+std::optional<std::string> replaced(std::string_view text, const Replace& replace,
+                                    size_t most_bytes) {
+  std::string result;
+  result.reserve(text.size() + text.size() / 2);
+  while (true) {
+    const size_t found = text.find(replace.from);
+    result += text.substr(0, found);
+    if (result.size() > most_bytes) return std::nullopt;
+    if (found == text.npos) return result;
+    result += replace.to;
+    text.remove_prefix(found + replace.from.size());
+  }
+}
 
 TokenizerJson parse_tokenizer_json(std::string_view text) {
   FileReader file;
@@ -615,14 +659,8 @@ TokenizerJson parse_tokenizer_json(std::string_view text) {
   else
     decoder = character_decoder_of(root.at("decoder"));
   tokenizer.decoder_strips_space = decoder.strips_space;
-  for (const auto& token : spelling.tokens()) {
-    std::string text = token.value_or("");
-    if (byte_level)
-      text = bytes_of(text).value_or(text);
-    else
-      replace_all(text, decoder.replace);
-    tokenizer.decoded.push_back(std::move(text));
-  }
+  tokenizer.decoded =
+      byte_level ? decoded_bytes(spelling) : decoded_text(spelling, decoder.replace);
   if (root.has("post_processor"))
     read_post_processor(root.at("post_processor"), spelling, tokenizer);
   tokenizer.ids = spelling.ids();

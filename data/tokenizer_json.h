@@ -3,7 +3,9 @@
 // with byte fallback (Gemma, Llama 2). Knows the format, and nothing of how text is encoded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,6 +26,11 @@ struct Replace {
   std::string from, to;  // from is not empty
 };
 using NormalizerStep = std::variant<Nfc, Prepend, Replace>;
+
+// The text with every `from` replaced, from left to right; nothing where that has more than
+// `most_bytes`.
+std::optional<std::string> replaced(std::string_view text, const Replace& replace,
+                                    size_t most_bytes);
 
 struct TokenizerJson {
   BpeModel model;

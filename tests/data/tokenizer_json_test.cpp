@@ -161,6 +161,89 @@ TEST(TokenizerJson, DamagedFilesAreRefusedOrSafe) {
   EXPECT_GT(loaded, 10);
 }
 
+Json replace_step(const std::string& from, const std::string& to) {
+  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+// Sixteen steps that each make sixteen characters of one.
+Json multiplying_normalizer() {
+  return {{"type", "Sequence"},
+          {"normalizers", std::vector<Json>(16, replace_step("a", std::string(16, 'a')))}};
+}
+
+TEST(TokenizerJson, StepsThatMultiplyTextAreRefused) {
+  Json file = golden("gemma_bpe");
+  file["normalizer"] = multiplying_normalizer();
+  file["pre_tokenizer"] = nullptr;
+  const auto tokenizer = make_bpe_tokenizer(file.dump());
+  EXPECT_NO_THROW(tokenizer->encode("the"));
+  EXPECT_NE(message_of<DataError>([&] {
+              tokenizer->encode("a bit");
+            }).find("normalizer: step 7 of 16, Replace: found more than 33554432 bytes"),
+            std::string::npos);
+
+  file["added_tokens"].push_back(
+      {{"id", 999'999}, {"content", "<aaaa>"}, {"normalized", true}, {"special", false}});
+  EXPECT_NE(refusal(file.dump())
+                .find("added_tokens: \"<aaaa>\": normalizer: step 3 of 16, Replace: found more"),
+            std::string::npos)
+      << refusal(file.dump());
+}
+
+// Of a text as long as may be, spaces become three bytes each.
+TEST(TokenizerJson, TheLongestTextIsNormalised) {
+  const auto tokenizer = make_bpe_tokenizer(golden("llama2_bpe").dump());
+  const std::string spaces(8 << 20, ' ');
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(spaces), SpecialTokens::keep), spaces);
+}
+
+TEST(TokenizerJson, AddedTokensTogetherAreHeldToTheirLimit) {
+  Json file = golden("gemma_bpe");
+  file["normalizer"] = replace_step("a", std::string(100, 'a'));
+  file["pre_tokenizer"] = nullptr;
+  for (int i = 0; i < 2000; ++i)
+    file["added_tokens"].push_back({{"id", 100'000 + i},
+                                    {"content", std::string(40, 'a') + std::to_string(i)},
+                                    {"normalized", true},
+                                    {"special", false}});
+  EXPECT_NE(refusal(file.dump()).find("added_tokens: expected at most 4194304 bytes"),
+            std::string::npos);
+}
+
+TEST(TokenizerJson, ReplacementsAreShort) {
+  const std::string longest(256, 'x'), too_long(257, 'x');
+  for (const Json& step : {replace_step("q", ""), Json{{"type", "Prepend"}, {"prepend", ""}}}) {
+    Json file = golden("gemma_bpe");
+    const std::string key = step["type"] == "Replace" ? "content" : "prepend";
+    file["normalizer"] = step;
+    file["normalizer"][key] = longest;
+    file["pre_tokenizer"] = nullptr;
+    EXPECT_NO_THROW(make_bpe_tokenizer(file.dump()));
+    file["normalizer"][key] = too_long;
+    EXPECT_EQ(refusal(file.dump()),
+              "normalizer/" + key + ": expected at most 256 bytes, found 257");
+  }
+  Json file = golden("gemma_bpe");
+  file["decoder"]["decoders"][0]["content"] = too_long;
+  EXPECT_TRUE(refusal(file.dump()).starts_with("decoder/decoders/0/content: expected at most 256"));
+}
+
+TEST(TokenizerJson, TokensThatDecodeToTooMuchAreRefused) {
+  Json file = golden("gemma_bpe");
+  file["decoder"]["decoders"][0] = replace_step("a", std::string(256, 'a'));
+  EXPECT_NO_THROW(make_bpe_tokenizer(file.dump()));
+  file["model"]["vocab"][std::string(17, 'a')] = 100'000;  // 4352 bytes
+  EXPECT_TRUE(refusal(file.dump()).starts_with("decoder: expected Replace to make at most 4096"))
+      << refusal(file.dump());
+  file = golden("gemma_bpe");
+  file["decoder"]["decoders"][0] = replace_step("a", std::string(256, 'a'));
+  for (int i = 0; i < 70'000; ++i)
+    file["model"]["vocab"][std::string(15, 'a') + std::to_string(i)] = 100'000 + i;
+  EXPECT_TRUE(
+      refusal(file.dump()).starts_with("decoder: expected Replace to make at most 268435456"))
+      << refusal(file.dump());
+}
+
 TEST(TokenizerJson, BothSpellingsOfMergesMeanTheSame) {
   Json file = golden("bytelevel_bpe_llama3");
   const TokenizerJson pairs = parse_tokenizer_json(file.dump());
