@@ -17,11 +17,12 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   int64_t offset_bytes = (offset - elements(copy, s.begin)) * models::size_bytes(dtype(s, copy));
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
+    // A shard that only fills its slab up is never read.
+    const bool is_carried = gradients_ != GradientOwner::plan && !s.runs().empty();
     if (is_new)
       entry->second =
-          gradients_ == GradientOwner::plan
-              ? builder_.temporary(name, bytes(s, copy), kind, Category::gradients)
-              : builder_.carried(name, bytes(s, copy), kind, Category::gradients, before_);
+          is_carried ? builder_.carried(name, bytes(s, copy), kind, Category::gradients, before_)
+                     : builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
     return {entry->second, offset_bytes, type};
   }
   return {builder_.argument(name, bytes(s, copy), kind, category(copy)), offset_bytes, type};
