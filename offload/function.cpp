@@ -1,8 +1,10 @@
 #include "offload/function.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
+#include "offload/put.h"
 
 namespace longshore::offload {
 
@@ -26,6 +28,14 @@ void check_function(const Program& program, const FunctionOptions& options) {
                       " is donated, but there are " + std::to_string(program.inputs.size()));
 }
 
+// The value and what `put` made of it, which may be the same memory.
+std::set<ValueId> with_aliases(const Program& program, ValueId value) {
+  std::set<ValueId> aliases{value};
+  for (const Node& node : program.nodes)
+    if (node.op == &put_op && aliases.contains(node.in[0])) aliases.insert(node.out[0]);
+  return aliases;
+}
+
 }  // namespace
 
 // The first donated input of the output's type and placement that nothing reads after the node
@@ -44,12 +54,14 @@ int Function::donated_input(const Program& program, const models::Output& output
     if (is_taken || program[id].type != program[output.value].type ||
         input_placements_[input] != placement)
       continue;
-    bool read_later = false;
-    for (int node = producer + 1; node < std::ssize(program.nodes); ++node)
-      read_later |=
-          std::count(program.nodes[node].in.begin(), program.nodes[node].in.end(), id) > 0;
-    for (const models::Output& other : program.outputs) read_later |= other.value == id;
-    int64_t uses = std::count(maker.in.begin(), maker.in.end(), id);
+    const std::set<ValueId> aliases = with_aliases(program, id);
+    auto reads = [&](const Node& node) {
+      return std::ranges::count_if(node.in, [&](ValueId in) { return aliases.contains(in); });
+    };
+    bool read_later =
+        std::ranges::any_of(program.nodes.begin() + producer + 1, program.nodes.end(), reads);
+    for (const models::Output& other : program.outputs) read_later |= aliases.contains(other.value);
+    int64_t uses = reads(maker);
     bool in_place = uses == 0;
     if (uses == 1 && maker.op->reuse)
       for (models::Reuse reuse : maker.op->reuse(maker.attrs, static_cast<int>(maker.in.size())))

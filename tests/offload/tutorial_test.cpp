@@ -464,5 +464,20 @@ TEST(Tutorial, ADonatedInputThatIsReadLaterIsLeftAlone) {
   EXPECT_NE(out[0].memory(), a.memory());
 }
 
+// What is put where it is already is no copy.
+TEST(Tutorial, ADonatedInputThatIsReadLaterThroughPutIsLeftAlone) {
+  auto runtime = cpu_runtime();
+  Trace t("read_later");
+  Var x = t.input("x", {{64}}), y = t.input("y", {{64}});
+  Var put_there = put(x, MemoryKind::device), sum = models::add(y, y);
+  t.output(sum);
+  t.output(models::add(put_there, sum));
+  Function f(*runtime, t.finish(), {.donated = {0}});
+  std::vector<Tensor> out = f({make_tensor(*runtime, {64}, std::vector<float>(64, 1)),
+                               make_tensor(*runtime, {64}, std::vector<float>(64, 2))});
+  EXPECT_EQ(values(out[0]), std::vector<float>(64, 4));
+  EXPECT_EQ(values(out[1]), std::vector<float>(64, 5));
+}
+
 }  // namespace
 }  // namespace longshore::offload
