@@ -117,6 +117,9 @@ class CpuBackend : public Backend {
   CpuBackend(models::Target target, std::shared_ptr<Communicator> communicator)
       : target_(target), communicator_(std::move(communicator)) {}
   ~CpuBackend() override {
+    // They wait for each other, and work in this memory.
+    for (auto& worker : workers_)
+      if (worker) worker->wait_for(worker->submitted());
     for (auto& [memory, bytes] : mapped_) munmap(memory, bytes);
   }
 
@@ -167,7 +170,9 @@ class CpuBackend : public Backend {
                    from.type.bytes());
       });
     };
-    lane == Lane::compute ? copying() : void(worker(lane).submit(copying));
+    if (lane != Lane::compute) return void(worker(lane).submit(copying));
+    if (failure_.happened()) synchronize();
+    copying();
   }
 
   void record(Lane lane, int event) override {
@@ -249,7 +254,7 @@ class CpuBackend : public Backend {
   LaneSpans spans_;
   SteadyClock::time_point recording_since_;
   bool is_recording_ = false;
-  std::array<std::unique_ptr<Worker>, kLanes.size()> workers_;  // stopped before the rest goes
+  std::array<std::unique_ptr<Worker>, kLanes.size()> workers_;
 };
 
 }  // namespace

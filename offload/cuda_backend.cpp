@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -57,6 +58,7 @@ class CudaBackend : public Backend {
   }
 
   ~CudaBackend() override {
+    for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
     cudaEventDestroy(host_work_done_);
     for (const std::vector<Timing>& timings : timings_)
@@ -107,6 +109,7 @@ class CudaBackend : public Backend {
   }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    if (host_has_failed_) synchronize();
     Recording recording(*this, lane);
     if (lane == Lane::network)
       exchange(op, call);
@@ -117,6 +120,7 @@ class CudaBackend : public Backend {
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    if (host_has_failed_) synchronize();
     Recording recording(*this, lane);
     check(cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
           "a copy");
@@ -134,9 +138,13 @@ class CudaBackend : public Backend {
   }
 
   void synchronize() override {
-    if (std::exchange(host_has_work_, false)) wait_for_host_work();
-    for (cudaStream_t stream : streams_) check(cudaStreamSynchronize(stream), "a kernel or copy");
+    if (std::exchange(host_has_work_, false)) sleep_until_host_is_done();
+    cudaError_t first = cudaSuccess;  // all lanes end before anything is thrown
+    for (cudaStream_t stream : streams_)
+      if (cudaError_t status = cudaStreamSynchronize(stream); first == cudaSuccess) first = status;
+    check(first, "a kernel or copy");
     std::lock_guard lock(host_failure_mutex_);
+    host_has_failed_ = false;
     if (host_failure_) std::rethrow_exception(std::exchange(host_failure_, nullptr));
   }
 
@@ -273,23 +281,22 @@ class CudaBackend : public Backend {
     check(status, "work for the host");
     host_has_work_ = true;
   }
-  // Asleep: a thread that waits for a stream spins, on a core that this work wants.
-  void wait_for_host_work() {
-    check(cudaEventRecord(host_work_done_, stream(Lane::host_compute)), "recording an event");
-    check(cudaEventSynchronize(host_work_done_), "a kernel or copy");
+  // A thread that waits for a stream spins, on a core that this work wants. Errors are the
+  // stream's, and shown when that is waited for.
+  void sleep_until_host_is_done() {
+    cudaEventRecord(host_work_done_, stream(Lane::host_compute));
+    cudaEventSynchronize(host_work_done_);
   }
   static void host_function(void* data) {
     std::unique_ptr<HostCall> host_call(static_cast<HostCall*>(data));
     CudaBackend& backend = host_call->backend;
-    {
-      std::lock_guard lock(backend.host_failure_mutex_);
-      if (backend.host_failure_) return;
-    }
+    if (backend.host_has_failed_) return;
     try {
       host_call->op.cpu.run(host_call->call);
     } catch (...) {
       std::lock_guard lock(backend.host_failure_mutex_);
       backend.host_failure_ = std::current_exception();
+      backend.host_has_failed_ = true;
     }
   }
 
@@ -337,6 +344,7 @@ class CudaBackend : public Backend {
   std::set<std::string> warned_;
   bool host_has_work_ = false;  // since the last wait
   cudaEvent_t host_work_done_ = nullptr;
+  std::atomic<bool> host_has_failed_ = false;
   std::mutex host_failure_mutex_;
   std::exception_ptr host_failure_;
   bool is_recording_ = false;

@@ -134,26 +134,33 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
 }
 
 void Executable::run(Ledger& ledger) {
+  std::vector<int> alive(plan_.buffers.size());
   try {
-    enqueue(ledger);
+    enqueue(ledger, alive);
   } catch (...) {
     // Nobody may take memory away while lanes still work on it.
     try {
       backend_.synchronize();
     } catch (...) {
     }
+    for (size_t b = 0; b < alive.size(); ++b)
+      for (const Buffer& buffer = plan_.buffers[b]; alive[b] > 0; --alive[b])
+        ledger.give(buffer.kind, buffer.category, align_up(buffer.bytes));
     throw;
   }
 }
 
-void Executable::enqueue(Ledger& ledger) {
+// `alive`: how often each buffer was taken and not given yet.
+void Executable::enqueue(Ledger& ledger, std::vector<int>& alive) {
   auto take = [&](int b) {
     const Buffer& buffer = plan_.buffers[b];
     ledger.take(buffer.kind, buffer.category, align_up(buffer.bytes));
+    ++alive[b];
   };
   auto give = [&](int b) {
     const Buffer& buffer = plan_.buffers[b];
     ledger.give(buffer.kind, buffer.category, align_up(buffer.bytes));
+    --alive[b];
   };
   for (int b : carried_) take(b);
   for (size_t i = 0; i < plan_.instructions.size(); ++i) {

@@ -108,7 +108,7 @@ class Executable {
   const std::vector<Bound>& bound() const { return bound_; }
 
  private:
-  void enqueue(Ledger& ledger);
+  void enqueue(Ledger& ledger, std::vector<int>& alive);
 
   const Plan& plan_;
   Backend& backend_;

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 #include "base/error.h"
 #include "offload/arena.h"
 #include "offload/cpu_backend.h"
 #include "offload/virtual_backend.h"
+#include "tests/offload/forwarding_backend.h"
 #include "tests/offload/random_plan.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"
@@ -127,6 +129,45 @@ TEST(Executor, TheLedgerHoldsWhatTheAnalysisSays) {
     }
 }
 
+class FailingBackend : public ForwardingBackend {
+ public:
+  FailingBackend(Backend& other, int calls) : ForwardingBackend(other), calls_left_(calls) {}
+
+  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    count();
+    ForwardingBackend::run(lane, op, call);
+  }
+  void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    count();
+    ForwardingBackend::copy(lane, from, to);
+  }
+
+ private:
+  void count() {
+    if (calls_left_-- == 0) throw Error("as asked");
+  }
+
+  int calls_left_;
+};
+
+TEST(Executor, AFailedRunLeavesTheLedgerAsItWas) {
+  auto cpu = make_cpu_backend();
+  const RandomPlan random = random_plan(3);
+  const Plan& plan = random.plan;
+  for (int calls = 0; calls < std::ssize(plan.instructions); ++calls) {
+    FailingBackend backend(*cpu, calls);
+    Ledger ledger;
+    Arena device(backend, MemoryKind::device, plan.arena(MemoryKind::device));
+    Arena host(backend, MemoryKind::pinned_host, plan.arena(MemoryKind::pinned_host));
+    Arguments arguments(backend, ledger);
+    Executable executable(plan, backend, arguments, device, host);
+    std::map<MemoryKind, int64_t> before;
+    for (MemoryKind kind : kMemoryKinds) before[kind] = ledger.now_bytes(kind);
+    EXPECT_THROW(executable.run(ledger), Error);
+    for (MemoryKind kind : kMemoryKinds) EXPECT_EQ(ledger.now_bytes(kind), before[kind]) << calls;
+  }
+}
+
 TEST(Executor, RefusesAnArenaThatIsTooSmall) {
   auto backend = make_virtual_backend(nominal_hardware(models::Target::cpu));
   RandomPlan random = random_plan(0);
@@ -202,6 +243,21 @@ TEST(CpuBackend, CopiesAreRealAndWaitedFor) {
   std::vector<int32_t> result(values.size());
   backend->read(MemoryKind::pinned_host, result.data(), back.memory(), kBytes);
   EXPECT_EQ(result, values);
+}
+
+// Its lanes wait for each other and work in its memory: they end first.
+TEST(CpuBackend, EndsItsWorkBeforeItGoes) {
+  constexpr int64_t kBytes = 16 << 20;
+  const models::Type type{{kBytes / 4}, models::Dtype::int32};
+  for (int round = 0; round < 20; ++round) {
+    auto backend = make_cpu_backend();
+    std::byte* memory[3];
+    for (std::byte*& part : memory) part = backend->allocate(MemoryKind::device, kBytes);
+    backend->copy(Lane::device_to_host, {memory[0], type}, {memory[1], type});
+    backend->record(Lane::device_to_host, 0);
+    backend->wait(Lane::host_to_device, 0);
+    backend->copy(Lane::host_to_device, {memory[1], type}, {memory[2], type});
+  }
 }
 
 TEST(CpuBackend, RefusesWhatTheSystemRefuses) {
