@@ -83,6 +83,8 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight) {
 void connect(Model& model) {
   for (size_t s = 0; s < model.stages.size(); ++s) {
     Stage& stage = model.stages[s];
+    if (stage.layers.empty())
+      throw InternalError(model.name + ": stage " + stage.name + " has no layers");
     std::vector<char> fed_needs;
     for (StageOutput from : stage.inputs) {
       if (from.stage < 0 || from.stage >= static_cast<int>(s))

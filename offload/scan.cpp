@@ -33,16 +33,15 @@ Operand Scan::loss_argument(OutputRole role) {
 
 void Scan::bind_loss(const Program& program, ValueId value, OutputRole role,
                      PlanBuilder::Bindings& bindings) {
-  if (!loss_begun_[role] && options_.micro_batch == MicroBatch::first) {
-    bindings.resize(program.values.size());
-    bindings[value.index] = loss_argument(role);
-  }
+  if (loss_begun_[role] || options_.micro_batch != MicroBatch::first) return;
+  bindings.resize(program.values.size());
+  bindings[value.index] = loss_argument(role);
+  loss_begun_[role] = true;
 }
 
 void Scan::finish_loss(const Program& program, ValueId value, OutputRole role,
                        const PlanBuilder::Bindings& bindings, const Place& place) {
   Operand sum = loss_argument(role), part = bindings[value.index];
-  loss_begun_[role] = true;
   if (part.buffer == sum.buffer) return;
   Program addition = models::addition(program[value].type);
   PlanBuilder::Bindings operands{sum, part, sum};
@@ -150,32 +149,44 @@ void Scan::add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gr
 
 namespace {
 
-// A gradient and the sums that it was added up from in place, all in one place.
-void bind_sums(const Program& program, ValueId sum, const Operand& place,
+// The values that follow from it, by index; it is one of them.
+std::vector<char> followers(const Program& program, ValueId value) {
+  std::vector<char> follow(program.values.size());
+  follow[value.index] = true;
+  for (const models::Node& node : program.nodes)
+    if (std::ranges::any_of(node.in, [&](ValueId in) { return follow[in.index]; }))
+      for (ValueId out : node.out) follow[out.index] = true;
+  return follow;
+}
+
+// Binds to a gradient's home the gradient and the sums that it was added up from in place. Where
+// the home holds the accumulator already, only what was added to that may be written there.
+void bind_sums(const Program& program, ValueId sum, ValueId accumulator, const Operand& home,
                PlanBuilder::Bindings& bindings) {
-  auto readers = [&](ValueId id) {
-    return std::count_if(program.nodes.begin(), program.nodes.end(), [&](const models::Node& n) {
-      return std::find(n.in.begin(), n.in.end(), id) != n.in.end();
-    });
+  const std::vector<char> added_to = accumulator ? followers(program, accumulator)
+                                                 : std::vector<char>(program.values.size(), true);
+  auto is_only_added_to = [&](ValueId id) {
+    return added_to[id.index] && !bindings[id.index] && program[id].source == Source::node &&
+           program[id].producer >= 0 &&
+           std::ranges::none_of(program.outputs, [&](const Output& o) { return o.value == id; }) &&
+           std::ranges::count_if(program.nodes, [&](const models::Node& n) {
+             return std::ranges::find(n.in, id) != n.in.end();
+           }) == 1;
   };
-  while (sum && !bindings[sum.index]) {
-    bindings[sum.index] = place;
+  while (sum) {
+    bindings[sum.index] = home;
     const models::Node& node = program.nodes[program[sum].producer];
     ValueId before;
     if (node.op->reuse)
       for (models::Reuse reuse : node.op->reuse(node.attrs, static_cast<int>(node.in.size()))) {
         ValueId in = node.in[reuse.in];
-        bool is_sum = program[in].source == Source::node && program[in].producer >= 0 &&
-                      program[in].type == program[sum].type && readers(in) == 1;
-        if (!before && node.out[reuse.out] == sum && is_sum) before = in;
+        if (!before && node.out[reuse.out] == sum && program[in].type == program[sum].type &&
+            is_only_added_to(in))
+          before = in;
       }
     sum = before;
   }
 }
-
-}  // namespace
-
-namespace {
 
 class Progress {
  public:
@@ -226,10 +237,26 @@ void Scan::run_backward(int stage, int layer) {
   }
   for (const models::GradientOf& a : partition.accumulators)
     bindings[a.gradient.index] = operands_.gradient(weight_name(s, layer, forward[a.of]));
-  for (const models::GradientOf& g : partition.gradients)
-    if (forward[g.of].source == Source::weight)
-      bind_sums(backward, g.gradient, operands_.gradient(weight_name(s, layer, forward[g.of])),
-                bindings);
+  auto home_of = [&](const models::GradientOf& g) {
+    return operands_.gradient(weight_name(s, layer, forward[g.of]));
+  };
+  auto accumulator_of = [&](ValueId weight) {
+    auto found = std::ranges::find(partition.accumulators, weight, &models::GradientOf::of);
+    return found == partition.accumulators.end() ? ValueId{} : found->gradient;
+  };
+  const auto& final_gradients = layers_[stage][layer].final_gradients;
+  std::map<ValueId, ParameterLayout::Location> final_at_home;
+  std::vector<models::GradientOf> elsewhere;  // what comes in, or is another weight's as well
+  for (const models::GradientOf& g : partition.gradients) {
+    if (forward[g.of].source != Source::weight) continue;
+    if (bindings[g.gradient.index]) {
+      elsewhere.push_back(g);
+      continue;
+    }
+    bind_sums(backward, g.gradient, accumulator_of(g.of), home_of(g), bindings);
+    if (auto location = final_gradients.find(g.of); location != final_gradients.end())
+      final_at_home[g.gradient] = location->second;
+  }
   auto role_of = [&](ValueId output) {
     return std::find_if(forward.outputs.begin(), forward.outputs.end(),
                         [&](const Output& o) { return o.value == output; })
@@ -238,15 +265,19 @@ void Scan::run_backward(int stage, int layer) {
   for (const models::GradientOf& made : partition.outputs_made_late)
     bind_loss(backward, made.gradient, role_of(made.of), bindings);
 
-  const auto& final_gradients = layers_[stage][layer].final_gradients;
+  auto tell = [&](const ParameterLayout::Location& location) {
+    if (options_.gradient_made) options_.gradient_made(location, place);
+  };
   Progress progress(backward);
   builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
     for (ValueId id : node.out)
-      if (auto made = final_gradients.find(id);
-          made != final_gradients.end() && options_.gradient_made)
-        options_.gradient_made(made->second, place);
+      if (auto made = final_at_home.find(id); made != final_at_home.end()) tell(made->second);
     if (options_.backward_reached) options_.backward_reached(stage, layer, progress.behind(node));
   });
+  for (const models::GradientOf& g : elsewhere) {
+    builder_.move(bindings[g.gradient.index], home_of(g), place);
+    if (auto made = final_gradients.find(g.of); made != final_gradients.end()) tell(made->second);
+  }
 
   for (const models::GradientOf& made : partition.outputs_made_late)
     finish_loss(backward, made.gradient, role_of(made.of), bindings, place);
@@ -344,7 +375,7 @@ void Scan::prepare(const PassOptions& options) {
     // Kind, weights added to, whether it is one of the first layers or like them.
     using Variant = std::tuple<int, std::vector<ValueId>, bool>;
     std::map<Variant, std::shared_ptr<const Partition>> partitions;
-    std::map<const Partition*, std::pair<int, int>> served;
+    std::map<const Partition*, LayerPlan> served;
     for (int layer = static_cast<int>(s.layers.size()) - 1; layer >= 0; --layer) {
       const Program& program = s.programs[s.layers[layer]];
       Policy policy = policy_of(s, layer);
@@ -363,14 +394,13 @@ void Scan::prepare(const PassOptions& options) {
           asked[is_first].push_back({&program, std::move(backward), known});
       }
       layers_[stage][layer].partition = known;
-      auto [range, is_new] = served.try_emplace(known.get(), layer, layer);
-      range->second.first = layer;
+      LayerPlan fresh{.stage = s.name, .is_scan = s.is_scan(), .last = layer, .partition = known};
+      LayerPlan& plan = served.try_emplace(known.get(), std::move(fresh)).first->second;
+      plan.first = layer;
+      ++plan.count;
     }
     std::vector<LayerPlan> plans;
-    for (const auto& [variant, partition] : partitions) {
-      auto [first, last] = served[partition.get()];
-      plans.push_back({s.name, s.is_scan(), first, last, partition});
-    }
+    for (const auto& [partition, plan] : served) plans.push_back(plan);
     std::sort(plans.begin(), plans.end(),
               [](const LayerPlan& a, const LayerPlan& b) { return a.first < b.first; });
     layer_plans_.insert(layer_plans_.begin(), plans.begin(), plans.end());
@@ -393,10 +423,15 @@ void Scan::find_final_gradients() {
         std::string name = weight_name(model_.stages[stage], static_cast<int>(layer), value);
         if (!seen.insert(name).second) continue;
         ParameterLayout::Location location = operands_.layout().by_name.at(name);
-        l.final_gradients[g.gradient] = location;
+        l.final_gradients[g.of] = location;
         ++gradients_missing_[location.slab];
       }
     }
+  for (const auto& [name, location] : operands_.layout().by_name)
+    if (operands_.layout().slab(location).trainable == models::Trainable::yes &&
+        !seen.contains(name))
+      throw InternalError(model_.name + ": parameter " + name +
+                          " trains, but no loss depends on it");
 }
 
 // --- a pass

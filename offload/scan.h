@@ -56,7 +56,7 @@ inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
 struct LayerPlan {
   std::string stage;
   bool is_scan = false;
-  int first = 0, last = 0;
+  int first = 0, last = 0, count = 0;
   std::shared_ptr<const Partition> partition;
 };
 
@@ -80,7 +80,7 @@ class Scan {
   struct Layer {
     std::shared_ptr<const Partition> partition;
     PlanBuilder::Bindings bindings;  // forward values
-    // Parameters whose gradients are final behind this layer, by value of the backward program.
+    // Parameters whose gradients are final behind this layer, by their values in the program.
     std::map<models::ValueId, ParameterLayout::Location> final_gradients;
   };
   using Key = std::pair<int, int>;  // stage, output

@@ -1,0 +1,179 @@
+// Networks that no decoder has, whose gradients are the cotangents themselves, shared by weights,
+// or added up over stages: against differences of their losses.
+#include "offload/gradient_function.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "models/ops/add.h"
+#include "models/ops/gelu.h"
+#include "models/ops/linear.h"
+#include "models/ops/losses.h"
+#include "models/ops/scale.h"
+#include "models/trace.h"
+#include "offload/cpu_backend.h"
+
+namespace longshore::offload {
+namespace {
+
+using models::Model;
+using models::OutputRole;
+using models::Trace;
+using models::Type;
+using models::Var;
+using models::Weight;
+
+const Type kSquare{{2, 2}};
+const Weight kTrained{.init = {models::Init::Kind::normal, 0.02}};
+
+// x -> the layers -> sum(gelu(o)), each a stage of its own.
+Model network(std::vector<models::Program> layers) {
+  Model model{.name = "network", .stages = {}};
+  auto add_stage = [&](models::Program program) {
+    const int number = static_cast<int>(model.stages.size());
+    models::Stage stage{.name = program.name, .programs = {}, .layers = {0}, .inputs = {}};
+    if (number > 0) stage.inputs = {{number - 1, 0}};
+    stage.programs.push_back(std::move(program));
+    model.stages.push_back(std::move(stage));
+  };
+  Trace input("input");
+  input.output(input.batch("x", kSquare));
+  add_stage(input.finish());
+  for (models::Program& layer : layers) add_stage(std::move(layer));
+  Trace loss("loss");
+  loss.output(models::sum(models::gelu(loss.input("o", kSquare))), OutputRole::loss);
+  add_stage(loss.finish());
+  models::connect(model);
+  return model;
+}
+
+// `make(trace, x)` gives what the layer does to x.
+template <class Make>
+models::Program layer(const std::string& name, Make make) {
+  Trace t(name);
+  t.output(make(t, t.input("x", kSquare)));
+  return t.finish();
+}
+
+Runtime cpu_runtime() {
+  Runtime runtime;
+  runtime.backend = make_cpu_backend();
+  return runtime;
+}
+
+void expect_gradients(const Model& model, const std::vector<std::string>& weights,
+                      const Homes& homes = {}) {
+  Runtime runtime = cpu_runtime();
+  GradientFunction function(runtime, model, {.policy = keep_all(), .homes = homes});
+  std::map<std::string, std::vector<float>> values;
+  float next = 1;
+  for (const std::string& weight : weights) {
+    for (int i = 0; i < 4; ++i) values[weight].push_back(0.3f * std::sin(next++));
+    function.set_parameter(weight, values[weight]);
+  }
+  function.set_batch("x", std::vector<float>{0.5f, -0.2f, 0.1f, 0.9f});
+  function();
+  std::map<std::string, std::vector<float>> gradients;
+  for (const std::string& weight : weights) gradients[weight] = function.gradient(weight);
+  for (const std::string& weight : weights)
+    for (int i = 0; i < 4; ++i) {
+      constexpr float kStep = 1e-2f;
+      std::vector<float> moved = values[weight];
+      auto loss_at = [&](float value) {
+        moved[i] = value;
+        function.set_parameter(weight, moved);
+        return function();
+      };
+      const float at = values[weight][i];
+      const double slope = (loss_at(at + kStep) - loss_at(at - kStep)) / (2 * kStep);
+      function.set_parameter(weight, values[weight]);
+      EXPECT_NEAR(gradients[weight][i], slope, 2e-3) << weight << " " << i;
+    }
+}
+
+const Homes kGradientsOnHost{.gradients = MemoryKind::pinned_host};
+
+TEST(GradientFunction, GivesACotangentAsAWeightsGradient) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    Var weight = t.weight("w1", kSquare, kTrained), bias = t.weight("w2", kSquare, kTrained);
+    return models::add(models::linear(x, weight), bias);
+  })});
+  expect_gradients(model, {"w1", "w2"});
+  expect_gradients(model, {"w1", "w2"}, kGradientsOnHost);
+}
+
+TEST(GradientFunction, GivesOneValueAsTwoWeightsGradients) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    Var a = t.weight("w1", kSquare, kTrained), b = t.weight("w2", kSquare, kTrained);
+    return models::add(models::linear(x, models::add(a, b)), x);
+  })});
+  expect_gradients(model, {"w1", "w2"});
+  expect_gradients(model, {"w1", "w2"}, kGradientsOnHost);
+}
+
+// b's gradient has the gradient of a + b and more: the sum must not overwrite a's.
+TEST(GradientFunction, KeepsAGradientThatAnotherIsAddedUpFrom) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    Var a = t.weight("w1", kSquare, kTrained), b = t.weight("w2", kSquare, kTrained);
+    return models::linear(models::linear(x, b), models::add(a, b));
+  })});
+  expect_gradients(model, {"w1", "w2"});
+}
+
+TEST(GradientFunction, AddsToWhatALaterStageLeft) {
+  std::vector<models::Program> layers;
+  for (const char* name : {"first", "second"})
+    layers.push_back(layer(name, [](Trace& t, Var x) {
+      Var weight = t.weight("w", kSquare, kTrained);
+      return models::gelu(models::linear(x, models::scale(weight, 2)));
+    }));
+  const Model model = network(std::move(layers));
+  expect_gradients(model, {"w"});
+  expect_gradients(model, {"w"}, kGradientsOnHost);
+}
+
+TEST(GradientFunction, RefusesWhatNoLossDependsOn) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    t.weight("unused", kSquare, kTrained);
+    return models::linear(x, t.weight("w", kSquare, kTrained));
+  })});
+  Runtime runtime = cpu_runtime();
+  try {
+    GradientFunction(runtime, model, {.policy = keep_all()});
+    ADD_FAILURE() << "accepted";
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("parameter unused trains"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(GradientFunction, AddsUpLossesOfOneRole) {
+  Trace t("layer");
+  Var x = t.input("x", kSquare);
+  Var a = t.weight("w1", kSquare, kTrained), b = t.weight("w2", kSquare, kTrained);
+  t.output(models::linear(models::linear(x, a), b));
+  t.output(models::l2_penalty(a, 1), OutputRole::auxiliary_loss);
+  t.output(models::l2_penalty(b, 1), OutputRole::auxiliary_loss);
+  std::vector<models::Program> layers;
+  layers.push_back(t.finish());
+  Runtime runtime = cpu_runtime();
+  GradientFunction function(runtime, network(std::move(layers)), {.policy = keep_all()});
+  function.set_parameter("w1", std::vector<float>(4, 1));
+  function.set_parameter("w2", std::vector<float>(4, 2));
+  function.set_batch("x", std::vector<float>(4, 0));
+  EXPECT_EQ(function(), 4 * 1 + 4 * 4);
+}
+
+TEST(Model, RefusesAStageWithoutLayers) {
+  Model model = network({layer("layer", [](Trace& t, Var x) {
+    return models::linear(x, t.weight("w", kSquare, kTrained));
+  })});
+  model.stages[1].layers.clear();
+  EXPECT_THROW(models::connect(model), InternalError);
+}
+
+}  // namespace
+}  // namespace longshore::offload
