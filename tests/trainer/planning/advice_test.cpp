@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <regex>
 
 #include "trainer/config/hardware_file.h"
+#include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {
@@ -16,6 +19,12 @@ namespace fs = std::filesystem;
 using offload::Hardware;
 
 const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
+
+Config config_of(const std::string& policy, std::vector<std::string> more = {}) {
+  more.push_back("remat_policy=" + policy);
+  return load_config_text("model_name: llama3.2_1b\ndtype: bfloat16\nper_device_batch_size: 2\n",
+                          kConfigs / "test.yml", more, kConfigs);
+}
 
 struct Advised {
   std::vector<std::string> lines;
@@ -31,11 +40,8 @@ struct Advised {
 };
 
 Advised advised(const std::string& policy, const Hardware& hardware,
-                std::vector<std::string> more = {}) {
-  more.push_back("remat_policy=" + policy);
-  Config config =
-      load_config_text("model_name: llama3.2_1b\ndtype: bfloat16\nper_device_batch_size: 2\n",
-                       kConfigs / "test.yml", more, kConfigs);
+                const std::vector<std::string>& more = {}) {
+  const Config config = config_of(policy, more);
   TrainingPlans plans = plan_training(config, hardware.target);
   const Room left = room(analyze(plans.all()), hardware);
   return {advise(config, plans, left, hardware), left.device_spare_bytes};
@@ -66,6 +72,92 @@ TEST(Advice, SaysHowFastALinkWouldHaveToBe) {
   EXPECT_EQ(checked, 4);
 }
 
+// A plan that sends much already takes as little of the faster link as what is tried.
+TEST(Advice, ComparesPlansOnTheSameLink) {
+  const std::vector<std::string> more{"optimizer_memory_host_offload=true"};
+  const Advised slow = advised("qkv_proj_offloaded", h100(1e10), more);
+  int checked = 0;
+  for (const char* label : {"context", "out_proj", "mlpwi_0", "mlpwi_1"}) {
+    std::string what = std::string("offloading ") + label, line = slow.about(what);
+    std::smatch found;
+    if (!std::regex_search(line, found, std::regex("would have to reach (\\d+) GB/s"))) continue;
+    double rate = std::stod(found[1]) * 1e9;
+    const std::string faster = advised("qkv_proj_offloaded", h100(1.2 * rate), more).about(what);
+    EXPECT_EQ(faster.find("does not pay"), std::string::npos) << line << "\n" << faster;
+    EXPECT_NE(
+        advised("qkv_proj_offloaded", h100(0.5 * rate), more).about(what).find("does not pay"),
+        std::string::npos)
+        << line;
+    ++checked;
+  }
+  EXPECT_GE(checked, 2);
+}
+
+double step_seconds(const Config& config, const Hardware& hardware) {
+  return plan_policy(config, hardware.target, hardware).estimate->step_seconds;
+}
+
+// What the change that a line speaks of would gain, in percent of the step.
+std::optional<double> gain_of(const std::string& line) {
+  auto says = [&](const char* words) { return line.find(words) != std::string::npos; };
+  if (says("makes no difference")) return 0;
+  std::smatch found;
+  if (!std::regex_search(line, found, std::regex("([-0-9.]+) % of a step"))) return {};
+  const bool is_loss = says("would cost") || (says(" saves ") && says("it pays"));
+  return (is_loss ? -1 : 1) * std::stod(found[1]);
+}
+
+struct Followed {
+  const char* policy;
+  std::vector<std::string> fates, more;
+};
+
+TEST(Advice, IsRightOfAConfigThatFollowsIt) {
+  const Hardware hardware = h100(0);
+  const std::string profile = "hardware=" + (kConfigs / "hardware/h100.yml").string();
+  const std::vector<Followed> cases{
+      {"full", {}, {}},
+      {"full", {}, {"gradient_accumulation_steps=12", "gradient_memory_host_offload=true"}},
+      {"qkv_proj_offloaded",
+       {"query_proj=offload", "key_proj=offload", "value_proj=offload"},
+       {"optimizer_memory_host_offload=true", "max_target_length=1024"}}};
+  const std::map<std::string, std::string> homes{{"parameters", "parameter_memory_host_offload"},
+                                                 {"gradients", "gradient_memory_host_offload"},
+                                                 {"optimizer", "optimizer_memory_host_offload"}};
+  const std::regex about_label("^(keeping|offloading) (\\w+) (would|saves)"),
+      about_home("^(\\w+).* in host memory (would )?cost");
+  for (auto [policy, fates, more] : cases) {
+    more.push_back(profile);
+    const double before = step_seconds(config_of(policy, more), hardware);
+    int followed = 0;
+    for (const std::string& line : advised(policy, hardware, more).lines) {
+      const std::optional<double> gain = gain_of(line);
+      if (!gain) continue;  // it says what link it would take
+      std::vector<std::string> changed = more;
+      std::string name = policy;
+      std::smatch found;
+      if (std::regex_search(line, found, about_label)) {
+        name = "custom";
+        changed.insert(changed.end(), fates.begin(), fates.end());
+        std::erase_if(
+            changed, [&](const std::string& key) { return key.starts_with(found[2].str() + "="); });
+        const bool is_offloaded = found[3] == "saves";
+        changed.push_back(found[2].str() + (found[1] == "keeping" ? "=device"
+                                            : is_offloaded        ? "=remat"
+                                                                  : "=offload"));
+      } else {
+        ASSERT_TRUE(std::regex_search(line, found, about_home)) << line;
+        const std::string& key = homes.at(found[1]);
+        if (std::erase(changed, key + "=true") == 0) changed.push_back(key + "=true");
+      }
+      const double after = step_seconds(config_of(name, changed), hardware);
+      EXPECT_NEAR(*gain, 100 * (1 - after / before), 1) << policy << ": " << line;
+      ++followed;
+    }
+    EXPECT_GE(followed, 5) << policy;
+  }
+}
+
 TEST(Advice, JudgesWhatIsOffloadedAlready) {
   std::string what = "offloading value_proj saves";
   EXPECT_NE(advised("qkv_proj_offloaded", h100(0)).about(what).find("it pays"), std::string::npos);
@@ -82,13 +174,24 @@ TEST(Advice, SpeaksOfLayersThatDiffer) {
   EXPECT_NE(advised("custom", h100(0), split).about("keeping query_proj"), "");
 }
 
+int64_t device_peak(const Config& config) {
+  return of(analyze(plan_training(config, models::Target::cuda)), offload::MemoryKind::device)
+      .peak_bytes;
+}
+
 TEST(Advice, KnowsTheRoom) {
   std::string keeping = "keeping mlpwi_0 would save";
   const Advised large = advised("full", h100(0));
-  EXPECT_NE(large.about(keeping).find("which are there"), std::string::npos);
+  EXPECT_NE(large.about(keeping).find("which is there"), std::string::npos);
   Hardware small = h100(0);
   small.device_bytes -= large.device_spare_bytes;
-  EXPECT_NE(advised("full", small).about(keeping).find("more than there are"), std::string::npos);
+  const std::string too_much = advised("full", small).about(keeping);
+  const int64_t missing =
+      device_peak(config_of("custom", {"mlpwi_0=device"})) - device_peak(config_of("full"));
+  EXPECT_NE(too_much.find(offload::bytes_text(missing) + " more than there is"), std::string::npos)
+      << too_much;
+  // At the peak, in the first layer's backward pass, little of it is still there.
+  EXPECT_NE(large.about("keeping value_proj").find("nothing more"), std::string::npos);
   small.device_bytes -= 1;
   EXPECT_EQ(advised("full", small).about(keeping), "");
 }
