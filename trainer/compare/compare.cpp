@@ -104,8 +104,10 @@ std::vector<Step> make_steps(const Config& config, int64_t count) {
   return steps;
 }
 
-Turn train_a_while(const Config& config, const TrainingPlans& plans, int64_t timed_steps,
-                   offload::Backend& backend, EnergyMeter* meter) {
+Turn train_a_while(const PolicyPlan& plan, int64_t timed_steps, offload::Backend& backend,
+                   EnergyMeter* meter) {
+  const Config& config = plan.config;
+  const TrainingPlans& plans = plan.plans;
   TrainingSession session(plans, backend, first_values(config, plans, backend.target()));
   LearningRate learning_rate = learning_rate_schedule(config);
   Turn turn;
@@ -219,8 +221,7 @@ void measure(Comparison& comparison, const Amount& amount, const Say& say) {
         // Once a turn, so that one slow moment does not count.
         Peak peak = find_peak(config, dtype, *backend);
         if (peak.flops_per_second > comparison.peak.flops_per_second) comparison.peak = peak;
-        return train_a_while(config, candidate.plan->plans, request.timed_steps, *backend,
-                             meter.get());
+        return train_a_while(*candidate.plan, request.timed_steps, *backend, meter.get());
       },
       [&](const std::string& line) { say(comparison.workload.name + ": " + line); });
 }

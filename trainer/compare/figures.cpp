@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -46,6 +48,10 @@ std::optional<double> tokens_per_joule(const Candidate& candidate, double tokens
   return tokens_per_step * static_cast<double>(all_seconds(candidate).size()) / joules;
 }
 
+int64_t micro_batch_rows(const Candidate& candidate) {
+  return candidate.plan->config.per_device_batch_size;
+}
+
 bool is_same(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
@@ -85,18 +91,15 @@ Figures figures(const Comparison& comparison, const Candidate& candidate,
 }
 
 std::vector<std::string> differences(const Comparison& comparison) {
-  const Candidate* first = nullptr;
-  const Turn* longest = nullptr;  // of the first policy
+  std::map<int64_t, const Candidate*> firsts;  // by the rows of a micro-batch
   std::vector<std::string> lines;
   for (const Candidate& candidate : comparison.candidates) {
     if (candidate.turns.empty()) continue;
-    if (!first) {
-      first = &candidate;
-      longest = &*std::ranges::max_element(candidate.turns, {},
-                                           [](const Turn& turn) { return turn.steps.size(); });
-    }
+    const Candidate& first = *firsts.emplace(micro_batch_rows(candidate), &candidate).first->second;
+    const Turn& longest = *std::ranges::max_element(
+        first.turns, {}, [](const Turn& turn) { return turn.steps.size(); });
     for (const Turn& turn : candidate.turns)
-      if (std::string line = difference(*first, *longest, candidate, turn); !line.empty()) {
+      if (std::string line = difference(first, longest, candidate, turn); !line.empty()) {
         lines.push_back(comparison.workload.name + ": " + line);
         break;
       }
@@ -109,6 +112,17 @@ std::vector<std::string> differences(const std::vector<Comparison>& comparisons)
   for (const Comparison& comparison : comparisons)
     for (const std::string& line : differences(comparison)) all.push_back(line);
   return all;
+}
+
+std::string equality_text(const std::vector<Comparison>& comparisons) {
+  const bool is_one_cut = std::ranges::all_of(comparisons, [](const Comparison& comparison) {
+    std::set<int64_t> rows;
+    for (const Candidate& candidate : comparison.candidates)
+      if (!candidate.turns.empty()) rows.insert(micro_batch_rows(candidate));
+    return rows.size() <= 1;
+  });
+  return std::string("the same to the bit under all policies") +
+         (is_one_cut ? "" : " with micro-batches of the same size");
 }
 
 void require_sound(const std::vector<Comparison>& comparisons) {

@@ -34,9 +34,14 @@ Figures figures(const Comparison& comparison, const Candidate& candidate,
                 std::optional<double> price_per_device_hour);
 
 // Losses and gradient norms are the same to the bit whatever the policy, step by step: a line for
-// each policy that has others than the first, with the first step of which that is true.
+// each policy that has others than the first, with the first step of which that is true. Policies
+// that cut a step into other micro-batches, as `auto` may, add up in another order.
 std::vector<std::string> differences(const Comparison& comparison);
 std::vector<std::string> differences(const std::vector<Comparison>& comparisons);
+
+// Where there are no differences, of losses and gradient norms: "the same to the bit under all
+// policies", or under those with micro-batches of the same size.
+std::string equality_text(const std::vector<Comparison>& comparisons);
 
 // Throws PlanError where no policy has turns, and Error where one has a failure or there are
 // differences().

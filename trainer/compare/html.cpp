@@ -259,7 +259,7 @@ std::string results_html(const ComparisonReport& report) {
   std::vector<std::string> lines = differences(report.comparisons);
   if (lines.empty())
     return paragraph("faint",
-                     "Losses and gradient norms are the same to the bit under all policies.");
+                     "Losses and gradient norms are " + equality_text(report.comparisons) + ".");
   std::string html = paragraph("bad", "Results depend on the policy, which they must not:");
   for (const std::string& line : lines) html += paragraph("bad", line);
   return html;

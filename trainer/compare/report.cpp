@@ -229,7 +229,7 @@ std::string text(const ComparisonReport& report) {
     result += fmt::format("gain over {}, and device memory saved:\n{}\n",
                           report.comparisons[0].candidates[0].policy, text(gains_table(report)));
   if (differences(report.comparisons).empty())
-    result += "losses and gradient norms are the same to the bit under all policies\n";
+    result += "losses and gradient norms are " + equality_text(report.comparisons) + "\n";
   return result;
 }
 

@@ -23,8 +23,10 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
                        const std::optional<offload::Hardware>& hardware) {
   std::string account;
   Config config = with_chosen_policy(asked, target, account);
-  PolicyPlan plan{
-      .policy = asked.remat_policy, .plans = plan_training(config, target), .memory = {}};
+  PolicyPlan plan{.policy = asked.remat_policy,
+                  .config = config,
+                  .plans = plan_training(config, target),
+                  .memory = {}};
   if (!account.empty()) plan.chosen = chosen_keys(config);
   plan.account = std::move(account);
   plan.mesh = mesh_text(config);

@@ -14,6 +14,7 @@ namespace longshore::trainer {
 
 struct PolicyPlan {
   std::string policy;
+  Config config;  // what is planned: where the policy was `auto`, with what it chose
   TrainingPlans plans;
   MemoryByKind memory;
   std::string mesh;  // "one of 8 devices: ..."; empty for one device

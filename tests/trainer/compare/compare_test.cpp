@@ -8,11 +8,14 @@
 #include <set>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
+#include "tests/data/temporary_folder.h"
 #include "trainer/compare/charts.h"
 #include "trainer/compare/figures.h"
 #include "trainer/compare/html.h"
 #include "trainer/compare/report.h"
+#include "trainer/config/hardware_file.h"
 
 namespace longshore::trainer {
 namespace {
@@ -167,6 +170,37 @@ TEST(Compare, MeasuresWhatWasPlanned) {
   };
   EXPECT_GT(peak(1, MemoryKind::device), peak(0, MemoryKind::device));
   EXPECT_GT(peak(2, MemoryKind::pinned_host), peak(0, MemoryKind::pinned_host));
+}
+
+// `auto` may cut a step into other micro-batches than the workload says; then it is trained so, on
+// the same rows, and its sums are in another order.
+TEST(Compare, MeasuresWhatAutoHasChosen) {
+  data::TemporaryFolder folder;
+  offload::Hardware hardware =
+      offload::uniform_hardware(models::Target::cpu, {.flops_per_second = 1e10,
+                                                      .device_bytes_per_second = 1e10,
+                                                      .link_bytes_per_second = 1e10,
+                                                      .host_flops_per_second = 1e10,
+                                                      .host_bytes_per_second = 1e10,
+                                                      .launch_seconds = 1e-5});
+  hardware.device_bytes = hardware.host_bytes = int64_t{1} << 34;
+  write_file(folder / "cpu.yml", text(hardware));
+  std::vector<Workload> all =
+      workloads("", {"gradient_accumulation_steps=4", "auto_micro_batch=true", "remat_policy=auto",
+                     "hardware=" + (folder / "cpu.yml").string()});
+  Comparison comparison = plan_comparison(all[0], {"none", "auto"});
+  ASSERT_EQ(comparison.candidates[1].plan->config.gradient_accumulation_steps, 1);
+  comparison.peak = Peak{.flops_per_second = 1e9, .description = "1 GFLOP/s"};
+  measure(comparison, {.steps = 1, .rounds = 1}, [](const std::string&) {});
+  for (const Candidate& candidate : comparison.candidates)
+    ASSERT_EQ(candidate.turns.size(), 1u) << candidate.policy << candidate.failure;
+  for (int step = 0; step < 3; ++step) {
+    const double loss = comparison.candidates[0].turns[0].steps[step].loss;
+    EXPECT_NEAR(comparison.candidates[1].turns[0].steps[step].loss, loss, 1e-4 * loss);
+  }
+  EXPECT_NO_THROW(require_sound({comparison}));
+  EXPECT_TRUE(contains(text(ComparisonReport{.comparisons = {comparison}, .steps = 1}),
+                       "under all policies with micro-batches of the same size"));
 }
 
 TEST(Compare, SaysWhichPolicyHasOtherLosses) {
