@@ -210,7 +210,9 @@ void measure(Comparison& comparison, const Amount& amount, const Say& say) {
   std::unique_ptr<offload::Backend> backend = make_backend(target);
   for (Candidate& candidate : comparison.candidates)
     if (candidate.plan)
-      if (std::string missing = shortage(candidate.plan->memory, *backend); !missing.empty())
+      if (std::string missing =
+              shortage(candidate.plan->memory, *backend, memory_limits(candidate.plan->config));
+          !missing.empty())
         candidate.obstacle = "does not fit on this machine:\n" +
                              missing.substr(0, missing.find_last_not_of('\n') + 1);
   models::Dtype dtype = compute_dtype(config, target);

@@ -203,6 +203,30 @@ TEST(Compare, MeasuresWhatAutoHasChosen) {
                        "under all policies with micro-batches of the same size"));
 }
 
+TEST(Compare, MeasuresNothingAboveALimit) {
+  const std::vector<std::string> policies{"full", "none", "qkv_proj_offloaded"};
+  const Comparison free = planned(policies);
+  auto peak = [&](int i, MemoryKind kind) {
+    return static_cast<double>(of(free.candidates[i].plan->memory, kind).peak_bytes) / (1 << 30);
+  };
+  for (auto [limit, allowed, kind, refused] :
+       {std::tuple{"device_memory_limit=", 0, MemoryKind::device, 1},
+        std::tuple{"host_memory_limit=", 0, MemoryKind::pinned_host, 2}}) {
+    const double bytes = (peak(allowed, kind) + peak(refused, kind)) / 2;
+    Comparison comparison =
+        plan_comparison(workloads("", {limit + std::to_string(bytes)})[0], policies);
+    measure(comparison, {.steps = 1}, [](const std::string&) {});
+    const Candidate &fits = comparison.candidates[allowed],
+                    &not_so = comparison.candidates[refused];
+    EXPECT_EQ(fits.turns.size(), 1u) << fits.obstacle;
+    EXPECT_TRUE(not_so.turns.empty()) << limit;
+    EXPECT_TRUE(contains(not_so.obstacle, "available")) << not_so.obstacle;
+    const auto plans = json(ComparisonReport{.comparisons = {comparison}, .steps = 1})["plans"];
+    EXPECT_TRUE(plans[allowed]["fits"].get<bool>());
+    EXPECT_FALSE(plans[refused]["fits"].get<bool>());
+  }
+}
+
 TEST(Compare, SaysWhichPolicyHasOtherLosses) {
   Comparison comparison = with_turns();
   EXPECT_EQ(differences(comparison), std::vector<std::string>{});
