@@ -7,7 +7,13 @@
 namespace longshore {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {
+// Cells of the tables below that a message is worth: a moment, and many times what the names of any
+// real model take.
+constexpr size_t kMostWork = size_t{1} << 26;
+
+// Of `least` or more, `least`.
+size_t edit_distance(std::string_view a, std::string_view b, size_t least) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= least) return least;
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -19,8 +25,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     }
     std::swap(before, last);
     std::swap(last, row);
+    // A later row comes from these two, and no step on the way makes a distance smaller.
+    if (std::min(std::ranges::min(before), std::ranges::min(last)) >= least) return least;
   }
-  return last[b.size()];
+  return std::min(least, last[b.size()]);
 }
 
 bool abbreviates(std::string_view word, std::string_view candidate) {
@@ -34,12 +42,15 @@ bool abbreviates(std::string_view word, std::string_view candidate) {
 }  // namespace
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  size_t bytes = 0;
+  for (const std::string& candidate : candidates) bytes += candidate.size();
+  if (bytes > kMostWork / std::max<size_t>(1, word.size())) return "";
   for (const std::string& candidate : candidates)
     if (word.size() > 1 && candidate.starts_with(word)) return candidate;
   std::string best;
   size_t best_distance = std::max<size_t>(1, word.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
-    size_t distance = edit_distance(word, candidate);
+    size_t distance = edit_distance(word, candidate, best_distance);
     if (distance < best_distance) {
       best = candidate;
       best_distance = distance;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,59 @@ TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest("tokenizer_path", kKeys), "");
   EXPECT_EQ(nearest("", kKeys), "");
   EXPECT_EQ(nearest("steps", {}), "");
+}
+
+// Optimal string alignment, with nothing left out.
+size_t plain_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> table(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        table[i][j] = i + j;
+        continue;
+      }
+      table[i][j] = std::min(
+          {table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        table[i][j] = std::min(table[i][j], table[i - 2][j - 2] + 1);
+    }
+  return table[a.size()][b.size()];
+}
+
+TEST(Nearest, IsTheFirstOfTheLeastDistance) {
+  std::mt19937_64 random(1);
+  auto word = [&] {
+    std::string word(4 + random() % 9, ' ');
+    for (char& letter : word) letter = "abc"[random() % 3];
+    return word;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const std::string wrong = "x" + word();  // which begins no candidate
+    std::vector<std::string> words(20);
+    for (std::string& one : words) one = word();
+    std::string expected;
+    size_t least = wrong.size() / 2 + 1;
+    for (const std::string& one : words)
+      if (const size_t distance = plain_distance(wrong, one); distance < least) {
+        expected = one;
+        least = distance;
+      }
+    EXPECT_EQ(nearest(wrong, words), expected) << wrong;
+  }
+}
+
+// What a file may hold to keep an error message from coming.
+TEST(Nearest, GivesUpOnMoreNamesThanAnyoneHas) {
+  const std::string name = "model.layers.79.self_attn.q_proj.weight";
+  std::vector<std::string> names;
+  for (int i = 0; i < 1 << 20; ++i) names.push_back(name.substr(1, 30) + std::to_string(i));
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(nearest(name, names), "");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 20);  // tables of all would take many minutes
+  names.resize(18'000);
+  names.push_back("model.layers.79.self_attn.q_proj.weigth");
+  EXPECT_EQ(nearest(name, names), names.back());
 }
 
 TEST(Join, PutsSeparatorsBetweenWordsOnly) {
