@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -20,6 +21,8 @@ constexpr int64_t kAheadBytes = int64_t{8} << 20;
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)),
       temporary_path_(path_.string() + ".partial-" + std::to_string(getpid())) {
+  if (std::error_code error; std::filesystem::is_directory(path_, error))
+    throw DataError(path_.string() + ": found a folder, expected the name of a file to write");
   file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file_ < 0) fail("cannot create");
   buffer_.reserve(kBufferBytes);

@@ -15,6 +15,7 @@ namespace longshore {
 // DataError.
 class AtomicFile {
  public:
+  // Throws where a folder has the name, before there is anything to write.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -80,8 +80,9 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
 
   const fs::path config_path = path_.parent_path() / "tokenizer_config.json";
   if (std::error_code error; !is_json || !fs::exists(config_path, error)) return;
+  const std::string config_bytes = read_tokenizer_file(config_path);
   try {
-    const auto config = nlohmann::json::parse(read_tokenizer_file(config_path));
+    const auto config = nlohmann::json::parse(config_bytes);
     if (!config.is_object()) throw DataError("expected an object");
     bos_id_ = configured_id(config, "bos_token", *model_, bos_id_);
     eos_id_ = configured_id(config, "eos_token", *model_, eos_id_);

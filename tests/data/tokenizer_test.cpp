@@ -102,6 +102,11 @@ TEST(Tokenizer, BosAndEosAreThoseOfTheConfiguration) {
     const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(path); });
     EXPECT_TRUE(message.starts_with((folder / "tokenizer_config.json: ").string())) << message;
   }
+  std::filesystem::remove(folder / "tokenizer_config.json");
+  std::filesystem::create_directory(folder / "tokenizer_config.json");
+  EXPECT_EQ(message_of<DataError>([&] { Tokenizer tokenizer(path); }),
+            (folder / "tokenizer_config.json").string() +
+                ": expected a tokenizer file, found no regular file");
 }
 
 TEST(Tokenizer, TokensHaveNames) {
