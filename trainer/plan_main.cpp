@@ -52,36 +52,55 @@ void measure(std::filesystem::path file) {
   std::printf("%s%s\n", said.c_str(), file.c_str());
 }
 
-void print_largest(const Config& config, const std::string& key,
+// `where` is the hardware, and a policy where there are several.
+void print_largest(const std::string& where, const Config& config, const std::string& key,
                    const offload::Hardware& hardware) {
   int64_t most = largest_that_fits(config, key, hardware);
   if (most == 0)
-    std::printf("%s: no %s fits\n", hardware.name.c_str(), key.c_str());
+    std::printf("%s: no %s fits\n", where.c_str(), key.c_str());
   else
-    std::printf("%s: the largest %s that fits is %lld\n", hardware.name.c_str(), key.c_str(),
+    std::printf("%s: the largest %s that fits is %lld\n", where.c_str(), key.c_str(),
                 static_cast<long long>(most));
+}
+
+// The config on every profile, a line each.
+void plan_on_all_hardware(const Request& request) {
+  for (const auto& [option, is_given] : {std::pair{"--policies", !request.policies.empty()},
+                                         {"--json", !request.json.empty()},
+                                         {"--trace", !request.trace.empty()},
+                                         {"--largest", !request.largest.empty()},
+                                         {"--explain", request.explain}})
+    if (is_given)
+      throw ConfigError(std::string(option) +
+                        ": found --hardware all, which prints a line for each; expected one of " +
+                        join(hardware_names(default_configs_directory())) +
+                        (request.policies.empty() ? "" : "; nearest: remat_policy=NAME"));
+  std::vector<std::string> overrides = request.overrides;
+  // Each in its turn; one has to be there for a policy that goes by times.
+  overrides.push_back("hardware=" + hardware_names(default_configs_directory()).at(0));
+  const Config config = load_config(request.config, overrides, default_configs_directory());
+  std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
+              hardware_table(config).c_str());
 }
 
 void plan(const Request& request) {
   if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
+  if (request.hardware == "all") return plan_on_all_hardware(request);
   std::vector<std::string> overrides = request.overrides;
-  bool all_hardware = request.hardware == "all";
-  if (!request.hardware.empty() && !all_hardware)
-    overrides.push_back("hardware=" + request.hardware);
-  Config config = load_config(request.config, overrides, default_configs_directory());
-  if (all_hardware) {
-    std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
-                hardware_table(config).c_str());
-    return;
-  }
+  if (!request.hardware.empty()) overrides.push_back("hardware=" + request.hardware);
+  const Config config =
+      load_config_for_policies(request.config, overrides, default_configs_directory());
   std::optional<offload::Hardware> hardware = named_hardware(config);
   if (!hardware && !(request.trace.empty() && request.largest.empty()))
     throw ConfigError(
         "--trace and --largest: found no hardware, expected --hardware NAME, one of " +
         join(hardware_names(default_configs_directory())));
   const models::Target target = hardware ? hardware->target : target_of(config);
-  std::vector<PolicyPlan> plans = plan_policies(config, split(request.policies), target);
+  const std::vector<std::string> policies = split(request.policies);
+  if (!request.trace.empty() && policy_names(config, policies).size() > 1)
+    throw ConfigError("--trace: found " + request.policies + " as --policies, expected one");
+  std::vector<PolicyPlan> plans = plan_policies(config, policies, target);
   if (!request.json.empty()) write_json(plans, request.json);
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, request.trace);
@@ -99,7 +118,10 @@ void plan(const Request& request) {
   if (!hardware)
     std::printf("\nno times: --hardware names a profile, one of %s\n",
                 join(hardware_names(default_configs_directory())).c_str());
-  if (!request.largest.empty()) print_largest(config, request.largest, *hardware);
+  if (!request.largest.empty())
+    for (const PolicyPlan& one : plans)
+      print_largest(hardware->name + (plans.size() > 1 ? ", " + one.policy : ""),
+                    with_policy(config, one.policy), request.largest, *hardware);
 }
 
 }  // namespace

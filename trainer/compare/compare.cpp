@@ -43,8 +43,9 @@ Sweep parse_sweep(const std::string& text) {
 
 Workload make_workload(const std::string& name, const std::string& config,
                        const std::vector<std::string>& overrides) {
-  Workload workload{.name = name,
-                    .config = load_config(config, overrides, default_configs_directory())};
+  Workload workload{
+      .name = name,
+      .config = load_config_for_policies(config, overrides, default_configs_directory())};
   if (is_toy(workload.config))
     throw ConfigError(location(workload.config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
@@ -166,6 +167,7 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
   const Config& config = workload.config;
   std::vector<std::string> names = policy_names(config, policies);
   require_distinct(names, "--policies");
+  require_remat_keys_read(config, names);
   Comparison comparison{.workload = workload, .backend = choose_backend(config), .candidates = {}};
   models::Target target = comparison.backend.target;
   require_profile_of(target, config);

@@ -124,9 +124,9 @@ class Resolver {
     apply_settings(settings, absolute_path("."));
   }
 
-  Config finish(const fs::path& file) {
+  Config finish(const fs::path& file, void (*check)(const Config&)) {
     config_.config_file = shown(file);
-    validate(config_);
+    check(config_);
     return std::move(config_);
   }
 
@@ -205,6 +205,23 @@ class Resolver {
   Config config_;
   std::vector<fs::path> open_files_;  // from the outermost to the one being applied
 };
+
+using Check = void (*)(const Config&);
+
+Config resolve(Resolver resolver, std::string_view text, const fs::path& file,
+               std::span<const std::string> overrides, Check check) {
+  fs::path absolute_file = absolute_path(file);
+  resolver.apply_text(text, absolute_file);
+  resolver.apply_command_line(overrides);
+  return resolver.finish(absolute_file, check);
+}
+
+Config load_checked(const fs::path& file_or_name, std::span<const std::string> overrides,
+                    const fs::path& configs_directory, Check check) {
+  const Resolver resolver(configs_directory);
+  const fs::path file = resolver.find_config(file_or_name);
+  return resolve(resolver, resolver.read_file(file), file, overrides, check);
+}
 
 std::string section_title(Section section) {
   switch (section) {
@@ -285,18 +302,18 @@ std::string origin(const Config& config, const std::string& key) {
 
 Config load_config(const fs::path& file_or_name, std::span<const std::string> overrides,
                    const fs::path& configs_directory) {
-  Resolver resolver(configs_directory);
-  fs::path file = resolver.find_config(file_or_name);
-  return load_config_text(resolver.read_file(file), file, overrides, configs_directory);
+  return load_checked(file_or_name, overrides, configs_directory, validate);
+}
+
+Config load_config_for_policies(const fs::path& file_or_name,
+                                std::span<const std::string> overrides,
+                                const fs::path& configs_directory) {
+  return load_checked(file_or_name, overrides, configs_directory, validate_but_remat);
 }
 
 Config load_config_text(std::string_view text, const fs::path& file,
                         std::span<const std::string> overrides, const fs::path& configs_directory) {
-  Resolver resolver(configs_directory);
-  fs::path absolute_file = absolute_path(file);
-  resolver.apply_text(text, absolute_file);
-  resolver.apply_command_line(overrides);
-  return resolver.finish(absolute_file);
+  return resolve(Resolver(configs_directory), text, file, overrides, validate);
 }
 
 std::string location(const Config& config, const std::string& key) {

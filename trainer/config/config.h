@@ -174,6 +174,12 @@ Config load_config(const std::filesystem::path& file_or_name,
                    std::span<const std::string> overrides,
                    const std::filesystem::path& configs_directory);
 
+// The same for programs that are given policies beside it: what goes with which remat policy is not
+// checked. trainer/planning/policy_plan.h does it for each.
+Config load_config_for_policies(const std::filesystem::path& file_or_name,
+                                std::span<const std::string> overrides,
+                                const std::filesystem::path& configs_directory);
+
 // The same for text that need not be in a file; `file` names it in messages, and base_config is
 // looked for beside it.
 Config load_config_text(std::string_view text, const std::filesystem::path& file,
@@ -189,8 +195,9 @@ Config override_config(Config config, std::span<const std::string> overrides,
 // configs that were changed after loading.
 void validate(const Config& config);
 
-// The part of it that says with which remat policy there are fates of labels.
+// The part of it that says with which remat policy there are fates of labels, and all others.
 void validate_remat(const Config& config);
+void validate_but_remat(const Config& config);
 
 // Bounds what one micro-batch's activations can add up to.
 inline constexpr int64_t kMaxTokens = 1 << 24;

@@ -194,13 +194,17 @@ void validate_remat(const Config& config) {
 }
 
 void validate(const Config& config) {
+  validate_but_remat(config);
+  validate_remat(config);
+}
+
+void validate_but_remat(const Config& config) {
   check_ranges(config);
   check_run(config);
   check_model(config);
   check_training(config);
   check_batch(config);
   check_parallelism(config);
-  validate_remat(config);
   check_offload(config);
   check_optimizer(config);
   check_dtypes(config);

@@ -82,6 +82,7 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
                                       models::Target target) {
   std::optional<offload::Hardware> hardware = named_hardware(config);
   std::vector<std::string> policies = policy_names(config, names);
+  require_remat_keys_read(config, policies);
   std::vector<PolicyPlan> plans;
   std::string obstacle;
   for (const std::string& name : policies) {
@@ -173,6 +174,22 @@ void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::pat
   write_file(path, nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n");
 }
 
+namespace {
+
+std::string hardware_row(const Config& config) try {
+  const offload::Hardware hardware = *named_hardware(config);
+  PolicyPlan plan = plan_policy(config, hardware.target, hardware);
+  return fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", config.hardware,
+                     plan.estimate->step_seconds, 100 * plan.mfu,
+                     bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
+                     bytes_text(host_peak_bytes(plan.memory)), fits_text(plan.room));
+} catch (const PlanError&) {
+  return fmt::format("{:<16} nothing that {} may choose fits\n", config.hardware,
+                     config.remat_policy);
+}
+
+}  // namespace
+
 std::string hardware_table(const Config& config) {
   std::string result = fmt::format("{:<16} {:>9} {:>7} {:>12} {:>12}  fits\n", "hardware", "step s",
                                    "MFU", "device peak", "host peak");
@@ -183,12 +200,7 @@ std::string hardware_table(const Config& config) {
       result += fmt::format("{:<16} says nothing of how devices reach each other\n", name);
       continue;
     }
-    const offload::Hardware hardware = *named_hardware(one);
-    PolicyPlan plan = plan_policy(one, hardware.target, hardware);
-    result += fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", name,
-                          plan.estimate->step_seconds, 100 * plan.mfu,
-                          bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
-                          bytes_text(host_peak_bytes(plan.memory)), fits_text(plan.room));
+    result += hardware_row(one);
   }
   return result;
 }

@@ -19,6 +19,14 @@ Config with_policy(Config config, const std::string& policy) {
   return config;
 }
 
+void require_remat_keys_read(Config config, const std::vector<std::string>& policies) {
+  for (const std::string& policy : policies) {
+    if (policy == "custom" || policy == offload::kAuto) config.label_fates.clear();
+    if (policy == offload::kAuto) config.auto_micro_batch = false;
+  }
+  validate_remat(config);
+}
+
 PolicyPlan plan_policy(const Config& asked, models::Target target,
                        const std::optional<offload::Hardware>& hardware) {
   std::string account;

@@ -34,6 +34,10 @@ struct PolicyPlan {
 // auto_micro_batch; others ignore them. Throws ConfigError as validate_remat() does.
 Config with_policy(Config config, const std::string& policy);
 
+// Throws ConfigError as validate_remat() does where neither one of these policies nor the config's
+// own reads a key that it has.
+void require_remat_keys_read(Config config, const std::vector<std::string>& policies);
+
 // Throws ConfigError where the policy does not suit the model, and as choose_policy() does.
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);

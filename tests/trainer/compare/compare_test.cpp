@@ -203,6 +203,16 @@ TEST(Compare, MeasuresWhatAutoHasChosen) {
                        "under all policies with micro-batches of the same size"));
 }
 
+// The config's own policy is not among them, and need not read what they do.
+TEST(Compare, PlansThePoliciesThatAreNamed) {
+  const Workload workload = workloads("", {"remat_policy=full", "context=offload"})[0];
+  const Comparison comparison = plan_comparison(workload, {"full", "custom"});
+  ASSERT_TRUE(comparison.candidates[1].plan) << comparison.candidates[1].obstacle;
+  EXPECT_GT(of(comparison.candidates[1].plan->memory, MemoryKind::pinned_host).peak_bytes,
+            of(comparison.candidates[0].plan->memory, MemoryKind::pinned_host).peak_bytes);
+  EXPECT_THROW(plan_comparison(workload, {"full", "none"}), ConfigError);
+}
+
 TEST(Compare, MeasuresNothingAboveALimit) {
   const std::vector<std::string> policies{"full", "none", "qkv_proj_offloaded"};
   const Comparison free = planned(policies);

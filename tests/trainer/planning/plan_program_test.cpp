@@ -225,6 +225,52 @@ TEST(PlanProgram, ChoosesAPolicy) {
   }
 }
 
+// Whatever fits nowhere, or is chosen by times, is said of each profile.
+TEST(PlanProgram, PlansOnEveryProfile) {
+  const std::string config =
+      "--config llama2_7b.yml base_num_decoder_layers=8 max_target_length=512 --hardware all ";
+  const ProgramResult result = run_plan(config + "remat_policy=auto host_memory_limit=0.5");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(line_of(result.output, "h200"), "yes")) << result.output;
+  EXPECT_TRUE(contains(line_of(result.output, "rtx4090"), "nothing")) << result.output;
+  for (const char* option : {"--json x", "--trace x", "--policies full", "--explain",
+                             "--largest per_device_batch_size"}) {
+    const ProgramResult refused = run_plan(config + option);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    for (const char* words : {"found --hardware all", "h200"})
+      EXPECT_TRUE(contains(refused.output, words)) << refused.output;
+  }
+}
+
+// What goes with a policy is asked of those that are named, not of the config's own.
+TEST(PlanProgram, PlansThePoliciesThatAreNamed) {
+  const std::string small =
+      "--config llama2_7b.yml base_num_decoder_layers=4 max_target_length=512 --hardware h100 ";
+  auto peak = [&](const std::string& more) {
+    return json_of(small + more)["plans"].back()["memory"]["device"]["peak_bytes"].get<int64_t>();
+  };
+  EXPECT_EQ(peak("--policies custom context=device"), peak("remat_policy=custom context=device"));
+  EXPECT_EQ(peak("--policies full,custom context=device"),
+            peak("remat_policy=custom context=device"));
+  EXPECT_EQ(json_of(small + "--policies auto auto_micro_batch=true")["plans"].size(), 1u);
+  const ProgramResult unread = run_plan(small + "--policies full,none context=device");
+  EXPECT_EQ(unread.exit_code, 2);
+  EXPECT_TRUE(contains(unread.output, "context")) << unread.output;
+
+  auto largest = [&](const std::string& more) {
+    const std::string output = run_plan(small + "--largest max_target_length " + more).output;
+    return output.substr(output.rfind('\n', output.size() - 2) + 1);
+  };
+  const std::string full = largest("--policies full"), none = largest("--policies none");
+  EXPECT_NE(full, none);
+  EXPECT_EQ(full, largest("remat_policy=full"));
+  EXPECT_EQ(largest("--policies none,full").substr(std::string("h100, full").size()),
+            full.substr(std::string("h100").size()));
+  const ProgramResult traced = run_plan(small + "--policies none,full --trace x");
+  EXPECT_EQ(traced.exit_code, 2);
+  EXPECT_TRUE(contains(traced.output, "--trace: found none,full")) << traced.output;
+}
+
 TEST(PlanProgram, AdvisesOnOnePolicy) {
   const std::string toy = "--config toy_b.yml --hardware h200 ";
   EXPECT_TRUE(contains(run_plan(toy).output, "advice, each change by itself"));
