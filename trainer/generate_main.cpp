@@ -1,8 +1,25 @@
 // generate --model DIR|--run DIR --prompt TEXT [options] [key=value ...]
+#include <cmath>
 #include <limits>
+#include <string>
 
 #include "base/program.h"
 #include "trainer/generate/generate.h"
+
+namespace {
+
+// CLI::Range takes a NaN, which is neither below nor above.
+CLI::Validator number_from(double least, double most) {
+  const CLI::Range range(least, most);
+  return {[range](std::string& text) {
+            double number = 0;
+            const bool is_nan = CLI::detail::lexical_cast(text, number) && std::isnan(number);
+            return is_nan ? "found " + text + ", expected a number" : range(text);
+          },
+          range.get_description()};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace longshore;
@@ -30,14 +47,14 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--temperature", sampling.temperature,
                  "what logits are divided by; 0: always the likeliest token")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str();
   app.add_option("--top-k", sampling.top_k, "only the so many likeliest tokens; 0: all")
       ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   app.add_option("--top-p", sampling.top_p,
                  "only the likeliest tokens that together have this probability")
-      ->check(CLI::Range(std::numeric_limits<double>::min(), 1.0))
+      ->check(number_from(std::numeric_limits<double>::min(), 1))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "of the random numbers; the same gives the same text")
       ->capture_default_str();

@@ -55,9 +55,22 @@ double uniform(uint64_t seed, int64_t index) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
+// Not that something is out of bounds: NaN is within none.
+void check(const Sampling& sampling) {
+  const bool is_valid = sampling.temperature >= 0 && std::isfinite(sampling.temperature) &&
+                        sampling.top_k >= 0 && sampling.top_p > 0 && sampling.top_p <= 1;
+  if (!is_valid)
+    throw InternalError(
+        fmt::format("found temperature {}, top_k {} and top_p {}, expected numbers "
+                    "from 0 on, and top_p above 0 and at most 1",
+                    sampling.temperature, sampling.top_k, sampling.top_p));
+}
+
 }  // namespace
 
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
+  check(sampling);
+  if (logits.empty()) throw InternalError("no logits to choose a token by");
   for (size_t token = 0; token < logits.size(); ++token)
     if (!std::isfinite(logits[token]))
       throw Error(

@@ -16,7 +16,8 @@ struct Sampling {
 };
 
 // The token at place `index` of a text: a pure function of its arguments. Of equal logits the first
-// is the larger. Throws Error where a logit is not finite.
+// is the larger. Throws Error where a logit is not finite, InternalError without logits and for a
+// Sampling that is not as said above.
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
 
 }  // namespace longshore::trainer

@@ -294,11 +294,15 @@ TEST(Generate, RefusesWhatIsNotThere) {
 }
 
 TEST(Generate, RefusesCommandLines) {
-  const std::string model = "--model x ", prompt = "--prompt x ";
+  const std::string model = "--model " + quoted((folder() / "model").string()) + " ",
+                    prompt = "--prompt x ";
   for (const auto& [arguments, word] : {std::pair{prompt, "--model"},
                                         {model, "--prompt"},
                                         {model + "--run x " + prompt, "--run"},
-                                        {model + prompt + "--top-p 0", "--top-p"}}) {
+                                        {model + prompt + "--top-p 0", "--top-p"},
+                                        {model + prompt + "--top-p nan", "--top-p: found nan"},
+                                        {model + prompt + "--temperature NaN", "found NaN"},
+                                        {model + prompt + "--temperature inf", "--temperature"}}) {
     Generated generated = run_generate(arguments);
     EXPECT_EQ(generated.exit_code, 2) << arguments << "\n" << generated.errors;
     EXPECT_NE(generated.errors.find(word), std::string::npos) << generated.errors;

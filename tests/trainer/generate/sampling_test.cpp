@@ -82,6 +82,17 @@ TEST(Sampling, TakesTheFirstOfEqualLogits) {
   EXPECT_EQ(choose_token(equal, {.top_k = 1}, 0), 1);
 }
 
+TEST(Sampling, RefusesWhatLeavesNoToken) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const Sampling& bad :
+       {Sampling{.temperature = kNan}, Sampling{.temperature = -1}, Sampling{.top_k = -1},
+        Sampling{.temperature = std::numeric_limits<double>::infinity()}, Sampling{.top_p = kNan},
+        Sampling{.top_p = 0}, Sampling{.top_p = 1.5}})
+    EXPECT_THROW(choose_token(logits(), bad, 0), InternalError);
+  for (double temperature : {0., 1.})
+    EXPECT_THROW(choose_token({}, {.temperature = temperature}, 0), InternalError);
+}
+
 TEST(Sampling, RefusesWhatIsNoNumber) {
   for (float odd :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
