@@ -15,19 +15,40 @@
 namespace longshore::data {
 namespace {
 
-std::string text(XXH128_hash_t hash) {
-  char digits[33];
-  std::snprintf(digits, sizeof digits, "%016llx%016llx",
-                static_cast<unsigned long long>(hash.high64),
+std::string digits(XXH128_hash_t hash) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
                 static_cast<unsigned long long>(hash.low64));
-  return digits;
+  return text;
 }
 
 }  // namespace
 
 std::string content_hash(std::span<const std::byte> bytes) {
-  return text(XXH3_128bits(bytes.data(), bytes.size()));
+  return digits(XXH3_128bits(bytes.data(), bytes.size()));
 }
+
+struct ContentHash::State {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> xxh3{XXH3_createState(),
+                                                                      XXH3_freeState};
+};
+
+ContentHash::ContentHash() : state_(std::make_unique<State>()) {
+  XXH3_128bits_reset(state_->xxh3.get());
+}
+
+ContentHash::~ContentHash() = default;
+
+void ContentHash::append(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_->xxh3.get(), bytes.data(), bytes.size());
+}
+
+std::array<uint64_t, 2> ContentHash::words() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh3.get());
+  return {hash.high64, hash.low64};
+}
+
+std::string ContentHash::text() const { return digits(XXH3_128bits_digest(state_->xxh3.get())); }
 
 // Read, not mapped: a file that is cut off meanwhile, or a disk that fails, must not end the
 // process by a signal.
@@ -36,20 +57,18 @@ std::string file_hash(const std::filesystem::path& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
   posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL);
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       XXH3_freeState);
-  XXH3_128bits_reset(state.get());
+  ContentHash hash;
   std::vector<std::byte> piece(kPiece);
   ssize_t count = 0;
   do {
     count = read(file, piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count > 0) XXH3_128bits_update(state.get(), piece.data(), static_cast<size_t>(count));
+    if (count > 0) hash.append(std::span(piece).first(static_cast<size_t>(count)));
   } while (count > 0 || (count < 0 && errno == EINTR));
   const std::string reason = std::strerror(errno);
   close(file);
   if (count < 0) throw DataError(path.string() + ": cannot read: " + reason);
-  return text(XXH3_128bits_digest(state.get()));
+  return hash.text();
 }
 
 }  // namespace longshore::data

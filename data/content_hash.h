@@ -3,8 +3,11 @@
 // intent.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -12,6 +15,21 @@ namespace longshore::data {
 
 // 32 hexadecimal digits, the same that `xxhsum -H2` prints.
 std::string content_hash(std::span<const std::byte> bytes);
+
+// The same of bytes that come one after another.
+class ContentHash {
+ public:
+  ContentHash();
+  ~ContentHash();
+
+  void append(std::span<const std::byte> bytes);
+  std::array<uint64_t, 2> words() const;  // the high ones first
+  std::string text() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // Of a whole file. Throws a DataError that names the path when it cannot be opened.
 std::string file_hash(const std::filesystem::path& path);

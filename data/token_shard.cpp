@@ -1,6 +1,7 @@
 #include "data/token_shard.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cinttypes>
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 struct Header {
   char magic[8];
@@ -29,10 +30,16 @@ struct Header {
   uint32_t has_loss_marks;
   // From here on not in version 1.
   uint64_t skipped_lines;
+  // Version 2 has 8 bytes of zeros here, and ends.
+  std::array<uint64_t, 2> content_hash;
   uint64_t zero;
 };
-static_assert(sizeof(Header) == 64);
-constexpr size_t kVersion1HeaderBytes = offsetof(Header, skipped_lines);
+static_assert(sizeof(Header) == 80);
+
+size_t header_bytes(uint32_t version) {
+  if (version == 1) return offsetof(Header, skipped_lines);
+  return version == 2 ? offsetof(Header, content_hash) + sizeof(uint64_t) : sizeof(Header);
+}
 
 constexpr uint64_t kDocumentEndBytes = sizeof(uint64_t);
 
@@ -69,20 +76,19 @@ Header read_header(std::span<const std::byte> file, const std::string& path) {
       refuse("not a token file, or truncated: " + std::to_string(file.size()) +
              " bytes; the header alone has " + std::to_string(bytes));
   };
-  require_bytes(kVersion1HeaderBytes);
+  require_bytes(header_bytes(1));
   Header header{};
-  std::memcpy(&header, file.data(), kVersion1HeaderBytes);
+  std::memcpy(&header, file.data(), header_bytes(1));
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     refuse(
         "not a token file: it does not begin with \"LSTOKENS\". Make one with tokenize --out; "
         "plain "
         "text is read from .txt, lines of JSON from .jsonl");
-  if (header.version != 1 && header.version != kVersion)
-    refuse("token file version " + std::to_string(header.version) + "; expected version 1 or " +
+  if (header.version < 1 || header.version > kVersion)
+    refuse("token file version " + std::to_string(header.version) + "; expected version 1 to " +
            std::to_string(kVersion));
-  if (header.version == 1) return header;
-  require_bytes(sizeof header);
-  std::memcpy(&header, file.data(), sizeof header);
+  require_bytes(header_bytes(header.version));
+  std::memcpy(&header, file.data(), header_bytes(header.version));
   return header;
 }
 
@@ -110,7 +116,9 @@ void check_header(const Header& header, uint64_t payload, const std::string& pat
         " tokens of " + std::to_string(header.bytes_per_token) + " bytes" +
         (header.version == 1 ? "" : " in " + std::to_string(header.document_count) + " documents") +
         ", the file holds " + std::to_string(payload) + " bytes of them");
-  if (header.zero != 0) refuse("corrupt header: bytes 56 to 63 are not zero");
+  if (header.version == 2 && header.content_hash[0] != 0)
+    refuse("corrupt header: bytes 56 to 63 are not zero");
+  if (header.zero != 0) refuse("corrupt header: bytes 72 to 79 are not zero");
   if (header.skipped_lines >> 62)
     refuse("corrupt header: " + std::to_string(header.skipped_lines) + " lines skipped");
 }
@@ -153,7 +161,7 @@ TokenShard::TokenShard(const std::filesystem::path& path)
     : path_(path), mapping_(path, Access::anywhere) {
   const Header header = read_header(mapping_.bytes(), path.string());
   version_ = header.version;
-  header_bytes_ = version_ == 1 ? kVersion1HeaderBytes : sizeof(Header);
+  header_bytes_ = static_cast<int64_t>(header_bytes(version_));
   check_header(header, mapping_.bytes().size() - static_cast<size_t>(header_bytes_), path.string());
   bytes_per_token_ = static_cast<int>(header.bytes_per_token);
   token_count_ = static_cast<int64_t>(header.token_count);
@@ -226,6 +234,7 @@ TokenShard::Range TokenShard::document(int64_t index) const {
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
 }
 
+// The first part has the header, and with it the hash of all that follows where it has one.
 std::string TokenShard::identity() const {
   constexpr size_t kParts = 64, kPartBytes = size_t{64} << 10;
   const std::span<const std::byte> bytes = mapping_.bytes();
@@ -273,16 +282,21 @@ void TokenShardWriter::append(std::span<const int32_t> tokens,
     store_tokens<uint16_t>(tokens, carries_loss, buffer_);
   else
     store_tokens<uint32_t>(tokens, carries_loss, buffer_);
-  file_.append(buffer_);
+  append_content(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
   document_ends_.push_back(static_cast<uint64_t>(token_count_));
+}
+
+void TokenShardWriter::append_content(std::span<const std::byte> bytes) {
+  file_.append(bytes);
+  content_hash_.append(bytes);
 }
 
 void TokenShardWriter::finish(int64_t skipped_lines) {
   const uint64_t token_bytes = static_cast<uint64_t>(token_count_ * bytes_per_token_);
   const std::vector<std::byte> zeros(padded(token_bytes) - token_bytes);
-  file_.append(zeros);
-  file_.append(std::as_bytes(std::span(document_ends_)));
+  append_content(zeros);
+  append_content(std::as_bytes(std::span(document_ends_)));
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
@@ -293,6 +307,7 @@ void TokenShardWriter::finish(int64_t skipped_lines) {
   header.vocab_size = static_cast<uint32_t>(vocab_size_);
   header.has_loss_marks = loss_marks_ == LossMarks::present ? 1 : 0;
   header.skipped_lines = static_cast<uint64_t>(skipped_lines);
+  header.content_hash = content_hash_.words();
   file_.overwrite_start(std::as_bytes(std::span(&header, 1)));
   file_.finish();
 }

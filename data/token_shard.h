@@ -1,7 +1,7 @@
-// Pre-tokenised documents in one file. Little-endian; 64 bytes of header:
+// Pre-tokenised documents in one file. Little-endian; 80 bytes of header:
 //
 //   0   8 bytes  "LSTOKENS"
-//   8   uint32   format version, 2
+//   8   uint32   format version, 3
 //   12  uint32   bytes per token, 2 or 4
 //   16  uint64   number of tokens
 //   24  uint64   number of documents
@@ -9,11 +9,13 @@
 //   40  uint32   vocabulary size; every token is below it
 //   44  uint32   1 if a token's highest bit says that it carries no loss; else 0
 //   48  uint64   number of lines of the text that were skipped, since they could not be read
-//   56  uint64   0
+//   56  2 uint64 XXH3-128 of all that follows the header, the high half first
+//   72  uint64   0
 //
 // then the tokens, zeros up to a multiple of 8 bytes, and for each document a uint64: where among
 // the tokens it ends. Documents follow each other without gaps, and none is empty.
 //
+// Version 2 has the first 56 bytes of the header and 8 bytes of zeros: no hash.
 // Version 1 has the first 48 bytes of the header, with 0 in the last four, and the tokens: one
 // stream, in which no document is known.
 //
@@ -28,6 +30,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "data/content_hash.h"
 #include "data/file_mapping.h"
 
 namespace longshore::data {
@@ -65,7 +68,9 @@ class TokenShard {
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
 
-  // What tells shards apart: a hash of the file's size and of parts of it, all over the file.
+  // What tells shards apart: a hash of the file's size and of parts of it, all over the file. From
+  // version 3 on the header, which is one of them, has a hash of everything; before, a change
+  // between the parts is not seen.
   std::string identity() const;
 
   // Throws a DataError unless this shard was made by the tokenizer with that hash. `owner` is what
@@ -108,7 +113,10 @@ class TokenShardWriter {
   int64_t document_count() const { return static_cast<int64_t>(document_ends_.size()); }
 
  private:
+  void append_content(std::span<const std::byte> bytes);
+
   AtomicFile file_;
+  ContentHash content_hash_;  // of what follows the header
   int32_t vocab_size_;
   uint64_t tokenizer_hash_;
   LossMarks loss_marks_;

@@ -13,7 +13,7 @@
 namespace longshore::data {
 namespace {
 
-constexpr size_t kHeaderBytes = 64;
+constexpr size_t kHeaderBytes = 80;
 
 void write_shard(const std::filesystem::path& path, int32_t vocab_size,
                  std::span<const int32_t> tokens) {
@@ -22,15 +22,20 @@ void write_shard(const std::filesystem::path& path, int32_t vocab_size,
   writer.finish();
 }
 
-// Version 1, whose header this program no longer writes.
-std::string version1(std::string version2, int64_t documents) {
-  version2[8] = 1;
-  std::memcpy(version2.data() + 24, &documents, sizeof documents);
+// Versions 1 and 2, which this program no longer writes.
+std::string version1(std::string latest, int64_t documents) {
+  latest[8] = 1;
+  std::memcpy(latest.data() + 24, &documents, sizeof documents);
   uint64_t token_count;
   uint32_t bytes_per_token;
-  std::memcpy(&token_count, version2.data() + 16, sizeof token_count);
-  std::memcpy(&bytes_per_token, version2.data() + 12, sizeof bytes_per_token);
-  return version2.substr(0, 48) + version2.substr(kHeaderBytes, token_count * bytes_per_token);
+  std::memcpy(&token_count, latest.data() + 16, sizeof token_count);
+  std::memcpy(&bytes_per_token, latest.data() + 12, sizeof bytes_per_token);
+  return latest.substr(0, 48) + latest.substr(kHeaderBytes, token_count * bytes_per_token);
+}
+
+std::string version2(std::string latest) {
+  latest[8] = 2;
+  return latest.substr(0, 56) + std::string(8, '\0') + latest.substr(kHeaderBytes);
 }
 
 std::vector<int32_t> read_all(const TokenShard& shard) {
@@ -129,6 +134,48 @@ TEST(TokenShard, OfVersion1IsAStreamWithoutDocuments) {
       EXPECT_THROW(TokenShard(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
     EXPECT_THROW(TokenShard(folder.write("long.tokens", old + '\0')), DataError);
   }
+}
+
+TEST(TokenShard, OfVersion2HasNoHash) {
+  TemporaryFolder folder;
+  for (int32_t vocab_size : {100, 100'000}) {
+    write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
+    const std::string old = version2(read_file(folder / "a.tokens"));
+    const TokenShard shard(folder.write("old.tokens", old));
+    EXPECT_EQ(read_all(shard), (std::vector<int32_t>{5, 6, 7}));
+    ASSERT_EQ(shard.document_count(), 1);
+    EXPECT_EQ(shard.document(0).count, 3);
+    for (size_t bytes = 0; bytes < old.size(); ++bytes)
+      EXPECT_THROW(TokenShard(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
+    EXPECT_THROW(TokenShard(folder.write("long.tokens", old + '\0')), DataError);
+    std::string changed = old;
+    changed[56] = 1;
+    EXPECT_NE(message_of<DataError>([&] {
+                TokenShard damaged(folder.write("b.tokens", changed));
+              }).find("bytes 56 to 63 are not zero"),
+              std::string::npos);
+  }
+}
+
+// Wherever it is, in a file of any size.
+TEST(TokenShard, ATokenMoreOrLessOrAnotherIsAnotherShard) {
+  TemporaryFolder folder;
+  std::vector<int32_t> tokens(6 << 20);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 7919 % 60'000);
+  auto identity = [&] {
+    write_shard(folder / "a.tokens", 60'000, tokens);
+    return TokenShard(folder / "a.tokens").identity();
+  };
+  const std::string before = identity();
+  EXPECT_EQ(identity(), before);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 8; ++i) {
+    int32_t& token = tokens[random() % tokens.size()];
+    token = (token + 1) % 60'000;
+    EXPECT_NE(identity(), before) << i;
+    token = (token + 59'999) % 60'000;
+  }
+  EXPECT_EQ(identity(), before);
 }
 
 TEST(TokenShard, FindsDocumentsThatCannotBe) {
@@ -275,7 +322,7 @@ TEST(TokenShard, SaysWhatItFoundAndExpected) {
     return message_of<DataError>([&] { TokenShard shard(folder.write("b.tokens", bytes)); });
   };
   EXPECT_NE(changed(0, 'X').find("b.tokens: not a token file"), std::string::npos);
-  EXPECT_NE(changed(8, 9).find("version 9; expected version 1 or 2"), std::string::npos);
+  EXPECT_NE(changed(8, 9).find("version 9; expected version 1 to 3"), std::string::npos);
   EXPECT_NE(changed(12, 3).find("3 bytes per token; expected 2 or 4"), std::string::npos);
   EXPECT_NE(changed(17, 15).find(
                 "header says 3843 tokens of 2 bytes in 1 documents, the file holds 16 bytes"),
@@ -285,7 +332,7 @@ TEST(TokenShard, SaysWhatItFoundAndExpected) {
       std::string::npos);
   EXPECT_NE(changed(16, 2).find("the last document ends at token 3 of 2"), std::string::npos);
   EXPECT_NE(changed(44, 2).find("bytes 44 to 47 are 2"), std::string::npos);
-  EXPECT_NE(changed(56, 1).find("bytes 56 to 63 are not zero"), std::string::npos);
+  EXPECT_NE(changed(72, 1).find("bytes 72 to 79 are not zero"), std::string::npos);
   EXPECT_NE(changed(55, 127).find(" lines skipped"), std::string::npos);
   EXPECT_NE(changed(24, 4).find("4 documents in 3 tokens"), std::string::npos);
   EXPECT_NE(changed(42, 1).find("vocabulary size 65636"), std::string::npos);
