@@ -20,12 +20,16 @@ struct Result {
   std::string output;  // of stdout and stderr
 };
 
-Result run_tokenize(const std::string& arguments) {
-  FILE* pipe = popen((TOKENIZE_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+Result run_command(const std::string& command) {
+  FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
   std::string output;
   for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
   const int status = pclose(pipe);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+Result run_tokenize(const std::string& arguments) {
+  return run_command(TOKENIZE_PROGRAM " " + arguments);
 }
 
 const std::string kModel = "tests/goldens/tokenizers/sp_bpe/tokenizer.model";
@@ -108,6 +112,20 @@ TEST(TokenizeProgram, WritesConversations) {
   EXPECT_EQ(tokenizer.decode(tokens, SpecialTokens::keep),
             "<bos><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nthe<end_of_turn>\n");
   EXPECT_EQ(std::accumulate(carries_loss.begin(), carries_loss.end(), 0), 2);
+}
+
+// By the shell's limit on the sizes of files.
+TEST(TokenizeProgram, AFileBeyondTheLimitIsAnErrorAndLeavesNothing) {
+  TemporaryFolder folder, outputs;
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "the boats wait\n\n";
+  const Result result =
+      run_command("ulimit -f 16; " TOKENIZE_PROGRAM " --tokenizer " + kModel + " --out " +
+                  (outputs / "out.tokens").string() + " " + folder.write("in.txt", text).string());
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_NE(result.output.find(": cannot write: File too large"), std::string::npos)
+      << result.output;
+  EXPECT_EQ(outputs.file_count(), 0u);
 }
 
 TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
