@@ -18,6 +18,9 @@ LineReader::LineReader(const std::filesystem::path& path) : path_(path), buffer_
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     throw DataError(path.string() + ": expected a text file, found a folder");
+  // A named pipe would hang, and what it gives could be read only once.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    throw DataError(path.string() + ": expected a text file, found no regular file");
   errno = 0;
   file_.open(path, std::ios::binary);
   if (!file_) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));

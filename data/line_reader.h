@@ -11,7 +11,7 @@
 namespace longshore::data {
 
 // Reads as it goes, so a file may be of any size. Throws a DataError that names the file when it
-// cannot be opened or read.
+// cannot be opened or read, or is no regular file.
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path);

@@ -1,6 +1,7 @@
 // The tokenize program as a user meets it: what it prints and its exit codes.
 #include <gtest/gtest.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <numeric>
@@ -126,6 +127,20 @@ TEST(TokenizeProgram, AFileBeyondTheLimitIsAnErrorAndLeavesNothing) {
   EXPECT_NE(result.output.find(": cannot write: File too large"), std::string::npos)
       << result.output;
   EXPECT_EQ(outputs.file_count(), 0u);
+}
+
+TEST(TokenizeProgram, NamedPipesAreRefused) {
+  TemporaryFolder folder;
+  for (const char* name : {"pipe.txt", "pipe.jsonl"}) {
+    ASSERT_EQ(mkfifo((folder / name).c_str(), 0600), 0);
+    const Result result =
+        run_command("timeout 20 " TOKENIZE_PROGRAM " --tokenizer " + kModel + " --out " +
+                    (folder / "out.tokens").string() + " " + (folder / name).string());
+    EXPECT_EQ(result.exit_code, 1) << result.output;
+    EXPECT_NE(result.output.find(std::string(name) + ": expected a text file, found no regular"),
+              std::string::npos)
+        << result.output;
+  }
 }
 
 TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {

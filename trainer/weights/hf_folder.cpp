@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -24,14 +23,11 @@ constexpr const char* kConfigFile = "config.json";
 
 std::string read_text(const fs::path& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad())
-    throw DataError(path.string() + ": found no file that can be read");
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMostBytes) throw DataError(path.string() + ": longer than 1 MiB");
-  return text;
+  const data::FileMapping file(path, data::Access::from_front_to_back);
+  if (file.text().size() > kMostBytes)
+    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
+                    " bytes, expected at most 1 MiB");
+  return std::string(file.text());
 }
 
 bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
@@ -60,7 +56,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
     if (models::is_lora_weight(name)) continue;
     const Parameter& parameter = layout.parameter(location);
     if (!checkpoint.contains(name)) {
-      // Slow, and a hostile config.json can make all of its names be missing.
+      // A hostile config.json can make all of its names be missing.
       std::string close = problems.size() < kMostListed ? nearest(name, names) : "";
       problems.push_back("missing " + name + (close.empty() ? "" : "; nearest: " + close));
     } else if (!fits(parameter, checkpoint.at(name))) {
