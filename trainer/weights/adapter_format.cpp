@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -104,10 +104,13 @@ class ConfigReader {
 
   void read_alpha(LoraConfig& config) {
     const json& alpha = at("lora_alpha");
-    if (alpha.is_number() && std::isfinite(alpha.get<double>()) && alpha > 0)
-      config.alpha = alpha.get<double>();
+    const double number = alpha.is_number() ? alpha.get<double>() : 0;
+    const double scale = number / static_cast<double>(std::max(int64_t{1}, config.rank));
+    if (scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max())
+      config.alpha = number;
     else
-      add_problem("lora_alpha", alpha, "a number above 0");
+      add_problem("lora_alpha", alpha,
+                  "a number above 0 that is, divided by r, within what float32 can hold");
   }
 
   void read_targets(LoraConfig& config) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
+#include "data/strict_json.h"
 #include "models/hf/config.h"
 #include "trainer/weights/adapter.h"
 
@@ -45,6 +47,17 @@ std::vector<std::string> in_order(const offload::ParameterLayout& layout,
   return names;
 }
 
+// Where only the sum is not, the adapter is too large for the weights' dtype.
+void require_finite_sums(const std::string& weight, std::span<const float> before,
+                         std::span<const float> after) {
+  for (size_t i = 0; i < before.size(); ++i)
+    if (std::isfinite(before[i]) && !std::isfinite(after[i]))
+      throw DataError(
+          fmt::format("tensor {}: found {} where {} was and the adapter is added, expected finite "
+                      "values: it is beyond what float32 can hold",
+                      data::json_quoted(weight), after[i], before[i]));
+}
+
 // An adapter on its way into the weights it belongs to.
 class Merge {
  public:
@@ -73,13 +86,14 @@ class Merge {
       std::vector<float> values(rows * static_cast<size_t>(in));
       data::to_float32(piece, values);
       const auto rank = static_cast<size_t>(config_.rank);
-      values =
+      const std::vector<float> sums =
           merged(values, {.a = a,
                           .b = std::span(b).subspan(static_cast<size_t>(row) * rank, rows * rank),
                           .rank = config_.rank,
                           .scale = config_.scale()});
+      require_finite_sums(weight.name, values, sums);
       piece.dtype = SafetensorsDtype::float32;
-      piece.data = std::as_bytes(std::span(values));
+      piece.data = std::as_bytes(std::span(sums));
       append_converted(piece, dtype, writer);
     }
   }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "data/safetensors_float.h"
+#include "data/safetensors_writer.h"
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
@@ -355,6 +356,37 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
   convert({.from = llama, .to = temporary / "same", .adapter = llama / "adapter"});
   EXPECT_TRUE(read_file(temporary / "f32/model.safetensors") ==
               read_file(temporary / "same/model.safetensors"));
+}
+
+// Finite weights and a finite adapter may have a sum that is not.
+TEST(ConvertWithAdapter, SumsBeyondFloat32AreRefused) {
+  TemporaryFolder temporary;
+  const fs::path golden = kGoldens / "lora_llama", adapter = temporary / "adapter";
+  fs::copy(golden / "adapter", adapter);
+  const std::string config = read_file(golden / "adapter/adapter_config.json");
+  auto refusal = [&](const std::string& alpha) {
+    nlohmann::json changed = nlohmann::json::parse(config);
+    changed["lora_alpha"] = nlohmann::json::parse(alpha);
+    temporary.write("adapter/adapter_config.json", changed.dump());
+    const std::string what = message_of<DataError>(
+        [&] { convert({.from = golden, .to = temporary / "to", .adapter = adapter}); });
+    EXPECT_FALSE(fs::exists(temporary / "to"));
+    return what;
+  };
+  for (const char* alpha : {"1e300", "1e40", "1e-300", "0", "-1", "true"})
+    EXPECT_NE(refusal(alpha).find("adapter_config.json: lora_alpha: found "), std::string::npos)
+        << refusal(alpha);
+
+  const data::SafetensorsFile small(golden / "adapter/adapter_model.safetensors");
+  std::vector<data::SafetensorsInfo> tensors(small.tensors().begin(), small.tensors().end());
+  data::SafetensorsWriter large(adapter / "adapter_model.safetensors", tensors);
+  for (const data::SafetensorsInfo& tensor : tensors) {
+    std::vector<float> values = floats(small.at(tensor.name));
+    for (float& value : values) value *= 1e19f;
+    large.append(tensor.name, std::as_bytes(std::span(values)));
+  }
+  large.finish();
+  EXPECT_NE(refusal("1e3").find("q_proj.weight\": found "), std::string::npos) << refusal("1e3");
 }
 
 TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
