@@ -1,5 +1,7 @@
 #include "data/tokenize_json.h"
 
+#include <cerrno>
+#include <cstring>
 #include <istream>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -27,7 +29,8 @@ std::string read_json_string(const std::string& line) {
 
 void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out) {
   std::string line;
-  for (int64_t number = 1; std::getline(in, line); ++number) {
+  int64_t number = 1;
+  for (; std::getline(in, line); ++number) {
     try {
       const std::vector<int32_t> ids = tokenizer.encode(read_json_string(line));
       const nlohmann::ordered_json answer = {
@@ -42,6 +45,8 @@ void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in, std::ostr
       throw DataError("line " + std::to_string(number) + ": " + error.what());
     }
   }
+  if (in.bad())
+    throw DataError("line " + std::to_string(number) + ": cannot read: " + std::strerror(errno));
 }
 
 }  // namespace longshore::data

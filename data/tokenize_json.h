@@ -9,7 +9,7 @@ namespace longshore::data {
 
 // For each line in, a JSON string, writes and flushes a line {"ids":[...],"decoded":"..."}: its ids
 // without bos and eos, and what they decode to, special tokens kept. The JSON written is ASCII. A
-// line that is no JSON string is a DataError with its number.
+// line that is no JSON string, or cannot be read, is a DataError with its number.
 void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out);
 
 }  // namespace longshore::data

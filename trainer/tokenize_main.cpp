@@ -42,6 +42,7 @@ void run(const Arguments& arguments) {
     throw longshore::ConfigError("found neither, expected --out or --stdin-json");
   const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
   if (arguments.stdin_json) {
+    std::ios::sync_with_stdio(false);  // else what cannot be read looks like the end
     longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
     return;
   }

@@ -115,6 +115,14 @@ TEST(TokenizeProgram, WritesConversations) {
   EXPECT_EQ(std::accumulate(carries_loss.begin(), carries_loss.end(), 0), 2);
 }
 
+TEST(TokenizeProgram, WhatCannotBeReadIsNotTheEnd) {
+  TemporaryFolder folder;
+  const Result result =
+      run_tokenize("--tokenizer " + kModel + " --stdin-json < " + (folder / "").string());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.output, "tokenize: line 1: cannot read: Is a directory\n");
+}
+
 // By the shell's limit on the sizes of files.
 TEST(TokenizeProgram, AFileBeyondTheLimitIsAnErrorAndLeavesNothing) {
   TemporaryFolder folder, outputs;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -200,10 +202,12 @@ class Speed {
 };
 
 void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written != text.size() || std::fflush(stdout) != 0)
+    throw DataError(std::string("standard output: cannot write: ") + std::strerror(errno));
 }
 
+// A full disk behind it shows at once: what nobody gets need not be computed.
 }  // namespace
 
 void generate(const GenerateRequest& request) {

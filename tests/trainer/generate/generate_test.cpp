@@ -142,6 +142,15 @@ TEST(Generate, WritesTextAndItsSpeed) {
   EXPECT_NE(generated.errors.find(" tokens/s\n"), std::string::npos) << generated.errors;
 }
 
+TEST(Generate, SaysWhenTheTextCannotBeWritten) {
+  const Generated generated = run_generate("--model " + quoted((folder() / "model").string()) +
+                                           " --prompt 'The boats' --max-tokens 5 >/dev/full");
+  EXPECT_EQ(generated.exit_code, 1);
+  EXPECT_NE(generated.errors.find("generate: standard output: cannot write: No space left"),
+            std::string::npos)
+      << generated.errors;
+}
+
 TEST(Generate, TheSeedGivesTheText) {
   const std::string text = text_of({.seed = 1});
   EXPECT_EQ(text_of({.seed = 1}), text);
