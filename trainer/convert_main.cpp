@@ -34,10 +34,12 @@ int main(int argc, char** argv) {
   trainer::Conversion conversion;
   std::string dtype;
   app.add_option("--from", conversion.from, "a folder with config.json and safetensors files")
+      ->check(CLI::ExistingDirectory)
       ->required();
   app.add_option("--to", conversion.to, "the folder to write, which is new or empty")->required();
   app.add_option("--adapter", conversion.adapter,
-                 "a folder with a LoRA adapter as peft writes it, to be merged into the weights");
+                 "a folder with a LoRA adapter as peft writes it, to be merged into the weights")
+      ->check(CLI::ExistingDirectory);
   app.add_option("--dtype", dtype, "what to convert the weights to; their own if not given")
       ->check(CLI::IsMember(dtypes));
   app.add_option("--max-shard-size", conversion.max_shard_bytes,

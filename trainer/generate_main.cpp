@@ -31,11 +31,14 @@ int main(int argc, char** argv) {
   trainer::Sampling& sampling = request.sampling;
   auto* from = app.add_option_group("model");
   CLI::Option* model = from->add_option("--model", request.model,
-                                        "a folder with config.json, weights and a tokenizer");
-  from->add_option("--run", request.run, "a run directory with model/ or adapter/");
+                                        "a folder with config.json, weights and a tokenizer")
+                           ->check(CLI::ExistingDirectory);
+  from->add_option("--run", request.run, "a run directory with model/ or adapter/")
+      ->check(CLI::ExistingDirectory);
   from->require_option(1);
   app.add_option("--adapter", request.adapter,
                  "a folder with a LoRA adapter for the model, as peft writes it")
+      ->check(CLI::ExistingDirectory)
       ->needs(model);
   app.add_option("--prompt", request.prompt, "how the text begins, or what the user says")
       ->required();

@@ -10,11 +10,16 @@ int main(int argc, char** argv) {
       "and writes hidden states, logits, losses and gradients.",
       "probe");
   trainer::ProbeRequest request;
-  app.add_option("--model", request.model, "a folder with config.json and weights")->required();
-  app.add_option("--inputs", request.inputs, "a safetensors file with the batch")->required();
+  app.add_option("--model", request.model, "a folder with config.json and weights")
+      ->check(CLI::ExistingDirectory)
+      ->required();
+  app.add_option("--inputs", request.inputs, "a safetensors file with the batch")
+      ->check(CLI::ExistingFile)
+      ->required();
   app.add_option("--out", request.out, "the safetensors file to write")->required();
   app.add_option("--adapter", request.adapter,
-                 "a folder with a LoRA adapter for the model, as peft writes it");
+                 "a folder with a LoRA adapter for the model, as peft writes it")
+      ->check(CLI::ExistingDirectory);
   app.add_flag("--gradients", request.gradients,
                "also the gradient of each parameter, or of the adapter's alone");
   app.add_option("key=value", request.overrides, "keys, as listed below");

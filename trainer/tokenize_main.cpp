@@ -61,10 +61,12 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(kDescription, "tokenize");
   app.add_option("--tokenizer", arguments.tokenizer, "tokenizer.model, tokenizer.json or a folder")
+      ->check(CLI::ExistingPath)
       ->required();
   auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
   auto* output = app.add_option("--out", arguments.output, "shard to write")->excludes(stdin_json);
-  auto* inputs = app.add_option("INPUT", arguments.inputs, "UTF-8 text files");
+  auto* inputs =
+      app.add_option("INPUT", arguments.inputs, "UTF-8 text files")->check(CLI::ExistingFile);
   app.add_option("--chat-template", arguments.options.chat_template,
                  "how messages are written: " + longshore::join(longshore::data::kChatTemplates))
       ->needs(output);

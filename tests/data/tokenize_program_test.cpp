@@ -161,6 +161,7 @@ TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
   EXPECT_NE(run_tokenize("--help").output.find("--stdin-json"), std::string::npos);
   for (const std::string& wrong :
        {std::string(), tokenizer, tokenizer + out, tokenizer + text, out + text,
+        std::string("--tokenizer none.model --stdin-json"), tokenizer + out + " none.txt",
         tokenizer + " --stdin-json" + out + text, tokenizer + out + text + " --unknown"}) {
     const Result result = run_tokenize(wrong + " < /dev/null");
     EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
@@ -169,7 +170,8 @@ TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
   const Result bad_line = run_tokenize(tokenizer + " --stdin-json <" + text);
   EXPECT_EQ(bad_line.exit_code, 1);
   EXPECT_TRUE(bad_line.output.starts_with("tokenize: line 1: ")) << bad_line.output;
-  EXPECT_EQ(run_tokenize("--tokenizer none.model --stdin-json < /dev/null").exit_code, 1);
+  const Result damaged = run_tokenize("--tokenizer" + text + " --stdin-json < /dev/null");
+  EXPECT_EQ(damaged.exit_code, 1) << damaged.output;
   EXPECT_FALSE(std::filesystem::exists(folder / "out.tokens"));
 }
 

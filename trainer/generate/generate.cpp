@@ -90,7 +90,12 @@ Prompt chat_prompt(const std::string& text, const std::string& name,
                    const data::Tokenizer& tokenizer) {
   const auto chat = data::ChatTemplate::named(name);
   std::vector<data::ChatMessage> messages{{"user", text}};
-  Prompt prompt{.tokens = data::prompt_tokens(messages, tokenizer, chat), .end_tokens = {}};
+  Prompt prompt;
+  try {
+    prompt.tokens = data::prompt_tokens(messages, tokenizer, chat);
+  } catch (const DataError& error) {
+    throw ConfigError("--chat-template " + name + ": " + error.what());
+  }
   messages.push_back({"assistant", "."});
   for (const data::ChatPiece& piece : chat.pieces(messages, tokenizer))
     if (piece.special_id && piece.is_completion) prompt.end_tokens.push_back(*piece.special_id);
@@ -201,13 +206,13 @@ class Speed {
   Clock::time_point start_ = Clock::now(), first_, last_;
 };
 
+// A full disk behind it shows at once: what nobody gets need not be computed.
 void print(const std::string& text) {
   const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written != text.size() || std::fflush(stdout) != 0)
     throw DataError(std::string("standard output: cannot write: ") + std::strerror(errno));
 }
 
-// A full disk behind it shows at once: what nobody gets need not be computed.
 }  // namespace
 
 void generate(const GenerateRequest& request) {

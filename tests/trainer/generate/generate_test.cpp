@@ -200,7 +200,8 @@ TEST(Generate, KnowsConversations) {
   chat.chat_template = "llama2";
   EXPECT_NE(text_of(chat), text_of(request()));
   chat.chat_template = "llama3";
-  std::string message = data::message_of<DataError>([&] { generate(chat); });
+  std::string message = data::message_of<ConfigError>([&] { generate(chat); });
+  EXPECT_TRUE(message.starts_with("--chat-template llama3: ")) << message;
   EXPECT_NE(message.find("<|begin_of_text|>"), std::string::npos) << message;
 }
 
@@ -308,6 +309,9 @@ TEST(Generate, RefusesCommandLines) {
   for (const auto& [arguments, word] : {std::pair{prompt, "--model"},
                                         {model, "--prompt"},
                                         {model + "--run x " + prompt, "--run"},
+                                        {prompt + "--model /no/such", "--model: "},
+                                        {prompt + "--run /no/such", "--run: "},
+                                        {model + prompt + "--adapter /no/such", "--adapter: "},
                                         {model + prompt + "--top-p 0", "--top-p"},
                                         {model + prompt + "--top-p nan", "--top-p: found nan"},
                                         {model + prompt + "--temperature NaN", "found NaN"},

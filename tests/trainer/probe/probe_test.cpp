@@ -281,6 +281,13 @@ TEST(Probe, ErrorsBecomeExitCodes) {
     EXPECT_EQ(result.exit_code, exit_code) << result.output;
     EXPECT_NE(result.output.find(word), std::string::npos) << result.output;
   }
+  for (const ProgramResult& missing :
+       {run_probe(folder / "none", bad, folder / "out", ""),
+        run_probe(kModel, folder / "none", folder / "out", ""),
+        run_probe(kModel, bad, folder / "out", "--adapter /no/such")}) {
+    EXPECT_EQ(missing.exit_code, 2) << missing.output;
+    EXPECT_NE(missing.output.find("does not exist"), std::string::npos) << missing.output;
+  }
   EXPECT_EQ(folder.file_count(), 1u);
 }
 

@@ -412,13 +412,18 @@ TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
     EXPECT_LE(bytes.size(), 25'000u) << name;
   }
   EXPECT_TRUE(files.contains("model.safetensors.index.json"));
-  for (const std::string& wrong : {from, from + to("a"), from + to("c") + " --dtype int8",
-                                   from + to("c") + " --max-shard-size 0"}) {
+  for (const std::string& wrong :
+       {from, from + to("a"), program + " --from nothing" + to("c"),
+        from + to("c") + " --adapter nothing", from + to("c") + " --dtype int8",
+        from + to("c") + " --max-shard-size 0"}) {
     const ProgramResult result = run_program(wrong);
     EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
     EXPECT_NE(result.output, "");
   }
-  EXPECT_EQ(run_program(program + " --from nothing" + to("c")).exit_code, 1);
+  EXPECT_EQ(run_program(program + " --from " + temporary.write("file", "").parent_path().string() +
+                        to("c"))
+                .exit_code,
+            1);
   EXPECT_FALSE(fs::exists(temporary / "c"));
 }
 
