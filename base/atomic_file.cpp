@@ -102,4 +102,12 @@ void write_file(const std::filesystem::path& path, std::string_view contents) {
   file.finish();
 }
 
+void require_no_input(const std::filesystem::path& output,
+                      std::span<const std::filesystem::path> inputs) {
+  for (const std::filesystem::path& input : inputs)
+    if (std::error_code error; std::filesystem::equivalent(input, output, error))
+      throw ConfigError(output.string() + ": found " + input.string() +
+                        ", which is an input; expected another file to write");
+}
+
 }  // namespace longshore

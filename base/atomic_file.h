@@ -48,4 +48,9 @@ class AtomicFile {
 // A file whose contents are there already, as an AtomicFile.
 void write_file(const std::filesystem::path& path, std::string_view contents);
 
+// Throws a ConfigError where `output` is, or leads to, one of the files that what is written is
+// made from.
+void require_no_input(const std::filesystem::path& output,
+                      std::span<const std::filesystem::path> inputs);
+
 }  // namespace longshore

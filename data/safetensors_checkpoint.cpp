@@ -242,6 +242,15 @@ const SafetensorsTensor& Checkpoint::at(std::string_view name) const {
                   (similar.empty() ? "" : "; nearest: " + json_quoted(similar)));
 }
 
+std::vector<fs::path> checkpoint_files(const fs::path& directory) {
+  if (is_there(directory / kSingleFile) || !is_there(directory / kIndexFile))
+    return {directory / kSingleFile};
+  std::set<fs::path> files{directory / kIndexFile};
+  for (const auto& [tensor, file] : read_index(directory / kIndexFile))
+    files.insert(directory / file);
+  return {files.begin(), files.end()};
+}
+
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text) {
   IndexReader reader;
   reader.read(text);

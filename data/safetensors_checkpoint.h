@@ -42,6 +42,10 @@ class Checkpoint {
   std::map<std::string_view, const SafetensorsTensor*> tensors_;
 };
 
+// The files that a Checkpoint of the folder opens, which need not be there. Throws a DataError for
+// an index that is none.
+std::vector<std::filesystem::path> checkpoint_files(const std::filesystem::path& directory);
+
 // "weight_map" of an index: names of tensors to names of files, which are plain names. Throws a
 // DataError, which does not name the index, on anything else.
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text);

@@ -6,7 +6,9 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "data/token_shard.h"
 
@@ -50,10 +52,11 @@ class OrderedEncoder {
   std::deque<std::future<EncodedTexts>> at_work_;
 };
 
-void check_output(std::span<const fs::path> inputs, const fs::path& output) {
-  for (const fs::path& input : inputs)
-    if (std::error_code error; fs::equivalent(input, output, error))
-      throw DataError(output.string() + ": the output is also an input");
+void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
+                  const fs::path& output) {
+  std::vector<fs::path> read = tokenizer.files();
+  read.insert(read.end(), inputs.begin(), inputs.end());
+  require_no_input(output, read);
 }
 
 }  // namespace
@@ -63,7 +66,7 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   if (tokenizer.eos_id() < 0)
     throw DataError(tokenizer.path().string() +
                     ": the tokenizer has no eos; it is expected to end each document");
-  check_output(inputs, output);
+  check_output(tokenizer, inputs, output);
   std::deque<TextInput> files;  // they stay where they are
   for (const fs::path& input : inputs) files.emplace_back(input, tokenizer, options);
   const bool has_marks = std::ranges::any_of(

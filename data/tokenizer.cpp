@@ -42,6 +42,10 @@ fs::path file_at(const fs::path& path) {
                   ": expected a tokenizer.json or tokenizer.model in this folder, found neither");
 }
 
+fs::path config_beside(const fs::path& file) {
+  return file.parent_path() / "tokenizer_config.json";
+}
+
 bool looks_like_json(std::string_view bytes) {
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   return first != bytes.npos && bytes[first] == '{';
@@ -78,7 +82,7 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   eos_id_ = model_->eos_id();
   content_hash_ = fnv1a(bytes);
 
-  const fs::path config_path = path_.parent_path() / "tokenizer_config.json";
+  const fs::path config_path = config_beside(path_);
   if (std::error_code error; !is_json || !fs::exists(config_path, error)) return;
   const std::string config_bytes = read_tokenizer_file(config_path);
   try {
@@ -94,6 +98,8 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
 }
 
 Tokenizer::~Tokenizer() = default;
+
+std::vector<fs::path> Tokenizer::files() const { return {path_, config_beside(path_)}; }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (text.size() > kMaxTextBytes)

@@ -41,6 +41,8 @@ class Tokenizer {
 
   // Of the file itself.
   const std::filesystem::path& path() const { return path_; }
+  // Those that were read, or would have been if they were there.
+  std::vector<std::filesystem::path> files() const;
   int32_t vocab_size() const { return model_->vocab_size(); }
   // -1 where there is none. For a tokenizer.json they are those that tokenizer_config.json beside
   // it names, or else those of its template; see make_bpe_tokenizer.

@@ -161,7 +161,7 @@ TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
 
 TEST_F(TokenizeFiles, DoesNotOverwriteItsInput) {
   const std::vector<std::filesystem::path> inputs = {folder_.write("a.txt", "Hello\n")};
-  EXPECT_THROW(tokenize_files(tokenizer_, inputs, folder_ / "." / "a.txt"), DataError);
+  EXPECT_THROW(tokenize_files(tokenizer_, inputs, folder_ / "." / "a.txt"), ConfigError);
   EXPECT_EQ(read_file(inputs[0]), "Hello\n");
 }
 

@@ -115,6 +115,23 @@ TEST(TokenizeProgram, WritesConversations) {
   EXPECT_EQ(std::accumulate(carries_loss.begin(), carries_loss.end(), 0), 2);
 }
 
+TEST(TokenizeProgram, NothingThatIsReadIsWrittenOver) {
+  TemporaryFolder folder;
+  const std::string tokenizer = "tests/goldens/tokenizers/bytelevel_bpe_llama3/tokenizer.json";
+  const auto json = folder.write("tokenizer.json", read_file(tokenizer));
+  const auto config = folder.write("tokenizer_config.json", "{}");
+  const auto text = folder.write("in.txt", "the\n");
+  for (const auto& output : {json, config, text}) {
+    const std::string before = read_file(output);
+    const Result result = run_tokenize("--tokenizer " + (folder / "").string() + " --out " +
+                                       output.string() + " " + text.string());
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_TRUE(result.output.starts_with("tokenize: " + output.string() + ": found "))
+        << result.output;
+    EXPECT_EQ(read_file(output), before);
+  }
+}
+
 TEST(TokenizeProgram, WhatCannotBeReadIsNotTheEnd) {
   TemporaryFolder folder;
   const Result result =

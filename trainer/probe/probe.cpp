@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "data/safetensors_writer.h"
 #include "trainer/config/backend_choice.h"
@@ -207,6 +208,14 @@ class Probe {
   offload::Arguments arguments_;
 };
 
+void check_output(const ProbeRequest& request) {
+  std::vector<std::filesystem::path> read = model_files(request.model);
+  read.push_back(request.inputs);
+  if (!request.adapter.empty())
+    for (const std::filesystem::path& file : adapter_files(request.adapter)) read.push_back(file);
+  require_no_input(request.out, read);
+}
+
 }  // namespace
 
 void probe(const ProbeRequest& request) {
@@ -221,6 +230,7 @@ void probe(const ProbeRequest& request) {
   if (request.gradients && !inputs.has_labels)
     throw DataError(request.inputs.string() +
                     ": labels: found nothing, expected a tensor [B,T], as --gradients asks");
+  check_output(request);
   Probe probe(request, config, model, inputs, target);
 
   std::map<std::string, Result> results = probe.results();

@@ -40,6 +40,10 @@ fs::path adapter_folder(const Config& config) {
 
 }  // namespace
 
+std::vector<fs::path> adapter_files(const fs::path& folder) {
+  return {folder / kConfigFile, folder / kTensorFile};
+}
+
 LoraConfig read_adapter_config(const fs::path& folder) {
   const fs::path file = folder / kConfigFile;
   const data::FileMapping mapping(file, data::Access::from_front_to_back);

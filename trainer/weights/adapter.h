@@ -14,6 +14,9 @@
 
 namespace longshore::trainer {
 
+// The files that an adapter is read from.
+std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder);
+
 // Rank, alpha and targets of the adapter in `folder`. Throws DataError, naming the file, as
 // parse_adapter_config does.
 models::LoraConfig read_adapter_config(const std::filesystem::path& folder);

@@ -48,6 +48,12 @@ HfConfig read_hf_config(const fs::path& folder) {
   return config;
 }
 
+std::vector<fs::path> model_files(const fs::path& folder) {
+  std::vector<fs::path> files = data::checkpoint_files(folder);
+  files.push_back(folder / kConfigFile);
+  return files;
+}
+
 void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
                    const data::Checkpoint& checkpoint, bool is_tied) {
   constexpr size_t kMostListed = 50;

@@ -24,6 +24,9 @@ struct HfConfig {
 // Its config.json. Throws a DataError that names the file.
 HfConfig read_hf_config(const std::filesystem::path& folder);
 
+// The files that a model of the folder is read from: config.json, and data::checkpoint_files.
+std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
+
 // Throws a DataError that lists everything that keeps `checkpoint`, found in `folder`, from being
 // the weights of the model that `layout` is of: tensors that are missing, not expected, of another
 // shape, or no floating-point numbers. A tied model's lm_head.weight may be there, adapters'

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "data/safetensors_checkpoint.h"
 #include "data/safetensors_writer.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
@@ -269,6 +270,39 @@ TEST(Probe, BadCallsWriteNothing) {
       EXPECT_NE(result.output.find(word), std::string::npos) << word << " in " << result.output;
     EXPECT_EQ(outputs.file_count(), 0u) << result.output;
   }
+}
+
+// Under any name, in one file or several; what was written before may be written again.
+TEST(Probe, NothingThatIsReadIsWrittenOver) {
+  TemporaryFolder folder;
+  const fs::path goldens = kModel.parent_path(), model = folder / "model",
+                 adapter = folder / "adapter";
+  fs::create_directory(model);
+  for (const fs::directory_entry& entry : fs::directory_iterator(goldens / "llama31_gqa"))
+    fs::copy(entry.path(), model / entry.path().filename());
+  fs::copy(goldens / "lora_llama", adapter, fs::copy_options::recursive);
+  fs::path inputs = write_inputs(model / "in", {{"input_ids", {{1, 2}, {1, 2}}}});
+  fs::create_symlink(inputs, folder / "link");
+  const fs::path parts = model / "model.safetensors.index.json";
+  ASSERT_TRUE(fs::exists(parts));
+  for (const fs::path& out :
+       {inputs, folder / "link", model / "." / "in", parts, model / "config.json",
+        model / data::parse_safetensors_index(data::read_file(parts)).begin()->second}) {
+    const std::string before = data::read_file(out);
+    const ProgramResult result = refusal({.model = model, .inputs = inputs, .out = out});
+    EXPECT_EQ(result.exit_code, 2) << out;
+    EXPECT_TRUE(result.output.starts_with(out.string() + ": found ")) << result.output;
+    EXPECT_TRUE(data::read_file(out) == before) << out;
+  }
+  const fs::path of_adapter = adapter / "adapter/adapter_model.safetensors";
+  EXPECT_EQ(refusal({.model = adapter,
+                     .inputs = adapter / "golden.safetensors",
+                     .out = of_adapter,
+                     .adapter = adapter / "adapter"})
+                .exit_code,
+            2);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(refusal({.model = model, .inputs = inputs, .out = model / "out"}).output, "");
 }
 
 TEST(Probe, ErrorsBecomeExitCodes) {
