@@ -61,11 +61,34 @@ std::vector<Candidate> candidates(const fs::path& folder) {
   return list;
 }
 
+// A manifest without files would verify nothing, and what it does not list is not verified.
+void require_parts(const fs::path& folder, const Manifest& manifest) {
+  auto lists = [&](const std::string& start) {
+    return std::ranges::any_of(manifest.files, [&](const SavedFile& file) {
+      return file.path == start || file.path.starts_with(start + "/");
+    });
+  };
+  auto refuse = [&](const std::string& found, const std::string& expected) {
+    throw DataError((folder / kManifestFile).string() + ": files: found " + found + ", expected " +
+                    expected);
+  };
+  if (!lists(kOptimizer)) refuse(std::string("no ") + kOptimizer, "it");
+  if (!lists(kModel) && !lists(kAdapter)) refuse("neither model nor adapter", "at least one");
+  for (const char* part : {kModel, kAdapter})
+    if (fs::exists(folder / part) && !lists(part))
+      refuse(std::string("nothing of ") + part, "its files: the folder is there");
+}
+
+void verify(const fs::path& folder, const Manifest& manifest) {
+  require_parts(folder, manifest);
+  verify_files(folder, manifest);
+}
+
 // What is wrong with it; "" for nothing.
 std::string fault_of(const Candidate& candidate) {
   if (!candidate.manifest) return candidate.fault;
   try {
-    verify_files(candidate.folder, *candidate.manifest);
+    verify(candidate.folder, *candidate.manifest);
     return "";
   } catch (const DataError& error) {
     return error.what();
@@ -133,7 +156,7 @@ Checkpoint open_checkpoint(const fs::path& folder) {
                     (inside.empty() ? "" : "; nearest: " + inside.front().folder.string()));
   }
   Checkpoint checkpoint{folder, read_manifest(folder)};
-  verify_files(folder, checkpoint.manifest);
+  verify(folder, checkpoint.manifest);
   return checkpoint;
 }
 

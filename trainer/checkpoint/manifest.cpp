@@ -1,7 +1,7 @@
 #include "trainer/checkpoint/manifest.h"
 
 #include <algorithm>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -18,11 +18,31 @@ using nlohmann::ordered_json;
 constexpr int kFormat = 1;
 constexpr const char* kHashKey = "xxh3_128";
 
+// The largest `steps` and `gradient_accumulation_steps`.
+constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int64_t kMostMicroBatches = int64_t{1} << 16;
+
 std::string dump(const ordered_json& json) { return json.dump(2) + "\n"; }
 
 std::string hash_of(const ordered_json& json) {
   const std::string text = dump(json);
   return data::content_hash(std::as_bytes(std::span(text)));
+}
+
+void require_range(const std::string& name, int64_t found, int64_t most) {
+  if (found < 0 || found > most)
+    throw DataError(name + ": found " + std::to_string(found) + ", expected 0 to " +
+                    std::to_string(most));
+}
+
+// As the config's keys bound them.
+void check_numbers(const Manifest& manifest) {
+  require_range("step", manifest.step, kMostSteps);
+  require_range("seed", manifest.seed, std::numeric_limits<int64_t>::max());
+  require_range("batches", manifest.batches, manifest.step * kMostMicroBatches);
+  for (const SavedFile& file : manifest.files)
+    require_range("files: " + file.path + ": bytes", file.bytes,
+                  std::numeric_limits<int64_t>::max());
 }
 
 Manifest read(const ordered_json& json) {
@@ -40,6 +60,7 @@ Manifest read(const ordered_json& json) {
   for (const ordered_json& file : json.at("files"))
     manifest.files.push_back(
         {.path = file.at("path"), .bytes = file.at("bytes"), .hash = file.at(kHashKey)});
+  check_numbers(manifest);
   return manifest;
 }
 

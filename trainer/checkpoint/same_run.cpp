@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/content_hash.h"
 #include "trainer/config/keys.h"
+#include "trainer/config/yaml.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
@@ -40,16 +41,36 @@ std::string value_of(const std::string& key, const Manifest& manifest) {
   return found == manifest.config.end() ? value_text(*find_key(key), Config{}) : found->second;
 }
 
+std::string place_of(const Checkpoint& checkpoint) {
+  return (checkpoint.folder / kManifestFile).string();
+}
+
 std::string hash_of(const std::string& text) {
   return data::content_hash(std::as_bytes(std::span(text)));
 }
 
+// The key of `config` as the manifest has it; `place` is where that stands.
+void take(const char* name, const Manifest& manifest, const std::string& place, Config& config) {
+  const Key& key = *find_key(name);
+  const Scalar value{.text = value_of(name, manifest)};
+  if (!read_value(key, value, {}, config))
+    throw DataError(place + ": config: " + name + ": found " + printable(value.text) +
+                    ", expected " + expected(key));
+}
+
 // Sequences of a micro-batch, on however many devices.
-int64_t sequences(const Manifest& manifest) {
-  int64_t product = 1;
+int64_t sequences(const Manifest& manifest, const std::string& place) {
+  Config config;
   for (const char* key : {"per_device_batch_size", "ici_data_parallelism", "ici_fsdp_parallelism",
                           "dcn_data_parallelism", "dcn_fsdp_parallelism"})
-    product *= std::max(1LL, std::stoll(value_of(key, manifest)));
+    take(key, manifest, place, config);
+  int64_t product = config.per_device_batch_size;
+  for (int64_t devices : {config.ici_data_parallelism, config.ici_fsdp_parallelism,
+                          config.dcn_data_parallelism, config.dcn_fsdp_parallelism})
+    if (__builtin_mul_overflow(product, std::max(int64_t{1}, devices), &product))
+      throw DataError(place +
+                      ": config: found more sequences in a micro-batch than can be "
+                      "counted, expected fewer");
   return product;
 }
 
@@ -100,11 +121,8 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {
   if (config.learning_rate_schedule_steps >= 0) return config;
-  const Scalar value{.text = value_of(kSchedule, checkpoint.manifest)};
-  if (!read_value(*find_key(kSchedule), value, {}, config))
-    throw DataError((checkpoint.folder / kManifestFile).string() + ": " + kSchedule + ": found " +
-                    value.text + ", expected " + expected(*find_key(kSchedule)));
-  config.origins[kSchedule] = (checkpoint.folder / kManifestFile).string();
+  take(kSchedule, checkpoint.manifest, place_of(checkpoint), config);
+  config.origins[kSchedule] = place_of(checkpoint);
   return config;
 }
 
@@ -118,11 +136,13 @@ void require_same_run(const Config& config, const Manifest& here, const Checkpoi
   for (const Key& key : config_keys())
     if (decides_steps(key) && value_of(key.name, here) != value_of(key.name, there))
       add(key.name, "");
-  if (sequences(here) != sequences(there))
+  const int64_t sequences_here = sequences(here, "this run"),
+                sequences_there = sequences(there, place_of(checkpoint));
+  if (sequences_here != sequences_there)
     differing.push_back(fmt::format(
         "per_device_batch_size: {} here ({}), {} there; with the devices, {} sequences and {}",
         value_of("per_device_batch_size", here), origin(config, "per_device_batch_size"),
-        value_of("per_device_batch_size", there), sequences(here), sequences(there)));
+        value_of("per_device_batch_size", there), sequences_here, sequences_there));
   if (here.data != there.data) add("dataset_path", ", with other tokens or weights");
   if (here.frozen_weights != there.frozen_weights)
     add("load_parameters_path", ", with other weights");

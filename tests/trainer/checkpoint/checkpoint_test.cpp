@@ -79,6 +79,30 @@ TEST(NewestCheckpoint, DamageIsNoticedInEveryFile) {
   }
 }
 
+// By a manifest that is whole, but does not list what will be read.
+TEST(NewestCheckpoint, EveryPartMustBeListed) {
+  TemporaryFolder folder;
+  make(folder / "", 1);
+  const fs::path newest = make(folder / "", 2);
+  const std::vector<SavedFile> all = files_of(newest);
+  ASSERT_EQ(all.size(), 2u);
+  for (const std::vector<SavedFile>& some :
+       {std::vector<SavedFile>{}, std::vector<SavedFile>{all[0]}, std::vector<SavedFile>{all[1]}}) {
+    write_file(newest / kManifestFile, manifest_text({.step = 2, .files = some}));
+    for (auto open : {+[](const fs::path& folder) { open_checkpoint(folder); },
+                      +[](const fs::path& folder) {
+                        newest_checkpoint(folder.parent_path(), false, say_nothing);
+                      }})
+      EXPECT_TRUE(message_of<DataError>([&] {
+                    open(newest);
+                  }).starts_with((newest / kManifestFile).string() + ": files: found "));
+  }
+  fs::create_directory(newest / "adapter");
+  write_file(newest / kManifestFile, manifest_text({.step = 2, .files = all}));
+  EXPECT_NE(message_of<DataError>([&] { open_checkpoint(newest); }).find("nothing of adapter"),
+            std::string::npos);
+}
+
 TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
   TemporaryFolder folder;
   make(folder / "", 1);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "trainer/config/keys.h"
 
 namespace longshore::trainer {
 namespace {
@@ -37,6 +38,36 @@ TEST(Manifest, EveryBitCounts) {
   for (size_t length = 0; length < text.size(); ++length)
     EXPECT_THROW(parse_manifest(text.substr(0, length)), DataError) << length;
   EXPECT_THROW(parse_manifest(text + "\n"), DataError);
+}
+
+// Whoever writes a hash that fits can write anything.
+TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
+  auto fault = [](auto change) {
+    Manifest manifest = sample();
+    change(manifest);
+    return message_of<DataError>([&] { parse_manifest(manifest_text(manifest)); });
+  };
+  EXPECT_EQ(fault([](Manifest& m) { m.step = -5; }), "step: found -5, expected 0 to 1000000000");
+  EXPECT_EQ(fault([](Manifest& m) { m.step = INT64_MAX; }),
+            "step: found 9223372036854775807, expected 0 to 1000000000");
+  EXPECT_EQ(fault([](Manifest& m) { m.seed = -1; }),
+            "seed: found -1, expected 0 to 9223372036854775807");
+  EXPECT_EQ(fault([](Manifest& m) { m.batches = 12 * 65536 + 1; }),
+            "batches: found 786433, expected 0 to 786432");
+  EXPECT_EQ(fault([](Manifest& m) { m.batches = -1; }), "batches: found -1, expected 0 to 786432");
+  EXPECT_EQ(fault([](Manifest& m) { m.files[0].bytes = -1; }),
+            "files: model/config.json: bytes: found -1, expected 0 to 9223372036854775807");
+}
+
+// The limits are those of the config's keys.
+TEST(Manifest, HoldsWhatTheConfigCanAskFor) {
+  EXPECT_NE(expected(*find_key("steps")).find("1000000000"), std::string::npos)
+      << expected(*find_key("steps"));
+  EXPECT_NE(expected(*find_key("gradient_accumulation_steps")).find("65536"), std::string::npos);
+  Manifest most = sample();
+  most.step = 1'000'000'000;
+  most.batches = most.step * 65536;
+  EXPECT_EQ(parse_manifest(manifest_text(most)), most);
 }
 
 TEST(Manifest, KnowsItsFiles) {

@@ -87,6 +87,22 @@ TEST(SameRun, FilesCountByWhatIsInThem) {
     EXPECT_NE(message.find(words), std::string::npos) << message;
 }
 
+TEST(SameRun, KeysOfTheManifestAreReadAsTheConfigReadsThem) {
+  const Config config = config_of({});
+  for (const auto& [key, value] : {std::pair{"per_device_batch_size", "many"},
+                                   {"per_device_batch_size", ""},
+                                   {"ici_fsdp_parallelism", "99999999999999999999"},
+                                   {"dcn_data_parallelism", "0"}}) {
+    Checkpoint there = saved({}, 3);
+    there.manifest.config[key] = value;
+    const std::string message =
+        message_of<DataError>([&] { require_same_run(config, describe(config), there); });
+    EXPECT_TRUE(message.starts_with(std::string("c/manifest.json: config: ") + key + ": found "))
+        << message;
+    EXPECT_NE(message.find(", expected an integer"), std::string::npos) << message;
+  }
+}
+
 // A schedule as long as the run stays so when the run gets longer.
 TEST(SameRun, MoreStepsMayBeAskedFor) {
   const Checkpoint there = saved({"steps=10"}, 10);
