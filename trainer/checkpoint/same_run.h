@@ -17,9 +17,9 @@ namespace longshore::trainer {
 Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std::string> data,
                       std::string frozen_weights);
 
-// A hash of parts of each frozen weight, where adapters alone train: a checkpoint of these goes
-// with that model only. "" otherwise, since the checkpoint has all weights. Every process takes
-// part.
+// Two hashes, of the first bytes of each frozen weight and of all of them, where adapters alone
+// train: a checkpoint of these goes with that model only. "" otherwise, since the checkpoint has
+// all weights. Every process takes part.
 std::string frozen_weights_hash(const offload::ParameterLayout& layout,
                                 const offload::Arguments& arguments, World& world);
 

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "models/decoder.h"
+#include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/distributed/store_worlds.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {
@@ -100,6 +104,74 @@ TEST(SameRun, KeysOfTheManifestAreReadAsTheConfigReadsThem) {
     EXPECT_TRUE(message.starts_with(std::string("c/manifest.json: config: ") + key + ": found "))
         << message;
     EXPECT_NE(message.find(", expected an integer"), std::string::npos) << message;
+  }
+}
+
+// --- frozen weights
+
+models::DecoderConfig adapted_model() {
+  return {.length = 4,
+          .vocabulary = 301,
+          .width = 24,
+          .layers = 2,
+          .query_heads = 2,
+          .kv_heads = 1,
+          .head_dim = 12,
+          .mlp_width = 72,
+          .lora = {.rank = 2, .targets = {"q_proj"}}};
+}
+
+// Of weights on so many devices, one of them with another number at `odd`.
+std::string frozen_hash(int data, int fsdp, const std::string& odd_weight = "", int64_t odd = 0) {
+  std::string hash;
+  on_ranks(data * fsdp, [&](World& world) {
+    const offload::DeviceMesh mesh{.data = {.count = data, .rank = world.rank() / fsdp},
+                                   .fsdp = {.count = fsdp, .rank = world.rank() % fsdp}};
+    const offload::ParameterLayout layout =
+        offload::lay_out(models::decoder(adapted_model()), {.homes = {}, .mesh = mesh});
+    const auto backend = offload::make_cpu_backend();
+    offload::Ledger ledger;
+    offload::Arguments arguments(*backend, ledger);
+    write_parameters(
+        layout,
+        [&](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
+          for (int64_t i = 0; i < std::ssize(values); ++i)
+            values[i] = static_cast<float>((first + i) % 1021);
+          const int64_t at = odd - first;
+          if (parameter.name == odd_weight && at >= 0 && at < std::ssize(values)) values[at] += 1;
+        },
+        arguments);
+    const std::string mine = frozen_weights_hash(layout, arguments, world);
+    if (world.is_first()) hash = mine;
+  });
+  return hash;
+}
+
+TEST(FrozenWeights, CountToTheLastNumberOnHoweverManyDevices) {
+  const std::string hash = frozen_hash(1, 1);
+  EXPECT_EQ(frozen_hash(1, 1), hash);
+  EXPECT_EQ(frozen_hash(1, 3), hash);
+  EXPECT_EQ(frozen_hash(2, 2), hash);
+  for (const auto& [name, count] : {std::pair{"model.embed_tokens.weight", 301 * 24},
+                                    {"model.layers.1.mlp.down_proj.weight", 72 * 24},
+                                    {"model.norm.weight", 24}})
+    for (int64_t odd : {0, count / 2, count - 1}) {
+      EXPECT_NE(frozen_hash(1, 1, name, odd), hash) << name << " " << odd;
+      EXPECT_NE(frozen_hash(1, 3, name, odd), hash) << name << " " << odd;
+    }
+}
+
+// Of a checkpoint that has a hash of their first bytes alone, these count.
+TEST(FrozenWeights, OlderCheckpointsHaveLess) {
+  const Config config = config_of({});
+  Manifest here = describe(config);
+  here.frozen_weights = "first all";
+  Checkpoint there = saved({}, 3);
+  there.manifest.frozen_weights = "first";
+  EXPECT_NO_THROW(require_same_run(config, here, there));
+  for (const char* other : {"", "firs", "first al", "others", "first others"}) {
+    there.manifest.frozen_weights = other;
+    EXPECT_THROW(require_same_run(config, here, there), ConfigError) << other;
   }
 }
 
