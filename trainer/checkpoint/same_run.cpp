@@ -128,8 +128,9 @@ class FrozenWeight {
   template <class Bits>
   static uint64_t mixed_sum(const std::string& bytes, uint64_t place) {
     const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
+    constexpr int64_t kAlone = 1 << 16;  // elements that one thread has done before others wake
     uint64_t sum = 0;
-#pragma omp parallel for reduction(+ : sum)
+#pragma omp parallel for reduction(+ : sum) if (count > kAlone)
     for (int64_t i = 0; i < count; ++i) {
       Bits bits;
       std::memcpy(&bits, bytes.data() + i * static_cast<int64_t>(sizeof bits), sizeof bits);
