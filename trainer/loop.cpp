@@ -195,8 +195,7 @@ class Run {
     const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
                                     config_.steps * micro_batches);
-    std::optional<MetricsFile> file;
-    if (world_.is_first()) steps_ = file.emplace(directory() / "metrics.jsonl", first).kept();
+    if (world_.is_first()) steps_ = metrics_.emplace(directory() / "metrics.jsonl", first).kept();
     if (first == config_.steps) console_.line("all its steps are done");
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
@@ -204,7 +203,7 @@ class Run {
       const bool is_evaluated = evaluation && !is_last && is_due(i + 1, config_.eval_interval);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
       steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
-      if (file) write_metrics(*file);
+      if (metrics_) say_trouble(metrics_->write(steps_.back()));
       training_seconds += steps_.back().seconds;
       checkpoints_.poll();
       // Launchers let processes write to a terminal of theirs, and that to a file.
@@ -214,7 +213,7 @@ class Run {
                           checkpoints_.progress());
       check_finite(steps_.back());
       if (is_saved && !is_last) checkpoints_.save(i + 1);
-      if (is_evaluated && !stops()) validate(*evaluation, fmt::format("after step {}", i));
+      if (is_evaluated && !stops()) validate(*evaluation, i + 1, fmt::format("after step {}", i));
       if (!is_last && stops()) {
         end_recording();
         return stop(i + 1);
@@ -230,7 +229,7 @@ class Run {
     Summary summary;
     if (!steps_.empty()) summary = summarize(steps_);
     summary.data_wait_fraction = data_wait_fraction;
-    if (evaluation) summary.validation = validate(*evaluation, "at the end");
+    if (evaluation) summary.validation = validate(*evaluation, config_.steps, "at the end");
     if (decoding && !stops()) console_.line("sample: " + sample(*decoding, session_->ledger()));
     if (stops()) return stop(config_.steps);
     summary.memory = session_->memory();
@@ -325,8 +324,7 @@ class Run {
   }
 
   // A disk that is full ends no run; what waits is written when there is room again.
-  void write_metrics(MetricsFile& file) {
-    const std::string trouble = file.write(steps_.back());
+  void say_trouble(const std::string& trouble) {
     if (trouble != metrics_trouble_ && !trouble.empty()) console_.line(trouble);
     metrics_trouble_ = trouble;
   }
@@ -360,7 +358,8 @@ class Run {
                     signal(), done, config_.steps, directory().filename().string()));
   }
 
-  std::optional<Validation> validate(offload::Executable& evaluation, const std::string& when) {
+  std::optional<Validation> validate(offload::Executable& evaluation, int64_t steps_done,
+                                     const std::string& when) {
     const std::optional<double> loss =
         evaluate(evaluation, opened_.data.validation, opened_.data.validation_batches, *backend_,
                  session_->arguments(), session_->ledger(), world_, [this] { return stops(); });
@@ -370,6 +369,7 @@ class Run {
     console_.line(fmt::format(
         "validation loss {}: {:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", when,
         validation.loss, std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss));
+    if (metrics_) say_trouble(metrics_->write_validation(steps_done - 1, validation.loss));
     return validation;
   }
 
@@ -412,6 +412,7 @@ class Run {
   bool is_stopping_ = false;
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
+  std::optional<MetricsFile> metrics_;  // of the first process
   std::string metrics_trouble_;
   std::optional<TrainingSession> session_;
   RunCheckpoints checkpoints_;

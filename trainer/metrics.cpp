@@ -62,6 +62,22 @@ std::optional<StepMetrics> parse_record(const std::string& line) {
   }
 }
 
+std::string validation_record(int64_t step, double loss) {
+  return ordered_json{{"step", step}, {"validation_loss", loss}}.dump();
+}
+
+// The step of a validation's record.
+std::optional<int64_t> parse_validation(const std::string& line) {
+  try {
+    const ordered_json record = ordered_json::parse(line);
+    const int64_t step = record.at("step");
+    return line == validation_record(step, number(record, "validation_loss")) ? std::optional(step)
+                                                                              : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 }  // namespace
@@ -82,9 +98,14 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step) 
   std::string lines;
   std::ifstream before(path);
   for (std::string line; std::getline(before, line);) {
-    const std::optional<StepMetrics> metrics = parse_record(line);
-    if (!metrics || metrics->step >= first_step) continue;
-    kept_.push_back(*metrics);
+    if (const std::optional<StepMetrics> metrics = parse_record(line)) {
+      if (metrics->step >= first_step) continue;
+      kept_.push_back(*metrics);
+    } else {
+      const std::optional<int64_t> validated = parse_validation(line);
+      if (!validated || *validated >= first_step) continue;
+      validations_.insert(line);
+    }
     lines += line + "\n";
   }
   write_file(path, lines);
@@ -94,8 +115,15 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step) 
 
 MetricsFile::~MetricsFile() { close(file_); }
 
-std::string MetricsFile::write(const StepMetrics& m) {
-  waiting_ += record(m).dump() + "\n";
+std::string MetricsFile::write(const StepMetrics& m) { return append(record(m).dump()); }
+
+std::string MetricsFile::write_validation(int64_t step, double loss) {
+  const std::string record = validation_record(step, loss);
+  return validations_.insert(record).second ? append(record) : "";
+}
+
+std::string MetricsFile::append(const std::string& line) {
+  waiting_ += line + "\n";
   while (!waiting_.empty()) {
     const ssize_t count = ::write(file_, waiting_.data(), waiting_.size());
     if (count < 0 && errno == EINTR) continue;

@@ -1,8 +1,10 @@
-// Numbers of a run: one record a step in metrics.jsonl, and summary.json at the end.
+// Numbers of a run: one record a step in metrics.jsonl and one of each validation behind it, and
+// summary.json at the end.
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,11 +42,16 @@ class MetricsFile {
 
   // Also writes what has waited. Says why something waits now; "" where nothing does.
   std::string write(const StepMetrics& metrics);
+  // Of what was learnt up to that step, in nats a token; unless it says so already.
+  std::string write_validation(int64_t step, double loss);
 
  private:
+  std::string append(const std::string& line);
+
   std::filesystem::path path_;
   std::vector<StepMetrics> kept_;
-  std::string waiting_;  // of records that are to be written
+  std::set<std::string> validations_;  // their records
+  std::string waiting_;                // of records that are to be written
   int file_ = -1;
 };
 

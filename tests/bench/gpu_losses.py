@@ -46,7 +46,7 @@ def values(folder):
     path = folder / "metrics.jsonl"
     if not path.exists():
         return None
-    steps = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = [record for record in map(json.loads, path.read_text().splitlines()) if "loss" in record]
     return [step[key] for step in steps for key in ("loss", "grad_norm")] if len(steps) == STEPS else None
 
 

@@ -80,6 +80,7 @@ TEST_P(Recipes, TrainFromAFolderToAFolder) {
   std::istringstream lines(data::read_file(folder / "run/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
     nlohmann::json step = nlohmann::json::parse(line);
+    if (step.contains("validation_loss")) continue;
     EXPECT_TRUE(std::isfinite(step["loss"].get<double>())) << line;
     EXPECT_GT(step["grad_norm"].get<double>(), 0) << line;
     EXPECT_GT(step["total_weights"].get<int>(), 0) << line;

@@ -157,6 +157,15 @@ TEST(TrainProgram, TrainsValidatesAndSamplesTheQuickstart) {
   EXPECT_LT(summary["validation_loss"].get<double>(), std::log(4096.0));
   EXPECT_GT(summary["validation_unigram_loss"].get<double>(), 5.0);
   EXPECT_LT(summary["validation_unigram_loss"].get<double>(), 8.0);
+
+  std::vector<json> validations = records(folder / "q" / "metrics.jsonl");
+  std::erase_if(validations,
+                [](const json& record) { return !record.contains("validation_loss"); });
+  ASSERT_EQ(validations.size(), 2u);
+  EXPECT_EQ(validations[0]["step"], 9);
+  EXPECT_EQ(validations[1]["step"], 19);
+  EXPECT_EQ(validations[1]["validation_loss"], summary["validation_loss"]);
+  EXPECT_GT(validations[0]["validation_loss"], validations[1]["validation_loss"]);
 }
 
 TEST(TrainProgram, TunesOnConversations) {

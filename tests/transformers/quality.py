@@ -15,7 +15,6 @@ import json
 import math
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -52,13 +51,11 @@ def initial_weights(train, work):
 
 def longshore(train, keys, dtype, work):
     """Evaluation losses by the number of steps before them; and the learning rate of each step."""
-    printed = run(train, "--config", CONFIG, *keys, f"dtype={dtype}", f"base_output_directory={work}",
-                  f"run_name={dtype}", "enable_checkpointing=false")
-    losses = {int(step) + 1: float(loss)
-              for step, loss in re.findall(r"validation loss after step (\d+): ([\d.]+)", printed)}
+    run(train, "--config", CONFIG, *keys, f"dtype={dtype}", f"base_output_directory={work}", f"run_name={dtype}",
+        "enable_checkpointing=false")
     records = [json.loads(line) for line in (work / dtype / "metrics.jsonl").read_text().splitlines()]
-    losses[len(records)] = json.loads((work / dtype / "summary.json").read_text())["validation_loss"]
-    return losses, [record["learning_rate"] for record in records]
+    losses = {record["step"] + 1: record["validation_loss"] for record in records if "validation_loss" in record}
+    return losses, [record["learning_rate"] for record in records if "loss" in record]
 
 
 def learning_rate(step, steps):

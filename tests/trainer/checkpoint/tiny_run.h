@@ -32,6 +32,7 @@ inline std::map<int64_t, std::pair<double, double>> losses(const std::filesystem
   std::ifstream file(run / "metrics.jsonl");
   for (std::string line; std::getline(file, line);) {
     const nlohmann::json record = nlohmann::json::parse(line);
+    if (record.contains("validation_loss")) continue;
     const bool is_new =
         losses.emplace(record.at("step"), std::pair(record.at("loss"), record.at("grad_norm")))
             .second;
