@@ -75,90 +75,43 @@ int64_t sequences(const Manifest& manifest, const std::string& place) {
   return product;
 }
 
-// Numbers of a weight that nobody trains, or of what this process holds of it.
-class FrozenWeight {
- public:
-  FrozenWeight(const offload::ParameterLayout& layout, const offload::Slab& slab,
-               const offload::Parameter& parameter, const offload::Arguments& arguments)
-      : slab_(slab),
-        parameter_(parameter),
-        arguments_(arguments),
-        size_(models::size_bytes(slab.dtype)),
-        // Of replicas the first gives what all of them hold.
-        is_asked_(layout.mesh.data.rank == 0) {}
-
-  // Its first bytes.
-  std::string head() const {
-    constexpr int64_t kMostBytes = 4096;
-    const offload::ElementRange range = held(std::min(kMostBytes, parameter_.type.bytes()) / size_);
-    std::string bytes(static_cast<size_t>(range.count * size_), '\0');
-    read(range, bytes);
-    return bytes;
-  }
-
-  // Of all elements, each mixed with its place: the same however they are dealt out to processes.
-  uint64_t sum() const {
-    constexpr int64_t kPiece = int64_t{16} << 20;  // elements
-    const offload::ElementRange all = held(parameter_.type.shape.count());
-    uint64_t sum = 0;
-    std::string bytes;
-    for (int64_t done = 0; done < all.count; done += kPiece) {
-      const offload::ElementRange piece{all.first + done, std::min(kPiece, all.count - done)};
-      bytes.resize(static_cast<size_t>(piece.count * size_));
-      read(piece, bytes);
-      const auto place = static_cast<uint64_t>(piece.first - parameter_.offset);
-      sum += size_ == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
-    }
-    return sum;
-  }
-
- private:
-  // Of its first `count` elements; where they lie in the slab.
-  offload::ElementRange held(int64_t count) const {
-    if (!is_asked_) return {};
-    return offload::held(slab_, {parameter_.offset, count});
-  }
-
-  void read(const offload::ElementRange& range, std::string& bytes) const {
-    if (range.count > 0)
-      arguments_.read_part(argument_name(slab_, offload::Copy::compute),
-                           (range.first - slab_.begin) * size_, bytes.data(), std::ssize(bytes));
-  }
-
-  template <class Bits>
-  static uint64_t mixed_sum(const std::string& bytes, uint64_t place) {
-    const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
-    constexpr int64_t kAlone = 1 << 16;  // elements that one thread has done before others wake
-    uint64_t sum = 0;
+// Of numbers, each mixed with its place by SplitMix64's finisher (Steele, Lea and Flood 2014).
+template <class Bits>
+uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
+  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
+  constexpr int64_t kAlone = 1 << 16;  // elements that one thread has done before others wake
+  uint64_t sum = 0;
 #pragma omp parallel for reduction(+ : sum) if (count > kAlone)
-    for (int64_t i = 0; i < count; ++i) {
-      Bits bits;
-      std::memcpy(&bits, bytes.data() + i * static_cast<int64_t>(sizeof bits), sizeof bits);
-      // SplitMix64's finisher (Steele, Lea and Flood 2014).
-      uint64_t mixed = (place + static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15 ^ bits;
-      mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
-      mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
-      sum += mixed ^ mixed >> 31;
-    }
-    return sum;
+  for (int64_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i * static_cast<int64_t>(sizeof bits), sizeof bits);
+    uint64_t mixed = (first_place + static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15 ^ bits;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
+    sum += mixed ^ mixed >> 31;
   }
-
-  const offload::Slab& slab_;
-  const offload::Parameter& parameter_;
-  const offload::Arguments& arguments_;
-  int64_t size_;
-  bool is_asked_;
-};
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += part;
-  return text;
+  return sum;
 }
 
-// Checkpoints once had a hash of the weights' first bytes alone.
-bool are_same_weights(const std::string& here, const std::string& there) {
-  return here == there || (!there.empty() && here.starts_with(there + " "));
+// Of what this process holds of a parameter: all processes' together are the same however its
+// elements are dealt out.
+uint64_t sum_of(const offload::Slab& slab, const offload::Parameter& parameter,
+                const offload::Arguments& arguments) {
+  constexpr int64_t kPiece = int64_t{16} << 20;  // elements
+  const int64_t size = models::size_bytes(slab.dtype);
+  const offload::ElementRange all =
+      offload::held(slab, {parameter.offset, parameter.type.shape.count()});
+  uint64_t sum = 0;
+  std::string bytes;
+  for (int64_t first = all.first; first < all.first + all.count; first += kPiece) {
+    const int64_t count = std::min(kPiece, all.first + all.count - first);
+    bytes.resize(static_cast<size_t>(count * size));
+    arguments.read_part(argument_name(slab, offload::Copy::compute), (first - slab.begin) * size,
+                        bytes.data(), count * size);
+    const auto place = static_cast<uint64_t>(first - parameter.offset);
+    sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -184,18 +137,19 @@ Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std
 std::string frozen_weights_hash(const offload::ParameterLayout& layout,
                                 const offload::Arguments& arguments, World& world) {
   if (saves_model(layout)) return "";
-  std::string heads, sums;
+  std::string sums;
   for (const auto& [name, location] : layout.by_name) {
     const offload::Slab& slab = layout.slab(location);
     if (slab.trainable == models::Trainable::yes) continue;
-    const FrozenWeight weight{layout, slab, layout.parameter(location), arguments};
-    heads += name + " " + hash_of(joined(world.gather(weight.head()))) + "\n";
+    // Of replicas the first gives what all of them hold.
+    const bool is_asked = layout.mesh.data.rank == 0;
+    const uint64_t held =
+        is_asked ? sum_of(slab, layout.parameter(location), arguments) : uint64_t{0};
     uint64_t sum = 0;
-    for (const std::string& part : world.gather(std::to_string(weight.sum())))
-      sum += std::stoull(part);
+    for (const std::string& part : world.gather(std::to_string(held))) sum += std::stoull(part);
     sums += name + " " + std::to_string(sum) + "\n";
   }
-  return hash_of(heads) + " " + hash_of(sums);
+  return hash_of(sums);
 }
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {
@@ -223,7 +177,7 @@ void require_same_run(const Config& config, const Manifest& here, const Checkpoi
         value_of("per_device_batch_size", here), origin(config, "per_device_batch_size"),
         value_of("per_device_batch_size", there), sequences_here, sequences_there));
   if (here.data != there.data) add("dataset_path", ", with other tokens or weights");
-  if (!are_same_weights(here.frozen_weights, there.frozen_weights))
+  if (here.frozen_weights != there.frozen_weights)
     add("load_parameters_path", ", with other weights");
   if (config.steps < there.step)
     differing.push_back(fmt::format("steps: {} here ({}), {} done there", config.steps,

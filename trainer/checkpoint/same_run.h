@@ -17,9 +17,8 @@ namespace longshore::trainer {
 Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std::string> data,
                       std::string frozen_weights);
 
-// Two hashes, of the first bytes of each frozen weight and of all of them, where adapters alone
-// train: a checkpoint of these goes with that model only. "" otherwise, since the checkpoint has
-// all weights. Every process takes part.
+// A hash of all frozen weights where adapters alone train: a checkpoint of these goes with that
+// model only. "" otherwise, since the checkpoint has all weights. Every process takes part.
 std::string frozen_weights_hash(const offload::ParameterLayout& layout,
                                 const offload::Arguments& arguments, World& world);
 

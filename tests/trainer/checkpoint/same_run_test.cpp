@@ -164,20 +164,6 @@ TEST(FrozenWeights, CountToTheLastNumberOnHoweverManyDevices) {
   EXPECT_NE(frozen_hash(1, 3, "model.embed_tokens.weight", 301 * 24 - 1), hash);
 }
 
-// Of a checkpoint that has a hash of their first bytes alone, these count.
-TEST(FrozenWeights, OlderCheckpointsHaveLess) {
-  const Config config = config_of({});
-  Manifest here = describe(config);
-  here.frozen_weights = "first all";
-  Checkpoint there = saved({}, 3);
-  there.manifest.frozen_weights = "first";
-  EXPECT_NO_THROW(require_same_run(config, here, there));
-  for (const char* other : {"", "firs", "first al", "others", "first others"}) {
-    there.manifest.frozen_weights = other;
-    EXPECT_THROW(require_same_run(config, here, there), ConfigError) << other;
-  }
-}
-
 // A schedule as long as the run stays so when the run gets longer.
 TEST(SameRun, MoreStepsMayBeAskedFor) {
   const Checkpoint there = saved({"steps=10"}, 10);
