@@ -21,7 +21,8 @@ using models::Dtype;
 using offload::Hardware;
 using offload::RateCurve;
 
-constexpr double kMost = 1e30;  // of anything: products of two stay finite
+constexpr double kMostDevices = 64;  // that share a link
+constexpr double kMost = 1e30;       // of anything: products of two stay finite
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          const std::string& hint = "") {
@@ -144,7 +145,9 @@ void set(const Setting& setting, Hardware& hardware) {
   } else if (key == "link_both_ways") {
     hardware.link_both_ways = number(setting, 1);
   } else if (key == "gpus_per_link") {
-    hardware.gpus_per_link = static_cast<int>(number(setting, 64));
+    const double count = number(setting, kMostDevices);
+    if (count != std::floor(count)) refuse(setting, "a whole number");
+    hardware.gpus_per_link = static_cast<int>(count);
   } else if (key == "host_bandwidth") {
     hardware.host_bandwidth = number(setting);
   } else if (key == "ici") {
@@ -169,6 +172,25 @@ void set(const Setting& setting, Hardware& hardware) {
   }
 }
 
+// Without a rate a kernel would take no time. What is measured names ops, what is written by hand
+// their class.
+void require_rates(const std::set<std::string>& given, const std::string& file) {
+  auto has = [&](const std::string& key) {
+    return given.contains(key) || given.contains(key + ".bf16") || given.contains(key + ".f32");
+  };
+  for (const auto& [kind, op_class] : {std::pair{kFlops, models::OpClass::matmul},
+                                       {kFlops, models::OpClass::attention},
+                                       {kBytes, models::OpClass::memory}}) {
+    const std::string key = kind + name(op_class);
+    const bool has_op = std::ranges::any_of(models::all_ops(), [&](const models::Op* op) {
+      return op->op_class == op_class && has(kind + op->name);
+    });
+    if (!has(key) && !has_op)
+      throw ConfigError(file + ": found no " + key +
+                        ", which every profile needs, as it stands or for .bf16 or .f32");
+  }
+}
+
 std::string curve_text(const RateCurve& curve) {
   if (curve.points().size() == 1) return fmt::format("{:.6g}", curve.points()[0].second);
   std::string text;
@@ -189,6 +211,7 @@ Hardware parse_hardware(std::string_view text, const std::string& file, const st
   for (size_t i = 0; i < kNeeded; ++i)
     if (!given.contains(plain_keys()[i]))
       throw ConfigError(file + ": found no " + plain_keys()[i] + ", which every profile needs");
+  require_rates(given, file);
   for (auto [one, other] : {std::pair{"cache_bytes", "fetch_bytes_per_second"},
                             {"fetch_bytes_per_second", "cache_bytes"}})
     if (given.contains(one) && !given.contains(other))

@@ -31,7 +31,14 @@ constexpr const char* kLeast =
     "link_to_device: 2e9\n"
     "link_to_host: 1e9\n";
 
-Hardware parse(const std::string& more) { return parse_hardware(kLeast + more, "x.yml", "x"); }
+constexpr const char* kLeastRates =
+    "flops_per_second.matmul.bf16: 1e14\n"
+    "flops_per_second.attention: 1e13\n"
+    "bytes_per_second.memory: 1e12\n";
+
+Hardware parse(const std::string& more) {
+  return parse_hardware(kLeast + more + kLeastRates, "x.yml", "x");
+}
 
 std::string refused(const std::string& more) {
   try {
@@ -143,6 +150,8 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
                           "link_both_ways: 0\n",
                           "link_both_ways: 1.5\n",
                           "gpus_per_link: -1\n",
+                          "gpus_per_link: 0.5\n",
+                          "gpus_per_link: 2.5\n",
                           "cache_bytes: 1e6\n",
                           "fetch_bytes_per_second: 1e10\n",
                           "flops_per_second.matmul: []\n",
@@ -166,6 +175,20 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("nearest: h200"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HardwareFile, NamesTheRateThatIsMissing) {
+  const std::string rates = kLeastRates;
+  for (const char* line :
+       {"flops_per_second.matmul", "flops_per_second.attention", "bytes_per_second.memory"}) {
+    const size_t begin = rates.find(line), end = rates.find('\n', begin) + 1;
+    try {
+      parse_hardware(kLeast + rates.substr(0, begin) + rates.substr(end), "x.yml", "x");
+      FAIL() << line;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(line), std::string::npos) << error.what();
+    }
   }
 }
 
