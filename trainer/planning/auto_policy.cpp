@@ -7,6 +7,8 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -35,6 +37,7 @@ constexpr Slack kMoreSlacks[] = {{1, 2}, {1, 4}, {1, 8}};  // where they promise
 constexpr double kPromise = 0.005;
 constexpr size_t kWalkedBySlack = 8;
 constexpr size_t kWalkedAlike = 2;  // of these, with the same first layers
+constexpr double kLate = 0.5;       // layers ahead
 constexpr double kNear = 0.03;      // what the formula finds so much slower is not walked
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::min() / 4;
@@ -72,6 +75,18 @@ std::vector<Config> homes_of(const Config& config) {
       set(list.back(), "optimizer_compute", &Config::optimizer_compute, OptimizerCompute::host);
     }
   return list;
+}
+
+std::set<std::string> searched_keys(const Config& config) {
+  std::set<std::string> keys{"parameter_memory_host_offload", "gradient_memory_host_offload",
+                             "optimizer_memory_host_offload", "prefetch_layers"};
+  std::erase_if(keys, [&](const std::string& key) {
+    return config.origins.contains(key) && config.origins.at(key) != kChosen;
+  });
+  keys.insert("remat_policy");
+  if (config.auto_micro_batch)
+    keys.insert({"per_device_batch_size", "gradient_accumulation_steps"});
+  return keys;
 }
 
 // As a config is written down: with what `auto` has chosen in its place.
@@ -155,7 +170,8 @@ class Search {
     for (Config& cut : cuts_of(config_)) add_bases(cut);
   }
 
-  AutoChoice operator()() {
+  // None where nothing fits.
+  std::optional<AutoChoice> operator()() {
     for (const Slack& slack : kSlacks) choose(ranked(slack));
     walk_chosen();
     walk_named();
@@ -167,6 +183,18 @@ class Search {
       }
     if (best_seconds() == INFINITY) walk_thriftiest();
     return finish();
+  }
+
+  [[noreturn]] void refuse() const {
+    const Tried& least = *std::ranges::min_element(
+        tried_, {}, [](const Tried& one) { return missing_bytes(one.room); });
+    throw PlanError(fmt::format(
+        "{}: remat_policy auto: of {} plans none fits {}. The smallest ({}) takes device {}, host "
+        "{}; fits: {}. Besides, with\n{}",
+        config_.config_file, tried_.size(), hardware_.name, what(least.config),
+        bytes_text(of(least.memory, MemoryKind::device).peak_bytes),
+        bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
+        what_helps(least.config, hardware_, searched_keys(config_))));
   }
 
  private:
@@ -239,12 +267,23 @@ class Search {
     return list;
   }
 
-  // With more layers of the thriftier kind where it turns out not to fit.
+  // Where it turns out not to fit, with transfers that start later, or with more layers of the
+  // thriftier kind.
   Tried walk_fitting(Split& split) const {
+    Tried tried = walk(config_of(split));
+    if (tried.room.fits()) return tried;
+    Split late = split;
+    late.layers_ahead = kLate;
+    Tried walked_late = walk(config_of(late)), shifted = shift(split, std::move(tried));
+    if (!is_before(walked_late, shifted)) return shifted;
+    split = late;
+    return walked_late;
+  }
+
+  Tried shift(Split& split, Tried tried) const {
     constexpr int kAttempts = 3;
     const std::vector<offload::Assignment>& list = split.base->choices->assignments;
     bool may_shift = split.first != split.others && config_.offload_layers < 0;
-    Tried tried = walk(config_of(split));
     for (int i = 0; i < kAttempts && may_shift && !tried.room.fits(); ++i) {
       double more = list[split.first].kept_bytes - list[split.others].kept_bytes;
       if (more == 0) break;
@@ -382,14 +421,14 @@ class Search {
         .kept_bytes;
   }
 
-  AutoChoice finish() {
+  std::optional<AutoChoice> finish() {
     std::erase_if(tried_, [](const Tried& one) { return one.room.device_spare_bytes == kNever; });
     std::ranges::stable_sort(tried_, is_before);
     auto is_same = [](const Tried& a, const Tried& b) {
       return a.step_seconds == b.step_seconds && chosen_keys(a.config) == chosen_keys(b.config);
     };
     tried_.erase(std::unique(tried_.begin(), tried_.end(), is_same), tried_.end());
-    if (best_seconds() == INFINITY) refuse();
+    if (best_seconds() == INFINITY) return std::nullopt;
     auto slower = std::ranges::find_if(tried_, [&](const Tried& one) {
       return !one.room.fits() || one.step_seconds > tried_[0].step_seconds * (1 + kAsFast);
     });
@@ -401,19 +440,7 @@ class Search {
     auto choice = std::min_element(tried_.begin(), slower,
                                    [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
     std::rotate(tried_.begin(), choice, choice + 1);
-    return {std::move(tried_)};
-  }
-
-  [[noreturn]] void refuse() const {
-    const Tried& least = *std::ranges::min_element(
-        tried_, {}, [](const Tried& one) { return missing_bytes(one.room); });
-    throw PlanError(fmt::format(
-        "{}: remat_policy auto: of {} plans none fits {}. The smallest ({}) takes device {}, host "
-        "{}; fits: {}. Besides, with\n{}",
-        config_.config_file, tried_.size(), hardware_.name, what(least.config),
-        bytes_text(of(least.memory, MemoryKind::device).peak_bytes),
-        bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
-        what_helps(least.config, target_)));
+    return AutoChoice{std::move(tried_)};
   }
 
   const Config& config_;
@@ -426,6 +453,19 @@ class Search {
   std::vector<Tried> tried_;
 };
 
+// What is fetched later takes less of the device.
+AutoChoice choose_with_late_transfers(const Config& config, models::Target target) {
+  Config none_ahead = config, little_ahead = config;
+  set(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
+  set(little_ahead, "prefetch_layers", &Config::prefetch_layers, 0.25);
+  Search search(none_ahead, target);
+  std::optional<AutoChoice> choice = search();
+  if (!choice) search.refuse();
+  std::optional<AutoChoice> other = Search(little_ahead, target)();
+  if (other && other->tried[0].step_seconds < choice->tried[0].step_seconds) choice = other;
+  return std::move(*choice);
+}
+
 }  // namespace
 
 AutoChoice choose_policy(const Config& config, models::Target target) {
@@ -435,7 +475,10 @@ AutoChoice choose_policy(const Config& config, models::Target target) {
                       (target == models::Target::cpu ? "a GPU, expected that of a processor"
                                                      : "a processor, expected that of a GPU") +
                       " for remat_policy: auto (plan --measure makes this machine's)");
-  return Search(config, target)();
+  Search search(config, target);
+  if (std::optional<AutoChoice> choice = search()) return std::move(*choice);
+  if (is_set(config, "prefetch_layers")) search.refuse();
+  return choose_with_late_transfers(config, target);
 }
 
 Config with_chosen_policy(const Config& config, models::Target target, std::string& account) {

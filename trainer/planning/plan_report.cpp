@@ -60,7 +60,7 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
   return result;
 }
 
-int64_t replayed(const offload::Partition& partition) {
+int64_t recomputed(const offload::Partition& partition) {
   return std::count_if(partition.backward.nodes.begin(), partition.backward.nodes.end(),
                        [&](const models::Node& node) {
                          return partition.backward[node.out[0]].name.ends_with(".again");
@@ -92,7 +92,7 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
       if (policies.size() > 1 || !hardware || name == offload::kAuto) continue;
       PolicyPlan& alone = plans.back();
       alone.advice = advise(one, alone.plans, alone.room, *hardware);
-      if (!alone.room.fits()) alone.what_helps = what_helps(one, target);
+      if (!alone.room.fits()) alone.what_helps = what_helps(one, *hardware);
     } catch (const ConfigError& error) {
       if (names != kAllPolicies) throw;  // of all policies, those that suit the model
       obstacle = error.what();
@@ -111,19 +111,19 @@ std::string table(std::vector<const PolicyPlan*> plans) {
   std::string result = fmt::format("{:<32}", "policy");
   if (timed) result += fmt::format(" {:>9} {:>7}", "step s", "MFU");
   result +=
-      fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>15}{}\n", "device peak", "host peak",
-                  "kept a layer", "offloaded a layer", "nodes replayed", timed ? "  fits" : "");
+      fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}{}\n", "device peak", "host peak",
+                  "kept a layer", "offloaded a layer", "nodes recomputed", timed ? "  fits" : "");
   for (const PolicyPlan* plan : plans) {
     const offload::Partition& layer = *scanned(plan->plans).partition;
     result += fmt::format("{:<32}", plan->policy);
     if (timed)
       result += fmt::format(" {:>9.4f} {:>5.1f} %", plan->estimate->step_seconds, 100 * plan->mfu);
-    result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>15}{}\n",
+    result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}{}\n",
                           bytes_text(of(plan->memory, MemoryKind::device).peak_bytes),
                           bytes_text(host_peak_bytes(plan->memory)),
                           bytes_text(residual_bytes(layer, offload::Fate::keep)),
                           bytes_text(residual_bytes(layer, offload::Fate::offload)),
-                          replayed(layer), timed ? "  " + fits_text(plan->room) : "");
+                          recomputed(layer), timed ? "  " + fits_text(plan->room) : "");
   }
   return result;
 }

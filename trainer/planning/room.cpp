@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <vector>
 
 #include "trainer/config/device_mesh.h"
@@ -21,7 +23,7 @@ struct Choice {
   Config config;
 };
 
-std::vector<Choice> smaller_choices(const Config& config, models::Target target) {
+std::vector<Choice> smaller_choices(const Config& config) {
   std::vector<Choice> choices;
   auto add = [&](bool applies, const std::string& setting, auto change) {
     if (!applies) return;
@@ -33,15 +35,13 @@ std::vector<Choice> smaller_choices(const Config& config, models::Target target)
     c.remat_policy = "full";
     c.label_fates.clear();
   });
-  add(!shares_memory(target) && !config.optimizer_memory_host_offload,
-      "optimizer_memory_host_offload=true",
+  add(!config.optimizer_memory_host_offload, "optimizer_memory_host_offload=true",
       [](Config& c) { c.optimizer_memory_host_offload = true; });
-  add(!shares_memory(target) && !config.gradient_memory_host_offload,
-      "gradient_memory_host_offload=true",
+  add(!config.gradient_memory_host_offload, "gradient_memory_host_offload=true",
       [](Config& c) { c.gradient_memory_host_offload = true; });
-  add(!shares_memory(target) && !config.parameter_memory_host_offload,
-      "parameter_memory_host_offload=true",
+  add(!config.parameter_memory_host_offload, "parameter_memory_host_offload=true",
       [](Config& c) { c.parameter_memory_host_offload = true; });
+  add(config.prefetch_layers != 0, "prefetch_layers=0", [](Config& c) { c.prefetch_layers = 0; });
   add(config.checkpoint_period > 0 && config.async_checkpointing, "async_checkpointing=false",
       [](Config& c) { c.async_checkpointing = false; });
   add(config.moment_dtype != MomentDtype::block8, "moment_dtype=8bit",
@@ -63,14 +63,52 @@ std::vector<Choice> smaller_choices(const Config& config, models::Target target)
   return choices;
 }
 
-std::string needs(const MemoryByKind& memory, models::Target target) {
-  if (shares_memory(target)) return bytes_text(total_peak_bytes(memory));
+std::string needs(const MemoryByKind& memory, models::Target target, const MemoryLimits& limits) {
+  const bool has_limits = limits.device_bytes || limits.host_bytes;
+  if (shares_memory(target) && !has_limits) return bytes_text(total_peak_bytes(memory));
   std::string text = fmt::format("device {}, pinned_host {}",
                                  bytes_text(of(memory, MemoryKind::device).peak_bytes),
                                  bytes_text(of(memory, MemoryKind::pinned_host).peak_bytes));
   if (int64_t unpinned = of(memory, MemoryKind::unpinned_host).peak_bytes; unpinned > 0)
     text += ", unpinned_host " + bytes_text(unpinned);
   return text;
+}
+
+using RoomOf = std::function<Room(const MemoryByKind&)>;
+
+// Whether less is missing of a kind of which something was.
+bool lessens(const Room& before, const Room& after) {
+  return (before.device_spare_bytes < 0 && after.device_spare_bytes > before.device_spare_bytes) ||
+         (before.host_spare_bytes < 0 && after.host_spare_bytes > before.host_spare_bytes);
+}
+
+std::string helpful_choices(const Config& config, models::Target target, const RoomOf& room_of,
+                            const std::set<std::string>& searched) {
+  const Room before = room_of(analyze(plan_training(config, target)));
+  std::string text;
+  for (const Choice& choice : smaller_choices(config)) {
+    if (searched.contains(choice.setting.substr(0, choice.setting.find('=')))) continue;
+    const MemoryByKind memory = analyze(plan_training(choice.config, target));
+    if (lessens(before, room_of(memory)))
+      text += fmt::format("  {:<36} {}\n", choice.setting,
+                          needs(memory, target, memory_limits(config)));
+  }
+  return text;
+}
+
+// So much that a machine which is not the profile's has, of each kind.
+Room room_on(offload::Backend& backend, const MemoryByKind& memory, const MemoryLimits& limits,
+             int64_t devices_of_host) {
+  const bool is_one = shares_memory(backend.target());
+  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
+  const int64_t host_bytes = backend.available_bytes(MemoryKind::pinned_host) / devices_of_host;
+  const int64_t device_bytes =
+      backend.available_bytes(MemoryKind::device) / (is_one ? devices_of_host : 1);
+  const int64_t together = is_one ? total_peak_bytes(memory) : 0;
+  return {std::min(device_bytes - (is_one ? together : device),
+                   limits.device_bytes.value_or(device_bytes) - device),
+          std::min(host_bytes - (is_one ? together : host),
+                   limits.host_bytes.value_or(host_bytes) - host)};
 }
 
 }  // namespace
@@ -129,12 +167,20 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
   return fits ? "" : table;
 }
 
+std::string what_helps(const Config& config, const offload::Hardware& hardware,
+                       const std::set<std::string>& searched) {
+  auto room_of = [&](const MemoryByKind& memory) {
+    return room(memory, hardware, memory_limits(config));
+  };
+  return helpful_choices(config, hardware.target, room_of, searched);
+}
+
 std::string what_helps(const Config& config, models::Target target) {
-  std::string text;
-  for (const Choice& choice : smaller_choices(config, target))
-    text += fmt::format("  {:<36} {}\n", choice.setting,
-                        needs(analyze(plan_training(choice.config, target)), target));
-  return text;
+  auto room_of = [&](const MemoryByKind& memory) {
+    if (shares_memory(target)) return Room{-total_peak_bytes(memory), -total_peak_bytes(memory)};
+    return Room{-of(memory, MemoryKind::device).peak_bytes, -host_peak_bytes(memory)};
+  };
+  return helpful_choices(config, target, room_of, {});
 }
 
 std::string why_no_room(const Config& config, const TrainingPlans& plans,
@@ -143,8 +189,13 @@ std::string why_no_room(const Config& config, const TrainingPlans& plans,
   models::Target target = backend.target();
   std::string table = shortage(memory, backend, memory_limits(config), devices_per_node(config));
   if (table.empty()) return "";
+  const MemoryLimits limits = memory_limits(config);
+  auto room_of = [&](const MemoryByKind& one) {
+    return room_on(backend, one, limits, devices_per_node(config));
+  };
   return fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
-                     config.config_file, table, needs(memory, target), what_helps(config, target));
+                     config.config_file, table, needs(memory, target, limits),
+                     helpful_choices(config, target, room_of, {}));
 }
 
 }  // namespace longshore::trainer

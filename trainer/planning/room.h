@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "offload/backend.h"
@@ -39,7 +40,12 @@ Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
 std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
                      const MemoryLimits& limits = {}, int64_t devices_of_host = 1);
 
-// Keys that would make a plan smaller, each tried: a line for each, with what it would need.
+// Keys that would lessen what a config's plan lacks by that profile, each tried: a line for each,
+// with what it would need. Those of `searched` are not spoken of.
+std::string what_helps(const Config& config, const offload::Hardware& hardware,
+                       const std::set<std::string>& searched = {});
+
+// Where it is not known what is missing: those that lessen anything.
 std::string what_helps(const Config& config, models::Target target);
 
 // "" when the backend can hold the plans, and the host those of all its devices; otherwise what

@@ -205,14 +205,37 @@ TEST_F(AutoPolicy, CutsAStepIntoTheMicroBatchesThatAreFastest) {
   EXPECT_EQ(cut.config.per_device_batch_size * cut.config.gradient_accumulation_steps, 4);
 }
 
+// Where what is fetched ahead is too much.
+TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
+  const Config config = config_of("llama", gpu(1e10));
+  auto least = [&](double prefetch_layers) {
+    Config late = config;
+    late.prefetch_layers = prefetch_layers;
+    late.origins["prefetch_layers"] = "command line";
+    double bytes = 1e6;  // too little
+    for (;;) try {
+        choose_policy(with_limit(late, bytes), kTarget);
+        return bytes;
+      } catch (const PlanError&) {
+        bytes *= 1.03;
+      }
+  };
+  const double limit = least(0);
+  const Tried choice = choose_policy(with_limit(config, limit), kTarget).tried[0];
+  EXPECT_LE(device_bytes(choice), limit);
+  EXPECT_EQ(choice.config.origins.at("prefetch_layers"), kChosen);
+}
+
 TEST_F(AutoPolicy, SaysWhatIsMissingWhereNothingFits) {
   Config config = with_limit(config_of("llama", gpu(1e10)), 1e6);
   try {
     choose_policy(config, kTarget);
     FAIL() << "fits a megabyte";
   } catch (const PlanError& error) {
-    for (const char* part : {"none fits", "The smallest", "device", "short", "moment_dtype=8bit"})
+    for (const char* part : {"none fits", "The smallest", "device", "short", "per_device_batch"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    for (const char* searched : {"remat_policy=", "memory_host_offload=", "prefetch_layers="})
+      EXPECT_EQ(std::string(error.what()).find(searched), std::string::npos) << error.what();
   }
 }
 

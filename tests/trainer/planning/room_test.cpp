@@ -100,6 +100,29 @@ TEST(Room, NamesTheKindAndTheKeysThatHelp) {
   }
 }
 
+// On a processor, too, a limit of the device's part is kept by what moves to the host's.
+TEST(Room, NamesOnlyWhatLessensWhatIsShort) {
+  for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
+    offload::Hardware hardware = offload::nominal_hardware(target);
+    hardware.device_bytes = hardware.host_bytes = kPlenty;
+    const Config short_of_device = config_of({"remat_policy=full", "device_memory_limit=0.01"}),
+                 short_of_host =
+                     config_of({"host_memory_limit=0.0001", "optimizer_memory_host_offload=true"});
+    const std::string for_device = what_helps(short_of_device, hardware),
+                      for_host = what_helps(short_of_host, hardware);
+    for (const char* home : {"optimizer", "gradient", "parameter"}) {
+      const std::string setting = std::string(home) + "_memory_host_offload=true";
+      EXPECT_NE(for_device.find(setting), std::string::npos) << for_device;
+      EXPECT_EQ(for_host.find(setting), std::string::npos) << for_host;
+    }
+    EXPECT_EQ(for_device.find("remat_policy=full"), std::string::npos) << "it is full already";
+    EXPECT_EQ(for_device.find("prefetch_layers=0"), std::string::npos) << "nothing moves";
+    EXPECT_NE(for_host.find("moment_dtype=8bit"), std::string::npos) << for_host;
+    EXPECT_EQ(what_helps(short_of_device, hardware, {"moment_dtype"}).find("moment_dtype"),
+              std::string::npos);
+  }
+}
+
 // Each device has memory of its own, and a part of the host's; on a processor all is the host's.
 TEST(Room, IsSharedByTheDevicesOfAHost) {
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
