@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -14,6 +15,7 @@
 #include "trainer/compare/html.h"
 #include "trainer/compare/report.h"
 #include "trainer/config/help.h"
+#include "trainer/config/unused_keys.h"
 #include "trainer/console.h"
 
 namespace longshore::trainer {
@@ -59,12 +61,24 @@ std::vector<Comparison> plan(const Request& request) {
   return comparisons;
 }
 
+// Workloads mostly have the same.
+void warn_of(const std::vector<Comparison>& comparisons, Console& console) {
+  std::set<std::string> said;
+  for (const Comparison& comparison : comparisons) {
+    std::vector<std::string> policies;
+    for (const Candidate& candidate : comparison.candidates) policies.push_back(candidate.policy);
+    for (const std::string& line : unused_keys(comparison.workload.loaded, policies))
+      if (said.insert(line).second) console.line("warning: " + line);
+  }
+}
+
 void compare(const Request& request) {
   check(request);
   ComparisonReport report{.comparisons = plan(request),
                           .steps = request.amount.steps,
                           .price_per_device_hour = request.price};
   Console console;
+  warn_of(report.comparisons, console);
   // After each turn: what takes long may be stopped before its end.
   auto write_json = [&] {
     if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");

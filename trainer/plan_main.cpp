@@ -12,6 +12,8 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
+#include "trainer/config/keys.h"
+#include "trainer/config/unused_keys.h"
 #include "trainer/planning/measure_hardware.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/trace_file.h"
@@ -52,6 +54,17 @@ void measure(std::filesystem::path file) {
   std::printf("%s%s\n", said.c_str(), file.c_str());
 }
 
+void warn_of(const Config& config, const std::vector<std::string>& policies) {
+  for (const std::string& line : unused_keys(config, policies))
+    std::printf("warning: %s\n", line.c_str());
+  for (const char* key : {"ici_fsdp_parallelism", "ici_data_parallelism"})
+    if (config.origins.contains(key) && value_text(*find_key(key), config) == "-1")
+      std::printf(
+          "warning: %s: found -1, which is planned as 1: no processes are there to count; expected "
+          "a number of devices\n",
+          location(config, key).c_str());
+}
+
 // `where` is the hardware, and a policy where there are several.
 void print_largest(const std::string& where, const Config& config, const std::string& key,
                    const offload::Hardware& hardware) {
@@ -79,6 +92,7 @@ void plan_on_all_hardware(const Request& request) {
   // Each in its turn; one has to be there for a policy that goes by times.
   overrides.push_back("hardware=" + hardware_names(default_configs_directory()).at(0));
   const Config config = load_config(request.config, overrides, default_configs_directory());
+  warn_of(config, {config.remat_policy});
   std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
               hardware_table(config).c_str());
 }
@@ -101,6 +115,7 @@ void plan(const Request& request) {
   if (!request.trace.empty() && policy_names(config, policies).size() > 1)
     throw ConfigError("--trace: found " + request.policies + " as --policies, expected one");
   std::vector<PolicyPlan> plans = plan_policies(config, policies, target);
+  warn_of(config, policy_names(config, policies));
   if (!request.json.empty()) write_json(plans, request.json);
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, request.trace);
@@ -144,7 +159,8 @@ int main(int argc, char** argv) {
   app.add_option("--trace", request.trace,
                  "a file for what each lane does when, for chrome://tracing and Perfetto");
   app.add_option("--json", request.json, "a file to write the plans to");
-  app.add_flag("--explain", request.explain, "what happens to each label, and what is replayed");
+  app.add_flag("--explain", request.explain,
+               "what happens to each label, and what is computed again");
   trainer::add_config_keys(app, request.overrides);
   return run_program(app, argc, argv, [&] { trainer::plan(request); });
 }

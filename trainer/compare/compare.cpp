@@ -45,11 +45,12 @@ Workload make_workload(const std::string& name, const std::string& config,
                        const std::vector<std::string>& overrides) {
   Workload workload{
       .name = name,
-      .config = load_config_for_policies(config, overrides, default_configs_directory())};
+      .config = load_config_for_policies(config, overrides, default_configs_directory()),
+      .loaded = {}};
   if (is_toy(workload.config))
     throw ConfigError(location(workload.config, "model_type") +
                       ": found a toy, which is there for plan; expected a decoder");
-  workload.config = with_devices(with_adapter(workload.config), 1);
+  workload.loaded = workload.config = with_devices(with_adapter(workload.config), 1);
   workload.config.dataset_type = DatasetType::synthetic;
   workload.config.enable_checkpointing = false;
   return workload;

@@ -23,6 +23,7 @@ namespace longshore::trainer {
 struct Workload {
   std::string name;  // "configs/quickstart.yml", "per_device_batch_size=4", or both
   Config config;
+  Config loaded;  // before what compare changes of it: data, checkpoints
 };
 
 // Every config with each value of `sweep`, "key=a,b,c", or as it is where that is "". Throws

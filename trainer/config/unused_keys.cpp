@@ -1,5 +1,7 @@
 #include "trainer/config/unused_keys.h"
 
+#include <optional>
+
 #include "offload/policy.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/yaml.h"
@@ -79,6 +81,18 @@ std::vector<std::string> unused_keys(const Config& config) {
     }
   }
   return lines;
+}
+
+std::vector<std::string> unused_keys(const Config& config,
+                                     const std::vector<std::string>& policies) {
+  std::optional<std::vector<std::string>> fewest;
+  for (const std::string& policy : policies) {
+    Config one = config;
+    one.remat_policy = policy;
+    std::vector<std::string> lines = unused_keys(one);
+    if (!fewest || lines.size() < fewest->size()) fewest = std::move(lines);
+  }
+  return fewest.value_or(std::vector<std::string>());
 }
 
 }  // namespace longshore::trainer

@@ -13,4 +13,8 @@ namespace longshore::trainer {
 // "configs/x.yml:14 lora_alpha: 32 has no effect with lora_rank = 0 (command line)".
 std::vector<std::string> unused_keys(const Config& config);
 
+// The same where several remat policies are asked of the config: what is of use to one is of use.
+std::vector<std::string> unused_keys(const Config& config,
+                                     const std::vector<std::string>& policies);
+
 }  // namespace longshore::trainer

@@ -57,6 +57,14 @@ TEST(CompareProgram, GivesAsManyTurnsAsRounds) {
   EXPECT_TRUE(contains(result.output, "round 1 of 1, none: ")) << result.output;
 }
 
+TEST(CompareProgram, WarnsOfKeysWithoutEffect) {
+  const std::string keys = "--steps 1 lora_alpha=5 checkpoint_period=3 --policies full";
+  const ProgramResult result = run_compare(kTiny + keys);
+  EXPECT_TRUE(contains(result.output, "warning: command line lora_alpha: 5 has no effect"))
+      << result.output;
+  EXPECT_FALSE(contains(result.output, "checkpoint_period")) << result.output;
+}
+
 TEST(CompareProgram, MeasuresOneDevice) {
   ProgramResult result = run_compare(kTiny + "--policies full --steps 3 ici_fsdp_parallelism=4");
   EXPECT_EQ(result.exit_code, 2);
