@@ -26,9 +26,13 @@ std::string what_happens(const Partition& partition, ValueId id) {
 
 std::string title(const LayerPlan& layers) {
   std::string title = "stage " + layers.stage;
-  if (layers.is_scan)
-    title += ", layers " + std::to_string(layers.first) + " to " + std::to_string(layers.last);
-  return title;
+  if (!layers.is_scan) return title;
+  const std::string first = std::to_string(layers.first), last = std::to_string(layers.last);
+  if (layers.count == 1) return title + ", layer " + first;
+  // Where kinds of layers take turns, others lie between.
+  const bool is_every = layers.count == layers.last - layers.first + 1;
+  return title + (is_every ? ", layers " : ", " + std::to_string(layers.count) + " layers from ") +
+         first + " to " + last;
 }
 
 std::string explain(const LayerPlan& layers) {
@@ -50,7 +54,8 @@ std::string explain(const LayerPlan& layers) {
   for (const Node& node : backward.nodes)
     if (backward[node.out[0]].name.ends_with(".again"))
       replayed += "    " + text(backward, node) + "\n";
-  return result + (replayed.empty() ? "  nothing is replayed\n" : "  replayed:\n" + replayed);
+  return result +
+         (replayed.empty() ? "  nothing is computed again\n" : "  computed again:\n" + replayed);
 }
 
 }  // namespace longshore::offload

@@ -30,6 +30,8 @@ std::string fates_text(const Config& config, size_t which) {
   return text.empty() ? "compute all again" : text;
 }
 
+constexpr double kWorthSaying = 0.1;  // of what a plan does more of: what it does less of
+
 // What a plan does more of than the choice.
 std::string why(const Tried& one, const Tried& choice) {
   if (!one.room.fits()) return "does not fit, " + fits_text(one.room);
@@ -48,7 +50,10 @@ std::string why(const Tried& one, const Tried& choice) {
         std::pair{a.forward + a.backward + a.optimizer - b.forward - b.backward - b.optimizer,
                   "computes {:.4f} s more"}})
     if (part.first > most.first) most = part;
-  return fmt::format(fmt::runtime(most.second), most.first);
+  const std::string more = fmt::format(fmt::runtime(most.second), most.first);
+  const double saved = most.first - slower;
+  return saved > kWorthSaying * most.first ? fmt::format("{}, {:.4f} s less otherwise", more, saved)
+                                           : more;
 }
 
 }  // namespace
@@ -56,7 +61,7 @@ std::string why(const Tried& one, const Tried& choice) {
 std::string what(const Config& config) {
   std::string text = config.remat_policy;
   if (text == "custom") {
-    int64_t layers = config.offload_layers;
+    int64_t layers = config.offload_layers, others = config.base_num_decoder_layers - layers;
     bool differs = std::ranges::any_of(config.label_fates,
                                        [](const auto& fates) { return fates.second.size() > 1; });
     if (!differs || layers == config.base_num_decoder_layers)
@@ -64,8 +69,10 @@ std::string what(const Config& config) {
     else if (layers == 0)
       text = fates_text(config, 1);
     else
-      text = fmt::format("first {} layers: {}; last {}: {}", layers, fates_text(config, 0),
-                         config.base_num_decoder_layers - layers, fates_text(config, 1));
+      text = fmt::format("first {}: {}; last {}: {}",
+                         layers == 1 ? "layer" : fmt::format("{} layers", layers),
+                         fates_text(config, 0), others == 1 ? "layer" : std::to_string(others),
+                         fates_text(config, 1));
   }
   auto add = [&](bool is_so, const std::string& said) {
     if (is_so) text += ", " + said;

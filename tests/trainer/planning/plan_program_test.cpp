@@ -126,13 +126,20 @@ TEST(PlanProgram, ExplainsWhatHappensToEachLabel) {
         << line;
   }
   for (const char* words :
-       {"layers 0 to 4", "layers 5 to 5", "context.again, attention", "swiglu.again = swiglu("})
+       {"layers 0 to 4", "layer 5", "context.again, attention", "swiglu.again = swiglu("})
     EXPECT_TRUE(contains(result.output, words)) << words << "\n" << result.output;
   EXPECT_FALSE(contains(result.output, "query_proj.again"));
 
   result = run_plan(kQuickstart + "--explain remat_policy=none");
-  EXPECT_TRUE(contains(result.output, "nothing is replayed")) << result.output;
-  EXPECT_FALSE(contains(run_plan(kQuickstart).output, "replayed"));
+  EXPECT_TRUE(contains(result.output, "nothing is computed again")) << result.output;
+  EXPECT_FALSE(contains(run_plan(kQuickstart).output, "nodes recomputed"));
+}
+
+TEST(PlanProgram, ExplainsLayersThatTakeTurns) {
+  const ProgramResult result =
+      run_plan("--config llama3_8b.yml model_name=gemma2_2b backend=cuda --explain");
+  EXPECT_TRUE(contains(result.output, "13 layers from 0 to 24:")) << result.output;
+  EXPECT_TRUE(contains(result.output, "13 layers from 1 to 25:")) << result.output;
 }
 
 // JAX's tutorial networks, their layers' inputs in host memory: all but the last one's.
@@ -240,6 +247,17 @@ TEST(PlanProgram, PlansOnEveryProfile) {
     for (const char* words : {"found --hardware all", "h200"})
       EXPECT_TRUE(contains(refused.output, words)) << refused.output;
   }
+}
+
+TEST(PlanProgram, WarnsOfKeysWithoutEffect) {
+  const std::string warning = "warning: command line offload_layers: 3 has no effect";
+  const std::string keys = "offload_layers=3 ";
+  EXPECT_TRUE(contains(run_plan(kQuickstart + keys).output, warning));
+  EXPECT_FALSE(contains(run_plan(kQuickstart + keys + "--policies full,qkv_proj_offloaded").output,
+                        warning));
+  EXPECT_FALSE(contains(run_plan(kQuickstart).output, "warning"));
+  const std::string open = run_plan(kQuickstart + "ici_fsdp_parallelism=-1").output;
+  EXPECT_TRUE(contains(open, "ici_fsdp_parallelism: found -1, which is planned as 1")) << open;
 }
 
 // What goes with a policy is asked of those that are named, not of the config's own.

@@ -1,10 +1,17 @@
 // What was published of host offloading on TPU v5p, walked.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <sstream>
+#include <string>
+#include <vector>
 
+#include "base/atomic_file.h"
+#include "tests/data/temporary_folder.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/planning/plan_report.h"
@@ -61,6 +68,48 @@ TEST(PublishedRuns, Llama13BNeedsNoOffloadingOnFourChips) {
     EXPECT_LT(minimal.estimate->step_seconds, 0.95 * offloaded.estimate->step_seconds) << batch;
     // Alone, a chip would not hold the states.
     EXPECT_FALSE(plan_of("llama2_13b.yml", "tpu_v5p", {batch, "remat_policy=full"}).room.fits());
+  }
+}
+
+// The cells of the page's row that begins so, behind the table of link speeds' head.
+std::vector<std::string> row_of_links(const std::string& begin) {
+  std::ifstream page(fs::path(LONGSHORE_SOURCE_DIR) / "docs/choosing.md");
+  bool is_behind_head = false;
+  for (std::string line; std::getline(page, line);) {
+    is_behind_head = is_behind_head || line.starts_with("| link, GB/s |");
+    if (!is_behind_head || !line.starts_with(begin)) continue;
+    std::vector<std::string> cells;
+    std::istringstream stream(line.substr(begin.size()));
+    for (std::string cell; std::getline(stream, cell, '|');)
+      cells.push_back(cell.substr(1, cell.size() - 2));
+    return cells;
+  }
+  return {};
+}
+
+TEST(PublishedRuns, ChoosingsLinksAreWalked) {
+  const std::vector<std::string> rates = row_of_links("| link, GB/s |");
+  ASSERT_EQ(rates.size(), 5u);
+  const Config config = load_config(
+      "llama2_13b.yml",
+      std::vector<std::string>{"per_device_batch_size=4", "max_target_length=2048"}, kConfigs);
+  data::TemporaryFolder folder;
+  for (const char* policy : {"qkv_proj_offloaded", "full"}) {
+    const std::vector<std::string> seconds = row_of_links(fmt::format("| `{}` |", policy));
+    ASSERT_EQ(seconds.size(), rates.size()) << policy;
+    for (size_t i = 0; i < rates.size(); ++i) {
+      offload::Hardware hardware = read_hardware("tpu_v5p", kConfigs);
+      hardware.link_to_device = hardware.link_to_host =
+          offload::RateCurve(1e9 * std::stod(rates[i]));
+      Config one = config;
+      one.remat_policy = policy;
+      one.hardware = (folder / "tpu.yml").string();
+      write_file(one.hardware, text(hardware));
+      const PolicyPlan plan = plan_policy(one, hardware.target, hardware);
+      EXPECT_EQ(seconds[i], fmt::format("{:.2f} s", plan.estimate->step_seconds))
+          << policy << " with " << rates[i] << " GB/s";
+      EXPECT_FALSE(plan.room.fits());
+    }
   }
 }
 
