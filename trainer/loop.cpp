@@ -213,7 +213,7 @@ class Run {
                           checkpoints_.progress());
       check_finite(steps_.back());
       if (is_saved && !is_last) checkpoints_.save(i + 1);
-      if (is_evaluated && !stops()) validate(*evaluation, i + 1, fmt::format("after step {}", i));
+      if (is_evaluated && !stops()) validate(*evaluation, i, fmt::format("after step {}", i));
       if (!is_last && stops()) {
         end_recording();
         return stop(i + 1);
@@ -229,7 +229,7 @@ class Run {
     Summary summary;
     if (!steps_.empty()) summary = summarize(steps_);
     summary.data_wait_fraction = data_wait_fraction;
-    if (evaluation) summary.validation = validate(*evaluation, config_.steps, "at the end");
+    if (evaluation) summary.validation = validate(*evaluation, config_.steps - 1, "at the end");
     if (decoding && !stops()) console_.line("sample: " + sample(*decoding, session_->ledger()));
     if (stops()) return stop(config_.steps);
     summary.memory = session_->memory();
@@ -358,7 +358,7 @@ class Run {
                     signal(), done, config_.steps, directory().filename().string()));
   }
 
-  std::optional<Validation> validate(offload::Executable& evaluation, int64_t steps_done,
+  std::optional<Validation> validate(offload::Executable& evaluation, int64_t step,
                                      const std::string& when) {
     const std::optional<double> loss =
         evaluate(evaluation, opened_.data.validation, opened_.data.validation_batches, *backend_,
@@ -369,7 +369,7 @@ class Run {
     console_.line(fmt::format(
         "validation loss {}: {:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", when,
         validation.loss, std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss));
-    if (metrics_) say_trouble(metrics_->write_validation(steps_done - 1, validation.loss));
+    if (metrics_) say_trouble(metrics_->write_validation(step, validation.loss));
     return validation;
   }
 

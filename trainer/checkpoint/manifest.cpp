@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "data/content_hash.h"
 #include "data/file_mapping.h"
+#include "trainer/config/keys.h"
 
 namespace longshore::trainer {
 namespace {
@@ -17,10 +18,6 @@ using nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 constexpr const char* kHashKey = "xxh3_128";
-
-// The largest `steps` and `gradient_accumulation_steps`.
-constexpr int64_t kMostSteps = 1'000'000'000;
-constexpr int64_t kMostMicroBatches = int64_t{1} << 16;
 
 std::string dump(const ordered_json& json) { return json.dump(2) + "\n"; }
 
@@ -37,9 +34,9 @@ void require_range(const std::string& name, int64_t found, int64_t most) {
 
 // As the config's keys bound them.
 void check_numbers(const Manifest& manifest) {
-  require_range("step", manifest.step, kMostSteps);
+  require_range("step", manifest.step, kMaxSteps);
   require_range("seed", manifest.seed, std::numeric_limits<int64_t>::max());
-  require_range("batches", manifest.batches, manifest.step * kMostMicroBatches);
+  require_range("batches", manifest.batches, manifest.step * kMaxBatch);
   for (const SavedFile& file : manifest.files)
     require_range("files: " + file.path + ": bytes", file.bytes,
                   std::numeric_limits<int64_t>::max());

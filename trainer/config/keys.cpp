@@ -14,7 +14,7 @@
 namespace longshore::trainer {
 namespace {
 
-// Bounds of sizes, chosen together: see the header of config.h.
+// Bounds of sizes, chosen together: see the header of config.h. Others are in keys.h.
 constexpr int64_t kMaxEmbDim = 1 << 18;
 constexpr int64_t kMaxMlpDim = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
@@ -22,9 +22,7 @@ constexpr int64_t kMaxHeads = 1 << 10;
 constexpr int64_t kMaxHeadDim = 1 << 10;
 constexpr int64_t kMaxVocabulary = 1 << 22;
 constexpr int64_t kMaxLength = 1 << 22;
-constexpr int64_t kMaxBatch = 1 << 16;
 constexpr int64_t kMaxDevices = 1 << 12;
-constexpr int64_t kMaxSteps = 1'000'000'000;
 constexpr int64_t kMaxRank = 1 << 14;
 constexpr double kMaxGibibytes = 1 << 20;
 constexpr size_t kMaxItems = 100;

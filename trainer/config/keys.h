@@ -14,6 +14,10 @@
 
 namespace longshore::trainer {
 
+// Bounds of sizes that manifests are held to as well.
+inline constexpr int64_t kMaxBatch = 1 << 16;  // rows of a micro-batch, micro-batches of a step
+inline constexpr int64_t kMaxSteps = 1'000'000'000;
+
 // A file of configs/models may set the keys of `model` only.
 enum class Section {
   run,
