@@ -145,6 +145,58 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
+// The tensors of the files that the index at `path` names, and of these alone.
+std::vector<const SafetensorsTensor*> open_index(const fs::path& path,
+                                                 std::deque<SafetensorsFile>& files) {
+  const std::map<std::string, std::string> index = read_index(path);
+  std::set<std::string_view> file_names;
+  for (const auto& [tensor, file] : index) file_names.insert(file);
+
+  Problems problems;
+  std::set<std::string_view> unreadable, found;
+  std::vector<const SafetensorsTensor*> tensors;
+  for (std::string_view file_name : file_names) {
+    try {
+      files.emplace_back(path.parent_path() / file_name);
+    } catch (const DataError& error) {
+      problems.add(error.what());
+      unreadable.insert(file_name);
+      continue;
+    }
+    for (const SafetensorsTensor& tensor : files.back().tensors()) {
+      const auto entry = index.find(tensor.name);
+      if (entry == index.end()) {
+        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
+                     ", but not in the index");
+      } else if (entry->second != file_name) {
+        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
+                     ", the index says in " + json_quoted(entry->second));
+      } else {
+        found.insert(tensor.name);
+        tensors.push_back(&tensor);
+      }
+    }
+  }
+  for (const auto& [tensor, file] : index)
+    if (!found.contains(tensor) && !unreadable.contains(file))
+      problems.add(json_quoted(tensor) + " is not in " + json_quoted(file) + ", as the index says");
+  problems.require_none(path);
+  return tensors;
+}
+
+// `files` are opened, and own the tensors.
+std::vector<const SafetensorsTensor*> open_files(const fs::path& directory,
+                                                 std::deque<SafetensorsFile>& files) {
+  if (is_there(directory / kSingleFile)) {
+    files.emplace_back(directory / kSingleFile);
+    std::vector<const SafetensorsTensor*> tensors;
+    for (const SafetensorsTensor& tensor : files.back().tensors()) tensors.push_back(&tensor);
+    return tensors;
+  }
+  if (is_there(directory / kIndexFile)) return open_index(directory / kIndexFile, files);
+  throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
+}
+
 // As huggingface_hub's split_state_dict_into_shards_factory deals them out.
 std::vector<std::vector<SafetensorsInfo>> split(std::span<const SafetensorsInfo> tensors,
                                                 int64_t max_shard_bytes) {
@@ -184,49 +236,20 @@ void write_shard(const fs::path& path, std::vector<SafetensorsInfo> tensors,
 
 }  // namespace
 
-Checkpoint::Checkpoint(const fs::path& directory) : directory_(directory) {
-  if (!is_there(directory / kSingleFile)) {
-    if (!is_there(directory / kIndexFile))
-      throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
-    open_index(directory / kIndexFile);
-    return;
+Checkpoint::Checkpoint(const fs::path& directory, const TensorNaming& naming)
+    : directory_(directory) {
+  std::map<std::string, std::string_view> names_in_files;
+  for (const SafetensorsTensor* tensor : open_files(directory, files_)) {
+    const std::optional<std::string> name = naming ? naming(tensor->name) : tensor->name;
+    if (!name) continue;
+    const auto [first, is_new] = names_in_files.emplace(*name, tensor->name);
+    if (!is_new)
+      throw DataError(directory.string() + ": found both " + json_quoted(first->second) + " and " +
+                      json_quoted(tensor->name) + " for " + json_quoted(*name) +
+                      ", expected one of them");
+    SafetensorsTensor& named = tensors_[*name] = *tensor;
+    named.name = *name;
   }
-  files_.emplace_back(directory / kSingleFile);
-  for (const SafetensorsTensor& tensor : files_.back().tensors())
-    tensors_.emplace(tensor.name, &tensor);
-}
-
-void Checkpoint::open_index(const fs::path& path) {
-  const std::map<std::string, std::string> index = read_index(path);
-  std::set<std::string_view> file_names;
-  for (const auto& [tensor, file] : index) file_names.insert(file);
-
-  Problems problems;
-  std::set<std::string_view> unreadable;
-  for (std::string_view file_name : file_names) {
-    try {
-      files_.emplace_back(directory_ / file_name);
-    } catch (const DataError& error) {
-      problems.add(error.what());
-      unreadable.insert(file_name);
-      continue;
-    }
-    for (const SafetensorsTensor& tensor : files_.back().tensors()) {
-      const auto entry = index.find(tensor.name);
-      if (entry == index.end())
-        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
-                     ", but not in the index");
-      else if (entry->second != file_name)
-        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
-                     ", the index says in " + json_quoted(entry->second));
-      else
-        tensors_.emplace(tensor.name, &tensor);
-    }
-  }
-  for (const auto& [tensor, file] : index)
-    if (!tensors_.contains(tensor) && !unreadable.contains(file))
-      problems.add(json_quoted(tensor) + " is not in " + json_quoted(file) + ", as the index says");
-  problems.require_none(path);
 }
 
 std::vector<std::string> Checkpoint::names() const {
@@ -236,7 +259,7 @@ std::vector<std::string> Checkpoint::names() const {
 }
 
 const SafetensorsTensor& Checkpoint::at(std::string_view name) const {
-  if (const auto found = tensors_.find(name); found != tensors_.end()) return *found->second;
+  if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
   const std::string similar = nearest(name, names());
   throw DataError(directory_.string() + ": no tensor " + json_quoted(name) +
                   (similar.empty() ? "" : "; nearest: " + json_quoted(similar)));

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,13 +21,17 @@
 
 namespace longshore::data {
 
+// What a Checkpoint calls a tensor of the files; nothing: it leaves the tensor out.
+using TensorNaming = std::function<std::optional<std::string>(std::string_view)>;
+
 // All tensors of a folder by name, mapped. Where there are both an index and a single file, the
 // single file counts, as in transformers. A file that the index names lies in the folder itself (or
 // is a link that does), and index and files must agree on every tensor. Errors are DataErrors that
-// name the file; where index and files disagree, the error lists all that is wrong.
+// name the file; where index and files disagree, the error lists all that is wrong. Two tensors of
+// one name are refused.
 class Checkpoint {
  public:
-  explicit Checkpoint(const std::filesystem::path& directory);
+  explicit Checkpoint(const std::filesystem::path& directory, const TensorNaming& naming = {});
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 
@@ -35,11 +40,9 @@ class Checkpoint {
   const SafetensorsTensor& at(std::string_view name) const;
 
  private:
-  void open_index(const std::filesystem::path& path);
-
   std::filesystem::path directory_;
   std::deque<SafetensorsFile> files_;
-  std::map<std::string_view, const SafetensorsTensor*> tensors_;
+  std::map<std::string, SafetensorsTensor, std::less<>> tensors_;
 };
 
 // The files that a Checkpoint of the folder opens, which need not be there. Throws a DataError for

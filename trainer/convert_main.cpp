@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kDescription =
     R"(Writes a Hugging Face folder anew: its weights in another dtype, in files of another size, or
-with a LoRA adapter merged into them.
+with a LoRA adapter merged into them. Of a model that also reads images (model_type gemma3) it
+writes the text model.
 
   convert --from DIR --to NEW_DIR --dtype bfloat16
       Reads config.json and checks every tensor against it; writes config.json, the weights, their

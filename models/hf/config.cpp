@@ -8,133 +8,14 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "models/hf/json_reader.h"
 
 namespace longshore::models {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
-// Keys that change nothing here: what tokenizers, generation and the library itself read.
-const std::set<std::string> kHarmless{"architectures",
-                                      "bos_token_id",
-                                      "eos_token_id",
-                                      "pad_token_id",
-                                      "initializer_range",
-                                      "use_cache",
-                                      "transformers_version",
-                                      "max_position_embeddings",
-                                      "torch_dtype",
-                                      "dtype",
-                                      "model_type",
-                                      "pretraining_tp",
-                                      "_name_or_path",
-                                      "unk_token_id",
-                                      "cache_implementation",
-                                      "id2label",
-                                      "label2id",
-                                      "attn_implementation"};
-
-// Values are shown and written by functions that call themselves for each level of nesting.
-constexpr int kMaxDepth = 32;
-
-template <class Json>
-Json parse_object(std::string_view text) {
-  auto check_depth = [](int depth, typename Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) throw DataError("nested deeper than " + std::to_string(kMaxDepth));
-    return true;
-  };
-  Json object = Json::parse(text, check_depth, false);
-  if (!object.is_object()) throw DataError("expected a JSON object");
-  return object;
-}
-
-// Reads keys and remembers which.
-class Reader {
- public:
-  explicit Reader(const json& object, std::string prefix = "")
-      : object_(object), prefix_(std::move(prefix)) {}
-
-  // Also by null.
-  bool is_said(const std::string& key) const { return object_.contains(key); }
-  bool has(const std::string& key) {
-    read_.insert(key);
-    return object_.contains(key) && !object_[key].is_null();
-  }
-  const json& at(const std::string& key) {
-    if (!has(key)) throw DataError(prefix_ + key + ": found nothing, expected a value");
-    return object_[key];
-  }
-
-  int64_t integer(const std::string& key, std::optional<int64_t> otherwise = std::nullopt) {
-    if (otherwise && !has(key)) return *otherwise;
-    const json& value = at(key);
-    constexpr int64_t kMost = int64_t{1} << 31;
-    if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMost)
-      throw DataError(prefix_ + key + ": found " + shown(value) +
-                      ", expected an integer from 0 to " + std::to_string(kMost));
-    return value.get<int64_t>();
-  }
-  double number(const std::string& key, std::optional<double> otherwise = std::nullopt) {
-    if (otherwise && !has(key)) return *otherwise;
-    const json& value = at(key);
-    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-      throw DataError(prefix_ + key + ": found " + shown(value) +
-                      ", expected a number of at least 0");
-    return value.get<double>();
-  }
-  double positive(const std::string& key, std::optional<double> otherwise = std::nullopt) {
-    double value = number(key, otherwise);
-    if (value == 0) throw DataError(prefix_ + key + ": found 0, expected more");
-    return value;
-  }
-  // A soft-cap: null, which is not the same as nothing, switches it off.
-  double cap(const std::string& key, double otherwise) {
-    return number(key, is_said(key) ? 0 : otherwise);
-  }
-  bool flag(const std::string& key, bool otherwise) {
-    if (!has(key)) return otherwise;
-    const json& value = at(key);
-    if (!value.is_boolean())
-      throw DataError(prefix_ + key + ": found " + shown(value) + ", expected true or false");
-    return value.get<bool>();
-  }
-  std::string word(const std::string& key, const std::vector<std::string>& choices,
-                   const std::string& otherwise = "") {
-    if (!otherwise.empty() && !has(key)) return otherwise;
-    const json& value = at(key);
-    if (!value.is_string() ||
-        std::find(choices.begin(), choices.end(), value.get<std::string>()) == choices.end())
-      throw DataError(prefix_ + key + ": found " + shown(value) + ", expected " + join(choices));
-    return value.get<std::string>();
-  }
-  // What would change results and is not there.
-  void expect_off(const std::string& key) {
-    if (!has(key)) return;
-    const json& value = object_[key];
-    if (value != json(false) && value != json(0) && value != json(0.0))
-      throw DataError(prefix_ + key + ": found " + shown(value) + ", which is not supported");
-  }
-
-  void refuse_unread() const {
-    for (const auto& [key, value] : object_.items())
-      if (!read_.contains(key) && !kHarmless.contains(key))
-        throw DataError(prefix_ + key + ": an unknown key, which may change results");
-  }
-
- private:
-  static std::string shown(const json& value) {
-    std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    return text.size() > 80 ? text.substr(0, 80) + "..." : text;
-  }
-
-  const json& object_;
-  std::string prefix_;
-  std::set<std::string> read_;
-};
-
-RopeScaling read_scaling(Reader& rope, const std::string& type_key) {
+RopeScaling read_scaling(JsonReader& rope, const std::string& type_key) {
   std::string type = rope.word(type_key, {"default", "linear", "llama3"}, "default");
   if (type == "linear") return LinearRopeScaling{rope.positive("factor")};
   if (type == "llama3") {
@@ -148,27 +29,23 @@ RopeScaling read_scaling(Reader& rope, const std::string& type_key) {
   return {};
 }
 
-void expect_object(const json& value, const std::string& key) {
-  if (!value.is_object()) throw DataError(key + ": expected an object");
-}
-
 // One set of rotations: its base and scaling, in the newer spelling.
 void read_rope_parameters(const json& value, const std::string& key, double& base,
                           RopeScaling& scaling) {
   expect_object(value, key);
-  Reader rope(value, key + ".");
+  JsonReader rope(value, key + ".");
   base = rope.positive("rope_theta", base);
   scaling = read_scaling(rope, "rope_type");
   rope.refuse_unread();
 }
 
-void read_rope(Reader& reader, DecoderConfig& config, bool has_local) {
+void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
   if (has_local) config.window_rope_base = reader.positive("rope_local_base_freq", 10000);
   config.rope_base = reader.positive("rope_theta", has_local ? 1e6 : 10000);
   if (reader.has("rope_scaling")) {
     const json& value = reader.at("rope_scaling");
     expect_object(value, "rope_scaling");
-    Reader rope(value, "rope_scaling.");
+    JsonReader rope(value, "rope_scaling.");
     config.rope_scaling = read_scaling(rope, rope.has("rope_type") ? "rope_type" : "type");
     rope.refuse_unread();
   }
@@ -179,7 +56,7 @@ void read_rope(Reader& reader, DecoderConfig& config, bool has_local) {
     read_rope_parameters(value, "rope_parameters", config.rope_base, config.rope_scaling);
     return;
   }
-  Reader kinds(value, "rope_parameters.");
+  JsonReader kinds(value, "rope_parameters.");
   read_rope_parameters(kinds.at("full_attention"), "rope_parameters.full_attention",
                        config.rope_base, config.rope_scaling);
   RopeScaling local;
@@ -191,7 +68,7 @@ void read_rope(Reader& reader, DecoderConfig& config, bool has_local) {
 }
 
 // Which layers have a window: as layer_types says, or each `period`th has none (0: all have one).
-void read_windows(Reader& reader, DecoderConfig& config, int64_t period) {
+void read_windows(JsonReader& reader, DecoderConfig& config, int64_t period) {
   constexpr int64_t kWhereNothingIsSaid = 4096;
   config.window =
       reader.is_said("sliding_window") ? reader.integer("sliding_window", 0) : kWhereNothingIsSaid;
@@ -220,7 +97,7 @@ void read_windows(Reader& reader, DecoderConfig& config, int64_t period) {
   }
 }
 
-void read_sizes(Reader& reader, const std::string& type, DecoderConfig& config) {
+void read_sizes(JsonReader& reader, const std::string& type, DecoderConfig& config) {
   // Where nothing is said transformers takes these from another key, or else the size of one
   // published model, which is nobody's intention.
   auto expect = [&](const char* key) {
@@ -258,13 +135,13 @@ void read_sizes(Reader& reader, const std::string& type, DecoderConfig& config) 
 void read_dtype(const json& object, DecoderConfig& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (!object.contains(key) || object[key].is_null()) continue;
-    Reader reader(object);
+    JsonReader reader(object);
     bool is_bfloat16 = reader.word(key, {"float32", "bfloat16", "float16"}) == "bfloat16";
     config.dtype = is_bfloat16 ? Dtype::bfloat16 : Dtype::float32;
   }
 }
 
-void read_llama_like(Reader& reader, const std::string& type, DecoderConfig& config) {
+void read_llama_like(JsonReader& reader, const std::string& type, DecoderConfig& config) {
   reader.word("hidden_act", {"silu"}, "silu");
   config.tied_embeddings = reader.flag("tie_word_embeddings", false);
   if (type == "llama") {
@@ -283,7 +160,7 @@ void read_llama_like(Reader& reader, const std::string& type, DecoderConfig& con
   }
 }
 
-void read_gemma_like(Reader& reader, const std::string& type, DecoderConfig& config) {
+void read_gemma_like(JsonReader& reader, const std::string& type, DecoderConfig& config) {
   // Gemma 1 was published with hidden_act "gelu", which transformers takes for its tanh form.
   reader.word("hidden_act", {"gelu_pytorch_tanh", "gelu"}, "gelu_pytorch_tanh");
   reader.word("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
@@ -307,8 +184,8 @@ void read_gemma_like(Reader& reader, const std::string& type, DecoderConfig& con
 }  // namespace
 
 DecoderConfig parse_hf_config(std::string_view text) {
-  const json object = parse_object<json>(text);
-  Reader reader(object);
+  const json object = parse_object(text);
+  JsonReader reader(object);
   std::string type = reader.word(
       "model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"});
   DecoderConfig config;
@@ -326,14 +203,14 @@ DecoderConfig parse_hf_config(std::string_view text) {
 
 std::optional<int64_t> max_position_embeddings(std::string_view text) {
   constexpr const char* kKey = "max_position_embeddings";
-  const json object = parse_object<json>(text);
-  Reader reader(object);
+  const json object = parse_object(text);
+  JsonReader reader(object);
   if (!reader.has(kKey)) return std::nullopt;
   return reader.integer(kKey);
 }
 
 std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
-  ordered_json object = parse_object<ordered_json>(text);
+  nlohmann::ordered_json object = parse_ordered_object(text);
   bool has_key = false;
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (!object.contains(key)) continue;

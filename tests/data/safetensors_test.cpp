@@ -541,6 +541,30 @@ TEST(Checkpoint, TheSingleFileCountsWhereThereIsAnIndexToo) {
   EXPECT_EQ(Checkpoint(folder / "").names(), std::vector<std::string>{"single"});
 }
 
+TEST(Checkpoint, CallsTensorsAsItIsTold) {
+  TemporaryFolder folder;
+  const std::vector<SafetensorsInfo> tensors = {
+      {"old.a", Dtype::uint8, {2}}, {"dropped", Dtype::uint8, {3}}, {"b", Dtype::uint8, {4}}};
+  const TensorNaming naming = [](std::string_view name) -> std::optional<std::string> {
+    if (name == "dropped") return std::nullopt;
+    return std::string(name.starts_with("old.") ? name.substr(4) : name);
+  };
+  for (int64_t max_shard_bytes : {4, 100}) {
+    const fs::path directory = folder / std::to_string(max_shard_bytes);
+    write_checkpoint(directory, tensors, max_shard_bytes, append_some_data);
+    const Checkpoint checkpoint(directory, naming);
+    EXPECT_EQ(checkpoint.names(), (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(checkpoint.at("a").name, "a");
+    EXPECT_EQ(text_of(checkpoint.at("a").data), some_data(tensors[0]));
+  }
+  write_some(folder / "model.safetensors", {tensors[0], {"a", Dtype::uint8, {1}}});
+  const std::string what =
+      message_of<DataError>([&] { Checkpoint checkpoint(folder / "", naming); });
+  EXPECT_NE(what.find("found both \"old.a\" and \"a\" for \"a\", expected one of them"),
+            std::string::npos)
+      << what;
+}
+
 // As in Hugging Face's cache, where files are links to where their contents lie.
 TEST(Checkpoint, FollowsLinks) {
   TemporaryFolder folder;

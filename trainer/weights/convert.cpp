@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
 #include "data/strict_json.h"
 #include "models/hf/config.h"
@@ -160,7 +159,7 @@ std::string convert(const Conversion& conversion) {
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter) config.decoder.lora = read_adapter_config(conversion.adapter);
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
-  const data::Checkpoint checkpoint(conversion.from);
+  const data::Checkpoint checkpoint = open_weights(conversion.from);
   check_tensors(conversion.from, layout, checkpoint, config.decoder.tied_embeddings);
   const std::vector<data::SafetensorsInfo> tensors =
       converted_infos(in_order(layout, checkpoint), checkpoint, conversion.dtype);

@@ -21,8 +21,9 @@ struct Conversion {
 
 // Reads and checks `from` as training would, writes `to` as write_hf_folder does, and says what it
 // wrote. Files hold tensors in the model's order. config.json is that of `from`, to the byte when
-// tensors keep their dtypes, else with the new one (see models::with_hf_dtype). The same folder,
-// dtype and shard size give the same bytes, and without a dtype so does what was written.
+// tensors keep their dtypes, else with the new one (see models::with_hf_dtype); of a model that
+// also reads images, all is its text model's. The same folder, dtype and shard size give the same
+// bytes, and without a dtype so does what was written.
 //
 // With an adapter, the weights it is for become weight + scale·B·A, computed in float32 and rounded
 // to the dtype that is written. Memory: a piece of a weight, and A and B of one.

@@ -12,6 +12,7 @@
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
+#include "models/hf/text_model.h"
 
 namespace longshore::trainer {
 namespace {
@@ -40,12 +41,17 @@ HfConfig read_hf_config(const fs::path& folder) {
   const fs::path path = folder / kConfigFile;
   HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
   try {
+    config.text = models::text_model_config(config.text);
     config.decoder = models::parse_hf_config(config.text);
     config.max_position_embeddings = models::max_position_embeddings(config.text);
   } catch (const DataError& error) {
     throw DataError(path.string() + ": " + error.what());
   }
   return config;
+}
+
+data::Checkpoint open_weights(const fs::path& folder) {
+  return data::Checkpoint(folder, models::text_model_name);
 }
 
 std::vector<fs::path> model_files(const fs::path& folder) {

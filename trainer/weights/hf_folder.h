@@ -16,13 +16,17 @@
 namespace longshore::trainer {
 
 struct HfConfig {
-  std::string text;
+  std::string text;  // of a model that also reads images, its text model's
   models::DecoderConfig decoder;
   std::optional<int64_t> max_position_embeddings;
 };
 
 // Its config.json. Throws a DataError that names the file.
 HfConfig read_hf_config(const std::filesystem::path& folder);
+
+// Its weights under the names that read_hf_config's model has for them; those that read images are
+// left out. Throws what data::Checkpoint throws.
+data::Checkpoint open_weights(const std::filesystem::path& folder);
 
 // The files that a model of the folder is read from: config.json, and data::checkpoint_files.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);

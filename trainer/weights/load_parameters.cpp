@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
@@ -67,7 +66,7 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
 std::string load_weights(const fs::path& folder, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
                          std::span<const offload::Copy> copies, const FillParameter& fill_adapter) {
-  data::Checkpoint checkpoint(folder);
+  const data::Checkpoint checkpoint = open_weights(folder);
   check_tensors(folder, layout, checkpoint, model.tied_embeddings);
   data::NonFinite odd;
   std::mutex counting;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "models/hf/config.h"
+#include "models/hf/text_model.h"
 #include "offload/policy.h"
 #include "trainer/config/config.h"
 #include "trainer/step/training_plans.h"
@@ -54,6 +55,26 @@ TEST(ModelConfigs, HaveAConfigJson) {
         << entry.path();
     EXPECT_EQ(read.windowed, decoder.windowed) << entry.path();
     EXPECT_EQ(read.rope_scaling, decoder.rope_scaling) << entry.path();
+  }
+}
+
+// Published Gemma 3 configs say of their text models what is not so by default.
+TEST(ModelConfigs, AreThoseOfPublishedModelsWithImages) {
+  for (const auto& [name, said] : std::vector<std::pair<std::string, std::string>>{
+           {"gemma3_4b", R"("hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34)"},
+           {"gemma3_12b", R"("hidden_size":3840,"intermediate_size":15360,"num_hidden_layers":48,)"
+                          R"("num_attention_heads":16,"num_key_value_heads":8)"},
+           {"gemma3_27b", R"("hidden_size":5376,"intermediate_size":21504,"num_hidden_layers":62,)"
+                          R"("num_attention_heads":32,"num_key_value_heads":16,"head_dim":128,)"
+                          R"("query_pre_attn_scalar":168)"}}) {
+    const std::string text =
+        R"({"model_type":"gemma3","torch_dtype":"bfloat16","vision_config":{},"text_config":{)" +
+        said + R"(,"rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024}})";
+    models::DecoderConfig published = models::parse_hf_config(models::text_model_config(text));
+    const models::DecoderConfig here = decoder_config(with_model(name), Target::cpu);
+    published.length = here.length;
+    published.batch = here.batch;
+    EXPECT_EQ(published, here) << name;
   }
 }
 

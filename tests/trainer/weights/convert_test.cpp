@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -189,6 +190,62 @@ TEST(Convert, AFolderIsWholeOrNotThere) {
               convert({.from = from, .to = from, .dtype = {}});
             }).find("nearest: " + from.string() + "-2"),
             std::string::npos);
+}
+
+// --- models that also read images
+
+// The golden text model inside a model that also reads images, as it is published or as
+// transformers 4.52 and later write it, in several files.
+fs::path with_images(const TemporaryFolder& temporary, const std::string& prefix) {
+  const fs::path golden = kGoldens / "gemma3_text", folder = temporary / "with_images";
+  nlohmann::json config = {{"model_type", "gemma3"},
+                           {"architectures", {"Gemma3ForConditionalGeneration"}},
+                           {"mm_tokens_per_image", 256},
+                           {"vision_config", {{"hidden_size", 8}}}};
+  config["text_config"] = nlohmann::json::parse(read_file(golden / "config.json"));
+  const data::Checkpoint text(golden);
+  std::vector<data::SafetensorsInfo> tensors{
+      {"vision_tower.vision_model.post_layernorm.weight", SafetensorsDtype::float32, {8}},
+      {"model.multi_modal_projector.mm_input_projection_weight", SafetensorsDtype::float32, {8}}};
+  std::map<std::string, std::string> names;
+  for (const std::string& name : text.names()) {
+    tensors.push_back(text.at(name));
+    tensors.back().name = prefix + name.substr(std::string("model.").size());
+    names[tensors.back().name] = name;
+  }
+  write_hf_folder(folder, {.files = {config.dump(), {}},
+                           .tensors = tensors,
+                           .append_data =
+                               [&](const data::SafetensorsInfo& info, auto& writer) {
+                                 const std::vector<std::byte> of_images(32);
+                                 const auto name = names.find(info.name);
+                                 writer.append(info.name, name == names.end()
+                                                              ? std::span(of_images)
+                                                              : text.at(name->second).data);
+                               },
+                           .max_shard_bytes = 20'000});
+  return folder;
+}
+
+TEST(ModelsWithImages, AreReadAndConvertedAsTheirTextModels) {
+  const Golden golden("gemma3_text");
+  for (const char* prefix : {"language_model.model.", "model.language_model."}) {
+    TemporaryFolder temporary;
+    const fs::path from = with_images(temporary, prefix);
+    auto outputs = [&](const fs::path& model, const fs::path& out) {
+      probe({.model = model, .inputs = golden.folder / "golden.safetensors", .out = out});
+      return read_file(out);
+    };
+    const std::string expected = outputs(golden.folder, temporary / "text");
+    EXPECT_TRUE(outputs(from, temporary / "whole") == expected) << prefix;
+
+    convert({.from = from, .to = temporary / "to", .dtype = {}});
+    EXPECT_TRUE(outputs(temporary / "to", temporary / "converted") == expected) << prefix;
+    const data::Checkpoint text(golden.folder), converted(temporary / "to");
+    EXPECT_EQ(converted.names(), text.names());
+    EXPECT_EQ(models::parse_hf_config(read_file(temporary / "to" / "config.json")),
+              read_hf_config(golden.folder).decoder);
+  }
 }
 
 // --- adapters

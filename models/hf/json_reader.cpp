@@ -1,0 +1,134 @@
+#include "models/hf/json_reader.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace longshore::models {
+namespace {
+
+using nlohmann::json;
+
+// Keys that change nothing here: what tokenizers, generation and the library itself read.
+const std::set<std::string> kHarmless{"architectures",
+                                      "bos_token_id",
+                                      "eos_token_id",
+                                      "pad_token_id",
+                                      "initializer_range",
+                                      "use_cache",
+                                      "transformers_version",
+                                      "max_position_embeddings",
+                                      "torch_dtype",
+                                      "dtype",
+                                      "model_type",
+                                      "pretraining_tp",
+                                      "_name_or_path",
+                                      "unk_token_id",
+                                      "cache_implementation",
+                                      "id2label",
+                                      "label2id",
+                                      "attn_implementation"};
+
+template <class Json>
+Json parse(std::string_view text) {
+  // Values are shown and written by functions that call themselves for each level of nesting.
+  constexpr int kMaxDepth = 32;
+  auto check_depth = [](int depth, typename Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) throw DataError("nested deeper than " + std::to_string(kMaxDepth));
+    return true;
+  };
+  Json object = Json::parse(text, check_depth, false);
+  if (!object.is_object()) throw DataError("expected a JSON object");
+  return object;
+}
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() > 80 ? text.substr(0, 80) + "..." : text;
+}
+
+}  // namespace
+
+json parse_object(std::string_view text) { return parse<json>(text); }
+
+nlohmann::ordered_json parse_ordered_object(std::string_view text) {
+  return parse<nlohmann::ordered_json>(text);
+}
+
+void expect_object(const json& value, const std::string& key) {
+  if (!value.is_object()) throw DataError(key + ": expected an object");
+}
+
+bool JsonReader::has(const std::string& key) {
+  read_.insert(key);
+  return object_.contains(key) && !object_[key].is_null();
+}
+
+const json& JsonReader::at(const std::string& key) {
+  if (!has(key)) throw DataError(prefix_ + key + ": found nothing, expected a value");
+  return object_[key];
+}
+
+int64_t JsonReader::integer(const std::string& key, std::optional<int64_t> otherwise) {
+  if (otherwise && !has(key)) return *otherwise;
+  const json& value = at(key);
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMost)
+    throw DataError(prefix_ + key + ": found " + shown(value) + ", expected an integer from 0 to " +
+                    std::to_string(kMost));
+  return value.get<int64_t>();
+}
+
+double JsonReader::number(const std::string& key, std::optional<double> otherwise) {
+  if (otherwise && !has(key)) return *otherwise;
+  const json& value = at(key);
+  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
+    throw DataError(prefix_ + key + ": found " + shown(value) +
+                    ", expected a number of at least 0");
+  return value.get<double>();
+}
+
+double JsonReader::positive(const std::string& key, std::optional<double> otherwise) {
+  double value = number(key, otherwise);
+  if (value == 0) throw DataError(prefix_ + key + ": found 0, expected more");
+  return value;
+}
+
+double JsonReader::cap(const std::string& key, double otherwise) {
+  return number(key, is_said(key) ? 0 : otherwise);
+}
+
+bool JsonReader::flag(const std::string& key, bool otherwise) {
+  if (!has(key)) return otherwise;
+  const json& value = at(key);
+  if (!value.is_boolean())
+    throw DataError(prefix_ + key + ": found " + shown(value) + ", expected true or false");
+  return value.get<bool>();
+}
+
+std::string JsonReader::word(const std::string& key, const std::vector<std::string>& choices,
+                             const std::string& otherwise) {
+  if (!otherwise.empty() && !has(key)) return otherwise;
+  const json& value = at(key);
+  if (!value.is_string() ||
+      std::find(choices.begin(), choices.end(), value.get<std::string>()) == choices.end())
+    throw DataError(prefix_ + key + ": found " + shown(value) + ", expected " + join(choices));
+  return value.get<std::string>();
+}
+
+void JsonReader::expect_off(const std::string& key) {
+  if (!has(key)) return;
+  const json& value = object_[key];
+  if (value != json(false) && value != json(0) && value != json(0.0))
+    throw DataError(prefix_ + key + ": found " + shown(value) + ", which is not supported");
+}
+
+void JsonReader::refuse_unread() const {
+  for (const auto& [key, value] : object_.items())
+    if (!read_.contains(key) && !kHarmless.contains(key))
+      throw DataError(prefix_ + key + ": an unknown key, which may change results");
+}
+
+}  // namespace longshore::models

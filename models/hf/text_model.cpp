@@ -1,0 +1,65 @@
+#include "models/hf/text_model.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "models/hf/json_reader.h"
+
+namespace longshore::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kTextConfig = "text_config";
+
+// Where images stand in a text, and what reads them.
+constexpr const char* kOfImages[] = {"vision_config",  "mm_tokens_per_image", "boi_token_index",
+                                     "boi_token_id",   "eoi_token_index",     "eoi_token_id",
+                                     "image_token_id", "image_token_index"};
+
+// Those of transformers' defaults for gemma3_text that published files rely on.
+json gemma3_defaults() {
+  return {{"vocab_size", 262208}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},
+          {"head_dim", 256},      {"rms_norm_eps", 1e-6},     {"max_position_embeddings", 131072}};
+}
+
+json gemma3_text_config(const json& object) {
+  JsonReader reader(object);
+  for (const char* key : kOfImages) reader.has(key);
+  const json& said = reader.at(kTextConfig);
+  expect_object(said, kTextConfig);
+  JsonReader(said, std::string(kTextConfig) + ".")
+      .word("model_type", {"gemma3_text"}, "gemma3_text");
+  json text = gemma3_defaults();
+  text.update(said);
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype",
+                          "tie_word_embeddings", "transformers_version"})
+    if (reader.has(key)) text[key] = reader.at(key);
+  reader.refuse_unread();
+  text["architectures"] = {"Gemma3ForCausalLM"};
+  text["model_type"] = "gemma3_text";
+  // The whole model never caps its logits, whatever is said here.
+  text["final_logit_softcapping"] = nullptr;
+  return text;
+}
+
+}  // namespace
+
+std::string text_model_config(std::string_view text) {
+  const json object = parse_object(text);
+  if (const auto type = object.find("model_type"); type == object.end() || *type != "gemma3")
+    return std::string(text);
+  return gemma3_text_config(object).dump(2) + "\n";
+}
+
+std::optional<std::string> text_model_name(std::string_view tensor) {
+  for (std::string_view prefix : {"vision_tower.", "model.vision_tower.", "multi_modal_projector.",
+                                  "model.multi_modal_projector."})
+    if (tensor.starts_with(prefix)) return std::nullopt;
+  for (std::string_view prefix : {"language_model.model.", "model.language_model."})
+    if (tensor.starts_with(prefix)) return "model." + std::string(tensor.substr(prefix.size()));
+  if (tensor == "language_model.lm_head.weight") return "lm_head.weight";
+  return std::string(tensor);
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,23 @@
+// The text model within a published model that also reads images: Gemma 3 of 4B and more
+// (model_type gemma3, Gemma Team 2025, arXiv 2503.19786), whose text model sees text as it would by
+// itself. Its folder is read as that of the text model (gemma3_text).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace longshore::models {
+
+// The config.json of the text model in the model that the config.json `text` describes, with what
+// published files leave to transformers' defaults (vocab_size, head_dim and others) written out;
+// token ids, dtype and tie_word_embeddings of the whole model count. Where that is a text model,
+// `text` itself. Throws a DataError that names the key, as parse_hf_config does.
+std::string text_model_config(std::string_view text);
+
+// The text model's name for a tensor of such a folder, as published ("language_model.model.norm.
+// weight") or as transformers 4.52 and later call it ("model.language_model.norm.weight"); a text
+// model's own names stay. Nothing for the weights that read images.
+std::optional<std::string> text_model_name(std::string_view tensor);
+
+}  // namespace longshore::models

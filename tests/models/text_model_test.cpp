@@ -1,0 +1,111 @@
+#include "models/hf/text_model.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "models/hf/config.h"
+
+namespace longshore::models {
+namespace {
+
+using nlohmann::json;
+
+// As Gemma 3 4B is published.
+json published() {
+  return json::parse(R"({
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
+    "eos_token_id": [1, 106], "initializer_range": 0.02, "mm_tokens_per_image": 256,
+    "model_type": "gemma3", "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0",
+    "text_config": {
+      "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+      "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+      "sliding_window": 1024},
+    "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"}})");
+}
+
+json text_of(const json& whole) { return json::parse(text_model_config(whole.dump())); }
+
+TEST(TextModel, PublishedFilesLeaveMostToDefaults) {
+  const json text = text_of(published());
+  EXPECT_EQ(text["architectures"], json({"Gemma3ForCausalLM"}));
+  EXPECT_EQ(text["eos_token_id"], json({1, 106}));
+  EXPECT_FALSE(text.contains("vision_config"));
+  EXPECT_EQ(max_position_embeddings(text.dump()), 131072);
+
+  const DecoderConfig read = parse_hf_config(text.dump());
+  EXPECT_EQ(read.vocabulary, 262208);
+  EXPECT_EQ(read.query_heads, 8);
+  EXPECT_EQ(read.kv_heads, 4);
+  EXPECT_EQ(read.head_dim, 256);
+  EXPECT_EQ(read.norm_epsilon, 1e-6);
+  EXPECT_EQ(read.query_scale, 1.0 / 16);
+  EXPECT_EQ(read.rope_base, 1e6);
+  EXPECT_EQ(read.rope_scaling, RopeScaling(LinearRopeScaling{8}));
+  EXPECT_EQ(read.window_rope_base, 10000);
+  EXPECT_EQ(read.dtype, Dtype::bfloat16);
+  EXPECT_TRUE(read.tied_embeddings);
+}
+
+TEST(TextModel, WhatIsSaidCounts) {
+  json whole = published();
+  whole["text_config"]["head_dim"] = 128;
+  whole["text_config"]["eos_token_id"] = 1;
+  whole["text_config"]["final_logit_softcapping"] = 30.0;  // transformers never applies it
+  whole["tie_word_embeddings"] = false;
+  const DecoderConfig read = parse_hf_config(text_of(whole).dump());
+  EXPECT_EQ(read.head_dim, 128);
+  EXPECT_EQ(read.logits_cap, 0);
+  EXPECT_FALSE(read.tied_embeddings);
+  EXPECT_EQ(text_of(whole)["eos_token_id"], json({1, 106}));
+}
+
+TEST(TextModel, ATextModelStaysAsItIs) {
+  for (const char* text : {R"({"model_type":"llama",  "vocab_size":10})", "{}", "{\"a\":1.0}"})
+    EXPECT_EQ(text_model_config(text), text);
+}
+
+TEST(TextModel, WhatIsNotOneIsRefused) {
+  auto refusal = [](auto change) -> std::string {
+    json whole = published();
+    change(whole);
+    try {
+      parse_hf_config(text_model_config(whole.dump()));
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([](json&) {}), "");
+  EXPECT_EQ(refusal([](json& c) { c.erase("text_config"); }),
+            "text_config: found nothing, expected a value");
+  EXPECT_EQ(refusal([](json& c) { c["text_config"] = 3; }), "text_config: expected an object");
+  EXPECT_EQ(refusal([](json& c) { c["text_config"]["model_type"] = "gemma2"; }),
+            "text_config.model_type: found \"gemma2\", expected gemma3_text");
+  EXPECT_EQ(refusal([](json& c) { c["quantization_config"] = json::object(); }),
+            "quantization_config: an unknown key, which may change results");
+  EXPECT_EQ(refusal([](json& c) { c["text_config"]["use_bidirectional_attention"] = true; }),
+            "use_bidirectional_attention: found true, which is not supported");
+  EXPECT_THROW(text_model_config("[]"), DataError);
+}
+
+TEST(TextModel, HasItsTensorsUnderItsOwnNames) {
+  const std::string norm = "model.layers.0.input_layernorm.weight";
+  EXPECT_EQ(text_model_name(norm), norm);
+  EXPECT_EQ(text_model_name("language_model." + norm), norm);
+  EXPECT_EQ(text_model_name("model.language_model.layers.0.input_layernorm.weight"), norm);
+  EXPECT_EQ(text_model_name("language_model.lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(text_model_name("lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(text_model_name("other"), "other");
+  for (const char* name : {"vision_tower.vision_model.post_layernorm.weight",
+                           "model.vision_tower.vision_model.post_layernorm.weight",
+                           "multi_modal_projector.mm_input_projection_weight",
+                           "model.multi_modal_projector.mm_soft_emb_norm.weight"})
+    EXPECT_EQ(text_model_name(name), std::nullopt);
+}
+
+}  // namespace
+}  // namespace longshore::models
