@@ -172,6 +172,4 @@ ParameterCount count_parameters(const Model& model) {
   return count;
 }
 
-int64_t parameter_count(const Model& model) { return count_parameters(model).all; }
-
 }  // namespace longshore::models

@@ -59,6 +59,5 @@ struct ParameterCount {
 
 // Elements of the parameters, each counted once.
 ParameterCount count_parameters(const Model& model);
-int64_t parameter_count(const Model& model);  // trainable and frozen
 
 }  // namespace longshore::models

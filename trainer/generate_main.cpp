@@ -1,5 +1,6 @@
 // generate --model DIR|--run DIR --prompt TEXT [options] [key=value ...]
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string>
 
@@ -12,8 +13,7 @@ namespace {
 CLI::Validator number_from(double least, double most) {
   const CLI::Range range(least, most);
   return {[range](std::string& text) {
-            double number = 0;
-            const bool is_nan = CLI::detail::lexical_cast(text, number) && std::isnan(number);
+            const bool is_nan = std::isnan(std::strtod(text.c_str(), nullptr));
             return is_nan ? "found " + text + ", expected a number" : range(text);
           },
           range.get_description()};

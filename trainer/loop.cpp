@@ -213,7 +213,7 @@ class Run {
                           checkpoints_.progress());
       check_finite(steps_.back());
       if (is_saved && !is_last) checkpoints_.save(i + 1);
-      if (is_evaluated && !stops()) validate(*evaluation, i, fmt::format("after step {}", i));
+      if (is_evaluated && !stops()) validate(*evaluation, i, fmt::format("after {} steps", i + 1));
       if (!is_last && stops()) {
         end_recording();
         return stop(i + 1);

@@ -178,7 +178,7 @@ class Benchmark {
     TrainingPlans plans = plan_training(config_, backend_->target());
     std::printf("backend: %s\n", chosen.description.c_str());
     std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",
-                config_.config_file.c_str(), parameter_count(plans.model) / 1e6,
+                config_.config_file.c_str(), count_parameters(plans.model).all / 1e6,
                 name(decoder_config(config_, backend_->target()).dtype),
                 static_cast<long long>(config_.gradient_accumulation_steps),
                 static_cast<long long>(config_.per_device_batch_size),

@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
 #include "trainer/config/hardware_file.h"
@@ -93,8 +94,7 @@ TEST(TrainProgram, WritesTheRunDirectory) {
 // Adapters on a checkpoint: from peft's files, to peft's files, and on from there.
 TEST(TrainProgram, TrainsAdapters) {
   TemporaryFolder folder;
-  const std::filesystem::path golden =
-      std::filesystem::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/lora_llama";
+  const std::filesystem::path golden = golden_folder("lora_llama");
   const std::string base =
       "--config quickstart.yml backend=cpu base_emb_dim=48 base_num_decoder_layers=3 "
       "base_num_query_heads=6 base_num_kv_heads=2 head_dim=8 base_mlp_dim=68 vocab_size=151 "

@@ -12,6 +12,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
 #include "trainer/weights/adapter.h"
@@ -282,7 +283,7 @@ TEST(Generate, RefusesWhatIsNotThere) {
 
   // The tokenizer of another model: it has more tokens.
   TemporaryFolder mixed;
-  copy_model(fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models/llama2_mha_untied", mixed);
+  copy_model(golden_folder("llama2_mha_untied"), mixed);
   fs::copy(kTokenizers / "sp_bpe/tokenizer.model", mixed / "tokenizer.model");
   expect(of_model(mixed / ""), "in the prompt, expected 0 to 130: the model's vocab_size is 131");
 

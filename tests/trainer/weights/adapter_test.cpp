@@ -14,6 +14,7 @@
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/golden.h"
 #include "trainer/weights/adapter_format.h"
 #include "trainer/weights/initialize.h"
 #include "trainer/weights/load_parameters.h"
@@ -26,8 +27,7 @@ using data::TemporaryFolder;
 using models::LoraConfig;
 using nlohmann::json;
 
-const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
-const fs::path kGolden = kGoldens / "lora_llama";
+const fs::path kGolden = golden_folder("lora_llama");
 const fs::path kAdapter = kGolden / "adapter";
 
 std::string golden_config() { return data::read_file(kAdapter / "adapter_config.json"); }
@@ -83,7 +83,7 @@ struct Loaded {
 
 TEST(Adapter, RoundTripGivesPeftsBytes) {
   for (const char* name : {"lora_llama", "lora_gemma2"}) {
-    fs::path golden = kGoldens / name;
+    fs::path golden = golden_folder(name);
     // Masters hold what bfloat16 weights have lost.
     for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
       TemporaryFolder folder;

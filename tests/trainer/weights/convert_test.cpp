@@ -34,8 +34,6 @@ using data::read_file;
 using data::SafetensorsDtype;
 using data::TemporaryFolder;
 
-const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
-
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -51,7 +49,7 @@ std::string bytes_of(const data::SafetensorsTensor& tensor) {
 fs::path source(const TemporaryFolder& temporary, const std::string& name) {
   const fs::path folder = temporary / name;
   fs::create_directories(folder);
-  for (const fs::directory_entry& entry : fs::directory_iterator(kGoldens / name)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(golden_folder(name))) {
     const std::string file = entry.path().filename();
     if (file == "config.json" || file.starts_with("model"))
       fs::copy_file(entry.path(), folder / file);
@@ -92,7 +90,7 @@ TEST(Convert, WithoutADtypeNothingChangesAndTheSecondTripGivesTheSameFiles) {
 // Each in its layers' order: a reader that wants one layer finds it in one file or two.
 TEST(Convert, FilesHoldLayersInOrder) {
   TemporaryFolder temporary;
-  convert({.from = kGoldens / "llama31_gqa",
+  convert({.from = golden_folder("llama31_gqa"),
            .to = temporary / "to",
            .dtype = {},
            .max_shard_bytes = 20'000});
@@ -197,7 +195,7 @@ TEST(Convert, AFolderIsWholeOrNotThere) {
 // The golden text model inside a model that also reads images, as it is published or as
 // transformers 4.52 and later write it, in several files.
 fs::path with_images(const TemporaryFolder& temporary, const std::string& prefix) {
-  const fs::path golden = kGoldens / "gemma3_text", folder = temporary / "with_images";
+  const fs::path golden = golden_folder("gemma3_text"), folder = temporary / "with_images";
   nlohmann::json config = {{"model_type", "gemma3"},
                            {"architectures", {"Gemma3ForConditionalGeneration"}},
                            {"mm_tokens_per_image", 256},
@@ -370,7 +368,7 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
 
 TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
   TemporaryFolder temporary;
-  const fs::path llama = kGoldens / "lora_llama";
+  const fs::path llama = golden_folder("lora_llama");
   auto refusal = [&](const Conversion& conversion) {
     const std::string what = message_of<DataError>([&] { convert(conversion); });
     EXPECT_FALSE(fs::exists(temporary / "to"));
@@ -378,7 +376,7 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
   };
   // An adapter of another model: every tensor is listed.
   std::string what = refusal(
-      {.from = kGoldens / "lora_gemma2", .to = temporary / "to", .adapter = llama / "adapter"});
+      {.from = golden_folder("lora_gemma2"), .to = temporary / "to", .adapter = llama / "adapter"});
   for (const char* part :
        {"adapter_model.safetensors: is not this model's",
         "layers.0.self_attn.q_proj.lora_A.weight is [4,48], expected [4,44]",
@@ -418,7 +416,7 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
 // Finite weights and a finite adapter may have a sum that is not.
 TEST(ConvertWithAdapter, SumsBeyondFloat32AreRefused) {
   TemporaryFolder temporary;
-  const fs::path golden = kGoldens / "lora_llama", adapter = temporary / "adapter";
+  const fs::path golden = golden_folder("lora_llama"), adapter = temporary / "adapter";
   fs::copy(golden / "adapter", adapter);
   const std::string config = read_file(golden / "adapter/adapter_config.json");
   auto refusal = [&](const std::string& alpha) {
@@ -449,14 +447,14 @@ TEST(ConvertWithAdapter, SumsBeyondFloat32AreRefused) {
 TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
   TemporaryFolder temporary;
   const std::string program = CONVERT_PROGRAM;
-  const std::string from = program + " --from " + (kGoldens / "qwen3_qknorm").string();
+  const std::string from = program + " --from " + golden_folder("qwen3_qknorm").string();
   auto to = [&](const char* name) { return " --to " + (temporary / name).string(); };
 
   const ProgramResult done =
       run_program(from + to("a") + " --dtype bfloat16 --max-shard-size 20KB");
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_EQ(done.output, (temporary / "a").string() + ": 35 tensors, 0.1 MB of BF16\n");
-  const fs::path llama = kGoldens / "lora_llama";
+  const fs::path llama = golden_folder("lora_llama");
   EXPECT_EQ(run_program(program + " --from " + llama.string() + " --adapter " +
                         (llama / "adapter").string() + to("adapted"))
                 .output,

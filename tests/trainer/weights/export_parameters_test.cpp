@@ -26,10 +26,8 @@ using models::Dtype;
 using offload::Copy;
 using offload::MemoryKind;
 
-const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
-
 DecoderConfig config_of(const std::string& name) {
-  return models::parse_hf_config(data::read_file(kGoldens / name / "config.json"));
+  return models::parse_hf_config(data::read_file(golden_folder(name) / "config.json"));
 }
 
 // A model's weights where training has them.
@@ -154,7 +152,7 @@ TEST(WriteParametersFolder, CarriesOverWhatTrainingBeganFrom) {
   const fs::path source = temporary / "source";
   fs::create_directories(source);
   for (const char* file : {"config.json", "model.safetensors"})
-    fs::copy_file(kGoldens / "llama32_tied" / file, source / file);
+    fs::copy_file(golden_folder("llama32_tied") / file, source / file);
   temporary.write("source/tokenizer.json", "{}");
   Weights weights(config_of("llama32_tied"), {});
   weights.load(source);
@@ -171,7 +169,7 @@ TEST(WriteParametersFolder, CarriesOverWhatTrainingBeganFrom) {
 
 // Beside an adapter the base weights are written as they are.
 TEST(WriteParametersFolder, LeavesAdaptersOut) {
-  const fs::path golden = kGoldens / "lora_gemma2";
+  const fs::path golden = golden_folder("lora_gemma2");
   DecoderConfig config = config_of("lora_gemma2");
   config.lora = read_adapter_config(golden / "adapter");
   Weights weights(config, {});

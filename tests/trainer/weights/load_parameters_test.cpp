@@ -12,6 +12,7 @@
 #include "models/decoder.h"
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
+#include "tests/trainer/golden.h"
 
 namespace longshore::trainer {
 namespace {
@@ -20,10 +21,8 @@ namespace fs = std::filesystem;
 using offload::Copy;
 using offload::MemoryKind;
 
-const fs::path kGoldens = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
-
 models::DecoderConfig config_of(const std::string& name) {
-  std::ifstream file(kGoldens / name / "config.json");
+  std::ifstream file(golden_folder(name) / "config.json");
   return models::parse_hf_config(std::string{std::istreambuf_iterator<char>(file), {}});
 }
 
@@ -57,8 +56,8 @@ TEST(LoadParameters, BringsEveryWeightWhereItLives) {
   for (const char* name : {"llama32_tied", "llama31_gqa", "qwen2_bias", "gemma3_text"})
     for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
       offload::LayoutOptions options{.homes = {home, home, home}};
-      Loaded loaded(kGoldens / name, config_of(name), options);
-      data::Checkpoint checkpoint(kGoldens / name);
+      Loaded loaded(golden_folder(name), config_of(name), options);
+      data::Checkpoint checkpoint(golden_folder(name));
       for (const std::string& tensor : checkpoint.names()) {
         auto location = loaded.layout.by_name.at(tensor);
         const offload::Parameter& parameter = loaded.layout.parameter(location);
@@ -77,14 +76,14 @@ TEST(LoadParameters, BringsEveryWeightWhereItLives) {
 
 TEST(LoadParameters, AnotherModelIsRefusedKeyByKey) {
   models::DecoderConfig model = config_of("gemma2");
-  EXPECT_EQ(refusal(kGoldens / "gemma2", model), "");
+  EXPECT_EQ(refusal(golden_folder("gemma2"), model), "");
   model.mlp_width += 1;
   model.logits_cap = 7;
-  std::string what = refusal(kGoldens / "gemma2", model);
+  std::string what = refusal(golden_folder("gemma2"), model);
   for (const char* part : {"base_mlp_dim: 89 here, 88 in the checkpoint", "final_logits_soft_cap",
                            "load_parameters_path"})
     EXPECT_NE(what.find(part), std::string::npos) << what;
-  what = refusal(kGoldens / "mistral_window", config_of("qwen2_bias"));
+  what = refusal(golden_folder("mistral_window"), config_of("qwen2_bias"));
   EXPECT_NE(what.find("attention_bias"), std::string::npos) << what;
 }
 
@@ -93,8 +92,8 @@ TEST(LoadParameters, WhatDoesNotFitIsListedAtOnce) {
   fs::remove_all(folder);
   fs::create_directories(folder);
   // Another model's tensors under this one's config.
-  fs::copy(kGoldens / "llama32_tied/config.json", folder / "config.json");
-  fs::copy(kGoldens / "qwen3_qknorm/model.safetensors", folder / "model.safetensors");
+  fs::copy(golden_folder("llama32_tied") / "config.json", folder / "config.json");
+  fs::copy(golden_folder("qwen3_qknorm") / "model.safetensors", folder / "model.safetensors");
   std::string what = refusal(folder, config_of("llama32_tied"));
   for (const char* part : {"not expected: model.layers.0.self_attn.q_norm.weight",
                            "model.embed_tokens.weight is [173,40], expected f32["})
