@@ -61,6 +61,13 @@ if(LONGSHORE_CUDA)
     "-Wl,--no-as-needed,${torch_lib}/libtorch_cuda.so,--as-needed")
 endif()
 
+# Last, since the loader initialises what it meets last before what does not depend on it: see
+# base/spin_briefly.cpp.
+add_dependencies(longshore_torch longshore_spin_briefly)
+target_link_libraries(longshore_torch INTERFACE
+  "-Wl,--no-as-needed,$<TARGET_FILE:longshore_spin_briefly>,--as-needed")
+target_link_options(longshore_torch INTERFACE "LINKER:-rpath,${PROJECT_BINARY_DIR}/lib")
+
 # The one precompiled header of units that include ATen:
 #   target_precompile_headers(my_target REUSE_FROM longshore_aten_pch)
 # Units of such a target that need no ATen set SKIP_PRECOMPILE_HEADERS.

@@ -14,6 +14,8 @@
 #include <set>
 #include <string>
 
+#include "tests/trainer/run_program.h"
+
 namespace longshore {
 namespace {
 
@@ -53,6 +55,24 @@ TEST(Libraries, AtenAndOnednnAgreeInAlternation) {
     at::Tensor expected = at::mm(a, b);
     EXPECT_TRUE(onednn_matmul(a, b).allclose(expected, 1e-4, 1e-4));
   }
+}
+
+// As GNU OpenMP itself says when it is loaded.
+TEST(Libraries, ThreadsSpinBriefly) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  auto spin_count = [&](const std::string& environment) {
+    const std::string output =
+        trainer::run_program("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " +
+                             environment + " " + program + " --gtest_list_tests")
+            .output;
+    const std::string name = "GOMP_SPINCOUNT = ";
+    const size_t at = output.find(name);
+    if (at == std::string::npos) return output;
+    return output.substr(at + name.size(), output.find('\n', at) - at - name.size());
+  };
+  EXPECT_EQ(spin_count(""), "'1000'");
+  EXPECT_EQ(spin_count("GOMP_SPINCOUNT=7"), "'7'");
+  EXPECT_EQ(spin_count("OMP_WAIT_POLICY=passive"), "'0'");
 }
 
 TEST(Libraries, OneOpenMpRuntimeServesAll) {
