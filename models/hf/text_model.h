@@ -15,9 +15,9 @@ namespace longshore::models {
 // `text` itself. Throws a DataError that names the key, as parse_hf_config does.
 std::string text_model_config(std::string_view text);
 
-// The text model's name for a tensor of such a folder, as published ("language_model.model.norm.
-// weight") or as transformers 4.52 and later call it ("model.language_model.norm.weight"); a text
-// model's own names stay. Nothing for the weights that read images.
+// The text model's name for a tensor of such a folder: for "language_model.model.norm.weight", as
+// published, and "model.language_model.norm.weight", as transformers calls it from 4.52 on, it is
+// "model.norm.weight"; a text model's own names stay. Nothing for the weights that read images.
 std::optional<std::string> text_model_name(std::string_view tensor);
 
 }  // namespace longshore::models
