@@ -124,9 +124,9 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
     context = cached.context;
     attended.cache = cached.cache;
   } else {
-    AttentionMask mask;
-    if (c.segments) mask.segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
-    context = attention(q, k, v, options, mask);
+    Var segments;
+    if (c.segments) segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
+    context = attention(q, k, v, options, segments);
   }
   context = t.label(context, "context");
   attended.out =

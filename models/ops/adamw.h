@@ -1,5 +1,4 @@
-// The optimizer's ops: AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) over a flat range, and
-// the exact global gradient norm that clipping needs (Pascanu et al. 2013, arXiv 1211.5063).
+// AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101) over a flat range.
 //
 // Weights may be bfloat16 without a wider copy, and moments bfloat16 or 8 bits. Everything is
 // computed in float32 and then rounded stochastically, up or down at random so that the expectation
@@ -40,14 +39,6 @@ struct Rounding {
 // input. Parts of a block8 range that are updated apart start at multiples of 256. For tests of the
 // reference kernel, gradient, weight and moments may all be f64.
 extern const Op adamw_op;
-// (x float32 [n]) -> sum of squares, float64 scalar. Fixed order of summation.
-extern const Op square_sum_op;
-// (x float64 [k]) -> their sum, in order, float64 [1].
-extern const Op sum_in_order_op;
-// (square sums, float64 [k]) -> factor, norm (float32 scalars): norm is the root of their sum, in
-// order; factor = min(1, threshold / norm), and 0 where the norm is not finite. A threshold of 0
-// does not clip: the factor is 1.
-extern const Op clip_op;
 
 struct AdamWState {
   Var weight, m, v;
@@ -62,12 +53,5 @@ struct AdamWScalars {
 std::vector<Var> adamw(const AdamW& hyperparameters, Dtype compute_dtype, Var gradient,
                        const AdamWState& state, const AdamWScalars& scalars,
                        const Rounding& rounding = {});
-Var square_sum(Var x);
-Var sum_in_order(Var x);
-
-struct Clip {
-  Var factor, norm;
-};
-Clip clip(Var square_sums, double threshold);
 
 }  // namespace longshore::models

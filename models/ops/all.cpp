@@ -13,6 +13,7 @@
 #include "models/ops/rope.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
+#include "models/ops/square_sum.h"
 #include "models/ops/swiglu.h"
 
 namespace longshore::models {

@@ -26,23 +26,19 @@ void expect_options(const AttentionOptions& o) {
          ("soft_cap is " + std::to_string(o.soft_cap) + ", below 0").c_str());
 }
 
-// The mask's inputs, which follow the first `first`.
-void expect_mask(const AttentionAttrs& attrs, std::span<const Type> in, size_t first,
-                 const Shape& q, const char* op) {
-  size_t count = first + attrs.segments + attrs.prefix;
-  expect_inputs(in, count, count, op);
-  const Type segments{{q[0], q[1]}, Dtype::int32}, prefix{{q[0]}, Dtype::int32};
-  auto expect_type = [&](const char* what, const Type& found, const Type& expected) {
-    expect(found == expected, op,
-           (std::string(what) + " is " + text(found) + ", not " + text(expected)).c_str());
-  };
-  if (attrs.segments) expect_type("segments", in[first], segments);
-  if (attrs.prefix) expect_type("prefix", in[first + attrs.segments], prefix);
+// Input number `at`, if there are segments.
+void expect_segments(const AttentionAttrs& attrs, std::span<const Type> in, size_t at,
+                     const Shape& q, const char* op) {
+  expect_inputs(in, at + attrs.segments, at + attrs.segments, op);
+  const Type expected{{q[0], q[1]}, Dtype::int32};
+  if (attrs.segments)
+    expect(in[at] == expected, op,
+           ("segments is " + text(in[at]) + ", not " + text(expected)).c_str());
 }
 
 Types infer(const std::any& any, std::span<const Type> in) {
   const AttentionAttrs& attrs = attrs_of(any);
-  expect_inputs(in, 3, 5, "attention");
+  expect_inputs(in, 3, 4, "attention");
   expect_options(attrs.options);
   int64_t head_dim = attrs.options.head_dim;
   const Shape &q = in[0].shape, &k = in[1].shape;
@@ -51,16 +47,16 @@ Types infer(const std::any& any, std::span<const Type> in) {
          "attention", "q [B,T,H*D] and k, v [B,T,G*D] do not fit");
   expect(q[2] % head_dim == 0 && k[2] % head_dim == 0 && q[2] % k[2] == 0, "attention",
          "query heads are not a multiple of key/value heads");
-  expect_mask(attrs, in, 3, q, "attention");
+  expect_segments(attrs, in, 3, q, "attention");
   Dtype wide = in[0].dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
   return {in[0], {{q[0], q[2] / head_dim, q[1]}, wide}};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
-  expect_inputs(in, 6, 8, "attention_grad");
+  expect_inputs(in, 6, 7, "attention_grad");
   expect(in[0] == in[1] && in[4] == in[1] && in[2] == in[3], "attention_grad",
          "gradients and values differ in type");
-  expect_mask(attrs_of(any), in, 6, in[1].shape, "attention_grad");
+  expect_segments(attrs_of(any), in, 6, in[1].shape, "attention_grad");
   return {in[1], in[2], in[3]};
 }
 
@@ -74,8 +70,8 @@ void vjp(Backward& backward, const Node& node) {
 }
 
 // Two products of the visible scores forward, five backward. Causal attention counts half of T×T,
-// and a window of W takes from that the half of (T-W)×(T-W). What segments hide and a prefix shows
-// is the batch's, and not counted.
+// and a window of W takes from that the half of (T-W)×(T-W). What segments hide is the batch's, and
+// not counted.
 double scores(std::span<const Type> in, const std::any& any) {
   const AttentionOptions& options = attrs_of(any).options;
   const Shape& q = in[0].shape;
@@ -95,14 +91,13 @@ Cost cost_grad(const std::any& any, std::span<const Type> in, std::span<const Ty
 }
 
 std::string print(const std::any& any) {
-  const auto& [options, segments, prefix] = attrs_of(any);
+  const auto& [options, segments] = attrs_of(any);
   std::ostringstream text;
   text << "causal, head_dim=" << options.head_dim;
   if (options.scale != 0) text << ", scale=" << options.scale;
   if (options.window != 0) text << ", window=" << options.window;
   if (options.soft_cap != 0) text << ", soft_cap=" << options.soft_cap;
   if (segments) text << ", segments";
-  if (prefix) text << ", prefix";
   return text.str();
 }
 
@@ -136,16 +131,10 @@ const Op attention_grad_op{
     .cuda_composed = {attention_grad_cuda_aten, attention_grad_cuda_aten_workspace},
     .reference = {attention_grad_composed, attention_grad_composed_workspace}};
 
-Var attention(Var q, Var k, Var v, const AttentionOptions& options, const AttentionMask& mask) {
-  AttentionAttrs attrs{options, static_cast<bool>(mask.segments.id),
-                       static_cast<bool>(mask.prefix.id)};
-  auto emit = [&](auto... masks) {
-    return q.trace->emit(attention_op, attrs, {q, k, v, masks...})[0];
-  };
-  if (attrs.segments && attrs.prefix) return emit(mask.segments, mask.prefix);
-  if (attrs.segments) return emit(mask.segments);
-  if (attrs.prefix) return emit(mask.prefix);
-  return emit();
+Var attention(Var q, Var k, Var v, const AttentionOptions& options, Var segments) {
+  AttentionAttrs attrs{options, static_cast<bool>(segments.id)};
+  if (attrs.segments) return q.trace->emit(attention_op, attrs, {q, k, v, segments})[0];
+  return q.trace->emit(attention_op, attrs, {q, k, v})[0];
 }
 
 }  // namespace longshore::models

@@ -1,12 +1,10 @@
 // Causal attention with grouped key/value heads, in tiles with an online softmax, so that no T×T
 // matrix exists (Dao et al. 2022, arXiv 2205.14135).
 //
-// A query sees the keys up to its own, less what a window, segments or a prefix say:
+// A query sees the keys up to its own, less what a window or segments say:
 // - a window of W hides keys that lie W or more before the query (Beltagy et al. 2020, arXiv
 //   2004.05150), so that every query sees its own key and W - 1 before it;
-// - segments hide all keys with another segment id: several documents in one row;
-// - the first P positions of a row see each other fully, in both directions and whatever the
-//   window, as far as they share a segment (the prefix of Raffel et al. 2020, arXiv 1910.10683).
+// - segments hide all keys with another segment id: several documents in one row.
 #pragma once
 
 #include <cmath>
@@ -27,21 +25,15 @@ struct AttentionOptions {
   }
 };
 
-// Data of the micro-batch; a value that is not given hides nothing.
-struct AttentionMask {
-  // int32 [B,T], ids of the segments; each is one contiguous run of its id. Not given: one segment.
-  Var segments;
-  // int32 [B], length of each row's prefix; more than T is T. Not given: none.
-  Var prefix;
-};
-
-// (q [B,T,H*D], k, v [B,T,G*D][, segments][, prefix]) -> context [B,T,H*D], log-sum-exp float32
-// [B,H,T]; query head h reads key/value head h / (H/G). The log-sum-exp is what the backward pass
-// needs to make a tile's probabilities again; it shares the fate of the context.
+// (q [B,T,H*D], k, v [B,T,G*D][, segments]) -> context [B,T,H*D], log-sum-exp float32 [B,H,T];
+// query head h reads key/value head h / (H/G). The log-sum-exp is what the backward pass needs to
+// make a tile's probabilities again; it shares the fate of the context.
 extern const Op attention_op;
-// (dcontext, q, k, v, context, log-sum-exp[, segments][, prefix]) -> dq, dk, dv
+// (dcontext, q, k, v, context, log-sum-exp[, segments]) -> dq, dk, dv
 extern const Op attention_grad_op;
 
-Var attention(Var q, Var k, Var v, const AttentionOptions& options, const AttentionMask& mask = {});
+// Segments are int32 [B,T], their ids; each is one contiguous run of its id. Not given: one
+// segment.
+Var attention(Var q, Var k, Var v, const AttentionOptions& options, Var segments = {});
 
 }  // namespace longshore::models

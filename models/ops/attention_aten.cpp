@@ -72,14 +72,13 @@ struct Block {
   int64_t row, rows, key, keys;
 };
 
-// A prefix's length is data on the device, so that any query may see any key after its own.
 template <class F>
-void each_block(Path path, const AttentionAttrs& attrs, int64_t t, F f) {
-  int64_t step = path == Path::whole ? t : kBlockRows, window = attrs.options.window;
+void each_block(Path path, int64_t window, int64_t t, F f) {
+  int64_t step = path == Path::whole ? t : kBlockRows;
   for (int64_t row = 0; row < t; row += step) {
-    int64_t rows = std::min(step, t - row), end = attrs.prefix ? t : row + rows;
-    int64_t key = window == 0 || attrs.prefix ? 0 : std::max<int64_t>(row - window + 1, 0);
-    f(Block{row, rows, key, end - key});
+    int64_t rows = std::min(step, t - row);
+    int64_t key = window == 0 ? 0 : std::max<int64_t>(row - window + 1, 0);
+    f(Block{row, rows, key, row + rows - key});
   }
 }
 
@@ -122,20 +121,15 @@ at::Tensor heads(const KernelCall& call, const Ref& ref) {
 }
 
 // Which keys the block's queries in row b of the batch do not see: bool [R,S].
-at::Tensor hidden_keys(const KernelCall& call, const MaskRefs& mask, const Block& block,
-                       int64_t b) {
-  const AttentionOptions& options = attrs_of(call.attrs).options;
+at::Tensor hidden_keys(const KernelCall& call, const Block& block, int64_t b) {
+  const auto& [options, has_segments] = attrs_of(call.attrs);
   auto indices = tensor(call, call.in[0]).options().dtype(at::kLong);
   at::Tensor i = at::arange(block.row, block.row + block.rows, indices).unsqueeze(1);
   at::Tensor j = at::arange(block.key, block.key + block.keys, indices).unsqueeze(0);
   at::Tensor hidden = j > i;
   if (options.window != 0) hidden.logical_or_(j <= i - options.window);
-  if (mask.prefix) {
-    at::Tensor prefix = tensor(call, *mask.prefix)[b];
-    hidden.logical_and_((i >= prefix).logical_or(j >= prefix));
-  }
-  if (mask.segments) {
-    at::Tensor row = tensor(call, *mask.segments)[b];
+  if (has_segments) {
+    at::Tensor row = tensor(call, call.in.back())[b];
     hidden.logical_or_(row.narrow(0, block.row, block.rows).unsqueeze(1) !=
                        row.narrow(0, block.key, block.keys).unsqueeze(0));
   }
@@ -164,14 +158,13 @@ Scores make_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& h
 
 // f(block, b, h, g, hidden) for every block of scores of every head.
 template <class F>
-void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, const MaskRefs& mask,
-                         F f) {
+void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, F f) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   int64_t d = attrs.options.head_dim, h = q.type.shape[2] / d, g = k.type.shape[2] / d;
   Path path = path_of({call.target, q.type.dtype, attrs});
   for (int64_t batch = 0; batch < q.type.shape[0]; ++batch)
-    each_block(path, attrs, q.type.shape[1], [&](const Block& block) {
-      at::Tensor hidden = hidden_keys(call, mask, block, batch);
+    each_block(path, attrs.options.window, q.type.shape[1], [&](const Block& block) {
+      at::Tensor hidden = hidden_keys(call, block, batch);
       for (int64_t head = 0; head < h; ++head) f(block, batch, head, head / (h / g), hidden);
     });
 }
@@ -189,7 +182,7 @@ void attention_composed(const KernelCall& call) {
   at::Tensor q = heads(call, call.in[0]), k = heads(call, call.in[1]), v = heads(call, call.in[2]);
   at::Tensor context = heads(call, call.out[0]), log_sum_exp = tensor(call, call.out[1]);
   each_block_of_heads(
-      call, call.in[0], call.in[1], MaskRefs(call, 3),
+      call, call.in[0], call.in[1],
       [&](const Block& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
         auto rows = [&](const at::Tensor& t) { return t[b].narrow(0, block.row, block.rows); };
         auto keys = [&](const at::Tensor& t) {
@@ -213,7 +206,7 @@ void attention_grad_composed(const KernelCall& call) {
   at::Tensor dq = heads(call, call.out[0]);
   at::Tensor dk = at::zeros_like(k, k.options().dtype(wide)), dv = at::zeros_like(dk);
   each_block_of_heads(
-      call, call.in[1], call.in[2], MaskRefs(call, 6),
+      call, call.in[1], call.in[2],
       [&](const Block& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
         auto rows = [&](const at::Tensor& t) {
           return t[b].narrow(0, block.row, block.rows).select(1, h);
@@ -245,11 +238,12 @@ template <class F>
 int64_t most_bytes(Target target, const std::any& any, const Type& q, F f) {
   const AttentionAttrs& attrs = attrs_of(any);
   int64_t most = 0;
-  each_block(path_of({target, q.dtype, attrs}), attrs, q.shape[1], [&](const Block& block) {
-    HeadBytes head(block, q.dtype, attrs.options.head_dim);
-    int64_t mask = mask_bytes(block);
-    most = std::max(most, position_bytes(block) + mask + std::max(mask, f(head)));
-  });
+  each_block(path_of({target, q.dtype, attrs}), attrs.options.window, q.shape[1],
+             [&](const Block& block) {
+               HeadBytes head(block, q.dtype, attrs.options.head_dim);
+               int64_t mask = mask_bytes(block);
+               most = std::max(most, position_bytes(block) + mask + std::max(mask, f(head)));
+             });
   return most + kSlack;
 }
 

@@ -45,10 +45,9 @@ struct Sizes {
     return g * (backward ? 2 : 1) * (wide + narrow);
   }
 
-  // From the row's end on: a prefix's length is data on the device, so that any query may see any
-  // key after its own.
+  // From the row's end on.
   std::vector<AttentionBlock> blocks(bool backward) const {
-    const int64_t window = attrs.prefix ? 0 : attrs.options.window;
+    const int64_t window = attrs.options.window;
     const int64_t widest = window == 0 ? t : std::min(t, kMostQueries + window);
     const int64_t affordable = kMostBytes / (score_bytes(backward) * round_up(widest, kVector));
     const int64_t step =
@@ -59,7 +58,7 @@ struct Sizes {
       // Whole vectors, so that operands stay as aligned as they are.
       const int64_t key =
           window == 0 ? 0 : std::max<int64_t>(query - window + 1, 0) / kVector * kVector;
-      const int64_t keys = (attrs.prefix ? t : query + queries) - key;
+      const int64_t keys = query + queries - key;
       blocks.push_back({.heads = g,
                         .query = query,
                         .queries = queries,
@@ -160,12 +159,10 @@ class Pieces {
 
 class Attention {
  public:
-  Attention(const KernelCall& call, const AttentionBlockParts& parts, const Ref& q, const Ref& k,
-            size_t first_mask)
+  Attention(const KernelCall& call, const AttentionBlockParts& parts, const Ref& q, const Ref& k)
       : call_(call),
         parts_(parts),
-        s_(std::any_cast<const AttentionAttrs&>(call.attrs), q.type, k.type),
-        mask_(call, first_mask) {}
+        s_(std::any_cast<const AttentionAttrs&>(call.attrs), q.type, k.type) {}
 
   void forward() const {
     const auto &q = call_.in[0], &k = call_.in[1], &v = call_.in[2], &out = call_.out[0];
@@ -251,14 +248,11 @@ class Attention {
 
   AttentionScores scores_of(const AttentionBlock& block, int64_t b, float* scores) const {
     const AttentionOptions& options = s_.attrs.options;
-    return {
-        .block = block,
-        .scale = static_cast<float>(options.score_scale()),
-        .soft_cap = static_cast<float>(options.soft_cap),
-        .rule = {.window = options.window,
-                 .segments = mask_.segments ? mask_.segments->as<int32_t>() + b * s_.t : nullptr,
-                 .prefix = mask_.prefix ? mask_.prefix->as<int32_t>() + b : nullptr},
-        .scores = scores};
+    return {.block = block,
+            .scale = static_cast<float>(options.score_scale()),
+            .soft_cap = static_cast<float>(options.soft_cap),
+            .rule = {.window = options.window, .segments = segments_of_row(call_, b)},
+            .scores = scores};
   }
 
   void multiply(const Matmuls& matmuls, const void* a, const void* b, void* c,
@@ -284,17 +278,16 @@ class Attention {
   const KernelCall& call_;
   const AttentionBlockParts& parts_;
   const Sizes s_;
-  const MaskRefs mask_;
 };
 
 }  // namespace
 
 void run_attention_blocks(const KernelCall& call, const AttentionBlockParts& parts) {
-  Attention(call, parts, call.in[0], call.in[1], 3).forward();
+  Attention(call, parts, call.in[0], call.in[1]).forward();
 }
 
 void run_attention_grad_blocks(const KernelCall& call, const AttentionBlockParts& parts) {
-  Attention(call, parts, call.in[1], call.in[2], 6).backward();
+  Attention(call, parts, call.in[1], call.in[2]).backward();
 }
 
 int64_t attention_blocks_workspace(const AttentionAttrs& attrs, const Type& q, const Type& k) {

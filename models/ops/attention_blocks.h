@@ -1,8 +1,8 @@
 // Attention on GPUs where no library has a fused kernel for it: in float32, of odd heads and, on
-// some GPUs, of capped scores, packed rows or prefixes. Products by cuBLASLt; between them our own
-// kernels: scale, cap, mask and softmax in one, their gradients in another. As in flash attention
-// (Dao 2023, arXiv 2307.08691) products take probabilities and their gradients in the operands'
-// type, and the backward pass computes scores again.
+// some GPUs, of capped scores or packed rows. Products by cuBLASLt; between them our own kernels:
+// scale, cap, mask and softmax in one, their gradients in another. As in flash attention (Dao 2023,
+// arXiv 2307.08691) products take probabilities and their gradients in the operands' type, and the
+// backward pass computes scores again.
 //
 // A block of scores is that of R queries of a row of the batch and all S keys that one of them may
 // see, for one query head of each key/value head: [G,R,W], W being S up to whole vectors. Other
@@ -12,9 +12,9 @@
 #include <cstdint>
 
 #include "base/bfloat16.h"
+#include "base/device.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/cublaslt_matmul.h"
-#include "models/ops/key_rule.h"
 
 namespace longshore::models {
 
@@ -25,6 +25,17 @@ struct AttentionBlock {
   int64_t query, queries;  // the first in the row, and R
   int64_t key, keys;       // the first in the row, and S
   int64_t width;           // W
+};
+
+// Which keys a query of one row of the batch sees: see models/ops/attention.h.
+struct KeyRule {
+  int64_t window;           // 0: none
+  const int32_t* segments;  // [T], or null
+
+  LONGSHORE_DEVICE bool sees(int64_t query, int64_t key) const {
+    if (segments && segments[query] != segments[key]) return false;
+    return key <= query && (window == 0 || query - key < window);
+  }
 };
 
 struct AttentionScores {

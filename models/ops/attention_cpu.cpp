@@ -62,10 +62,8 @@ class Parts {
     bytes_ += aligned(count * static_cast<int64_t>(sizeof(T)));
     return part;
   }
-  SegmentRuns take_runs(const Sizes& s) {
-    if (!s.segments) return {};
-    return {take<int32_t>(s.t), take<int32_t>(s.t)};
-  }
+  // Where segments begin; null where there are none.
+  int32_t* take_begins(const Sizes& s) { return s.segments ? take<int32_t>(s.t) : nullptr; }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -79,10 +77,10 @@ int64_t forward_scratch(const Sizes& s) {
     need = std::max({need, workspace_bytes(scores_product(s, tile)),
                      workspace_bytes(rows_product(s, tile, Into::add))});
   };
-  if (s.static_tiles())
-    tiles_by_row(s, VisibleKeys(s, 0, {}), [&](const Tile& tile, bool, bool) { fit(tile); });
-  else
+  if (s.segments)
     tile_shapes(s, kForwardColumns, fit);
+  else
+    tiles_by_row(s, VisibleKeys(s, nullptr), [&](const Tile& tile, bool, bool) { fit(tile); });
   return need;
 }
 
@@ -93,16 +91,16 @@ int64_t backward_scratch(const Sizes& s) {
                      workspace_bytes(rows_product(s, tile, Into::add)),
                      workspace_bytes(columns_product(s, tile))});
   };
-  if (s.static_tiles())
-    tiles_by_column(s, VisibleKeys(s, 0, {}), fit);
-  else
+  if (s.segments)
     tile_shapes(s, kBackwardColumns, fit);
+  else
+    tiles_by_column(s, VisibleKeys(s, nullptr), fit);
   return need;
 }
 
 template <class T>
 struct ForwardParts {
-  SegmentRuns runs;
+  int32_t* begins;
   T *q, *k, *v, *probabilities;
   float* products;
   SoftmaxRows rows;
@@ -113,7 +111,7 @@ struct ForwardParts {
     int64_t most_rows = std::min(kTileRows, s.t), need = forward_scratch(s);
     int64_t tile_count = most_rows * std::min(kForwardColumns, s.t);
     Parts parts(base);
-    runs = parts.take_runs(s);
+    begins = parts.take_begins(s);
     q = parts.take<T>(s.t * s.d);
     k = parts.take<T>(s.t * s.d);
     v = parts.take<T>(s.t * s.d);
@@ -130,7 +128,7 @@ struct ForwardParts {
 
 template <class T>
 struct BackwardParts {
-  SegmentRuns runs;
+  int32_t* begins;
   T *q, *k, *v, *dout, *probabilities, *ds;
   float *products, *dp, *dq, *dk, *dv, *delta;
   std::span<std::byte> scratch;
@@ -140,7 +138,7 @@ struct BackwardParts {
     int64_t tile_count = std::min(kTileRows, s.t) * std::min(kBackwardColumns, s.t);
     int64_t need = backward_scratch(s);
     Parts parts(base);
-    runs = parts.take_runs(s);
+    begins = parts.take_begins(s);
     q = parts.take<T>(s.t * s.d);
     k = parts.take<T>(s.t * s.d);
     v = parts.take<T>(s.t * s.d);
@@ -159,10 +157,10 @@ struct BackwardParts {
   }
 };
 
-// What the queries of row b of the batch see; `runs` is filled if there are segments.
-VisibleKeys visible_keys(const Sizes& s, const MaskRefs& mask, const SegmentRuns& runs, int64_t b) {
-  if (mask.segments) runs.find(mask.segments->as<int32_t>() + b * s.t, s.t);
-  return {s, mask.prefix ? mask.prefix->as<int32_t>()[b] : 0, runs};
+// What the queries of row b of the batch see; `begins` is filled if there are segments.
+VisibleKeys visible_keys(const KernelCall& call, const Sizes& s, int32_t* begins, int64_t b) {
+  if (s.segments) find_segments(segments_of_row(call, b), s.t, begins);
+  return {s, begins};
 }
 
 // --- one head
@@ -239,7 +237,6 @@ int64_t attention_grad_cpu_workspace(const std::any& attrs, std::span<const Type
 
 void attention_cpu(const KernelCall& call) {
   Sizes s(call.attrs, call.in[0].type, call.in[1].type);
-  MaskRefs mask(call, 3);
   int64_t tasks = s.b * s.h, threads = threads_of(tasks);
   int64_t share_bytes = static_cast<int64_t>(call.workspace.size()) / threads;
   with_float_type(s.dtype, [&]<class T>(T) {
@@ -252,8 +249,8 @@ void attention_cpu(const KernelCall& call) {
           gather(call.in[0].as<T>() + at, s.q_stride(), parts.q, s);
           gather(call.in[1].as<T>() + kv, s.k_stride(), parts.k, s);
           gather(call.in[2].as<T>() + kv, s.k_stride(), parts.v, s);
-          forward_head<T>(s, visible_keys(s, mask, parts.runs, b), parts, call.out[0].as<T>() + at,
-                          call.out[1].as<float>() + task * s.t);
+          forward_head<T>(s, visible_keys(call, s, parts.begins, b), parts,
+                          call.out[0].as<T>() + at, call.out[1].as<float>() + task * s.t);
         }
       }
     });
@@ -262,7 +259,6 @@ void attention_cpu(const KernelCall& call) {
 
 void attention_grad_cpu(const KernelCall& call) {
   Sizes s(call.attrs, call.in[1].type, call.in[2].type);
-  MaskRefs mask(call, 6);
   int64_t tasks = s.b * s.g, threads = threads_of(tasks), group = s.h / s.g;
   int64_t share_bytes = static_cast<int64_t>(call.workspace.size()) / threads;
   with_float_type(s.dtype, [&]<class T>(T) {
@@ -272,7 +268,7 @@ void attention_grad_cpu(const KernelCall& call) {
         for (int64_t task = tasks * share / threads; task < tasks * (share + 1) / threads; ++task) {
           int64_t b = task / s.g, g = task % s.g;
           int64_t kv = b * s.t * s.k_stride() + g * s.d;
-          VisibleKeys visible = visible_keys(s, mask, parts.runs, b);
+          VisibleKeys visible = visible_keys(call, s, parts.begins, b);
           gather(call.in[2].as<T>() + kv, s.k_stride(), parts.k, s);
           gather(call.in[3].as<T>() + kv, s.k_stride(), parts.v, s);
           std::fill_n(parts.dk, s.t * s.d, 0.f);

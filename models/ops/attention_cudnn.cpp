@@ -26,10 +26,10 @@ int64_t score_gradient_bytes(int64_t length) {
          size_bytes(Dtype::bfloat16);
 }
 
-// Parts are made as large as this allows, and larger where they would not have enough blocks of
-// keys: about two for each multiprocessor of a large GPU, for under a causal mask the first block
-// takes as long as two of the middle.
-constexpr int64_t kPartBytes = int64_t{256} << 20;
+// Parts are made as large as this allows, so that few end with multiprocessors that wait, and
+// larger where they would not have enough blocks of keys: about two for each multiprocessor of a
+// large GPU, for under a causal mask the first block takes as long as two of the middle.
+constexpr int64_t kPartBytes = int64_t{512} << 20;
 constexpr int64_t kLeastBlocks = 256;
 // A key/value head's queries cannot be divided, for dk and dv are their sums. Rows so long that
 // they alone take more than this are left to flash attention.
@@ -60,17 +60,13 @@ void* part_of(const Ref& ref, const CudnnAttention& part, int64_t row, int64_t h
 }
 
 // Makes the mask of the part's rows, from `row` on, where the workspace begins; gives the rest.
-std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& part,
-                               const MaskRefs& refs, int64_t row, LaunchAttentionMask launch,
-                               CudnnOperands& operands) {
+std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& part, int64_t row,
+                               LaunchAttentionMask launch, CudnnOperands& operands) {
   if (!part.is_masked) return call.workspace;
-  const AttentionMaskArguments arguments{
-      .rows = part.rows,
-      .length = part.length,
-      .window = attrs_of(call.attrs).options.window,
-      .segments = refs.segments ? refs.segments->as<int32_t>() + row * part.length : nullptr,
-      .prefix = refs.prefix ? refs.prefix->as<int32_t>() + row : nullptr,
-      .mask = call.workspace.data()};
+  const AttentionMaskArguments arguments{.rows = part.rows,
+                                         .length = part.length,
+                                         .segments = segments_of_row(call, row),
+                                         .mask = call.workspace.data()};
   launch(arguments, call.stream);
   operands[mask] = arguments.mask;
   return call.workspace.subspan(static_cast<size_t>(cudnn_mask_bytes(part)));
@@ -80,7 +76,6 @@ CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Typ
   const AttentionOptions& options = attrs.options;
   const int64_t d = options.head_dim, length = q.shape[1];
   const int64_t heads = q.shape[2] / d, key_heads = k.shape[2] / d;
-  const bool is_causal = !attrs.prefix;
   return {.rows = q.shape[0],
           .length = length,
           .heads = heads,
@@ -90,14 +85,15 @@ CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Typ
           .key_heads_of_row = key_heads,
           .scale = options.score_scale(),
           .soft_cap = options.soft_cap,
-          .is_masked = attrs.segments || attrs.prefix,
-          .is_causal = is_causal,
-          .window = is_causal && options.window < length ? options.window : 0};
+          .is_masked = attrs.segments,
+          .window = options.window < length ? options.window : 0};
 }
 
-// So many rows at most that their masks are no more than a part may take.
+// So many rows at most that their masks take no more than this.
+constexpr int64_t kMaskBytes = int64_t{256} << 20;
+
 int64_t most_rows(const CudnnAttention& attention) {
-  return attention.is_masked ? kPartBytes / mask_row_bytes(attention.length) : attention.rows;
+  return attention.is_masked ? kMaskBytes / mask_row_bytes(attention.length) : attention.rows;
 }
 
 }  // namespace
@@ -135,7 +131,7 @@ CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type
   if (part.is_masked && part.heads == 1 && length != attention_mask_width(length))
     return CudnnGpus::none;
   if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
-  return attrs.segments || attrs.prefix ? CudnnGpus::all_but_10 : CudnnGpus::all;
+  return attrs.segments ? CudnnGpus::all_but_10 : CudnnGpus::all;
 }
 
 bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
@@ -185,7 +181,7 @@ void run_attention_graphs(const KernelCall& call, RunCudnnGraph run,
                            {v, of(call.in[2])},
                            {out, of(call.out[0])},
                            {log_sum_exp, call.out[1].as<float>() + row * part.heads * part.length}};
-    const auto workspace = make_mask(call, part, MaskRefs(call, 3), row, launch_mask, operands);
+    const auto workspace = make_mask(call, part, row, launch_mask, operands);
     run(part, CudnnPass::forward, operands, workspace, call.stream);
   }
 }
@@ -197,7 +193,7 @@ void run_attention_grad_graphs(const KernelCall& call, RunCudnnGraph run,
   const int64_t group = part.heads / part.key_heads;
   for (int64_t row = 0; row < q_ref.type.shape[0]; row += part.rows) {
     CudnnOperands operands;
-    const auto workspace = make_mask(call, part, MaskRefs(call, 6), row, launch_mask, operands);
+    const auto workspace = make_mask(call, part, row, launch_mask, operands);
     for (int64_t key_head = 0; key_head < part.key_heads_of_row; key_head += part.key_heads) {
       const int64_t head = key_head * group;
       auto of_queries = [&](const Ref& ref) { return part_of(ref, part, row, head); };

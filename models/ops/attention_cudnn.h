@@ -5,8 +5,8 @@
 // takes all gradients of scores at once, which grow with the square of the length, so it goes
 // through the batch in parts: some of its rows, or some key/value heads of one row.
 //
-// Graphs know a window and what comes later, but neither segments nor a prefix: what these hide is
-// added to the scores.
+// Graphs know a window and what comes later, but no segments: what these hide is added to the
+// scores.
 #pragma once
 
 #include <compare>
@@ -26,7 +26,6 @@ struct CudnnAttention {
   int64_t heads_of_row, key_heads_of_row;  // in memory
   double scale, soft_cap;                  // 0: scores are not capped
   bool is_masked;                          // by numbers that are added
-  bool is_causal;                          // hides what comes later, and what is before the window
   int64_t window;                          // 0: none
 
   auto operator<=>(const CudnnAttention&) const = default;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda_check.h"
 #include "base/error.h"
 #include "models/ops/attention_cudnn.h"
 #include "models/ops/loaded_library.h"
@@ -30,11 +31,6 @@ using Tensor = std::shared_ptr<TensorAttributes>;
 
 void check(fe::error_t status, const std::string& what) {
   if (status.is_bad()) throw Error(what + ": " + status.get_message());
-}
-
-void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess)
-    throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
 }
 
 void check(cudnnStatus_t status, const char* what) {
@@ -108,10 +104,9 @@ Attributes attributes_of(fe::graph::Graph& graph, const CudnnAttention& a,
   }
   if (a.soft_cap != 0)
     attributes.set_score_mod([=](std::shared_ptr<fe::graph::Graph> part, Tensor scores) {
-      Tensor capped = soft_cap->forward(part, scores, cap_of(a));
-      return a.is_causal ? within_band(part, capped, a) : capped;
+      return within_band(part, soft_cap->forward(part, scores, cap_of(a)), a);
     });
-  else if (a.is_causal)
+  else
     set_band(attributes, a);
   return attributes;
 }
@@ -168,16 +163,16 @@ struct Gpu {
 
 int current_device() {
   int device = 0;
-  check(cudaGetDevice(&device), "asking for the device");
+  check_cuda(cudaGetDevice(&device), "asking for the device");
   return device;
 }
 
 int compute_capability(int device) {
   int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-        "asking for the compute capability");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-        "asking for the compute capability");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+             "asking for the compute capability");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+             "asking for the compute capability");
   return 10 * major + minor;
 }
 

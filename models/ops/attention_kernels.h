@@ -8,24 +8,18 @@ namespace longshore::models {
 
 struct AttentionAttrs {
   AttentionOptions options;
-  // Which inputs follow the ones that are always there, in this order.
-  bool segments = false, prefix = false;
+  bool segments = false;  // whether they are the last input
 
   // Which keys a query sees depends on their places alone, and scores are not capped.
-  bool is_plain() const { return options.soft_cap == 0 && !segments && !prefix; }
+  bool is_plain() const { return options.soft_cap == 0 && !segments; }
 };
 
-// What a kernel finds of AttentionMask after its first `first` inputs; null where not given.
-struct MaskRefs {
-  const Ref* segments = nullptr;
-  const Ref* prefix = nullptr;
-
-  MaskRefs(const KernelCall& call, size_t first) {
-    const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
-    if (attrs.segments) segments = &call.in[first++];
-    if (attrs.prefix) prefix = &call.in[first];
-  }
-};
+// Where those of a row of the batch begin; null where there are none.
+inline const int32_t* segments_of_row(const KernelCall& call, int64_t row) {
+  if (!std::any_cast<const AttentionAttrs&>(call.attrs).segments) return nullptr;
+  const Ref& segments = call.in.back();
+  return segments.as<int32_t>() + row * segments.type.shape[1];
+}
 
 // Throws InternalError.
 [[noreturn]] void refuse_attention(const AttentionAttrs& attrs, Dtype dtype);

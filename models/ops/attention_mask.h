@@ -1,5 +1,5 @@
-// Which keys each query does not see, as numbers to add to scores: for libraries that know neither
-// segments nor prefixes. Our own kernel on a GPU.
+// Which keys are of another segment than a query, as numbers to add to scores: for libraries that
+// know no segments. Our own kernel on a GPU.
 #pragma once
 
 #include "models/types.h"
@@ -11,10 +11,10 @@ namespace longshore::models {
 inline constexpr float kHiddenScore = -1e30f;
 
 struct AttentionMaskArguments {
-  int64_t rows, length, window;  // T, W of models/ops/attention.h
-  const int32_t* segments;       // [rows,T], or null
-  const int32_t* prefix;         // [rows], or null
-  // bfloat16 [rows,T,attention_mask_width(T)]: 0, or kHiddenScore where query i does not see key j.
+  int64_t rows, length;     // T of models/ops/attention.h
+  const int32_t* segments;  // [rows,T]
+  // bfloat16 [rows,T,attention_mask_width(T)]: 0, or kHiddenScore where query i and key j are of
+  // different segments.
   void* mask;
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "models/ops/attention_mask.h"
-#include "models/ops/key_rule.h"
 #include "models/ops/thread_group.h"
 #include "models/ops/vectors.h"
 
@@ -16,17 +15,15 @@ struct AttentionMaskBody {
 
   template <class Block>
   LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
-    const int64_t row = index / a.length, width = attention_mask_width(a.length);
-    const KeyRule rule{.window = a.window,
-                       .segments = a.segments ? a.segments + row * a.length : nullptr,
-                       .prefix = a.prefix ? a.prefix + row : nullptr};
+    const int64_t width = attention_mask_width(a.length);
+    const int32_t* segments = a.segments + index / a.length * a.length;  // of the query's row
     auto* mask = static_cast<bfloat16*>(a.mask) + index * width;
     block.for_each(width / kVector, [&](int64_t vector) {
       float values[kVector];
       for (int k = 0; k < kVector; ++k) {
         const int64_t key = vector * kVector + k;
-        const bool is_seen = key < a.length && rule.sees(index % a.length, key);
-        values[k] = is_seen ? 0.f : kHiddenScore;
+        const bool is_same = key < a.length && segments[key] == a.segments[index];
+        values[k] = is_same ? 0.f : kHiddenScore;
       }
       store_vector(mask + vector * kVector, values);
     });

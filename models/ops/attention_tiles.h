@@ -19,10 +19,10 @@ struct AttentionSizes {
   float scale;
   float soft_cap;  // 0: none
   int64_t window;  // T where there is none
-  bool segments, prefix;
+  bool segments;   // whether the batch says which keys are seen, and in which tiles
 
   AttentionSizes(const std::any& any, const Type& q, const Type& k) {
-    const auto& [options, has_segments, has_prefix] = std::any_cast<const AttentionAttrs&>(any);
+    const auto& [options, has_segments] = std::any_cast<const AttentionAttrs&>(any);
     b = q.shape[0];
     t = q.shape[1];
     d = options.head_dim;
@@ -34,48 +34,34 @@ struct AttentionSizes {
     soft_cap = static_cast<float>(options.soft_cap);
     window = options.window == 0 ? t : options.window;
     segments = has_segments;
-    prefix = has_prefix;
   }
 
   int64_t q_stride() const { return h * d; }
   int64_t k_stride() const { return g * d; }
-  // Whether the tiles are known before the batch is.
-  bool static_tiles() const { return !segments && !prefix; }
 };
 
-// Where each position's segment begins and ends, int32 [T] each.
-struct SegmentRuns {
-  int32_t* begin = nullptr;
-  int32_t* end = nullptr;
+// Where each position's segment begins: to int32 [T].
+inline void find_segments(const int32_t* segments, int64_t t, int32_t* begins) {
+  for (int64_t i = 0; i < t; ++i)
+    begins[i] = i > 0 && segments[i] == segments[i - 1] ? begins[i - 1] : static_cast<int32_t>(i);
+}
 
-  void find(const int32_t* segments, int64_t t) const {
-    for (int64_t i = 0; i < t; ++i)
-      begin[i] = i > 0 && segments[i] == segments[i - 1] ? begin[i - 1] : static_cast<int32_t>(i);
-    for (int64_t i = t - 1; i >= 0; --i)
-      end[i] =
-          i + 1 < t && segments[i] == segments[i + 1] ? end[i + 1] : static_cast<int32_t>(i + 1);
-  }
-};
-
-// The keys that a query of one row of the batch sees are [first(query), end(query)). Neither
-// decreases from a query to the next, and neighbouring queries' keys leave no gap.
+// A query of one row of the batch sees the keys from first(query) to its own. The first does not
+// decrease from a query to the next.
 class VisibleKeys {
  public:
-  VisibleKeys(const AttentionSizes& s, int64_t prefix, const SegmentRuns& runs)
-      : t_(s.t), window_(s.window), prefix_(std::min(prefix, s.t)), runs_(runs) {}
+  // Of where segments begin; null: there is one.
+  VisibleKeys(const AttentionSizes& s, const int32_t* begins)
+      : window_(s.window), begins_(begins) {}
 
   LONGSHORE_INLINE int64_t first(int64_t query) const {
-    int64_t begin = runs_.begin ? runs_.begin[query] : 0;
-    return query < prefix_ ? begin : std::max(begin, query - window_ + 1);
-  }
-  LONGSHORE_INLINE int64_t end(int64_t query) const {
-    if (query >= prefix_) return query + 1;
-    return std::min<int64_t>(prefix_, runs_.end ? runs_.end[query] : t_);
+    int64_t begin = begins_ ? begins_[query] : 0;
+    return std::max(begin, query - window_ + 1);
   }
 
  private:
-  int64_t t_, window_, prefix_;
-  SegmentRuns runs_;
+  int64_t window_;
+  const int32_t* begins_;
 };
 
 struct Tile {
@@ -90,7 +76,7 @@ constexpr int64_t kBackwardColumns = 256;
 // any shape, and each shape is a primitive of its own.
 inline std::pair<int64_t, int64_t> columns_of(const AttentionSizes& s, const VisibleKeys& visible,
                                               int64_t row, int64_t rows) {
-  int64_t end = (visible.end(row + rows - 1) + kTileRows - 1) / kTileRows * kTileRows;
+  int64_t end = (row + rows + kTileRows - 1) / kTileRows * kTileRows;
   return {visible.first(row) / kTileRows * kTileRows, std::min(s.t, end)};
 }
 

@@ -1,11 +1,11 @@
-// The ops behind the global gradient norm.
+#include "models/ops/square_sum.h"
+
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/sqrt.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "models/ops/adamw.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
 #include "models/ops/own_kernel.h"

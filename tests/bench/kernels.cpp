@@ -31,10 +31,11 @@
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
 #include "models/ops/soft_cap.h"
+#include "models/ops/square_sum.h"
 #include "models/ops/swiglu.h"
 #include "models/trace.h"
+#include "offload/arenas.h"
 #include "offload/cuda_backend.h"
-#include "offload/executor.h"
 
 namespace longshore::bench {
 namespace {
@@ -83,10 +84,10 @@ void add_attention(std::vector<Case>& cases, const std::string& name, int64_t he
                    bool is_packed = false, Dtype dtype = Dtype::bfloat16) {
   Trace t("attention");
   const Type keys = hidden(key_heads * options.head_dim, dtype);
-  models::AttentionMask mask;
-  if (is_packed) mask.segments = t.batch("segments", tokens());
+  Var segments;
+  if (is_packed) segments = t.batch("segments", tokens());
   t.output(attention(t.input("q", hidden(heads * options.head_dim, dtype)), t.input("k", keys),
-                     t.input("v", keys), options, mask));
+                     t.input("v", keys), options, segments));
   add(cases, name, t);
 }
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "models/ops/aten.h"
 #include "models/ops/block8.h"
+#include "models/ops/square_sum.h"
 #include "models/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"

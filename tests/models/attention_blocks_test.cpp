@@ -21,9 +21,8 @@ struct Case {
   Type q() const { return {{b, t, h * d()}, dtype}; }
   Type k() const { return {{b, t, g * d()}, dtype}; }
   Type sums() const { return {{b, h, t}, Dtype::float32}; }
-  Types with_masks(Types in) const {
+  Types with_segments(Types in) const {
     if (attrs.segments) in.push_back({{b, t}, Dtype::int32});
-    if (attrs.prefix) in.push_back({{b}, Dtype::int32});
     return in;
   }
 };
@@ -72,8 +71,8 @@ void run(const Case& one, bool backward) {
     for (const Type& type : types) refs.push_back({memory(first + std::ssize(refs)), type});
   };
   add(in, 1,
-      one.with_masks(backward ? Types{one.q(), one.q(), one.k(), one.k(), one.q(), one.sums()}
-                              : Types{one.q(), one.k(), one.k()}));
+      one.with_segments(backward ? Types{one.q(), one.q(), one.k(), one.k(), one.q(), one.sums()}
+                                 : Types{one.q(), one.k(), one.k()}));
   add(out, 11, backward ? Types{one.q(), one.k(), one.k()} : Types{one.q(), one.sums()});
   const std::any attrs = one.attrs;
   const int64_t bytes = backward ? attention_grad_blocks_workspace(one.attrs, one.q(), one.k())
@@ -94,7 +93,6 @@ std::vector<Case> cases() {
           {1, 513, 4, 1, {{.head_dim = 64}, true}},
           {1, 5000, 8, 4, {{.head_dim = 64, .window = 700, .soft_cap = 30}}},
           {1, 3000, 2, 2, {{.head_dim = 16, .window = 5}, true}},
-          {2, 2000, 2, 1, {{.head_dim = 8, .window = 3}, false, true}},
           {1, 20000, 16, 8, {{.head_dim = 256, .soft_cap = 50}}},
           {3, 1, 2, 1, {{.head_dim = 7}}},
           {2, 1500, 6, 3, {{.head_dim = 128}}, Dtype::float32},
@@ -116,10 +114,8 @@ TEST(AttentionBlocks, HoldEveryQueryOnceWithItsKeys) {
         EXPECT_TRUE(queries.emplace(offset(a.log_sum_exp) / 4 + head * a.head_stride, block.queries)
                         .second);
       const int64_t window = one.attrs.options.window;
-      const int64_t end = one.attrs.prefix ? one.t : block.query + block.queries;
-      const int64_t first =
-          one.attrs.prefix || window == 0 ? 0 : std::max<int64_t>(block.query - window + 1, 0);
-      EXPECT_EQ(block.key + block.keys, end);
+      const int64_t first = window == 0 ? 0 : std::max<int64_t>(block.query - window + 1, 0);
+      EXPECT_EQ(block.key + block.keys, block.query + block.queries);
       EXPECT_LE(block.key, first);
       EXPECT_GT(block.key + 8, first);
       EXPECT_EQ(block.width, (block.keys + 7) / 8 * 8);

@@ -97,18 +97,11 @@ TEST(Attention, AWindowAsLongAsTheRowHidesNothing) {
   }
 }
 
-TEST(Attention, NoPrefixAndOneSegmentHideAndShowNothing) {
+TEST(Attention, OneSegmentHidesNothing) {
   for (Dtype dtype : cpu_dtypes()) {
     AttentionShape shape{2, 300, 4, 2, {.head_dim = 16}};
     Result expected = run(shape, dtype);
-    // A prefix of one position sees itself anyway.
-    for (const std::vector<int32_t>& lengths : {std::vector{0, 0}, {1, 0}}) {
-      shape.prefix = prefix_of(lengths);
-      expect_equal_bits(run(shape, dtype), expected);
-    }
     shape.segments = segments_of(2, 300, {300});
-    expect_equal_bits(run(shape, dtype), expected);
-    shape.prefix.reset();
     expect_equal_bits(run(shape, dtype), expected);
   }
 }
@@ -174,8 +167,7 @@ AttentionShape everything(int64_t b, int64_t t) {
           4,
           2,
           {.head_dim = 16, .window = 90, .soft_cap = 4},
-          segments_of(b, t, {t / 3 + 1, t / 4}),
-          prefix_of(std::vector<int32_t>(b, static_cast<int32_t>(t / 2 + 3)))};
+          segments_of(b, t, {t / 3 + 1, t / 4})};
 }
 
 // Changes position `at` of each row of x [B,T,...].
@@ -195,12 +187,11 @@ std::vector<bool> equal_positions(const at::Tensor& x, const at::Tensor& y) {
 
 TEST(Attention, AKeyCountsForTheQueriesThatSeeItAndNoOthers) {
   const AttentionShape shape = everything(1, 400);
-  at::Tensor visible =
-      plain::visible_keys(400, shape.options.window, shape.segments, shape.prefix)[0];
+  at::Tensor visible = plain::visible_keys(400, shape.options.window, shape.segments)[0];
   for (Dtype dtype : cpu_dtypes()) {
     Tensors cotangents = cotangents_of(shape, dtype);
     Result before = run(shape, dtype, inputs_of(shape, dtype), cotangents);
-    for (int64_t key : {0, 64, 127, 128, 133, 134, 202, 203, 233, 234, 300, 399}) {
+    for (int64_t key : {0, 64, 127, 128, 133, 134, 233, 234, 300, 399}) {
       Tensors inputs = before.inputs;
       for (const char* name : {"k", "v"}) inputs[name] = changed(inputs[name], key);
       Result after = run(shape, dtype, inputs, cotangents);
@@ -218,12 +209,11 @@ TEST(Attention, AKeyCountsForTheQueriesThatSeeItAndNoOthers) {
 
 TEST(Attention, AQuerysGradientReachesTheKeysItSeesAndNoOthers) {
   const AttentionShape shape = everything(1, 400);
-  at::Tensor visible =
-      plain::visible_keys(400, shape.options.window, shape.segments, shape.prefix)[0];
+  at::Tensor visible = plain::visible_keys(400, shape.options.window, shape.segments)[0];
   for (Dtype dtype : cpu_dtypes()) {
     Tensors inputs = inputs_of(shape, dtype);
     Result before = run(shape, dtype, inputs, cotangents_of(shape, dtype));
-    for (int64_t query : {0, 127, 128, 150, 202, 203, 234, 300, 399}) {
+    for (int64_t query : {0, 127, 128, 150, 234, 300, 399}) {
       Tensors cotangents = cotangents_of(shape, dtype);
       cotangents["attention"] = changed(cotangents["attention"], query);
       Result after = run(shape, dtype, inputs, cotangents);
@@ -259,7 +249,7 @@ TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
 // --- tiles
 
 AttentionSizes sizes_of(const AttentionShape& shape) {
-  AttentionAttrs attrs{shape.options, shape.segments.defined(), shape.prefix.defined()};
+  AttentionAttrs attrs{shape.options, shape.segments.defined()};
   Type q{{shape.b, shape.t, shape.h * shape.options.head_dim}, Dtype::float32};
   Type k{{shape.b, shape.t, shape.g * shape.options.head_dim}, Dtype::float32};
   return AttentionSizes(attrs, q, k);
@@ -288,23 +278,17 @@ TEST(AttentionTiles, HoldEachVisiblePairOnce) {
     int64_t t = 1 + below(1500);
     AttentionShape shape{1, t, 1, 1, {.head_dim = 8}};
     if (below(2)) shape.options.window = 1 + below(t);
-    if (below(2)) shape.prefix = prefix_of({static_cast<int32_t>(below(t + 10))});
     if (below(2)) shape.segments = segments_of(1, t, {below(t / 2 + 1), below(t / 3 + 1)});
     SCOPED_TRACE(attention_case(shape).name);
 
     AttentionSizes sizes = sizes_of(shape);
-    std::vector<int32_t> begin(t), end(t);
-    SegmentRuns runs;
-    if (shape.segments.defined()) {
-      runs = {begin.data(), end.data()};
-      runs.find(shape.segments.const_data_ptr<int32_t>(), t);
-    }
-    VisibleKeys keys(sizes, shape.prefix.defined() ? shape.prefix[0].item<int>() : 0, runs);
-    at::Tensor visible =
-        plain::visible_keys(t, shape.options.window, shape.segments, shape.prefix)[0];
+    std::vector<int32_t> begins(t);
+    if (sizes.segments) find_segments(shape.segments.const_data_ptr<int32_t>(), t, begins.data());
+    VisibleKeys keys(sizes, sizes.segments ? begins.data() : nullptr);
+    at::Tensor visible = plain::visible_keys(t, shape.options.window, shape.segments)[0];
     at::Tensor counted = at::arange(t).unsqueeze(0);
     for (int64_t query = 0; query < t; ++query) {
-      at::Tensor expected = (counted >= keys.first(query)).logical_and(counted < keys.end(query));
+      at::Tensor expected = (counted >= keys.first(query)).logical_and(counted <= query);
       ASSERT_TRUE(equal_bits(visible[query], expected[0])) << "query " << query;
     }
 
@@ -332,7 +316,7 @@ TEST(AttentionTiles, HoldEachVisiblePairOnce) {
 TEST(AttentionTiles, AWindowCostsWhatItShows) {
   constexpr int64_t kLength = 1 << 14, kWindow = 512;
   AttentionSizes sizes = sizes_of({1, kLength, 1, 1, {.head_dim = 8, .window = kWindow}});
-  VisibleKeys keys(sizes, 0, {});
+  VisibleKeys keys(sizes, nullptr);
   int64_t forward = 0, backward = 0;
   tiles_by_row(sizes, keys, [&](const Tile& t, bool, bool) { forward += t.rows * t.columns; });
   tiles_by_column(sizes, keys, [&](const Tile& t) { backward += t.rows * t.columns; });
@@ -406,7 +390,7 @@ TEST(ComposedAttention, DeclaresWhatItTakes) {
   const std::vector<AttentionShape> shapes{
       {1, 700, 2, 1, {.head_dim = 128}},
       {1, 1100, 2, 1, {.head_dim = 32, .window = 400}},
-      {1, 1100, 2, 1, {.head_dim = 32, .soft_cap = 5}, {}, prefix_of({600})},
+      {1, 1100, 2, 1, {.head_dim = 32, .soft_cap = 5}},
       {1, 1100, 2, 1, {.head_dim = 200}, segments_of(1, 1100, {400})},
   };
   for (const AttentionShape& shape : shapes)
@@ -426,6 +410,7 @@ TEST(ComposedAttention, DeclaresWhatItTakes) {
 
 int64_t workspace(const Op& op, Target target, int64_t t) {
   AttentionShape shape = everything(1, t);
+  shape.options.window = 0;
   Program program = attention_case(shape).trace(Dtype::float32);
   BackwardProgram backward = differentiate(program);
   const Program& of = &op == &attention_op ? program : backward.program;
@@ -446,17 +431,11 @@ TEST(Attention, MemoryGrowsWithTheLengthAndNotWithItsSquare) {
 // --- the composition in blocks
 
 TEST(ComposedAttention, InBlocksAgreesWithAutograd) {
-  const AttentionShape shape{1,
-                             1030,
-                             2,
-                             1,
-                             {.head_dim = 6, .window = 530, .soft_cap = 3},
-                             segments_of(1, 1030, {1000}),
-                             prefix_of({700})};
-  for (int choice : {0, 1, 2}) {
+  const AttentionShape shape{
+      1, 1030, 2, 1, {.head_dim = 6, .window = 530, .soft_cap = 3}, segments_of(1, 1030, {1000})};
+  for (bool has_segments : {true, false}) {
     AttentionShape some = shape;
-    if (choice == 1) some.prefix.reset();
-    if (choice == 2) some.segments.reset();
+    if (!has_segments) some.segments.reset();
     OpCase op_case = attention_case(some);
     SCOPED_TRACE(op_case.name);
     Tensors inputs = inputs_of(some, Dtype::float64);
@@ -494,10 +473,8 @@ TEST(AttentionOp, PrintsWhatIsSet) {
   EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 64}}), "causal, head_dim=64");
   EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 64, .window = 4096, .soft_cap = 50}}),
             "causal, head_dim=64, window=4096, soft_cap=50");
-  EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 8, .scale = 0.0625}, {}, prefix_of({2})}),
-            "causal, head_dim=8, scale=0.0625, prefix");
-  EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 8}, segments_of(1, 4, {2}), prefix_of({2})}),
-            "causal, head_dim=8, segments, prefix");
+  EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 8, .scale = 0.0625}, segments_of(1, 4, {2})}),
+            "causal, head_dim=8, scale=0.0625, segments");
 }
 
 double flops(const Op& op, int64_t window) {
@@ -514,31 +491,27 @@ TEST(AttentionOp, CountsWhatAWindowShows) {
 }
 
 TEST(AttentionOp, RefusesWhatDoesNotFit) {
-  auto error = [](const AttentionOptions& options, Type segments, Type prefix) -> std::string {
+  auto error = [](const AttentionOptions& options, Type segments) -> std::string {
     Trace t("refused");
     Type type{{2, 4, 16}, Dtype::float32};
     Var x = t.input("x", type);
     try {
-      attention(x, x, x, options,
-                {.segments = t.batch("segments", segments), .prefix = t.batch("prefix", prefix)});
+      attention(x, x, x, options, t.batch("segments", segments));
     } catch (const InternalError& error) {
       return error.what();
     }
     return "";
   };
-  const Type segments{{2, 4}, Dtype::int32}, prefix{{2}, Dtype::int32};
-  EXPECT_EQ(error({.head_dim = 8}, segments, prefix), "");
-  EXPECT_EQ(error({.head_dim = 8}, {{2, 5}, Dtype::int32}, prefix),
+  const Type segments{{2, 4}, Dtype::int32};
+  EXPECT_EQ(error({.head_dim = 8}, segments), "");
+  EXPECT_EQ(error({.head_dim = 8}, {{2, 5}, Dtype::int32}),
             "attention: segments is i32[2,5], not i32[2,4]");
-  EXPECT_EQ(error({.head_dim = 8}, {{2, 4}, Dtype::float32}, prefix),
+  EXPECT_EQ(error({.head_dim = 8}, {{2, 4}, Dtype::float32}),
             "attention: segments is f32[2,4], not i32[2,4]");
-  EXPECT_EQ(error({.head_dim = 8}, segments, {{1}, Dtype::int32}),
-            "attention: prefix is i32[1], not i32[2]");
-  EXPECT_EQ(error({.head_dim = 0}, segments, prefix), "attention: head_dim is 0, not positive");
-  EXPECT_EQ(error({.head_dim = 8, .window = -1}, segments, prefix),
-            "attention: window is -1, below 0");
-  EXPECT_NE(error({.head_dim = 8, .soft_cap = -1}, segments, prefix), "");
-  EXPECT_NE(error({.head_dim = 8, .scale = -1}, segments, prefix), "");
+  EXPECT_EQ(error({.head_dim = 0}, segments), "attention: head_dim is 0, not positive");
+  EXPECT_EQ(error({.head_dim = 8, .window = -1}, segments), "attention: window is -1, below 0");
+  EXPECT_NE(error({.head_dim = 8, .soft_cap = -1}, segments), "");
+  EXPECT_NE(error({.head_dim = 8, .scale = -1}, segments), "");
 }
 
 }  // namespace

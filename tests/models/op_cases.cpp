@@ -6,7 +6,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/tensor.h>
 
 #include <cmath>
 #include <iterator>
@@ -28,6 +27,7 @@
 #include "models/ops/rope.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
+#include "models/ops/square_sum.h"
 #include "models/ops/swiglu.h"
 #include "models/trace.h"
 #include "tests/models/plain.h"
@@ -261,7 +261,6 @@ std::string name_of(const AttentionShape& shape) {
   if (o.window != 0) name << ", window " << o.window;
   if (o.soft_cap != 0) name << ", soft_cap " << o.soft_cap;
   if (shape.segments.defined()) name << ", segments";
-  if (shape.prefix.defined()) name << ", prefix";
   return name.str();
 }
 
@@ -697,18 +696,17 @@ OpCase square_sum_case(int64_t n) {
           .adjust = [](Tensors& in) { in.at("square_sums").square_(); }};
 }
 
-// Window, segments, prefix and soft cap, each there or not, but for none of them; with heads of
-// whole vectors, which cuDNN takes, and without.
+// Window, segments and soft cap, each there or not, but for none of them; with heads of whole
+// vectors, which cuDNN takes, and without.
 std::vector<OpCase> attention_combinations() {
   std::vector<OpCase> cases;
-  for (int choice = 1; choice < 16; ++choice)
+  for (int choice = 1; choice < 8; ++choice)
     for (int64_t head_dim : {6, 8}) {
-      int64_t b = choice == 15 ? 2 : 1;
+      int64_t b = choice == 7 ? 2 : 1;
       AttentionShape shape{b, 7, 2, 1, {.head_dim = head_dim}};
       if (choice & 1) shape.options.window = 3;
       if (choice & 2) shape.options.soft_cap = 1.5;
       if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
-      if (choice & 8) shape.prefix = b == 2 ? prefix_of({5, 2}) : prefix_of({5});
       cases.push_back(attention_case(shape));
     }
   return cases;
@@ -722,16 +720,14 @@ std::vector<OpCase> attention_over_tiles() {
       attention_case({1, 1400, 2, 1, {.head_dim = 16, .window = 601}}),
       attention_case({1, 513, 2, 2, {.head_dim = 32, .soft_cap = 2}}),
       attention_case({2, 700, 2, 1, {.head_dim = 40}, segments_of(2, 700, {1, 126, 200, 260})}),
-      attention_case({2, 700, 2, 1, {.head_dim = 40, .window = 40}, {}, prefix_of({333, 1000})}),
       attention_case({3,
                       650,
                       3,
                       1,
                       {.head_dim = 24, .scale = 0.3, .window = 150, .soft_cap = 5},
-                      segments_of(3, 650, {100, 180, 129}),
-                      prefix_of({333, 0, 650})}),
-      attention_case({1, 120, 1, 1, {.head_dim = 256}, {}, prefix_of({60})}),
-      attention_case({1, 60, 1, 1, {.head_dim = 8}, segments_of(1, 60, {7}), prefix_of({30})}),
+                      segments_of(3, 650, {100, 180, 129})}),
+      attention_case({1, 120, 1, 1, {.head_dim = 256}, segments_of(1, 120, {60})}),
+      attention_case({1, 60, 1, 1, {.head_dim = 8}, segments_of(1, 60, {7})}),
   };
 }
 
@@ -742,33 +738,30 @@ void append(std::vector<OpCase>& cases, std::vector<OpCase> more) {
 }  // namespace
 
 OpCase attention_case(const AttentionShape& shape) {
-  const auto& [b, t, h, g, options, segments, prefix] = shape;
-  OpCase op_case{.name = name_of(shape),
-                 .trace =
-                     [=](Dtype dtype) {
-                       int64_t d = options.head_dim;
-                       Trace trace("attention");
-                       Var q = trace.input("q", {{b, t, h * d}, dtype});
-                       Var k = trace.input("k", {{b, t, g * d}, dtype});
-                       Var v = trace.input("v", {{b, t, g * d}, dtype});
-                       AttentionMask mask;
-                       if (segments.defined())
-                         mask.segments = trace.batch("segments", ints({b, t}));
-                       if (prefix.defined()) mask.prefix = trace.batch("prefix", ints({b}));
-                       trace.output(attention(q, k, v, options, mask));
-                       return trace.finish();
-                     },
-                 .integers = {},
-                 .plain =
-                     [=](const Tensors& in) {
-                       return std::vector{plain::attention(
-                           in.at("q"), in.at("k"), in.at("v"), options,
-                           plain::visible_keys(t, options.window, segments, prefix))};
-                     },
-                 // Scores that differ much, so that the largest so far changes from tile to tile.
-                 .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+  const auto& [b, t, h, g, options, segments] = shape;
+  OpCase op_case{
+      .name = name_of(shape),
+      .trace =
+          [=](Dtype dtype) {
+            int64_t d = options.head_dim;
+            Trace trace("attention");
+            Var q = trace.input("q", {{b, t, h * d}, dtype});
+            Var k = trace.input("k", {{b, t, g * d}, dtype});
+            Var v = trace.input("v", {{b, t, g * d}, dtype});
+            Var ids;
+            if (segments.defined()) ids = trace.batch("segments", ints({b, t}));
+            trace.output(attention(q, k, v, options, ids));
+            return trace.finish();
+          },
+      .integers = {},
+      .plain =
+          [=](const Tensors& in) {
+            return std::vector{plain::attention(in.at("q"), in.at("k"), in.at("v"), options,
+                                                plain::visible_keys(t, options.window, segments))};
+          },
+      // Scores that differ much, so that the largest so far changes from tile to tile.
+      .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
   if (segments.defined()) op_case.integers["segments"] = segments;
-  if (prefix.defined()) op_case.integers["prefix"] = prefix;
   return op_case;
 }
 
@@ -781,10 +774,6 @@ at::Tensor segments_of(int64_t b, int64_t t, const std::vector<int64_t>& lengths
     id = id == 1000000 ? 0 : id + 7;
   }
   return ids;
-}
-
-at::Tensor prefix_of(const std::vector<int32_t>& lengths) {
-  return at::tensor(at::ArrayRef<int32_t>(lengths), at::kInt);
 }
 
 std::vector<OpCase> small_cases() {

@@ -23,16 +23,15 @@ struct OpCase {
   std::function<void(Tensors& inputs)> adjust;
 };
 
-// Inputs q, k, v, and the mask's where they are defined.
+// Inputs q, k, v, and segments where they are defined.
 struct AttentionShape {
   int64_t b, t, h, g;
   AttentionOptions options;
-  at::Tensor segments = {}, prefix = {};  // int32 [B,T], [B]
+  at::Tensor segments = {};  // int32 [B,T]
 };
 OpCase attention_case(const AttentionShape& shape);
 // Runs of these lengths in every row, with ids of no order; the last one is what is left.
 at::Tensor segments_of(int64_t b, int64_t t, const std::vector<int64_t>& lengths);
-at::Tensor prefix_of(const std::vector<int32_t>& lengths);
 
 std::vector<OpCase> small_cases();
 std::vector<OpCase> large_cases();

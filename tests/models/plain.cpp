@@ -68,7 +68,7 @@ at::Tensor rope(const at::Tensor& x, const RopeTable& table) {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim) {
-  return attention(q, k, v, {.head_dim = head_dim}, visible_keys(q.size(1), 0, {}, {}));
+  return attention(q, k, v, {.head_dim = head_dim}, visible_keys(q.size(1), 0, {}));
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -85,15 +85,10 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::matmul(at::softmax(scores, -1), repeated(v)).transpose(1, 2).reshape(q.sizes());
 }
 
-at::Tensor visible_keys(int64_t t, int64_t window, const at::Tensor& segments,
-                        const at::Tensor& prefix) {
+at::Tensor visible_keys(int64_t t, int64_t window, const at::Tensor& segments) {
   at::Tensor i = at::arange(t).view({1, t, 1}), j = at::arange(t).view({1, 1, t});
   at::Tensor visible = j <= i;
   if (window > 0) visible = visible & (i - j < window);
-  if (prefix.defined()) {
-    at::Tensor p = prefix.view({-1, 1, 1});
-    visible = visible | ((i < p) & (j < p));
-  }
   if (segments.defined()) visible = visible & (segments.unsqueeze(2) == segments.unsqueeze(1));
   return visible;
 }

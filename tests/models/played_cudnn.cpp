@@ -81,12 +81,9 @@ class Played {
           scores + at::from_blob(of_.at(mask), {a_.rows, 1, a_.length, a_.length},
                                  {a_.length * width, a_.length * width, width, 1}, at::kBFloat16);
     }
-    if (a_.is_causal) {
-      at::Tensor seen = at::ones({a_.length, a_.length}, at::kBool).tril();
-      if (a_.window != 0) seen = seen.triu(1 - a_.window);
-      scores = scores.masked_fill(seen.logical_not(), -INFINITY);
-    }
-    return {scores, slopes};
+    at::Tensor seen = at::ones({a_.length, a_.length}, at::kBool).tril();
+    if (a_.window != 0) seen = seen.triu(1 - a_.window);
+    return {scores.masked_fill(seen.logical_not(), -INFINITY), slopes};
   }
 
   const CudnnAttention& a_;

@@ -25,6 +25,7 @@
 #include "models/ops/rope.h"
 #include "models/ops/rope_body.h"
 #include "models/ops/soft_cap.h"
+#include "models/ops/square_sum.h"
 #include "models/ops/square_sum_body.h"
 #include "models/ops/swiglu.h"
 #include "tests/models/fiber_group.h"

@@ -1,0 +1,18 @@
+// What the CUDA runtime answers, as exceptions.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace longshore {
+
+// Throws Error: "CUDA: <what>: <CUDA's own words>".
+inline void check_cuda(cudaError_t status, const char* what) {
+  if (status != cudaSuccess)
+    throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
+}
+
+}  // namespace longshore
