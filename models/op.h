@@ -1,5 +1,6 @@
-// The record of an op: everything the rest of the program knows about it. An op is one header, one
-// source in models/ops/ and a line in models/ops/all.cpp.
+// The record of an op: everything the rest of the program knows about it. An op has its header and
+// source in models/ops/ (more sources where its kernels are large) and a line in
+// models/ops/all.cpp.
 //
 // Kernels write into memory that the executor provides: outputs and one workspace. They never
 // allocate. A kernel that calls a library which insists on allocating has that library's

@@ -50,17 +50,29 @@ struct AdamWBody {
     block.template split<kLanes>([&](auto& group, int number) {
       const int64_t block8 = first + number;
       if (block8 * kBlock8 >= a.count) return;
-      if (factors.clip == 0)
-        keep(group, block8);
+      // Asked once for a warp: asked for each four elements, it keeps compilers from storing them
+      // as one vector.
+      if (vectors && (block8 + 1) * kBlock8 <= a.count)
+        update_or_keep<true>(group, block8, factors);
       else
-        update(group, block8, factors);
+        update_or_keep<false>(group, block8, factors);
     });
   }
 
-  template <class Group>
+  template <bool kWhole, class Group>
+  LONGSHORE_BODY void update_or_keep(Group& group, int64_t block8,
+                                     const AdamWFactors& factors) const {
+    if (factors.clip == 0)
+      keep<kWhole>(group, block8);
+    else
+      update<kWhole>(group, block8, factors);
+  }
+
+  template <bool kWhole, class Group>
   LONGSHORE_BODY void update(Group& group, int64_t block8, const AdamWFactors& factors) const {
     auto own = group.template own<Item>();
-    group.for_each(kLanes, [&](int64_t lane) { update_item(own[lane], block8, lane, factors); });
+    group.for_each(kLanes,
+                   [&](int64_t lane) { update_item<kWhole>(own[lane], block8, lane, factors); });
     if constexpr (kHasScales) {
       const Largest largest = group.reduce(
           kLanes, Largest{0, 0},
@@ -76,8 +88,8 @@ struct AdamWBody {
         LONGSHORE_UNROLL(2)
         for (int half = 0; half < 2; ++half) {
           const int64_t at = element(block8, lane, half);
-          encode<FirstMoment8>(item.m[half], item.m_bits[half], m_scale, a.m, at);
-          encode<SecondMoment8>(item.v[half], item.v_bits[half], v_scale, a.v, at);
+          encode<FirstMoment8, kWhole>(item.m[half], item.m_bits[half], m_scale, a.m, at);
+          encode<SecondMoment8, kWhole>(item.v[half], item.v_bits[half], v_scale, a.v, at);
         }
       });
     }
@@ -88,48 +100,54 @@ struct AdamWBody {
     return block8 * kBlock8 + lane / 8 * kRoundingGroup + lane % 8 * 4 + half * kRoundingPairs;
   }
 
+  template <bool kWhole>
   LONGSHORE_BODY void update_item(Item& item, int64_t block8, int64_t lane,
                                   const AdamWFactors& factors) const {
     uint32_t weight_bits[2][4] = {};
     if constexpr (kRounds) draw(block8, lane, item, weight_bits);
     const float m_scale = kHasScales ? a.m_scale_before[block8] : 0.f;
     const float v_scale = kHasScales ? a.v_scale_before[block8] : 0.f;
+    // All are read before any is written: what is written may be what is read.
+    float gradient[2][4], weight[2][4];
     LONGSHORE_UNROLL(2)
     for (int half = 0; half < 2; ++half) {
       const int64_t at = element(block8, lane, half);
-      float gradient[4], weight[4], compute[4];
-      float(&m)[4] = item.m[half], (&v)[4] = item.v[half];
-      load_floats(a.gradient, at, gradient);
-      load_floats(static_cast<const W*>(a.weight_before), at, weight);
-      load_moment<FirstMoment8>(a.m_before, m_scale, at, m);
-      load_moment<SecondMoment8>(a.v_before, v_scale, at, v);
-      for (int k = 0; k < 4; ++k) {
-        adamw_element(factors, gradient[k], weight[k], m[k], v[k]);
-        compute[k] = weight[k];
-      }
-      store_floats(static_cast<W*>(a.weight), at, weight, weight_bits[half]);
-      if (a.compute) store_nearest(at, compute);
+      load_floats<kWhole>(a.gradient, at, gradient[half]);
+      load_floats<kWhole>(static_cast<const W*>(a.weight_before), at, weight[half]);
+      load_moment<FirstMoment8, kWhole>(a.m_before, m_scale, at, item.m[half]);
+      load_moment<SecondMoment8, kWhole>(a.v_before, v_scale, at, item.v[half]);
+    }
+    LONGSHORE_UNROLL(2)
+    for (int half = 0; half < 2; ++half)
+      for (int k = 0; k < 4; ++k)
+        adamw_element(factors, gradient[half][k], weight[half][k], item.m[half][k],
+                      item.v[half][k]);
+    LONGSHORE_UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = element(block8, lane, half);
+      store_floats<kWhole>(static_cast<W*>(a.weight), at, weight[half], weight_bits[half]);
+      if (a.compute) store_nearest<kWhole>(at, weight[half]);
       if constexpr (!kHasScales) {
-        store_floats(static_cast<M*>(a.m), at, m, item.m_bits[half]);
-        store_floats(static_cast<M*>(a.v), at, v, item.v_bits[half]);
+        store_floats<kWhole>(static_cast<M*>(a.m), at, item.m[half], item.m_bits[half]);
+        store_floats<kWhole>(static_cast<M*>(a.v), at, item.v[half], item.v_bits[half]);
       }
     }
   }
 
   // The step did not count: what is made elsewhere is what was there, but for `compute`.
-  template <class Group>
+  template <bool kWhole, class Group>
   LONGSHORE_BODY void keep(Group& group, int64_t block8) const {
     group.for_each(kLanes, [&](int64_t lane) {
       for (int half = 0; half < 2; ++half) {
         const int64_t at = element(block8, lane, half);
         if (a.compute) {
           float weight[4];
-          load_floats(static_cast<const W*>(a.weight_before), at, weight);
-          store_nearest(at, weight);
+          load_floats<kWhole>(static_cast<const W*>(a.weight_before), at, weight);
+          store_nearest<kWhole>(at, weight);
         }
-        copy(static_cast<const W*>(a.weight_before), static_cast<W*>(a.weight), at);
-        copy(static_cast<const M*>(a.m_before), static_cast<M*>(a.m), at);
-        copy(static_cast<const M*>(a.v_before), static_cast<M*>(a.v), at);
+        copy<kWhole>(static_cast<const W*>(a.weight_before), static_cast<W*>(a.weight), at);
+        copy<kWhole>(static_cast<const M*>(a.m_before), static_cast<M*>(a.m), at);
+        copy<kWhole>(static_cast<const M*>(a.v_before), static_cast<M*>(a.v), at);
       }
     });
     if constexpr (kHasScales)
@@ -139,16 +157,15 @@ struct AdamWBody {
       });
   }
 
-  // --- memory: four elements from `at` on, as far as there are any
+  // --- memory: four elements from `at` on; where not all of a block is there, as far as they are
 
-  LONGSHORE_BODY bool is_whole(int64_t at) const { return vectors && at + 4 <= a.count; }
   LONGSHORE_BODY int elements_from(int64_t at) const {
     return at >= a.count ? 0 : at + 4 <= a.count ? 4 : static_cast<int>(a.count - at);
   }
 
-  template <class T>
+  template <bool kWhole, class T>
   LONGSHORE_BODY void load_four(const T* from, int64_t at, T (&to)[4]) const {
-    if (is_whole(at)) {
+    if constexpr (kWhole) {
       const auto vector = *reinterpret_cast<const Vector<T, 4>*>(from + at);
       for (int k = 0; k < 4; ++k) to[k] = vector.values[k];
     } else {
@@ -156,9 +173,9 @@ struct AdamWBody {
     }
   }
 
-  template <class T>
+  template <bool kWhole, class T>
   LONGSHORE_BODY void store_four(T* to, int64_t at, const T (&from)[4]) const {
-    if (is_whole(at)) {
+    if constexpr (kWhole) {
       Vector<T, 4> vector;
       for (int k = 0; k < 4; ++k) vector.values[k] = from[k];
       *reinterpret_cast<Vector<T, 4>*>(to + at) = vector;
@@ -168,48 +185,52 @@ struct AdamWBody {
     }
   }
 
-  template <class T>
+  template <bool kWhole, class T>
   LONGSHORE_BODY void copy(const T* from, T* to, int64_t at) const {
     if (from == to) return;
     T values[4];
-    load_four(from, at, values);
-    store_four(to, at, values);
+    load_four<kWhole>(from, at, values);
+    store_four<kWhole>(to, at, values);
   }
 
-  template <class T>
+  template <bool kWhole, class T>
   LONGSHORE_BODY void load_floats(const T* from, int64_t at, float (&to)[4]) const {
     T values[4];
-    load_four(from, at, values);
+    load_four<kWhole>(from, at, values);
     for (int k = 0; k < 4; ++k) to[k] = load(values[k]);
   }
 
-  template <class Moment>
+  template <class Moment, bool kWhole>
   LONGSHORE_BODY void load_moment(const void* from, float scale, int64_t at, float (&to)[4]) const {
     if constexpr (kHasScales) {
       uint8_t codes[4];
-      load_four(static_cast<const uint8_t*>(from), at, codes);
+      load_four<kWhole>(static_cast<const uint8_t*>(from), at, codes);
       for (int k = 0; k < 4; ++k) to[k] = Moment::decode(codes[k]) * scale;
-      for (int k = 0; k < 4; ++k)
-        if (k >= elements_from(at)) to[k] = 0;  // a NaN scale is not theirs
+      if constexpr (!kWhole)
+        for (int k = 0; k < 4; ++k)
+          if (k >= elements_from(at)) to[k] = 0;  // a NaN scale is not theirs
     } else {
-      load_floats(static_cast<const M*>(from), at, to);
+      load_floats<kWhole>(static_cast<const M*>(from), at, to);
     }
   }
 
+  template <bool kWhole>
   LONGSHORE_BODY void store_floats(float* to, int64_t at, const float (&from)[4],
                                    const uint32_t (&)[4]) const {
-    store_four(to, at, from);
+    store_four<kWhole>(to, at, from);
   }
+  template <bool kWhole>
   LONGSHORE_BODY void store_floats(bfloat16* to, int64_t at, const float (&from)[4],
                                    const uint32_t (&random)[4]) const {
     bfloat16 values[4];
     for (int k = 0; k < 4; ++k) store_stochastically(values[k], from[k], random[k] & 0xffff);
-    store_four(to, at, values);
+    store_four<kWhole>(to, at, values);
   }
+  template <bool kWhole>
   LONGSHORE_BODY void store_nearest(int64_t at, const float (&from)[4]) const {
     bfloat16 values[4];
     for (int k = 0; k < 4; ++k) store(values[k], from[k]);
-    store_four(a.compute, at, values);
+    store_four<kWhole>(a.compute, at, values);
   }
 
   // --- rounding
@@ -237,14 +258,14 @@ struct AdamWBody {
     return largest;
   }
 
-  template <class Moment>
+  template <class Moment, bool kWhole>
   LONGSHORE_BODY void encode(const float (&values)[4], const uint32_t (&random)[4], float scale,
                              void* to, int64_t at) const {
     uint8_t codes[4] = {};
     if (scale > 0)
       for (int k = 0; k < 4; ++k)
         codes[k] = static_cast<uint8_t>(Moment::encode(values[k], 1.f / scale, random[k]));
-    store_four(static_cast<uint8_t*>(to), at, codes);
+    store_four<kWhole>(static_cast<uint8_t*>(to), at, codes);
   }
 };
 

@@ -1,10 +1,44 @@
-// Our own kernels on a GPU of what linear_cross_entropy does beside its matrix products.
+// What the kernels of linear_cross_entropy share: attributes, and who computes it.
 #pragma once
 
 #include "models/op.h"
 #include "models/ops/cublaslt_matmul.h"
 
 namespace longshore::models {
+
+struct LinearCrossEntropyAttrs {
+  double soft_cap;
+};
+
+struct LinearCrossEntropyGradAttrs {
+  double soft_cap;
+  bool weight_gradient;
+  Dtype weight_gradient_dtype;
+};
+
+inline const LinearCrossEntropyAttrs& linear_cross_entropy_attrs(const std::any& attrs) {
+  return std::any_cast<const LinearCrossEntropyAttrs&>(attrs);
+}
+inline const LinearCrossEntropyGradAttrs& linear_cross_entropy_grad_attrs(const std::any& attrs) {
+  return std::any_cast<const LinearCrossEntropyGradAttrs&>(attrs);
+}
+
+void linear_cross_entropy_cpu(const KernelCall& call);
+void linear_cross_entropy_grad_cpu(const KernelCall& call);
+int64_t linear_cross_entropy_cpu_workspace(const std::any& attrs, std::span<const Type> in,
+                                           std::span<const Type> out);
+int64_t linear_cross_entropy_grad_cpu_workspace(const std::any& attrs, std::span<const Type> in,
+                                                std::span<const Type> out);
+
+void linear_cross_entropy_composed(const KernelCall& call);
+void linear_cross_entropy_grad_composed(const KernelCall& call);
+int64_t linear_cross_entropy_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                                std::span<const Type> out);
+int64_t linear_cross_entropy_grad_composed_workspace(const std::any& attrs,
+                                                     std::span<const Type> in,
+                                                     std::span<const Type> out);
+
+// --- on a GPU: products by cuBLASLt, all else by kernels of our own
 
 // The losses of a chunk's tokens and, where dlogits is not null, the gradients of their logits.
 struct CrossEntropyRowsArguments {
@@ -37,5 +71,9 @@ void run_linear_cross_entropy(const KernelCall& call, RunProduct run, LaunchCros
                               LaunchTotalLoss total);
 void run_linear_cross_entropy_grad(const KernelCall& call, RunProduct run,
                                    LaunchCrossEntropyRows rows, LaunchTotalLoss total);
+int64_t linear_cross_entropy_cuda_workspace(const std::any& attrs, std::span<const Type> in,
+                                            std::span<const Type> out);
+int64_t linear_cross_entropy_grad_cuda_workspace(const std::any& attrs, std::span<const Type> in,
+                                                 std::span<const Type> out);
 
 }  // namespace longshore::models
