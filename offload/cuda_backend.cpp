@@ -5,8 +5,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -20,29 +18,28 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda_check.h"
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
+#include "offload/cuda_pinned_memory.h"
+#include "offload/cuda_staging.h"
 #include "offload/cuda_workspace_allocator.h"
 #include "offload/host_memory.h"
 
 namespace longshore::offload {
 namespace {
 
-void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess)
-    throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
-}
-
 class CudaBackend : public Backend {
  public:
   CudaBackend(int device, std::shared_ptr<Communicator> communicator, models::Target target)
-      : device_(device), communicator_(std::move(communicator)), target_(target) {
+      : device_(device),
+        communicator_(std::move(communicator)),
+        target_(target),
+        pinned_memory_(device) {
     choose_device();
-    prefer_host_memory_near_device();
     c10::cuda::CUDACachingAllocator::init(device_ + 1);
-    for (cudaStream_t& stream : streams_)
-      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
-    check(
+    make_streams();
+    check_cuda(
         cudaEventCreateWithFlags(&host_work_done_, cudaEventBlockingSync | cudaEventDisableTiming),
         "making an event");
     // ATen's cuBLAS keeps workspaces for each stream; they must not come from an op's.
@@ -77,7 +74,7 @@ class CudaBackend : public Backend {
     if (kind == MemoryKind::device)
       status = cudaMalloc(&memory, bytes);
     else if (kind == MemoryKind::pinned_host)
-      status = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+      memory = pinned_memory_.allocate(bytes, status);
     else if (!(memory = std::aligned_alloc(kArenaAlignment, bytes)))
       status = cudaErrorMemoryAllocation;
     if (status != cudaSuccess) {
@@ -93,7 +90,7 @@ class CudaBackend : public Backend {
     if (kind == MemoryKind::device)
       cudaFree(memory);
     else if (kind == MemoryKind::pinned_host)
-      cudaFreeHost(memory);
+      pinned_memory_.free(memory);
     else
       std::free(memory);
   }
@@ -122,19 +119,20 @@ class CudaBackend : public Backend {
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
     if (host_has_failed_) synchronize();
     Recording recording(*this, lane);
-    check(cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
-          "a copy");
+    check_cuda(
+        cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
+        "a copy");
   }
 
   void record(Lane lane, int event) override {
     cudaEvent_t& handle = events_[event];
     if (!handle)
-      check(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "making an event");
-    check(cudaEventRecord(handle, stream(lane)), "recording an event");
+      check_cuda(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "making an event");
+    check_cuda(cudaEventRecord(handle, stream(lane)), "recording an event");
   }
 
   void wait(Lane lane, int event) override {
-    check(cudaStreamWaitEvent(stream(lane), events_.at(event), 0), "waiting for an event");
+    check_cuda(cudaStreamWaitEvent(stream(lane), events_.at(event), 0), "waiting for an event");
   }
 
   void synchronize() override {
@@ -142,7 +140,7 @@ class CudaBackend : public Backend {
     cudaError_t first = cudaSuccess;  // all lanes end before anything is thrown
     for (cudaStream_t stream : streams_)
       if (cudaError_t status = cudaStreamSynchronize(stream); first == cudaSuccess) first = status;
-    check(first, "a kernel or copy");
+    check_cuda(first, "a kernel or copy");
     std::lock_guard lock(host_failure_mutex_);
     host_has_failed_ = false;
     if (host_failure_) std::rethrow_exception(std::exchange(host_failure_, nullptr));
@@ -150,8 +148,8 @@ class CudaBackend : public Backend {
 
   void start_recording() override {
     synchronize();
-    check(cudaEventCreate(&recording_since_), "making an event");
-    check(cudaEventRecord(recording_since_, stream(Lane::compute)), "recording an event");
+    check_cuda(cudaEventCreate(&recording_since_), "making an event");
+    check_cuda(cudaEventRecord(recording_since_, stream(Lane::compute)), "recording an event");
     is_recording_ = true;
   }
 
@@ -161,7 +159,7 @@ class CudaBackend : public Backend {
     LaneSpans spans;
     auto seconds = [&](cudaEvent_t event) {
       float milliseconds = 0;
-      check(cudaEventElapsedTime(&milliseconds, recording_since_, event), "reading an event");
+      check_cuda(cudaEventElapsedTime(&milliseconds, recording_since_, event), "reading an event");
       return milliseconds / 1e3;
     };
     for (size_t lane = 0; lane < timings_.size(); ++lane) {
@@ -178,19 +176,19 @@ class CudaBackend : public Backend {
   void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
     if (kind != MemoryKind::device) return void(std::memcpy(to, from, bytes));
     choose_device();  // of the calling thread
-    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
-    wait_for_default_stream();
+    staging_.to_device(to, from, bytes);
   }
   void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
     if (kind != MemoryKind::device) return void(std::memcpy(to, from, bytes));
     choose_device();  // of the calling thread
-    check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");
+    staging_.to_host(to, from, bytes);
   }
   void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
     if (kind != MemoryKind::device) return void(std::memset(to, 0, bytes));
     choose_device();  // of the calling thread
-    check(cudaMemset(to, 0, bytes), "writing zeros");
-    wait_for_default_stream();
+    check_cuda(cudaMemset(to, 0, bytes), "writing zeros");
+    // It comes back before the bytes are written, and lanes do not wait for them.
+    check_cuda(cudaStreamSynchronize(nullptr), "writing zeros");
   }
 
  private:
@@ -231,7 +229,7 @@ class CudaBackend : public Backend {
   };
   static DeviceBytes device_memory() {
     size_t free = 0, total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    check_cuda(cudaMemGetInfo(&free, &total), "asking for free memory");
     return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
   }
 
@@ -278,7 +276,7 @@ class CudaBackend : public Backend {
     host_call->call.target = models::Target::cpu;
     cudaError_t status = cudaLaunchHostFunc(stream(Lane::host_compute), host_function, host_call);
     if (status != cudaSuccess) delete host_call;
-    check(status, "work for the host");
+    check_cuda(status, "work for the host");
     host_has_work_ = true;
   }
   // A thread that waits for a stream spins, on a core that this work wants. Errors are the
@@ -300,18 +298,16 @@ class CudaBackend : public Backend {
     }
   }
 
-  // Pages that this thread touches first, as pinning does, come from the device's node.
-  void prefer_host_memory_near_device() {
-    int node = -1;
-    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, device_) != cudaSuccess) {
-      cudaGetLastError();
-      return;
-    }
-    constexpr int kNodes = 8 * sizeof(unsigned long);
-    if (node < 0 || node >= kNodes) return;
-    unsigned long nodes = 1ul << node;
-    constexpr int kPreferred = 1;                            // MPOL_PREFERRED of <numaif.h>
-    syscall(SYS_set_mempolicy, kPreferred, &nodes, kNodes);  // a refusal costs speed only
+  // A collective's few blocks go first: behind those of a large product it would begin when that
+  // ends, and what waits for it would wait longer.
+  void make_streams() {
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+    for (Lane lane : kLanes)
+      check_cuda(
+          cudaStreamCreateWithPriority(&streams_[static_cast<size_t>(lane)], cudaStreamNonBlocking,
+                                       lane == Lane::network ? greatest : least),
+          "making a stream");
   }
 
   // They are of our streams, which no other backend has.
@@ -323,12 +319,7 @@ class CudaBackend : public Backend {
     }
   }
 
-  // Calls that write come back once the bytes are on their way, and lanes do not wait for them.
-  static void wait_for_default_stream() {
-    check(cudaStreamSynchronize(nullptr), "writing to the device");
-  }
-
-  void choose_device() const { check(cudaSetDevice(device_), "choosing the device"); }
+  void choose_device() const { check_cuda(cudaSetDevice(device_), "choosing the device"); }
 
   cudaStream_t stream(Lane lane) const { return streams_[static_cast<size_t>(lane)]; }
   c10::cuda::CUDAStream compute() const {
@@ -339,6 +330,8 @@ class CudaBackend : public Backend {
   int device_;
   std::shared_ptr<Communicator> communicator_;
   models::Target target_;
+  CudaPinnedMemory pinned_memory_;
+  CudaStaging staging_;
   std::array<cudaStream_t, kLanes.size()> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
@@ -367,7 +360,8 @@ CudaDevice find_cuda_device(int64_t local_rank) {
   if (cudaError_t status = cudaGetDeviceProperties(&properties, number); status != cudaSuccess)
     return {.description = std::string("the GPU does not answer: ") + cudaGetErrorString(status)};
   char bus_id[32] = "";
-  check(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number), "asking for the device's bus id");
+  check_cuda(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number),
+             "asking for the device's bus id");
   return {.usable = true,
           .number = number,
           .description = std::string(properties.name) + ", " +

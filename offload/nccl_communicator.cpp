@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/cuda_check.h"
 #include "base/error.h"
 
 namespace longshore::offload {
@@ -34,8 +35,7 @@ ncclDataType_t nccl_dtype(models::Dtype dtype) {
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const DeviceMesh& mesh, int device, const ShareBytes& share) {
-    if (cudaError_t status = cudaSetDevice(device); status != cudaSuccess)
-      throw Error(std::string("CUDA: choosing the device: ") + cudaGetErrorString(status));
+    check_cuda(cudaSetDevice(device), "choosing the device");
     ncclUniqueId id{};
     if (mesh.rank() == 0) check(ncclGetUniqueId(&id), nullptr, "making an id");
     const std::string shared = share({id.internal, sizeof id.internal});

@@ -351,5 +351,5 @@ class Parts(TimedCommands):
             return
         self.all_of(*(functools.partial(
             self.run, 65, tool, "--tool", check, "--kernel-name", "kernel_substring=run_block", "--error-exitcode", 9,
-            "--launch-timeout", 60, program, "--gtest_brief=1", "--gtest_filter=CudaOps.AgreeIn*")
+            "--launch-timeout", 60, program, "--gtest_brief=1", "--gtest_filter=CudaOps.AgreeInFloat32")
             for check in ("memcheck", "racecheck", "synccheck")))

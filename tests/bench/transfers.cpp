@@ -20,13 +20,14 @@
 #include <vector>
 
 #include "base/timing.h"
+#include "offload/arenas.h"
 #include "offload/cpu_backend.h"
-#include "offload/executor.h"
 #include "tests/bench/interleaved.h"
 #ifdef LONGSHORE_CUDA
 #include <cuda_runtime_api.h>
 
-#include "base/error.h"
+#include "base/cuda_check.h"
+#include "base/parallel.h"
 #include "offload/cuda_backend.h"
 #endif
 
@@ -61,23 +62,20 @@ class Memcpy : public PlainCopies {
 #ifdef LONGSHORE_CUDA
 class CudaStream : public PlainCopies {
  public:
-  CudaStream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  CudaStream() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  }
   ~CudaStream() override { cudaStreamDestroy(stream_); }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
   std::string description() const override { return "cudaMemcpyAsync on one stream"; }
   void copy(void* to, const void* from, int64_t bytes) override {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "a plain copy");
   }
-  void synchronize() override { check(cudaStreamSynchronize(stream_)); }
+  void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "a plain copy"); }
 
  private:
-  static void check(cudaError_t status) {
-    if (status != cudaSuccess)
-      throw Error(std::string("CUDA: a plain copy: ") + cudaGetErrorString(status));
-  }
-
   cudaStream_t stream_ = nullptr;
 };
 #endif
@@ -164,15 +162,52 @@ std::string refusal(Backend& backend, int64_t size) {
   return "";
 }
 
-// What a run that keeps its states on the host waits for before its first step.
-void print_pinning(Backend& backend) {
-  constexpr int64_t kBytes = int64_t{4} << 30;
+#ifdef LONGSHORE_CUDA
+// What runs wait for before their first step and when they save: pinned memory, and copies of what
+// is not pinned. Both beside what the driver does by itself.
+void print_host_memory(Backend& backend) {
+  constexpr int64_t kBytes = int64_t{4} << 30, kPiece = int64_t{16} << 20;
   if (backend.available_bytes(MemoryKind::pinned_host) < 2 * kBytes) return;
-  const double seconds =
+  const double by_us =
       quickest_seconds(1, [&] { Arena(backend, MemoryKind::pinned_host, kBytes); });
-  std::printf("allocating %s of pinned memory and giving it back: %.2f s\n",
-              offload::bytes_text(kBytes).c_str(), seconds);
+  const double by_driver = quickest_seconds(1, [&] {
+    void* memory = nullptr;
+    check_cuda(cudaHostAlloc(&memory, kBytes, cudaHostAllocDefault), "plain pinned memory");
+    cudaFreeHost(memory);
+  });
+  std::printf("%s of pinned memory, allocated and given back: %.2f s, by cudaHostAlloc %.2f s\n",
+              offload::bytes_text(kBytes).c_str(), by_us, by_driver);
+
+  if (backend.available_bytes(MemoryKind::device) < 2 * kBytes) return;
+  const Arena on_device(backend, MemoryKind::device, kBytes);
+  std::vector<std::byte> on_host(kBytes, std::byte{1});
+  auto seconds = [&](auto copy) {
+    return quickest_seconds(2, [&] {
+      parallel_for(kBytes / kPiece, [&](size_t piece) {
+        const int64_t at = static_cast<int64_t>(piece) * kPiece;
+        copy(on_device.memory() + at, on_host.data() + at);
+      });
+    });
+  };
+  const double written = seconds([&](std::byte* device, std::byte* host) {
+    backend.write(MemoryKind::device, device, host, kPiece);
+  });
+  const double read = seconds([&](std::byte* device, std::byte* host) {
+    backend.read(MemoryKind::device, host, device, kPiece);
+  });
+  const double written_plainly = seconds([&](std::byte* device, std::byte* host) {
+    check_cuda(cudaMemcpy(device, host, kPiece, cudaMemcpyDefault), "a plain copy");
+  });
+  const double read_plainly = seconds([&](std::byte* device, std::byte* host) {
+    check_cuda(cudaMemcpy(host, device, kPiece, cudaMemcpyDefault), "a plain copy");
+  });
+  std::printf(
+      "memory that is not pinned, by all threads, GB/s: to the device %.2f, by cudaMemcpy %.2f; "
+      "to the host %.2f, by cudaMemcpy %.2f\n",
+      kBytes / 1e9 / written, kBytes / 1e9 / written_plainly, kBytes / 1e9 / read,
+      kBytes / 1e9 / read_plainly);
 }
+#endif
 
 void run() {
   Device device = find_device();
@@ -204,7 +239,9 @@ void run() {
     }
     std::printf("\n");
   }
-  if (models::is_cuda(backend.target())) print_pinning(backend);
+#ifdef LONGSHORE_CUDA
+  if (models::is_cuda(backend.target())) print_host_memory(backend);
+#endif
 }
 
 }  // namespace

@@ -262,6 +262,12 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   *memory = device().pin(bytes);
   return *memory ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  return device().register_host(memory, bytes) ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  return device().unregister_host(memory) ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
 cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = device().free_bytes();

@@ -82,11 +82,29 @@ void* Device::pin(size_t bytes) {
   return memory;
 }
 
+bool Device::register_host(void* memory, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (block_of(memory) != blocks_.end()) return false;
+  if (bytes <= kFilledAtMost) std::memset(memory, kNan, bytes);
+  ++counts_.allocations;
+  blocks_[static_cast<std::byte*>(memory)] = {bytes, MemoryKind::pinned, true};
+  return true;
+}
+
+bool Device::unregister_host(void* memory) {
+  std::lock_guard lock(mutex_);
+  drain_all();
+  const auto found = blocks_.find(static_cast<std::byte*>(memory));
+  if (found == blocks_.end() || !found->second.is_registered) return false;
+  blocks_.erase(found);
+  return true;
+}
+
 bool Device::free(void* memory) {
   std::lock_guard lock(mutex_);
   drain_all();
   const auto found = blocks_.find(static_cast<std::byte*>(memory));
-  if (found == blocks_.end()) return false;
+  if (found == blocks_.end() || found->second.is_registered) return false;
   if (found->second.kind == MemoryKind::device) {
     used_bytes_ -= found->second.bytes;
     munmap(memory, found->second.bytes);

@@ -62,6 +62,10 @@ class Device {
   // --- memory. Null where there is not as much; it begins as NaNs, where it is not large.
   void* allocate(size_t bytes);
   void* pin(size_t bytes);
+  // Memory that the host has, as pinned memory from now on. False where some of it is that already.
+  bool register_host(void* memory, size_t bytes);
+  // After all work. False where it was not registered.
+  bool unregister_host(void* memory);
   // After all work. False where it was not allocated.
   bool free(void* memory);
   MemoryKind kind(const void* address) const;
@@ -109,6 +113,7 @@ class Device {
   struct Block {
     size_t bytes;
     MemoryKind kind;
+    bool is_registered = false;
   };
 
   // The block that holds the address, or else the end.

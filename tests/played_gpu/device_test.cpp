@@ -102,10 +102,17 @@ TEST(PlayedDevice, CountsMemoryAsTheDriverGivesIt) {
   EXPECT_EQ(device.kind(pinned), MemoryKind::pinned);
   EXPECT_FALSE(device.holds(pinned, 101));
   EXPECT_TRUE(device.free(pinned));
+  EXPECT_TRUE(device.register_host(&here, sizeof here));
+  EXPECT_EQ(device.kind(&here), MemoryKind::pinned);
+  EXPECT_FALSE(device.register_host(&here, sizeof here));
+  EXPECT_FALSE(device.free(&here));
+  EXPECT_TRUE(device.unregister_host(&here));
+  EXPECT_FALSE(device.unregister_host(&here));
+  EXPECT_EQ(device.kind(&here), MemoryKind::pageable);
   EXPECT_TRUE(device.free(one));
   EXPECT_FALSE(device.free(one));
   EXPECT_EQ(device.free_bytes(), before);
-  EXPECT_EQ(device.counts().allocations, 2);
+  EXPECT_EQ(device.counts().allocations, 3);
 }
 
 TEST(PlayedDeviceDeathTest, TheHostCannotTouchDeviceMemory) {
