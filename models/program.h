@@ -46,7 +46,7 @@ enum class Decay : uint8_t { no, yes };  // whether AdamW's weight decay applies
 // How a weight starts.
 struct Init {
   enum class Kind : uint8_t { normal, uniform, ones, zeros } kind = Kind::zeros;
-  double deviation = 0;  // normal: standard deviation; uniform: the largest magnitude
+  double scale = 0;  // normal: standard deviation; uniform: the largest magnitude
 };
 
 struct Weight {
@@ -70,6 +70,7 @@ struct Node {
   std::any attrs;
   std::vector<ValueId> in;
   std::vector<ValueId> out;
+  bool recomputes = false;  // makes what the forward pass has made, within a backward pass
 };
 
 // What an output is to the training step.
@@ -96,6 +97,8 @@ struct Program {
   Value& operator[](ValueId id) { return values[id.index]; }
   Types types(std::span<const ValueId> ids) const;
   std::vector<ValueId> inputs_from(Source source) const;
+  // Leaves the nodes that these values depend on.
+  void drop_nodes_but_for(std::span<const ValueId> needed);
   std::vector<std::string> labels() const;    // emitted labels in order of emission
   ValueId find(std::string_view name) const;  // invalid when there is none
 

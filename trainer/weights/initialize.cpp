@@ -1,15 +1,14 @@
 #include "trainer/weights/initialize.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
-#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/bfloat16.h"
 #include "base/philox.h"
+#include "trainer/weights/normal_numbers.h"
 
 namespace longshore::trainer {
 namespace {
@@ -18,16 +17,17 @@ using offload::Copy;
 using offload::Parameter;
 using offload::Slab;
 
-// Two normal numbers from two uniform ones (Box & Muller 1958).
-void normal_pair(uint32_t a, uint32_t b, float* to, double deviation) {
-  double radius = std::sqrt(-2 * std::log((a + 0.5) / 4294967296.0)) * deviation;
-  double angle = 2 * std::numbers::pi * ((b + 0.5) / 4294967296.0);
-  to[0] = static_cast<float>(radius * std::cos(angle));
-  to[1] = static_cast<float>(radius * std::sin(angle));
-}
-
-float uniform_number(uint32_t random, double bound) {
-  return static_cast<float>(((random + 0.5) / 2147483648.0 - 1) * bound);
+// In [-bound, bound], as normal_numbers() gives its own.
+void uniform_numbers(uint64_t seed, uint32_t sequence, int64_t first, double bound,
+                     std::span<float> values) {
+  const int64_t end = first + std::ssize(values);
+  for (int64_t block = first / 4; 4 * block < end; ++block) {
+    const PhiloxBlock random =
+        philox(seed, RandomUse::kInitialWeights, sequence, static_cast<uint64_t>(block));
+    for (int64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i)
+      values[i - first] =
+          static_cast<float>(((random[i - 4 * block] + 0.5) / 2147483648.0 - 1) * bound);
+  }
 }
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
@@ -98,7 +98,7 @@ class PieceWriter {
 
 void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
                     std::span<float> values) {
-  const auto [kind, deviation] = parameter.weight.init;
+  const auto [kind, scale] = parameter.weight.init;
   using enum models::Init::Kind;
   if (kind == ones || kind == zeros) {
     std::ranges::fill(values, kind == ones ? 1.f : 0.f);
@@ -106,19 +106,10 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
   }
   // Parameters are told apart by name, not by their place.
   const uint32_t sequence = random_sequence(parameter.name);
-  const int64_t end = first + std::ssize(values);
-  for (int64_t block = first / 4; 4 * block < end; ++block) {
-    const PhiloxBlock random = philox(seed, RandomUse::kInitialWeights, sequence, block);
-    float four[4];
-    if (kind == uniform) {
-      for (int i = 0; i < 4; ++i) four[i] = uniform_number(random[i], deviation);
-    } else {
-      normal_pair(random[0], random[1], four, deviation);
-      normal_pair(random[2], random[3], four + 2, deviation);
-    }
-    for (int64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i)
-      values[i - first] = four[i - 4 * block];
-  }
+  if (kind == uniform)
+    uniform_numbers(seed, sequence, first, scale, values);
+  else
+    normal_numbers(seed, sequence, first, scale, values);
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,

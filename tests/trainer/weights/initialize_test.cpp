@@ -132,7 +132,7 @@ TEST(Initialize, MatricesAreNormalAndNormsAreOne) {
         EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](float x) { return x == 1; }));
         continue;
       }
-      double deviation = parameter.weight.init.deviation;
+      double deviation = parameter.weight.init.scale;
       EXPECT_EQ(deviation, 0.02);
       double mean = 0, square = 0, fourth = 0, neighbours = 0, largest = 0;
       for (size_t i = 0; i < values.size(); ++i) {
