@@ -66,17 +66,9 @@ BackwardProgram Backward::finish() {
   }
 
   // Rules may emit gradients that nothing asks for; drop them, so that they keep nothing alive.
-  std::vector<char> live(program.values.size());
-  for (const Output& output : program.outputs) live[output.value.index] = true;
-  for (auto node = program.nodes.rbegin(); node != program.nodes.rend(); ++node)
-    if (std::any_of(node->out.begin(), node->out.end(), [&](ValueId id) { return live[id.index]; }))
-      for (ValueId id : node->in) live[id.index] = true;
-  std::erase_if(program.nodes, [&](const Node& node) {
-    return std::none_of(node.out.begin(), node.out.end(),
-                        [&](ValueId id) { return live[id.index]; });
-  });
-  for (size_t i = 0; i < program.nodes.size(); ++i)
-    for (ValueId id : program.nodes[i].out) program[id].producer = static_cast<int32_t>(i);
+  std::vector<ValueId> needed;
+  for (const Output& output : program.outputs) needed.push_back(output.value);
+  program.drop_nodes_but_for(needed);
   return std::move(result_);
 }
 

@@ -12,18 +12,18 @@ struct LabelInfo {
   std::string_view meaning;
 };
 
-inline constexpr std::array kLabels{
-    LabelInfo{"decoder_layer_input", "what enters the layer: the scan's carry"},
-    LabelInfo{"query_proj", "queries as the attention kernel reads them (normed, rotated, scaled)"},
-    LabelInfo{"key_proj", "keys as the attention kernel reads them"},
-    LabelInfo{"value_proj", "values as the attention kernel reads them"},
-    LabelInfo{"qkv_proj", "the three in one matmul, where a model fuses them"},
-    LabelInfo{"context", "the attention kernel's output, with its log-sum-exp"},
-    LabelInfo{"out_proj", "the attention block's output projection"},
-    LabelInfo{"mlpwi_0", "the gate projection, before the activation"},
-    LabelInfo{"mlpwi_1", "the up projection"},
-    LabelInfo{"mlpwi", "gate and up in one matmul, where a model fuses them"},
-    LabelInfo{"mlpwo", "the down projection"},
+// Layers that make several of them in one product would call it qkv_proj or mlpwi; policies know
+// these names too.
+inline constexpr std::array kDecoderLabels{
+    LabelInfo{"decoder_layer_input", "the layer's input"},
+    LabelInfo{"query_proj", "queries as attention reads them (normed, rotated, scaled)"},
+    LabelInfo{"key_proj", "keys as attention reads them"},
+    LabelInfo{"value_proj", "values as attention reads them"},
+    LabelInfo{"context", "attention's output with its log-sum-exp"},
+    LabelInfo{"out_proj", "the output projection's result"},
+    LabelInfo{"mlpwi_0", "the MLP's gate, before its activation"},
+    LabelInfo{"mlpwi_1", "the MLP's linear branch"},
+    LabelInfo{"mlpwo", "the MLP's result"},
 };
 
 }  // namespace longshore::models

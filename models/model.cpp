@@ -73,6 +73,13 @@ void mark_carries(Stage& stage, bool first_needs, const Needing& needing) {
 
 }  // namespace
 
+const Stage& scan_stage(const Model& model) {
+  auto scan = std::ranges::find_if(model.stages, &Stage::is_scan);
+  if (scan == model.stages.end())
+    throw InternalError(model.name + ": found no stage that scans, expected one for the layers");
+  return *scan;
+}
+
 std::string weight_name(const Stage& stage, int layer, const Value& weight) {
   std::string prefix = stage.weight_prefix;
   if (size_t at = prefix.find("{}"); at != std::string::npos)

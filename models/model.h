@@ -35,6 +35,9 @@ struct Model {
   std::vector<Stage> stages;  // each reads earlier ones only
 };
 
+// The first stage that scans: the model's layers. Throws InternalError where none does.
+const Stage& scan_stage(const Model& model);
+
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 
 // Checks that inputs and outputs fit, and marks in each program which inputs need a gradient: those

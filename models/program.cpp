@@ -20,6 +20,21 @@ std::vector<ValueId> Program::inputs_from(Source source) const {
   return found;
 }
 
+void Program::drop_nodes_but_for(std::span<const ValueId> needed) {
+  std::vector<char> live(values.size());
+  for (ValueId id : needed) live[id.index] = true;
+  auto is_live = [&](const Node& node) {
+    return std::any_of(node.out.begin(), node.out.end(),
+                       [&](ValueId id) { return live[id.index]; });
+  };
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    if (is_live(*node))
+      for (ValueId id : node->in) live[id.index] = true;
+  std::erase_if(nodes, [&](const Node& node) { return !is_live(node); });
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (ValueId id : nodes[i].out) (*this)[id].producer = static_cast<int32_t>(i);
+}
+
 std::vector<std::string> Program::labels() const {
   std::vector<std::string> labels;
   for (const Value& value : values)

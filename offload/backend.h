@@ -1,5 +1,4 @@
 // What a backend does: memory of each kind, kernels and copies on lanes, order between lanes.
-// Virtual calls live here and nowhere else.
 #pragma once
 
 #include <array>

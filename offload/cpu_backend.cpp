@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
 #include "offload/host_memory.h"
 
 namespace longshore::offload {

@@ -1,108 +1,27 @@
 #include "offload/executor.h"
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
 
 namespace longshore::offload {
 
-Arena::Arena(Backend& backend, MemoryKind kind, int64_t bytes)
-    : backend_(backend), kind_(kind), bytes_(bytes), memory_(backend.allocate(kind, bytes)) {}
-
-Arena::~Arena() { backend_.free(kind_, memory_); }
-
-Arguments::Arguments(Backend& backend, Ledger& ledger, int64_t device_bytes)
-    : backend_(backend), ledger_(ledger) {
-  if (device_bytes > 0) device_.emplace(backend, MemoryKind::device, device_bytes);
-}
-
-Arguments::~Arguments() {
-  for (auto& [name, argument] : arguments_)
-    if (!argument.is_in_arena) backend_.free(argument.kind, argument.memory);
-}
-
-std::byte* Arguments::at(const std::string& name, int64_t bytes, MemoryKind kind,
-                         Category category) {
-  if (!arguments_.count(name)) {
-    const int64_t taken = align_up(bytes);
-    const bool is_in_arena =
-        kind == MemoryKind::device && device_ && used_device_bytes_ + taken <= device_->bytes();
-    std::byte* memory = is_in_arena ? device_->memory() + used_device_bytes_
-                                    : backend_.allocate(kind, taken);  // or nothing is entered
-    if (is_in_arena) used_device_bytes_ += taken;
-    arguments_[name] = {memory, bytes, kind, is_in_arena};
-    ledger_.take(kind, category, taken);
-  }
-  return find(name, bytes).memory;
-}
-
-const Arguments::Argument& Arguments::find(const std::string& name) const {
-  auto entry = arguments_.find(name);
-  if (entry == arguments_.end()) throw InternalError("no argument is named " + name);
-  return entry->second;
-}
-
-const Arguments::Argument& Arguments::find(const std::string& name, int64_t bytes) const {
-  const Argument& argument = find(name);
-  if (argument.bytes != bytes)
-    throw InternalError("argument " + name + " has " + std::to_string(argument.bytes) +
-                        " bytes, not " + std::to_string(bytes));
-  return argument;
-}
-
-void Arguments::write(const std::string& name, const void* from, int64_t bytes) {
-  find(name, bytes);
-  write_part(name, 0, from, bytes);
-}
-
-void Arguments::read(const std::string& name, void* to, int64_t bytes) const {
-  find(name, bytes);
-  read_part(name, 0, to, bytes);
-}
-
-std::byte* Arguments::part(const Argument& argument, const std::string& name, int64_t offset,
-                           int64_t bytes) const {
-  if (offset < 0 || bytes < 0 || offset + bytes > argument.bytes)
-    throw InternalError("argument " + name + " has " + std::to_string(argument.bytes) +
-                        " bytes, not " + std::to_string(offset) + " and " + std::to_string(bytes));
-  return argument.memory + offset;
-}
-
-void Arguments::write_part(const std::string& name, int64_t offset, const void* from,
-                           int64_t bytes) {
-  const Argument& argument = find(name);
-  backend_.write(argument.kind, part(argument, name, offset, bytes), from, bytes);
-}
-
-void Arguments::write_zeros(const std::string& name) {
-  const Argument& argument = find(name);
-  backend_.write_zeros(argument.kind, argument.memory, argument.bytes);
-}
-
-void Arguments::read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const {
-  const Argument& argument = find(name);
-  backend_.read(argument.kind, to, part(argument, name, offset, bytes), bytes);
-}
-
 Executable::Executable(const Plan& plan, Backend& backend, Arguments& arguments,
-                       const Arena& device, const Arena& pinned_host)
+                       const Arenas& arenas)
     : Executable(
           plan, backend,
           [&](const Buffer& buffer) {
             return arguments.at(buffer.name, buffer.bytes, buffer.kind, buffer.category);
           },
-          device, pinned_host) {}
+          arenas) {}
 
 Executable::Executable(const Plan& plan, Backend& backend, const Address& address,
-                       const Arena& device, const Arena& pinned_host)
+                       const Arenas& arenas)
     : plan_(plan),
       backend_(backend),
       born_(plan.instructions.size()),
       dead_(plan.instructions.size()) {
-  auto arena = [&](MemoryKind kind) -> const Arena& {
-    return kind == MemoryKind::device ? device : pinned_host;
-  };
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host})
-    if (arena(kind).bytes() < plan.arena(kind))
+    if (arenas.of(kind).bytes() < plan.arena(kind))
       throw InternalError(plan.name + ": the arena of " + name(kind) + " is too small");
 
   std::vector<std::byte*> base(plan.buffers.size());
@@ -111,7 +30,7 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
     if (buffer.owner == Owner::caller) {
       base[i] = address(buffer);
     } else if (buffer.first >= 0) {
-      base[i] = arena(buffer.kind).memory() + buffer.offset;
+      base[i] = arenas.of(buffer.kind).memory() + buffer.offset;
       if (buffer.is_carried) carried_.push_back(static_cast<int>(i));
       if (buffer.first < std::ssize(born_)) born_[buffer.first].push_back(static_cast<int>(i));
       dead_[buffer.last].push_back(static_cast<int>(i));

@@ -11,15 +11,11 @@ using models::Program;
 using models::Value;
 using models::ValueId;
 
-bool is_replayed(const Partition& partition, const Value& value) {
-  return static_cast<bool>(partition.backward.find(value.name + ".again"));
-}
-
 std::string what_happens(const Partition& partition, ValueId id) {
   for (const Residual& residual : partition.residuals)
     if (residual.value == id)
       return residual.fate == Fate::offload ? "goes to pinned_host" : "stays on the device";
-  return is_replayed(partition, partition.forward[id]) ? "computed again" : "not read again";
+  return std::ranges::count(partition.recomputed, id) > 0 ? "computed again" : "not read again";
 }
 
 }  // namespace
@@ -50,12 +46,11 @@ std::string explain(const LayerPlan& layers) {
                   what_happens(partition, {static_cast<int32_t>(i)}).c_str());
     result += line;
   }
-  std::string replayed;
+  std::string recomputed;
   for (const Node& node : backward.nodes)
-    if (backward[node.out[0]].name.ends_with(".again"))
-      replayed += "    " + text(backward, node) + "\n";
-  return result +
-         (replayed.empty() ? "  nothing is computed again\n" : "  computed again:\n" + replayed);
+    if (node.recomputes) recomputed += "    " + text(backward, node) + "\n";
+  return result + (recomputed.empty() ? "  nothing is computed again\n"
+                                      : "  computed again:\n" + recomputed);
 }
 
 }  // namespace longshore::offload

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "offload/executor.h"
 #include "offload/put.h"
 
 namespace longshore::offload {
@@ -115,9 +116,7 @@ Function::Function(Runtime& runtime, const Program& program, const FunctionOptio
     builder.move(made, wanted, {.stage = program.name});
   }
   plan_ = builder.finish(options.transfers);
-  for (auto [arena, kind] :
-       {std::pair{&device_, MemoryKind::device}, std::pair{&pinned_host_, MemoryKind::pinned_host}})
-    *arena = std::make_unique<Arena>(*runtime.backend, kind, plan_.arena(kind));
+  arenas_ = std::make_unique<Arenas>(*runtime.backend, std::vector<const Plan*>{&plan_});
 }
 
 std::vector<Tensor> Function::operator()(const std::vector<Tensor>& inputs) {
@@ -141,8 +140,7 @@ std::vector<Tensor> Function::operator()(const std::vector<Tensor>& inputs) {
   }
   Executable executable(
       plan_, *runtime_.backend,
-      [&](const Buffer& buffer) { return address[&buffer - plan_.buffers.data()]; }, *device_,
-      *pinned_host_);
+      [&](const Buffer& buffer) { return address[&buffer - plan_.buffers.data()]; }, *arenas_);
   executable.run(runtime_.ledger);
   runtime_.backend->synchronize();
   return outputs;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/program.h"
-#include "offload/executor.h"
+#include "offload/arenas.h"
 #include "offload/plan_builder.h"
 #include "offload/tensor.h"
 
@@ -47,7 +47,7 @@ class Function {
   std::vector<models::Type> input_types_;
   std::vector<Placement> input_placements_;
   std::vector<Result> results_;
-  std::unique_ptr<Arena> device_, pinned_host_;
+  std::unique_ptr<Arenas> arenas_;
 };
 
 }  // namespace longshore::offload

@@ -28,14 +28,9 @@ GradientFunction::GradientFunction(Runtime& runtime, const models::Model& model,
     : runtime_(runtime),
       layout_(lay_out(model, {.homes = options.homes})),
       plan_(plan_gradient(model, layout_, options, runtime.backend->target())),
-      arguments_(*runtime.backend, runtime.ledger) {
-  auto arena = [&](MemoryKind kind) {
-    return std::make_unique<Arena>(*runtime.backend, kind, plan_.arena(kind));
-  };
-  device_ = arena(MemoryKind::device);
-  pinned_host_ = arena(MemoryKind::pinned_host);
-  executable_ =
-      std::make_unique<Executable>(plan_, *runtime.backend, arguments_, *device_, *pinned_host_);
+      arguments_(*runtime.backend, runtime.ledger),
+      arenas_(*runtime.backend, {&plan_}),
+      executable_(plan_, *runtime.backend, arguments_, arenas_) {
   for (const char* name : {kLossGradient, kAuxiliaryLossGradient})
     if (float one = 1; arguments_.has(host_name(name)))
       arguments_.write(host_name(name), &one, sizeof one);
@@ -85,7 +80,7 @@ void GradientFunction::set_batch(const std::string& name, std::span<const float>
 }
 
 double GradientFunction::operator()() {
-  executable_->run(runtime_.ledger);
+  executable_.run(runtime_.ledger);
   runtime_.backend->synchronize();
   double sum = 0;
   for (const char* name : {kLoss, kAuxiliaryLoss}) {

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/executor.h"
 #include "offload/scan.h"
 #include "offload/tensor.h"
@@ -56,8 +57,8 @@ class GradientFunction {
   ParameterLayout layout_;
   Plan plan_;
   Arguments arguments_;
-  std::unique_ptr<Arena> device_, pinned_host_;
-  std::unique_ptr<Executable> executable_;
+  Arenas arenas_;
+  Executable executable_;
 };
 
 }  // namespace longshore::offload

@@ -69,6 +69,7 @@ class Rewriter {
     }
   }
 
+  std::vector<ValueId> take_recomputed() { return std::move(recomputed_); }
   Program take_backward() { return std::move(backward_); }
   std::vector<Residual> take_residuals() {
     std::sort(residuals_.begin(), residuals_.end(),
@@ -92,7 +93,7 @@ class Rewriter {
   }
 
   void replay(const Node& node) {
-    Node clone{node.op, node.attrs, {}, {}};
+    Node clone{.op = node.op, .attrs = node.attrs, .recomputes = true};
     for (ValueId in : node.in) clone.in.push_back(get(in));
     for (ValueId out : node.out) {
       models::Value value = forward_[out];
@@ -102,6 +103,7 @@ class Rewriter {
       backward_.values.push_back(std::move(value));
       clone.out.push_back(id);
       again_[out.index] = id;
+      recomputed_.push_back(out);
     }
     append(std::move(clone));
   }
@@ -115,24 +117,10 @@ class Rewriter {
   const Program& forward_;
   Available available_;
   Program backward_;
-  std::vector<ValueId> again_;
+  std::vector<ValueId> again_;       // the clones' values, by the forward values'
+  std::vector<ValueId> recomputed_;  // forward values
   std::vector<Residual> residuals_;
 };
-
-// The forward nodes that outputs or residuals depend on.
-void drop_unneeded(Program& forward, std::span<const ValueId> needed) {
-  std::vector<char> live(forward.values.size());
-  for (ValueId id : needed) live[id.index] = true;
-  for (auto node = forward.nodes.rbegin(); node != forward.nodes.rend(); ++node)
-    if (std::any_of(node->out.begin(), node->out.end(), [&](ValueId id) { return live[id.index]; }))
-      for (ValueId id : node->in) live[id.index] = true;
-  std::erase_if(forward.nodes, [&](const Node& node) {
-    return std::none_of(node.out.begin(), node.out.end(),
-                        [&](ValueId id) { return live[id.index]; });
-  });
-  for (size_t i = 0; i < forward.nodes.size(); ++i)
-    for (ValueId id : forward.nodes[i].out) forward[id].producer = static_cast<int32_t>(i);
-}
 
 }  // namespace
 
@@ -142,6 +130,7 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
   Partition result{.forward = forward,
                    .backward = rewriter.take_backward(),
                    .residuals = rewriter.take_residuals(),
+                   .recomputed = rewriter.take_recomputed(),
                    .cotangents = backward.cotangents,
                    .gradients = backward.gradients,
                    .accumulators = backward.accumulators,
@@ -154,7 +143,7 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
     if (std::none_of(result.outputs_made_late.begin(), result.outputs_made_late.end(),
                      [&](const models::GradientOf& made) { return made.of == output.value; }))
       needed.push_back(output.value);
-  drop_unneeded(result.forward, needed);
+  result.forward.drop_nodes_but_for(needed);
   return result;
 }
 

@@ -28,10 +28,11 @@ struct Residual {
 
 struct Partition {
   models::Program forward;  // without the nodes that nothing needs
-  // Its first values are the forward program's: residuals, weights, batch inputs. Clones are named
-  // "<value>.again".
+  // Its first values are the forward program's: residuals, weights, batch inputs. Clones are nodes
+  // that recompute; what they make is named "<value>.again".
   models::Program backward;
   std::vector<Residual> residuals;               // values of forward nodes and inputs, in order
+  std::vector<models::ValueId> recomputed;       // values of forward nodes that clones make again
   std::vector<models::ValueId> cotangents;       // as in BackwardProgram
   std::vector<models::GradientOf> gradients;     // likewise
   std::vector<models::GradientOf> accumulators;  // likewise

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "offload/arena.h"
+#include "offload/alignment.h"
 
 namespace longshore::offload {
 

@@ -72,8 +72,9 @@ struct Instruction {
   Operand workspace;
   std::string name;  // of the first output
   Place place;
-  std::vector<int> waits;  // instructions of other lanes that must have finished
-  bool awaited = false;    // another lane waits for this one
+  bool recomputes = false;  // as its node does
+  std::vector<int> waits;   // instructions of other lanes that must have finished
+  bool awaited = false;     // another lane waits for this one
 };
 
 struct Plan {

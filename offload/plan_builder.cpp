@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/memory_planning.h"
 #include "offload/put.h"
 #include "offload/waits.h"
 
@@ -97,7 +97,11 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
       if (after) after(node);
       continue;
     }
-    Instruction instruction{.lane = lane, .op = node.op, .attrs = node.attrs, .place = place};
+    Instruction instruction{.lane = lane,
+                            .op = node.op,
+                            .attrs = node.attrs,
+                            .place = place,
+                            .recomputes = node.recomputes};
     for (ValueId id : node.in) {
       if (!bindings[id.index])
         throw InternalError(plan_.name + ": " + program.name + ": nothing is bound to " +

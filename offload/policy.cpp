@@ -82,6 +82,12 @@ const char* name(Fate fate) {
   return fate == Fate::keep ? "device" : fate == Fate::offload ? "offload" : "remat";
 }
 
+Fate fate_named(const std::string& text) {
+  for (Fate fate : {Fate::keep, Fate::offload, Fate::remat})
+    if (text == name(fate)) return fate;
+  throw ConfigError("found '" + text + "', expected a fate: device, offload or remat");
+}
+
 bool Policy::offloads() const {
   return std::any_of(fates.begin(), fates.end(),
                      [](const auto& fate) { return fate.second == Fate::offload; });

@@ -18,6 +18,8 @@ enum class Fate {
 };
 
 const char* name(Fate fate);  // as in a config: "device", "offload", "remat"
+// The fate of that name. Throws ConfigError where there is none.
+Fate fate_named(const std::string& text);
 
 struct Policy {
   std::string name;

@@ -207,18 +207,13 @@ class Progress {
 
 }  // namespace
 
-void Scan::run_backward(int stage, int layer) {
+void Scan::bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings) {
   const models::Stage& s = model_.stages[stage];
   const Partition& partition = *layers_[stage][layer].partition;
-  const Program &forward = partition.forward, &backward = partition.backward;
-  Place place{s.name, layer, Phase::backward};
-  PlanBuilder::Bindings bindings = std::move(layers_[stage][layer].bindings);
-  bindings.resize(backward.values.size());
-
-  for (size_t o = 0; o < forward.outputs.size(); ++o) {
+  for (size_t o = 0; o < partition.forward.outputs.size(); ++o) {
     if (!partition.cotangents[o]) continue;
     Operand& cotangent = bindings[partition.cotangents[o].index];
-    switch (forward.outputs[o].role) {
+    switch (partition.forward.outputs[o].role) {
       case OutputRole::loss:
         cotangent = operands_.scalar(kLossGradient);
         break;
@@ -235,32 +230,49 @@ void Scan::run_backward(int stage, int layer) {
         break;
     }
   }
+}
+
+Operand Scan::home_of_gradient(int stage, int layer, const models::GradientOf& gradient) {
+  const Program& forward = layers_[stage][layer].partition->forward;
+  return operands_.gradient(weight_name(model_.stages[stage], layer, forward[gradient.of]));
+}
+
+Scan::WeightGradients Scan::bind_weight_gradients(int stage, int layer,
+                                                  PlanBuilder::Bindings& bindings) {
+  const Partition& partition = *layers_[stage][layer].partition;
   for (const models::GradientOf& a : partition.accumulators)
-    bindings[a.gradient.index] = operands_.gradient(weight_name(s, layer, forward[a.of]));
-  auto home_of = [&](const models::GradientOf& g) {
-    return operands_.gradient(weight_name(s, layer, forward[g.of]));
-  };
+    bindings[a.gradient.index] = home_of_gradient(stage, layer, a);
   auto accumulator_of = [&](ValueId weight) {
     auto found = std::ranges::find(partition.accumulators, weight, &models::GradientOf::of);
     return found == partition.accumulators.end() ? ValueId{} : found->gradient;
   };
   const auto& final_gradients = layers_[stage][layer].final_gradients;
-  std::map<ValueId, ParameterLayout::Location> final_at_home;
-  std::vector<models::GradientOf> elsewhere;  // what comes in, or is another weight's as well
+  WeightGradients gradients;
   for (const models::GradientOf& g : partition.gradients) {
-    if (forward[g.of].source != Source::weight) continue;
+    if (partition.forward[g.of].source != Source::weight) continue;
     if (bindings[g.gradient.index]) {
-      elsewhere.push_back(g);
+      gradients.elsewhere.push_back(g);
       continue;
     }
-    bind_sums(backward, g.gradient, accumulator_of(g.of), home_of(g), bindings);
+    bind_sums(partition.backward, g.gradient, accumulator_of(g.of),
+              home_of_gradient(stage, layer, g), bindings);
     if (auto location = final_gradients.find(g.of); location != final_gradients.end())
-      final_at_home[g.gradient] = location->second;
+      gradients.final_at_home[g.gradient] = location->second;
   }
+  return gradients;
+}
+
+void Scan::run_backward(int stage, int layer) {
+  Layer& l = layers_[stage][layer];
+  const Partition& partition = *l.partition;
+  const Program& backward = partition.backward;
+  const Place place{model_.stages[stage].name, layer, Phase::backward};
+  PlanBuilder::Bindings bindings = std::move(l.bindings);
+  bindings.resize(backward.values.size());
+  bind_cotangents(stage, layer, bindings);
+  const WeightGradients gradients = bind_weight_gradients(stage, layer, bindings);
   auto role_of = [&](ValueId output) {
-    return std::find_if(forward.outputs.begin(), forward.outputs.end(),
-                        [&](const Output& o) { return o.value == output; })
-        ->role;
+    return std::ranges::find(partition.forward.outputs, output, &Output::value)->role;
   };
   for (const models::GradientOf& made : partition.outputs_made_late)
     bind_loss(backward, made.gradient, role_of(made.of), bindings);
@@ -271,26 +283,39 @@ void Scan::run_backward(int stage, int layer) {
   Progress progress(backward);
   builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
     for (ValueId id : node.out)
-      if (auto made = final_at_home.find(id); made != final_at_home.end()) tell(made->second);
+      if (auto made = gradients.final_at_home.find(id); made != gradients.final_at_home.end())
+        tell(made->second);
     if (options_.backward_reached) options_.backward_reached(stage, layer, progress.behind(node));
   });
-  for (const models::GradientOf& g : elsewhere) {
-    builder_.move(bindings[g.gradient.index], home_of(g), place);
-    if (auto made = final_gradients.find(g.of); made != final_gradients.end()) tell(made->second);
+  for (const models::GradientOf& g : gradients.elsewhere) {
+    builder_.move(bindings[g.gradient.index], home_of_gradient(stage, layer, g), place);
+    if (auto made = l.final_gradients.find(g.of); made != l.final_gradients.end())
+      tell(made->second);
   }
-
   for (const models::GradientOf& made : partition.outputs_made_late)
     finish_loss(backward, made.gradient, role_of(made.of), bindings, place);
-  std::vector<ValueId> inputs = forward.inputs_from(Source::input);
+  add_input_gradients(stage, layer, bindings);
+  continue_reductions(place);
+  begin_reductions(l, place);
+}
+
+void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings) {
+  const models::Stage& s = model_.stages[stage];
+  const Partition& partition = *layers_[stage][layer].partition;
+  const std::vector<ValueId> inputs = partition.forward.inputs_from(Source::input);
   output_gradients_.erase({stage, 0});  // the carry's was for this layer
   for (const models::GradientOf& g : partition.gradients) {
-    if (forward[g.of].source != Source::input) continue;
-    size_t i = std::find(inputs.begin(), inputs.end(), g.of) - inputs.begin();
-    Key key = i == 0 && layer > 0 ? Key{stage, 0} : Key{s.inputs[i].stage, s.inputs[i].output};
-    add_gradient(output_gradients_, key, bindings[g.gradient.index], place);
+    if (partition.forward[g.of].source != Source::input) continue;
+    const size_t i = static_cast<size_t>(std::ranges::find(inputs, g.of) - inputs.begin());
+    const Key key =
+        i == 0 && layer > 0 ? Key{stage, 0} : Key{s.inputs[i].stage, s.inputs[i].output};
+    add_gradient(output_gradients_, key, bindings[g.gradient.index],
+                 {s.name, layer, Phase::backward});
   }
-  continue_reductions(place);
-  for (const auto& [value, location] : final_gradients) {
+}
+
+void Scan::begin_reductions(const Layer& layer, const Place& place) {
+  for (const auto& [value, location] : layer.final_gradients) {
     if (--gradients_missing_.at(location.slab) > 0) continue;
     if (operands_.layout().mesh.devices() > 1) {
       operands_.reduce(location.slab, options_.micro_batch == MicroBatch::further,
@@ -312,101 +337,16 @@ void Scan::continue_reductions(const Place& place) {
 
 // --- before a pass
 
-Policy Scan::policy_of(const models::Stage& stage, int layer) const {
-  if (!stage.is_scan()) return keep_all();
-  int offloading = options_.offload_layers.value_or(static_cast<int>(stage.layers.size()) - 1);
-  if (layer < offloading) return options_.policy;
-  return options_.others ? *options_.others : options_.policy.kept_on_device();
-}
-
-namespace {
-
-// A kind of layer with its backward program.
-struct Differentiated {
-  const Program* program;
-  models::BackwardProgram backward;
-  std::shared_ptr<const Partition> partition;
-};
-
-void add_labels(const Partition& partition, std::vector<std::string>& labels) {
-  for (const Residual& residual : partition.residuals) {
-    const std::string& label = partition.forward[residual.value].label;
-    if (!label.empty() && std::find(labels.begin(), labels.end(), label) == labels.end())
-      labels.push_back(label);
-  }
-}
-
-// Somebody asked for these labels by name, so some layer must honour each.
-void check_offloads(const Policy& policy, const std::vector<Differentiated>& kinds) {
-  std::vector<std::string> read, readable;
-  for (const Differentiated& kind : kinds) {
-    add_labels(*kind.partition, read);
-    add_labels(offload::partition(*kind.program, kind.backward, keep_all()), readable);
-  }
-  for (const auto& [label, fate] : policy.fates)
-    if (fate == Fate::offload && std::find(read.begin(), read.end(), label) == read.end())
-      throw ConfigError(label +
-                        ": offload cannot be honoured: with these fates the backward pass " +
-                        "does not read " + label + ". It can read " + join(readable));
-}
-
-}  // namespace
-
-// Differentiates and partitions each kind of layer, once for each set of weights whose gradient
-// some layer adds to and for each policy.
 void Scan::prepare(const PassOptions& options) {
   options_ = options;
-  std::set<std::string> touched;
-  if (options.micro_batch == MicroBatch::further && !operands_.gradients_start_anew())
-    for (const auto& [name, location] : operands_.layout().by_name) touched.insert(name);
-
-  layers_.resize(model_.stages.size());
-  std::map<bool, std::vector<Differentiated>> asked;  // to honour the user's own policies
-  for (int stage = static_cast<int>(model_.stages.size()) - 1; stage >= 0; --stage) {
-    const models::Stage& s = model_.stages[stage];
-    bool last_stage = stage + 1 == static_cast<int>(model_.stages.size());
-    if (last_stage && s.is_scan())
-      throw InternalError(model_.name + ": the last stage scans; it must run once");
-    if (s.is_scan() && options.offload_layers.value_or(0) > static_cast<int>(s.layers.size()))
-      throw ConfigError("offload_layers: found " + std::to_string(*options.offload_layers) +
-                        ", expected at most the " + std::to_string(s.layers.size()) +
-                        " layers of " + s.name);
-    layers_[stage].resize(s.layers.size());
-    // Kind, weights added to, whether it is one of the first layers or like them.
-    using Variant = std::tuple<int, std::vector<ValueId>, bool>;
-    std::map<Variant, std::shared_ptr<const Partition>> partitions;
-    std::map<const Partition*, LayerPlan> served;
-    for (int layer = static_cast<int>(s.layers.size()) - 1; layer >= 0; --layer) {
-      const Program& program = s.programs[s.layers[layer]];
-      Policy policy = policy_of(s, layer);
-      std::vector<ValueId> added_to;
-      for (ValueId id : program.inputs_from(Source::weight)) {
-        if (!program[id].needs_gradient) continue;
-        if (!touched.insert(weight_name(s, layer, program[id])).second) added_to.push_back(id);
-      }
-      bool is_first = policy == options.policy;
-      std::shared_ptr<const Partition>& known = partitions[{s.layers[layer], added_to, is_first}];
-      if (!known) {
-        models::BackwardProgram backward = models::backward(program, {.accumulate = added_to});
-        known = std::make_shared<const Partition>(
-            offload::partition(program, backward, policy, last_stage ? Turn::here : Turn::later));
-        if (policy.name == "custom" && policy.offloads())
-          asked[is_first].push_back({&program, std::move(backward), known});
-      }
-      layers_[stage][layer].partition = known;
-      LayerPlan fresh{.stage = s.name, .is_scan = s.is_scan(), .last = layer, .partition = known};
-      LayerPlan& plan = served.try_emplace(known.get(), std::move(fresh)).first->second;
-      plan.first = layer;
-      ++plan.count;
-    }
-    std::vector<LayerPlan> plans;
-    for (const auto& [partition, plan] : served) plans.push_back(plan);
-    std::sort(plans.begin(), plans.end(),
-              [](const LayerPlan& a, const LayerPlan& b) { return a.first < b.first; });
-    layer_plans_.insert(layer_plans_.begin(), plans.begin(), plans.end());
-  }
-  for (const auto& [is_first, kinds] : asked)
-    check_offloads(is_first ? options.policy : *options.others, kinds);
+  const bool adds = options.micro_batch == MicroBatch::further && !operands_.gradients_start_anew();
+  LayerPartitions partitions = partition_layers(model_, options, adds);
+  layers_.resize(partitions.by_layer.size());
+  for (size_t stage = 0; stage < layers_.size(); ++stage)
+    for (std::shared_ptr<const Partition>& partition : partitions.by_layer[stage])
+      layers_[stage].push_back(
+          {.partition = std::move(partition), .bindings = {}, .final_gradients = {}});
+  layer_plans_ = std::move(partitions.plans);
   find_final_gradients();
 }
 

@@ -10,32 +10,10 @@
 #include <vector>
 
 #include "models/model.h"
-#include "offload/partition.h"
+#include "offload/layer_partitions.h"
 #include "offload/pass_operands.h"
 
 namespace longshore::offload {
-
-// Whether gradients and losses already hold those of earlier micro-batches.
-enum class MicroBatch { first, further };
-
-struct PassOptions {
-  Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
-  // The first so many layers of a scan follow the policy; by default all but the last, whose values
-  // are wanted at once.
-  std::optional<int> offload_layers;
-  // What the other layers follow; by default they keep on the device what the policy offloads.
-  std::optional<Policy> others;
-  MicroBatch micro_batch = MicroBatch::first;
-  bool ends_step = true;  // it is the step's last micro-batch
-  // Called behind the instruction that makes the gradient of a parameter final on this device, and
-  // behind the layer that makes all those of a slab final and reads its weights last; where devices
-  // have to sum them up, when that is done.
-  std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
-  std::function<void(int slab)> gradients_made;
-  // Called before each layer's forward pass and behind each node of its forward and its backward
-  // pass; `done` is the share of this pass's FLOPs that lies before.
-  std::function<void(int stage, int layer, double done)> forward_reached, backward_reached;
-};
 
 // Whether a forward pass also gives what goes from layer to layer.
 enum class Carries { internal, returned };
@@ -51,14 +29,6 @@ inline constexpr const char* kLoss = "loss";
 inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
 inline constexpr const char* kLossGradient = "loss_gradient";
 inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
-
-// Layers that share their programs.
-struct LayerPlan {
-  std::string stage;
-  bool is_scan = false;
-  int first = 0, last = 0, count = 0;
-  std::shared_ptr<const Partition> partition;
-};
 
 class Scan {
  public:
@@ -83,10 +53,15 @@ class Scan {
     // Parameters whose gradients are final behind this layer, by their values in the program.
     std::map<models::ValueId, ParameterLayout::Location> final_gradients;
   };
+  // Of a layer's weights.
+  struct WeightGradients {
+    std::map<models::ValueId, ParameterLayout::Location> final_at_home;  // by the gradient
+    // What is not made in its home: it comes in, or is another weight's as well.
+    std::vector<models::GradientOf> elsewhere;
+  };
   using Key = std::pair<int, int>;  // stage, output
 
   void prepare(const PassOptions& options);
-  Policy policy_of(const models::Stage& stage, int layer) const;
   void find_final_gradients();
   void train_forward(int stage, int layer);
   void run_forward(const models::Program& program, int stage, int layer,
@@ -94,6 +69,11 @@ class Scan {
   void bind_inputs(const models::Program& program, int stage, int layer,
                    PlanBuilder::Bindings& bindings);
   void run_backward(int stage, int layer);
+  void bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings);
+  WeightGradients bind_weight_gradients(int stage, int layer, PlanBuilder::Bindings& bindings);
+  Operand home_of_gradient(int stage, int layer, const models::GradientOf& gradient);
+  void add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings);
+  void begin_reductions(const Layer& layer, const Place& place);
   void continue_reductions(const Place& place);
   void give_to_host(const std::string& name, const Operand& value, const Place& place);
   void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
 
 namespace longshore::offload {
 

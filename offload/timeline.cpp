@@ -52,6 +52,7 @@ std::vector<Event> timeline(const std::vector<const Plan*>& plans, const LaneSpa
                         .name = instruction.name,
                         .op = instruction.op ? instruction.op->name : "move",
                         .place = instruction.place,
+                        .recomputes = instruction.recomputes,
                         .bytes = instruction.op ? 0 : instruction.in[0].type.bytes(),
                         .span = spans[lane][next[lane]++]});
     }

@@ -14,6 +14,7 @@ struct Event {
   std::string name;  // of what is made or moved
   std::string op;    // "move" for copies
   Place place;
+  bool recomputes = false;
   int64_t bytes = 0;  // moved; 0 for kernels
   Span span;
 };

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "offload/arena.h"
+#include "offload/alignment.h"
 #include "offload/processor_cache.h"
 
 namespace longshore::offload {

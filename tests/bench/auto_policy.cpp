@@ -69,19 +69,19 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   std::vector<Entry> list;
   trainer::AutoChoice choice = choose_policy(config, kTarget);
   std::set<std::string> seen;
-  for (const trainer::Tried& tried : choice.tried) {
+  for (const trainer::WalkedPlan& walked : choice.plans) {
     bool is_choice = list.empty();
-    const std::string& policy = tried.config.remat_policy;
-    if (!is_choice && (policy == "custom" || !tried.room.fits() || !seen.insert(policy).second))
+    const std::string& policy = walked.config.remat_policy;
+    if (!is_choice && (policy == "custom" || !walked.room.fits() || !seen.insert(policy).second))
       continue;
-    list.push_back({is_choice ? "auto: " + what(tried.config) : what(tried.config), tried.config,
-                    tried.step_seconds});
+    list.push_back({is_choice ? "auto: " + summary(walked.config) : summary(walked.config),
+                    walked.config, walked.step_seconds});
   }
   for (int tries = 0; random > 0 && tries < 10000; ++tries) try {
       Config one = random_config(config, generator);
       trainer::PolicyPlan plan = plan_policy(one, kTarget, hardware);
       if (!plan.room.fits()) continue;
-      list.push_back({"random: " + what(one), one, plan.estimate->step_seconds});
+      list.push_back({"random: " + summary(one), one, plan.estimate->step_seconds});
       --random;
     } catch (const ConfigError&) {
       // An offload of what nothing reads.

@@ -22,6 +22,8 @@
 #include "base/atomic_file.h"
 #include "base/program.h"
 #include "data/batches.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "tests/bench/interleaved.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
@@ -39,7 +41,6 @@ namespace {
 
 using offload::Backend;
 using offload::Lane;
-using offload::MemoryKind;
 using trainer::Config;
 using trainer::TrainingPlans;
 
@@ -78,16 +79,11 @@ class Steps {
       if (std::string why = why_no_room(config, p, backend); !why.empty()) throw PlanError(why);
       for (const offload::Plan* plan : p.all()) all.push_back(plan);
     }
-    trainer::MemoryByKind memory = trainer::analyze(all);
-    auto arena = [&](MemoryKind kind) {
-      return std::make_unique<offload::Arena>(backend, kind, trainer::of(memory, kind).temp_bytes);
-    };
-    device_ = arena(MemoryKind::device);
-    host_ = arena(MemoryKind::pinned_host);
+    arenas_.emplace(backend, all);
     trainer::initialize(plans_[0].layout, static_cast<uint64_t>(config.seed), arguments_);
     for (const TrainingPlans& p : plans_)
       steps_.push_back(std::make_unique<trainer::TrainStep>(p.step, p.options.optimizer->adamw,
-                                                            backend, arguments_, *device_, *host_));
+                                                            backend, arguments_, *arenas_));
     data::BatchSource source = data::synthetic_batches(
         {config.per_device_batch_size, config.max_target_length},
         static_cast<int32_t>(config.vocab_size), static_cast<uint64_t>(config.seed));
@@ -120,7 +116,7 @@ class Steps {
   std::vector<TrainingPlans> plans_;
   offload::Ledger ledger_;
   offload::Arguments arguments_;
-  std::unique_ptr<offload::Arena> device_, host_;
+  std::optional<offload::Arenas> arenas_;
   std::vector<std::unique_ptr<trainer::TrainStep>> steps_;
   std::vector<data::Batch> batches_;
   int64_t number_ = 0;

@@ -6,30 +6,19 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/labels.h"
 #include "models/ops/add.h"
 #include "models/ops/attention.h"
 #include "models/ops/linear.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/swiglu.h"
 #include "models/trace.h"
+#include "tests/message_of.h"
 
 namespace longshore::models {
 namespace {
 
 const Weight kTrained{};
 const Weight kFrozen{.trainable = Trainable::no, .init = {}};
-
-// What `f` throws, or "" when it throws nothing.
-template <class Exception>
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  return "";
-}
 
 void expect_in(const std::string& part, const std::string& whole) {
   EXPECT_NE(whole.find(part), std::string::npos) << "expected '" << part << "' in:\n" << whole;
@@ -237,14 +226,6 @@ TEST(Trace, TakesGradientsFromWhatIsTrained) {
                                {constant, false},
                                {learned, true}})
     EXPECT_EQ(program[var.id].needs_gradient, expected) << program[var.id].name;
-}
-
-TEST(Labels, AreDistinctAndExplained) {
-  std::set<std::string_view> names;
-  for (const LabelInfo& label : kLabels) {
-    EXPECT_TRUE(names.insert(label.name).second) << label.name;
-    EXPECT_FALSE(label.meaning.empty()) << label.name;
-  }
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/virtual_backend.h"
 #include "tests/offload/forwarding_backend.h"
@@ -26,10 +27,9 @@ enum class Synchronize { after_each, at_the_end };
 Values run(const RandomPlan& random, Backend& backend, int times = 1,
            Synchronize synchronize = Synchronize::after_each) {
   Ledger ledger;
-  Arena device(backend, MemoryKind::device, random.plan.arena(MemoryKind::device));
-  Arena host(backend, MemoryKind::pinned_host, random.plan.arena(MemoryKind::pinned_host));
+  Arenas arenas(backend, {&random.plan});
   Arguments arguments(backend, ledger);
-  Executable executable(random.plan, backend, arguments, device, host);
+  Executable executable(random.plan, backend, arguments, arenas);
   auto bytes = [](const std::vector<float>& values) {
     return static_cast<int64_t>(values.size() * sizeof(float));
   };
@@ -157,10 +157,9 @@ TEST(Executor, AFailedRunLeavesTheLedgerAsItWas) {
   for (int calls = 0; calls < std::ssize(plan.instructions); ++calls) {
     FailingBackend backend(*cpu, calls);
     Ledger ledger;
-    Arena device(backend, MemoryKind::device, plan.arena(MemoryKind::device));
-    Arena host(backend, MemoryKind::pinned_host, plan.arena(MemoryKind::pinned_host));
+    Arenas arenas(backend, {&plan});
     Arguments arguments(backend, ledger);
-    Executable executable(plan, backend, arguments, device, host);
+    Executable executable(plan, backend, arguments, arenas);
     std::map<MemoryKind, int64_t> before;
     for (MemoryKind kind : kMemoryKinds) before[kind] = ledger.now_bytes(kind);
     EXPECT_THROW(executable.run(ledger), Error);
@@ -172,42 +171,13 @@ TEST(Executor, RefusesAnArenaThatIsTooSmall) {
   auto backend = make_virtual_backend(nominal_hardware(models::Target::cpu));
   RandomPlan random = random_plan(0);
   Ledger ledger;
-  Arena device(*backend, MemoryKind::device, random.plan.arena(MemoryKind::device) - 1);
-  Arena host(*backend, MemoryKind::pinned_host, random.plan.arena(MemoryKind::pinned_host));
   Arguments arguments(*backend, ledger);
-  EXPECT_THROW(Executable(random.plan, *backend, arguments, device, host), InternalError);
-}
-
-TEST(Arguments, KeepTheirSize) {
-  auto backend = make_cpu_backend();
-  Ledger ledger;
-  Arguments arguments(*backend, ledger);
-  std::byte* x = arguments.at("x", 100, MemoryKind::device, Category::batch);
-  EXPECT_EQ(arguments.at("x", 100, MemoryKind::device, Category::batch), x);
-  EXPECT_EQ(ledger.now_bytes(MemoryKind::device), 256);
-  EXPECT_THROW(arguments.at("x", 99, MemoryKind::device, Category::batch), InternalError);
-  float value = 0;
-  EXPECT_THROW(arguments.write("x", &value, sizeof value), InternalError);
-  EXPECT_THROW(arguments.read("y", &value, sizeof value), InternalError);
-}
-
-TEST(Arguments, LieInOneAllocationAsFarAsItReaches) {
-  std::unique_ptr<Backend> backend = make_cpu_backend();
-  Ledger ledger;
-  Arguments arguments(*backend, ledger, 2 * align_up(100));
-  auto at = [&](const char* name, MemoryKind kind) {
-    return arguments.at(name, 100, kind, Category::parameters);
-  };
-  std::byte* const first = at("first", MemoryKind::device);
-  std::byte* const elsewhere = at("elsewhere", MemoryKind::pinned_host);
-  std::byte* const second = at("second", MemoryKind::device);
-  std::byte* const third = at("third", MemoryKind::device);
-  EXPECT_EQ(second, first + align_up(100));
-  for (std::byte* other : {elsewhere, third})
-    EXPECT_TRUE(other < first || other >= first + 2 * align_up(100));
-  EXPECT_EQ(at("first", MemoryKind::device), first);
-  EXPECT_EQ(ledger.now_bytes(MemoryKind::device), 3 * align_up(100));
-  arguments.write_zeros("third");
+  for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
+    Plan smaller = random.plan;
+    --smaller.arena_bytes[static_cast<size_t>(kind)];
+    Arenas arenas(*backend, {&smaller});
+    EXPECT_THROW(Executable(random.plan, *backend, arguments, arenas), InternalError);
+  }
 }
 
 TEST(Ledger, KnowsItsPeak) {

@@ -12,16 +12,16 @@
 #include <thread>
 
 #include "base/error.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {
-
-using data::message_of;
 
 constexpr MemoryKind kHost = MemoryKind::pinned_host;
 
@@ -211,7 +211,7 @@ class Faults {
   State step(int fault, Way way) {
     trainer::initialize(layout_, kWeightSeed, arguments_);
     start_ = state();
-    trainer::TrainStep step(plans_, options_.optimizer->adamw, faulty_, arguments_, device_, host_);
+    trainer::TrainStep step(plans_, options_.optimizer->adamw, faulty_, arguments_, arenas_);
     auto run = [&] {
       Ledger ledger;
       step.run({source_(0)}, {.learning_rate = 1e-2}, ledger);
@@ -290,8 +290,7 @@ class Faults {
   std::unique_ptr<Backend> cpu_ = make_cpu_backend();
   FaultyBackend faulty_{*cpu_};
   Ledger ledger_;
-  Arena device_{faulty_, MemoryKind::device, plans_.plans[0].arena(MemoryKind::device)};
-  Arena host_{faulty_, kHost, plans_.plans[0].arena(kHost)};
+  Arenas arenas_{faulty_, plans_.all()};
   Arguments arguments_{faulty_, ledger_};
   std::vector<FaultyBackend::Call> calls_;
   std::ptrdiff_t first_update_ = 0;

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <map>
 
-#include "offload/arena.h"
+#include "offload/alignment.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/host_memory.h"
 #include "tests/offload/allocations.h"
@@ -133,18 +135,12 @@ struct Ready {
 
   // From here on memory is taken.
   void allocate() {
-    int64_t bytes = 0, host_bytes = 0;
-    for (const Plan* plan : plans.all()) {
-      bytes = std::max(bytes, plan->arena(MemoryKind::device));
-      host_bytes = std::max(host_bytes, plan->arena(MemoryKind::pinned_host));
-    }
     backend = make_cpu_backend();
-    device = std::make_unique<Arena>(*backend, MemoryKind::device, bytes);
-    host = std::make_unique<Arena>(*backend, MemoryKind::pinned_host, host_bytes);
+    arenas = std::make_unique<Arenas>(*backend, plans.all());
     arguments = std::make_unique<Arguments>(*backend, ledger);
     trainer::initialize(layout, 1, *arguments);
     step = std::make_unique<trainer::TrainStep>(plans, options.optimizer->adamw, *backend,
-                                                *arguments, *device, *host);
+                                                *arguments, *arenas);
   }
 
   std::vector<data::Batch> batches(int64_t i) const {
@@ -161,7 +157,7 @@ struct Ready {
   data::BatchSource source;
   Ledger ledger;
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Arena> device, host;
+  std::unique_ptr<Arenas> arenas;
   std::unique_ptr<Arguments> arguments;
   std::unique_ptr<trainer::TrainStep> step;
 };
@@ -221,8 +217,9 @@ TEST(ArenaMemory, IsUsedFromEndToEnd) {
     for (const char* policy : {"none", "full"}) {
       Ready ready(several_tiles(dtype), policy);
       ready.allocate();
-      std::byte* memory = ready.device->memory();
-      int64_t bytes = ready.device->bytes(), untouched_pages = 0;
+      const Arena& arena = ready.arenas->of(MemoryKind::device);
+      std::byte* memory = arena.memory();
+      int64_t bytes = arena.bytes(), untouched_pages = 0;
       std::fill(memory, memory + bytes, kFill);
       ready.step->run(ready.batches(0), {.learning_rate = 1e-3}, ready.ledger);
       int64_t end = bytes;

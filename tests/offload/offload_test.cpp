@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"

@@ -71,14 +71,12 @@ Names kept_inputs(const Partition& p) {
   return names;
 }
 
-// Names of the values that are made again, without ".again".
+// Names of the values that are made again.
 Names replayed(const Partition& p) {
   Names names;
-  const std::string suffix = ".again";
-  for (const Node& node : p.backward.nodes) {
-    std::string name = p.backward[node.out[0]].name;
-    if (name.ends_with(suffix)) names.insert(name.substr(0, name.size() - suffix.size()));
-  }
+  for (ValueId id : p.recomputed)
+    if (p.backward.find(p.forward[id].name + ".again")) names.insert(p.forward[id].name);
+  EXPECT_EQ(names.size(), p.recomputed.size());
   return names;
 }
 
@@ -177,7 +175,7 @@ TEST(Partition, ReplayIsLate) {
     Partition p = partition_of(layer, policy);
     for (size_t i = 0; i < p.backward.nodes.size(); ++i) {
       const Node& clone = p.backward.nodes[i];
-      if (!p.backward[clone.out[0]].name.ends_with(".again")) continue;
+      if (!clone.recomputes) continue;
       size_t reader = i + 1;
       auto reads = [&](const Node& node) {
         return std::any_of(node.in.begin(), node.in.end(), [&](ValueId in) {
@@ -186,7 +184,7 @@ TEST(Partition, ReplayIsLate) {
       };
       while (!reads(p.backward.nodes[reader])) ++reader;
       for (size_t between = i + 1; between < reader; ++between)
-        EXPECT_TRUE(p.backward[p.backward.nodes[between].out[0]].name.ends_with(".again"))
+        EXPECT_TRUE(p.backward.nodes[between].recomputes)
             << text(p.backward, clone) << " waits while there runs "
             << text(p.backward, p.backward.nodes[between]);
     }
@@ -228,7 +226,7 @@ TEST(Partition, SavedQueriesKeysAndValuesAreNotMadeAgain) {
   EXPECT_EQ(kept(p), (Names{"query_proj", "key_proj", "value_proj"}));
   int replayed_linears = 0;
   for (const Node& node : p.backward.nodes) {
-    if (!p.backward[node.out[0]].name.ends_with(".again")) continue;
+    if (!node.recomputes) continue;
     EXPECT_STRNE(node.op->name, "rope");
     if (std::string(node.op->name) != "linear") continue;
     ++replayed_linears;

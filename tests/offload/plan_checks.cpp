@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-#include "offload/arena.h"
+#include "offload/alignment.h"
 
 namespace longshore::offload {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
 #include "offload/plan_builder.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"

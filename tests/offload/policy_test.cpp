@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/labels.h"
 #include "models/ops/add.h"
 #include "models/trace.h"
 #include "tests/offload/toy_models.h"
@@ -60,13 +59,6 @@ TEST(Policy, EveryNameSuitsALlama) {
   }
 }
 
-TEST(Policy, TheLlamasLabelsAreKnownOnes) {
-  for (const std::string& label : llama_labels())
-    EXPECT_TRUE(std::any_of(models::kLabels.begin(), models::kLabels.end(),
-                            [&](const models::LabelInfo& known) { return known.name == label; }))
-        << label;
-}
-
 TEST(Policy, FatesAreTheTables) {
   Labels labels = llama_labels();
   for (const std::string& label : labels) {
@@ -79,6 +71,12 @@ TEST(Policy, FatesAreTheTables) {
   }
   EXPECT_EQ(policy_for("none", {}, labels).fate(""), Fate::keep);
   EXPECT_EQ(policy_for("full", {}, labels).fate(""), Fate::remat);
+}
+
+TEST(Policy, FatesAreKnownByTheirNames) {
+  for (Fate fate : {Fate::keep, Fate::offload, Fate::remat})
+    EXPECT_EQ(fate_named(name(fate)), fate);
+  EXPECT_THROW(fate_named("host"), ConfigError);
 }
 
 TEST(Policy, CustomFollowsItsKeysAndRematsTheRest) {

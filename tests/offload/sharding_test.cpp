@@ -7,7 +7,6 @@
 #include <cstring>
 #include <map>
 
-#include "offload/arena.h"
 #include "tests/offload/training.h"
 #include "trainer/step/memory_report.h"
 

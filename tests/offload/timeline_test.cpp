@@ -8,8 +8,9 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
-#include "offload/executor.h"
 #include "offload/plan_builder.h"
 #include "offload/walk.h"
 #include "tests/offload/training.h"
@@ -284,15 +285,11 @@ TEST(Recording, HoldsEveryInstructionOfAStep) {
           .adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = Lane::host_compute, .chunk = 1024}};
   trainer::StepPlans plans = plan_step(model, layout, options, Target::cpu);
   auto backend = make_cpu_backend();
-  auto arena_bytes = [&](MemoryKind kind) {
-    return std::max(plans.plans[0].arena(kind), plans.plans[1].arena(kind));
-  };
-  Arena device(*backend, MemoryKind::device, arena_bytes(MemoryKind::device));
-  Arena host(*backend, kHost, arena_bytes(kHost));
+  Arenas arenas(*backend, plans.all());
   Ledger ledger;
   Arguments arguments(*backend, ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
-  trainer::TrainStep step(plans, options.optimizer->adamw, *backend, arguments, device, host);
+  trainer::TrainStep step(plans, options.optimizer->adamw, *backend, arguments, arenas);
   data::BatchSource source = data::synthetic_batches(
       {config.batch, config.length}, static_cast<int32_t>(config.vocabulary), kDataSeed);
 

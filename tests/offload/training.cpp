@@ -3,8 +3,10 @@
 #include <bit>
 #include <thread>
 
-#include "offload/arena.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
+#include "offload/executor.h"
 #include "offload/scan.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/plan_checks.h"
@@ -79,17 +81,11 @@ Training train(const TrainingOptions& options) {
                                              .lane = options.update_lane,
                                              .chunk = options.update_chunk}};
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
-  auto arena_bytes = [&](MemoryKind kind) {
-    int64_t most = 0;
-    for (const Plan* plan : training.plans.all()) most = std::max(most, plan->arena(kind));
-    return most;
-  };
-  Arena device(backend, MemoryKind::device, arena_bytes(MemoryKind::device));
-  Arena host(backend, MemoryKind::pinned_host, arena_bytes(MemoryKind::pinned_host));
+  Arenas arenas(backend, training.plans.all());
   Arguments arguments(backend, training.ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
-  trainer::TrainStep step(training.plans, step_options.optimizer->adamw, backend, arguments, device,
-                          host);
+  trainer::TrainStep step(training.plans, step_options.optimizer->adamw, backend, arguments,
+                          arenas);
   if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments, options.micro_batches);
 
   Tokens tokens = tokens_of(options.model);
@@ -177,9 +173,8 @@ PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& mi
     if (arguments.has(host)) arguments.write(host, &narrow, sizeof narrow);
   };
   for (size_t i = 0; i < plans.size(); ++i) {
-    Arena device(*backend, MemoryKind::device, plans[i].arena(MemoryKind::device));
-    Arena host(*backend, MemoryKind::pinned_host, plans[i].arena(MemoryKind::pinned_host));
-    Executable executable(plans[i], *backend, arguments, device, host);
+    Arenas arenas(*backend, {&plans[i]});
+    Executable executable(plans[i], *backend, arguments, arenas);
     write_scalar(kLossGradient, inputs.loss_gradient);
     write_scalar(kAuxiliaryLossGradient, inputs.auxiliary_loss_gradient);
     trainer::write_batch(micro_batches[i], arguments);

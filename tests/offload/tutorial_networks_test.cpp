@@ -9,8 +9,10 @@
 #include <cstring>
 
 #include "models/toys.h"
-#include "offload/arena.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
+#include "offload/executor.h"
 #include "offload/scan.h"
 #include "tests/models/run_model.h"
 #include "tests/offload/training.h"
@@ -61,9 +63,8 @@ void expect_as_by_hand(const models::Model& model, const models::Shape& input,
   Ledger ledger;
   Arguments arguments(*backend, ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
-  Arena device(*backend, MemoryKind::device, plan.arena(MemoryKind::device));
-  Arena host(*backend, MemoryKind::pinned_host, plan.arena(MemoryKind::pinned_host));
-  Executable executable(plan, *backend, arguments, device, host);
+  Arenas arenas(*backend, {&plan});
+  Executable executable(plan, *backend, arguments, arenas);
   at::Tensor x =
       at::randn({input[0], input[1]}, at::detail::createCPUGenerator(kInputSeed), at::kFloat);
   arguments.write(host_name("x"), x.const_data_ptr(), static_cast<int64_t>(x.nbytes()));

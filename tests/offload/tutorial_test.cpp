@@ -9,12 +9,15 @@
 #include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "models/toys.h"
-#include "offload/arena.h"
+#include "offload/alignment.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/function.h"
 #include "offload/gradient_function.h"
 #include "offload/host_memory.h"
 #include "offload/put.h"
+#include "tests/message_of.h"
 #include "tests/offload/plan_checks.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/step.h"
@@ -36,15 +39,6 @@ std::unique_ptr<Runtime> cpu_runtime() {
   return runtime;
 }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 void expect_mentions(const std::string& message, std::initializer_list<const char*> parts) {
   for (const char* part : parts)
     EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' in: " << message;
@@ -63,7 +57,7 @@ TEST(Tutorial, PlacementsAreShardingAndMemoryKind) {
 
   auto runtime = cpu_runtime();
   auto refusal = [&](const Placement& placement) {
-    return message_of([&] { Tensor(*runtime, {{2, 4}}, placement); });
+    return message_of<Error>([&] { Tensor(*runtime, {{2, 4}}, placement); });
   };
   expect_mentions(refusal({.mesh = {{{"x", 1}}}, .split = {"z"}}), {"'z'", "x"});
   expect_mentions(refusal({.mesh = {{{"x", 1}}}, .split = {"x", "x"}}), {"'x'", "twice"});
@@ -133,13 +127,16 @@ TEST(Tutorial, DataMovesToTheDeviceBeforeTheComputation) {
     EXPECT_TRUE(order_faults(add.plan()).empty());
   }
   // Without the put nothing moves silently: both memories are named.
-  expect_mentions(message_of([&] {
+  expect_mentions(message_of<Error>([&] {
                     Function(*runtime, traced(false), {.inputs = {kOnHost, kOnDevice}});
                   }),
                   {"add", "input.x", "pinned_host", "device"});
   // Nor is a tensor of another place taken for the one that was compiled for.
   Function add(*runtime, traced(true), {.inputs = {kOnHost, kOnDevice}});
-  expect_mentions(message_of([&] { add({one, one}); }), {"input 0", "pinned_host", "device"});
+  expect_mentions(message_of<Error>([&] {
+                    add({one, one});
+                  }),
+                  {"input 0", "pinned_host", "device"});
 }
 
 // --- Activation offloading: ten layers of x @ w1 @ w2, and the gradient of the sum
@@ -235,11 +232,12 @@ TEST(Tutorial, PoliciesNameWhatIsSavedAndWhatGoes) {
   EXPECT_EQ(policy.fate("x"), Fate::offload);
   EXPECT_EQ(policy.fate("y"), Fate::keep);
   EXPECT_EQ(policy.fate("z"), Fate::remat);
-  expect_mentions(message_of([&] { save_and_offload(kX, kX); }), {"x"});
-  expect_mentions(message_of([&] { save_and_offload({}, kX, kHost, kDevice); }),
+  expect_mentions(message_of<Error>([&] { save_and_offload(kX, kX); }), {"x"});
+  expect_mentions(message_of<Error>([&] { save_and_offload({}, kX, kHost, kDevice); }),
                   {"pinned_host", "device"});
-  expect_mentions(message_of([&] { save_and_offload({}, kX, kDevice, MemoryKind::unpinned_host); }),
-                  {"unpinned_host"});
+  expect_mentions(
+      message_of<Error>([&] { save_and_offload({}, kX, kDevice, MemoryKind::unpinned_host); }),
+      {"unpinned_host"});
   Answer baseline = gradients_of_toy_a({.policy = keep_all()});
   Answer saved_y = gradients_of_toy_a({.policy = policy});
   expect_equal(baseline, saved_y);
@@ -377,12 +375,10 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
                                    .adamw = {0.9, 0.999, 1e-8, 0}, .clipping_threshold = 1}};
   trainer::StepPlans plans = trainer::plan_step(model, layout, options, runtime.backend->target());
   trainer::MemoryByKind memory = trainer::analyze(plans.all());
-  Arena device(*runtime.backend, kDevice, trainer::of(memory, kDevice).temp_bytes);
-  Arena host(*runtime.backend, kHost, trainer::of(memory, kHost).temp_bytes);
+  Arenas arenas(*runtime.backend, plans.all());
   Arguments arguments(*runtime.backend, runtime.ledger);
   trainer::initialize(layout, 1, arguments);
-  trainer::TrainStep step(plans, options.optimizer->adamw, *runtime.backend, arguments, device,
-                          host);
+  trainer::TrainStep step(plans, options.optimizer->adamw, *runtime.backend, arguments, arenas);
   std::vector<float> x(static_cast<size_t>(width * width));
   for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
   arguments.write(host_name("x"), x.data(), static_cast<int64_t>(x.size() * sizeof(float)));

@@ -8,17 +8,18 @@
 
 #include "base/error.h"
 #include "models/model.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
 #include "offload/plan_builder.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"
 
 namespace longshore::offload {
 namespace {
 
-using data::message_of;
 using models::Target;
 
 constexpr int64_t kFloats = 64;
@@ -390,10 +391,9 @@ class Generator {
 
 Values run(const WindowedPlan& windowed, Backend& backend) {
   Ledger ledger;
-  Arena device(backend, MemoryKind::device, windowed.plan.arena(MemoryKind::device));
-  Arena host(backend, MemoryKind::pinned_host, windowed.plan.arena(MemoryKind::pinned_host));
+  Arenas arenas(backend, {&windowed.plan});
   Arguments arguments(backend, ledger);
-  Executable executable(windowed.plan, backend, arguments, device, host);
+  Executable executable(windowed.plan, backend, arguments, arenas);
   Values values = windowed.before;
   auto bytes = [](const std::vector<float>& value) { return std::ssize(value) * 4; };
   for (const auto& [name, value] : values)

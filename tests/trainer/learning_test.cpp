@@ -7,7 +7,10 @@
 #include <random>
 
 #include "models/decoder.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
+#include "offload/executor.h"
 #include "trainer/distributed/world.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/step.h"
@@ -72,18 +75,13 @@ TEST(Learning, UsesTheContext) {
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
   offload::Arguments arguments(*backend, ledger);
-  auto bytes = [&](offload::MemoryKind kind) {
-    return std::max(plans.plans[0].arena(kind), evaluation.arena(kind));
-  };
-  offload::Arena device(*backend, offload::MemoryKind::device, bytes(offload::MemoryKind::device));
-  offload::Arena host(*backend, offload::MemoryKind::pinned_host,
-                      bytes(offload::MemoryKind::pinned_host));
+  offload::Arenas arenas(*backend, {&plans.plans[0], &evaluation});
   initialize(layout, 1, arguments);
-  TrainStep step(plans, options.optimizer->adamw, *backend, arguments, device, host);
+  TrainStep step(plans, options.optimizer->adamw, *backend, arguments, arenas);
   for (int64_t i = 0; i < 500; ++i)
     step.run({repeating_rows(i)}, {.learning_rate = 3e-3, .number = i + 1}, ledger);
 
-  offload::Executable executable(evaluation, *backend, arguments, device, host);
+  offload::Executable executable(evaluation, *backend, arguments, arenas);
   auto world = connect({}, models::Target::cpu);
   auto held_out_loss = [&](bool shuffled) {
     return *evaluate(

@@ -8,8 +8,12 @@
 
 #include "base/error.h"
 #include "data/token_shard.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
+#include "offload/executor.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
@@ -19,7 +23,6 @@
 namespace longshore::trainer {
 namespace {
 
-using data::message_of;
 using data::TemporaryFolder;
 
 const std::string kTokenizers = LONGSHORE_SOURCE_DIR "/tests/goldens/tokenizers/";
@@ -109,11 +112,9 @@ Evaluation evaluate_all(const Config& config) {
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
   offload::Arguments arguments(*backend, ledger);
-  using offload::MemoryKind;
-  offload::Arena device(*backend, MemoryKind::device, plan.arena(MemoryKind::device));
-  offload::Arena host(*backend, MemoryKind::pinned_host, plan.arena(MemoryKind::pinned_host));
+  offload::Arenas arenas(*backend, {&plan});
   initialize(layout, 1, arguments);
-  offload::Executable executable(plan, *backend, arguments, device, host);
+  offload::Executable executable(plan, *backend, arguments, arenas);
   Evaluation evaluation;
   models::Shape shape{config.per_device_batch_size, config.max_target_length, config.vocab_size};
   for (int64_t i = 0; i < data.validation_batches; ++i) {

@@ -15,6 +15,8 @@
 #include "data/encode_example.h"
 #include "data/text_stream.h"
 #include "data/tokenizer.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/config/help.h"
@@ -24,7 +26,6 @@
 #include "trainer/planning/room.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
-#include "trainer/weights/adapter.h"
 #include "trainer/weights/folder_model.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
@@ -35,7 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using models::DecoderConfig;
-using offload::MemoryKind;
 
 const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_offload",
                                      "prefetch_layers"};
@@ -89,17 +89,13 @@ Prompt plain_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
 Prompt chat_prompt(const std::string& text, const std::string& name,
                    const data::Tokenizer& tokenizer) {
   const auto chat = data::ChatTemplate::named(name);
-  std::vector<data::ChatMessage> messages{{"user", text}};
-  Prompt prompt;
+  const std::array messages{data::ChatMessage{"user", text}};
   try {
-    prompt.tokens = data::prompt_tokens(messages, tokenizer, chat);
+    return {.tokens = data::prompt_tokens(messages, tokenizer, chat),
+            .end_tokens = {chat.end_of_turn(tokenizer)}};
   } catch (const DataError& error) {
     throw ConfigError("--chat-template " + name + ": " + error.what());
   }
-  messages.push_back({"assistant", "."});
-  for (const data::ChatPiece& piece : chat.pieces(messages, tokenizer))
-    if (piece.special_id && piece.is_completion) prompt.end_tokens.push_back(*piece.special_id);
-  return prompt;
 }
 
 Prompt make_prompt(const GenerateRequest& request, const data::Tokenizer& tokenizer,
@@ -140,15 +136,12 @@ class Generation {
     const int64_t whole = std::min(prompt_tokens, kPrefillTokens);
     const std::array lengths{whole, std::max(prompt_tokens % whole, int64_t{1})};
     plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
-    const MemoryByKind memory = analyze(plans_.all());
-    if (std::string table = shortage(memory, *backend_); !table.empty())
+    if (std::string table = shortage(analyze(plans_.all()), *backend_); !table.empty())
       throw PlanError(fmt::format("{} with {} tokens does not fit on this machine:\n{}",
                                   folders.model.string(), plans_.capacity, table));
     load(folders);
-    for (auto [arena, kind] :
-         {std::pair{&device_, MemoryKind::device}, std::pair{&host_, MemoryKind::pinned_host}})
-      arena->emplace(*backend_, kind, of(memory, kind).temp_bytes);
-    decoding_.emplace(plans_, *backend_, arguments_, *device_, *host_);
+    arenas_.emplace(*backend_, plans_.all());
+    decoding_.emplace(plans_, *backend_, arguments_, *arenas_);
   }
 
   std::vector<int32_t> run(const Prompt& prompt, const ContinuationOptions& options,
@@ -159,14 +152,9 @@ class Generation {
  private:
   void load(const Folders& folders) {
     constexpr std::array kWeights{offload::Copy::compute};
-    std::optional<Adapter> adapter;
-    if (!folders.adapter.empty()) adapter.emplace(folders.adapter, layout_);
-    std::string said =
-        load_weights(folders.model, plans_.model, layout_, arguments_, kWeights,
-                     [&](const offload::Parameter& parameter, int64_t first,
-                         std::span<float> values) { adapter->read(parameter, first, values); });
-    if (adapter) said += "; adapter: " + folders.adapter.string();
-    fmt::print(stderr, "{}\n", said);
+    fmt::print(stderr, "{}\n",
+               load_weights({.folder = folders.model, .adapter = folders.adapter}, plans_.model,
+                            layout_, arguments_, kWeights));
   }
 
   std::unique_ptr<offload::Backend> backend_;
@@ -174,7 +162,7 @@ class Generation {
   DecodingPlans plans_;
   offload::Ledger ledger_;
   offload::Arguments arguments_;
-  std::optional<offload::Arena> device_, host_;
+  std::optional<offload::Arenas> arenas_;
   std::optional<Decoding> decoding_;
 };
 

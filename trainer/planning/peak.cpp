@@ -8,6 +8,8 @@
 #include "base/timing.h"
 #include "models/ops/linear.h"
 #include "models/trace.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/executor.h"
 #include "offload/plan_builder.h"
 #include "trainer/planning/ordinary_numbers.h"
@@ -35,10 +37,8 @@ double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Bac
 
   offload::Ledger ledger;
   offload::Arguments arguments(backend, ledger);
-  offload::Arena device(backend, offload::MemoryKind::device,
-                        plan.arena(offload::MemoryKind::device));
-  offload::Arena host(backend, offload::MemoryKind::pinned_host, 0);
-  offload::Executable executable(plan, backend, arguments, device, host);
+  offload::Arenas arenas(backend, {&plan});
+  offload::Executable executable(plan, backend, arguments, arenas);
   const std::vector<uint32_t> contents = ordinary_numbers(dtype, square.bytes());
   for (const char* name : {"x", "weight"}) arguments.write(name, contents.data(), square.bytes());
   auto run = [&] {
@@ -58,7 +58,8 @@ Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& back
                         location(config, "peak_tflops_per_device"))};
   const bool is_cuda = models::is_cuda(backend.target());
   const int64_t n = is_cuda ? 8192 : 2048;
-  // A GPU that is cool runs faster than its power lets it go on: a tenth of a second of them.
+  // A GPU that is cool runs faster for a moment than its power lets it go on, so on GPUs a timing
+  // is a tenth of a second of products.
   const int count = is_cuda ? 64 : 1;
   const double rate = 2.0 * n * n * n * count / quickest_products(count, n, dtype, backend);
   return {rate, fmt::format("{:.4g} TFLOP/s, the quickest of {}{} matmuls of {}x{}x{} in {} here",

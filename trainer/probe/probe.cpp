@@ -7,12 +7,15 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <optional>
 #include <span>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "data/safetensors_writer.h"
+#include "models/labels.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
+#include "offload/executor.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/config/help.h"
@@ -33,26 +36,18 @@ namespace {
 
 using models::DecoderConfig;
 using offload::Copy;
-using offload::MemoryKind;
 using offload::Plan;
 
-const std::vector<std::string> kKeys{"dtype",
-                                     "backend",
-                                     "remat_policy",
-                                     "offload_layers",
-                                     "decoder_layer_input",
-                                     "query_proj",
-                                     "key_proj",
-                                     "value_proj",
-                                     "context",
-                                     "out_proj",
-                                     "mlpwi_0",
-                                     "mlpwi_1",
-                                     "mlpwo",
-                                     offload::kUnlabelled,
-                                     "parameter_memory_host_offload",
-                                     "gradient_memory_host_offload",
-                                     "prefetch_layers"};
+const std::vector<std::string>& overridable_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> names{"dtype", "backend", "remat_policy", "offload_layers"};
+    for (const models::LabelInfo& label : models::kDecoderLabels) names.emplace_back(label.name);
+    names.insert(names.end(), {offload::kUnlabelled, "parameter_memory_host_offload",
+                               "gradient_memory_host_offload", "prefetch_layers"});
+    return names;
+  }();
+  return keys;
+}
 
 Config default_config() {
   Config config;
@@ -103,7 +98,6 @@ class Probe {
     layout_ = offload::lay_out(trained, layout_options(config));
     StepOptions options = step_options(config, trained, target);
     options.optimizer.reset();
-    if (!request.adapter.empty()) adapter_.emplace(request.adapter, layout_);
     step_ = plan_step(trained, layout_, options, target);
     states_ = plan_forward(models::decoder(model_, {.head = models::Head::states}), layout_,
                            "states", options.transfers, target, offload::Carries::returned);
@@ -115,17 +109,11 @@ class Probe {
   // Says what it read.
   std::string run(const ProbeRequest& request) {
     constexpr std::array kWeights{Copy::compute};
-    auto fill_adapter = [&](const offload::Parameter& parameter, int64_t first,
-                            std::span<float> values) { adapter_->read(parameter, first, values); };
-    std::string said =
-        load_weights(request.model, model_, layout_, arguments_, kWeights, fill_adapter);
-    if (adapter_) said += "; adapter: " + request.adapter.string();
-    MemoryByKind memory = analyze(plans());
-    offload::Arena device(*backend_, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes);
-    offload::Arena host(*backend_, MemoryKind::pinned_host,
-                        of(memory, MemoryKind::pinned_host).temp_bytes);
+    std::string said = load_weights({.folder = request.model, .adapter = request.adapter}, model_,
+                                    layout_, arguments_, kWeights);
+    offload::Arenas arenas(*backend_, plans());
     for (const Plan* plan : plans()) {
-      offload::Executable executable(*plan, *backend_, arguments_, device, host);
+      offload::Executable executable(*plan, *backend_, arguments_, arenas);
       write_inputs();
       executable.run(ledger_);
       backend_->synchronize();
@@ -201,7 +189,6 @@ class Probe {
   bool gradients_;
   std::unique_ptr<offload::Backend> backend_;
   offload::ParameterLayout layout_;
-  std::optional<Adapter> adapter_;
   StepPlans step_;
   Plan states_;
   offload::Ledger ledger_;
@@ -219,7 +206,7 @@ void check_output(const ProbeRequest& request) {
 }  // namespace
 
 void probe(const ProbeRequest& request) {
-  Config config = override_config(default_config(), request.overrides, kKeys);
+  Config config = override_config(default_config(), request.overrides, overridable_keys());
   if (config.remat_policy == offload::kAuto)
     throw ConfigError(location(config, "remat_policy") +
                       ": found auto, expected a policy by name: it is values that are compared");
@@ -261,7 +248,7 @@ std::string probe_footer() {
       "its file has the names.\n"
       "\nKeys, with what a probe takes by default; remat and offload keys concern --gradients,\n"
       "parameter_memory_host_offload both passes:\n";
-  return text + config_help(default_config(), kKeys) + "\n" + policies_help();
+  return text + config_help(default_config(), overridable_keys()) + "\n" + policies_help();
 }
 
 }  // namespace longshore::trainer

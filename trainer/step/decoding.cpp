@@ -46,12 +46,11 @@ DecodingPlans plan_decoding(models::DecoderConfig model, const offload::Paramete
 }
 
 Decoding::Decoding(const DecodingPlans& plans, offload::Backend& backend,
-                   offload::Arguments& arguments, const offload::Arena& device,
-                   const offload::Arena& pinned_host)
+                   offload::Arguments& arguments, const offload::Arenas& arenas)
     : plans_(plans), backend_(backend), arguments_(arguments) {
   for (const DecodingPlans::Run& run : plans.runs)
     executables_.push_back(
-        std::make_unique<offload::Executable>(run.plan, backend, arguments, device, pinned_host));
+        std::make_unique<offload::Executable>(run.plan, backend, arguments, arenas));
   // A cache's rows must hold numbers from the beginning.
   for (const offload::Buffer& buffer : plans.runs[0].plan.buffers)
     if (buffer.category == offload::Category::cache) {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "models/decoder.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/executor.h"
 #include "offload/parameter_layout.h"
 #include "offload/windows.h"
@@ -37,7 +39,7 @@ class Decoding {
  public:
   // All must outlive this.
   Decoding(const DecodingPlans& plans, offload::Backend& backend, offload::Arguments& arguments,
-           const offload::Arena& device, const offload::Arena& pinned_host);
+           const offload::Arenas& arenas);
 
   // Takes the text's next tokens, one or more, in as few runs as the plans allow. Returns the
   // logits [V] of what follows the last. Throws Error, and takes none, where there is no room for

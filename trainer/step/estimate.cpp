@@ -16,7 +16,7 @@ using offload::Phase;
 double& phase_of(const Event& event, Phases& phases) {
   if (event.place.phase == Phase::optimizer) return phases.optimizer;
   if (event.place.phase == Phase::forward) return phases.forward;
-  return event.name.ends_with(".again") ? phases.recompute : phases.backward;
+  return event.recomputes ? phases.recompute : phases.backward;
 }
 
 double& wait_for(Lane lane, Phases& phases) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "data/batches.h"
+#include "offload/arguments.h"
 #include "offload/executor.h"
 #include "trainer/distributed/world.h"
 

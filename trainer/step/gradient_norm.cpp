@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/ops/adamw.h"
+#include "models/ops/square_sum.h"
 #include "models/trace.h"
 
 namespace longshore::trainer {

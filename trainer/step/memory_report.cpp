@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "offload/arena.h"
+#include "offload/alignment.h"
 
 namespace longshore::trainer {
 

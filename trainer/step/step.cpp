@@ -267,11 +267,10 @@ Plan plan_forward(const models::Model& model, const offload::ParameterLayout& la
 }
 
 TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
-                     offload::Arguments& arguments, const offload::Arena& device,
-                     const offload::Arena& pinned_host)
+                     offload::Arguments& arguments, const offload::Arenas& arenas)
     : plans_(plans), adamw_(adamw), backend_(backend), arguments_(arguments) {
   auto executable = [&](const Plan& plan) {
-    return std::make_unique<offload::Executable>(plan, backend, arguments, device, pinned_host);
+    return std::make_unique<offload::Executable>(plan, backend, arguments, arenas);
   };
   for (const Plan& plan : plans.plans) executables_.push_back(executable(plan));
   if (!plans.flush) return;

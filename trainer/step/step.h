@@ -10,6 +10,8 @@
 
 #include "data/batches.h"
 #include "models/model.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/executor.h"
 #include "offload/policy.h"
 #include "offload/scan.h"
@@ -75,8 +77,7 @@ struct StepScalars {
 class TrainStep {
  public:
   TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
-            offload::Arguments& arguments, const offload::Arena& device,
-            const offload::Arena& pinned_host);
+            offload::Arguments& arguments, const offload::Arenas& arenas);
 
   // One batch for each micro-batch, which all together, and with those of other devices, have at
   // least one trained target. When something fails, parameters and moments may be updated in part:

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "offload/arena.h"
+#include "offload/alignment.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
@@ -15,21 +15,15 @@
 namespace longshore::trainer {
 namespace {
 
+using offload::Fate;
 using offload::MemoryKind;
 using offload::Plan;
-
-using offload::Fate;
-
-Fate fate_of(const std::string& text) {
-  for (Fate fate : {Fate::keep, Fate::offload})
-    if (text == name(fate)) return fate;
-  return Fate::remat;
-}
 
 // Of the first layers, and of the others where that is said of any label.
 std::map<std::string, Fate> custom_fates(const Config& config) {
   std::map<std::string, Fate> fates;
-  for (const auto& [label, texts] : config.label_fates) fates[label] = fate_of(texts[0]);
+  for (const auto& [label, texts] : config.label_fates)
+    fates[label] = offload::fate_named(texts[0]);
   return fates;
 }
 
@@ -37,19 +31,13 @@ std::optional<std::map<std::string, Fate>> custom_fates_of_others(const Config& 
   std::map<std::string, Fate> fates;
   bool is_said = false;
   for (const auto& [label, texts] : config.label_fates) {
-    Fate first = fate_of(texts[0]);
+    Fate first = offload::fate_named(texts[0]);
     is_said = is_said || texts.size() == 2;
-    fates[label] = texts.size() == 2        ? fate_of(texts[1])
+    fates[label] = texts.size() == 2        ? offload::fate_named(texts[1])
                    : first == Fate::offload ? Fate::keep
                                             : first;
   }
   return is_said ? std::optional(fates) : std::nullopt;
-}
-
-const models::Program& layer(const models::Model& model) {
-  return std::find_if(model.stages.begin(), model.stages.end(),
-                      [](const models::Stage& stage) { return stage.is_scan(); })
-      ->programs[0];
 }
 
 OptimizerOptions optimizer_options(const Config& config) {
@@ -80,9 +68,9 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
 }
 
 StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
+  const models::Program& layer = scan_stage(model).programs[0];
   auto policy = [&](const std::map<std::string, Fate>& custom) {
-    return with_origin(config,
-                       [&] { return make_policy(config.remat_policy, custom, layer(model)); });
+    return with_origin(config, [&] { return make_policy(config.remat_policy, custom, layer); });
   };
   StepOptions options{.policy = policy(custom_fates(config)),
                       .transfers = {.layers_ahead = config.prefetch_layers},

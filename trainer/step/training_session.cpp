@@ -46,24 +46,20 @@ TrainingSession::TrainingSession(const TrainingPlans& plans, offload::Backend& b
     : backend_(backend),
       planned_(analyze(plans)),
       arguments_(backend, ledger_, device_argument_bytes(planned_, backend)),
-      device_(backend, MemoryKind::device, of(planned_, MemoryKind::device).temp_bytes),
-      pinned_host_(backend, MemoryKind::pinned_host,
-                   of(planned_, MemoryKind::pinned_host).temp_bytes),
+      arenas_(backend, plans.all()),
       loaded_(give_first_values(arguments_)),
-      step_(plans.step, plans.options.optimizer->adamw, backend, arguments_, device_,
-            pinned_host_) {}
+      step_(plans.step, plans.options.optimizer->adamw, backend, arguments_, arenas_) {}
 
 std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::Plan& plan) {
-  return std::make_unique<offload::Executable>(plan, backend_, arguments_, device_, pinned_host_);
+  return std::make_unique<offload::Executable>(plan, backend_, arguments_, arenas_);
 }
 
 std::unique_ptr<Decoding> TrainingSession::decoding(const DecodingPlans& plans) {
-  return std::make_unique<Decoding>(plans, backend_, arguments_, device_, pinned_host_);
+  return std::make_unique<Decoding>(plans, backend_, arguments_, arenas_);
 }
 
 int64_t TrainingSession::arena_bytes(MemoryKind kind) const {
-  if (kind == MemoryKind::device) return device_.bytes();
-  return kind == MemoryKind::pinned_host ? pinned_host_.bytes() : 0;
+  return kind == MemoryKind::unpinned_host ? 0 : arenas_.of(kind).bytes();
 }
 
 int64_t TrainingSession::peak_bytes(MemoryKind kind) const {

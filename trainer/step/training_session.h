@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/executor.h"
 #include "trainer/config/config.h"
 #include "trainer/step/decoding.h"
@@ -51,7 +53,7 @@ class TrainingSession {
   MemoryByKind planned_;
   offload::Ledger ledger_;
   offload::Arguments arguments_;
-  offload::Arena device_, pinned_host_;
+  offload::Arenas arenas_;
   std::string loaded_;
   TrainStep step_;
 };

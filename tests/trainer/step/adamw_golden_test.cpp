@@ -2,10 +2,11 @@
 // and moments, wherever the optimizer's state lives.
 #include <gtest/gtest.h>
 
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/policy.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
-#include "trainer/step/memory_report.h"
 #include "trainer/step/step.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
@@ -68,12 +69,9 @@ void expect_steps(const Golden& golden, const Way& way) {
   auto backend = make_backend(target_here());
   offload::Ledger ledger;
   offload::Arguments arguments(*backend, ledger);
-  MemoryByKind memory = analyze(plans.all());
-  offload::Arena device(*backend, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes);
-  offload::Arena host(*backend, MemoryKind::pinned_host,
-                      of(memory, MemoryKind::pinned_host).temp_bytes);
-  load_weights(golden.folder, config, layout, arguments);
-  TrainStep step(plans, optimizer.adamw, *backend, arguments, device, host);
+  offload::Arenas arenas(*backend, plans.all());
+  load_weights({.folder = golden.folder}, config, layout, arguments);
+  TrainStep step(plans, optimizer.adamw, *backend, arguments, arenas);
   std::vector<float> losses, norms;
   for (int i = 0; i < 5; ++i) {
     StepResult result =

@@ -6,17 +6,18 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
+#include "offload/executor.h"
+#include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
 #include "trainer/generate/continuation.h"
-#include "trainer/step/memory_report.h"
 #include "trainer/step/step.h"
 #include "trainer/step/training_plans.h"
-#include "trainer/weights/adapter.h"
 #include "trainer/weights/folder_model.h"
 #include "trainer/weights/load_parameters.h"
 #include "trainer/weights/read_floats.h"
@@ -43,13 +44,9 @@ class Loaded {
     model = read_folder_model(folder, adapter_folder);
     model.dtype = setting.dtype;
     layout_ = offload::lay_out(models::decoder(model), {.homes = {.parameters = setting.home}});
-    std::optional<Adapter> adapter;
-    if (setting.with_adapter) adapter.emplace(adapter_folder, layout_);
     constexpr std::array kWeights{offload::Copy::compute};
-    load_weights(folder, model, layout_, arguments_, kWeights,
-                 [&](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
-                   adapter->read(parameter, first, values);
-                 });
+    load_weights({.folder = folder, .adapter = adapter_folder}, model, layout_, arguments_,
+                 kWeights);
   }
 
   // Logits [V] behind each part of the text, which is run in parts of these lengths; behind them
@@ -85,7 +82,7 @@ class Loaded {
     batch.targets.assign(text.size(), data::kIgnoredTarget);
     for (int32_t i = 0; i < whole.length; ++i) batch.positions.push_back(i);
     offload::Arguments arguments(*backend_, ledger_);  // their sizes are this text's
-    Arenas arenas(*backend_, {&plan});
+    offload::Arenas arenas(*backend_, {&plan});
     offload::Executable executable(
         plan, *backend_,
         [&](const offload::Buffer& buffer) {
@@ -93,7 +90,7 @@ class Loaded {
           auto& from = is_weight ? arguments_ : arguments;
           return from.at(buffer.name, buffer.bytes, buffer.kind, buffer.category);
         },
-        arenas.device, arenas.host);
+        arenas);
     write_batch(batch, arguments);
     executable.run(ledger_);
     backend_->synchronize();
@@ -104,22 +101,14 @@ class Loaded {
   DecoderConfig model;
 
  private:
-  struct Arenas {
-    Arenas(offload::Backend& backend, const std::vector<const offload::Plan*>& plans)
-        : memory(analyze(plans)),
-          device(backend, MemoryKind::device, of(memory, MemoryKind::device).temp_bytes),
-          host(backend, MemoryKind::pinned_host, of(memory, MemoryKind::pinned_host).temp_bytes) {}
-    MemoryByKind memory;
-    offload::Arena device, host;
-  };
   // With weights of this model; all else is its own.
   struct Running {
     Running(Loaded& loaded, int64_t capacity, const std::vector<int64_t>& lengths)
         : plans(plan_decoding(loaded.model, loaded.layout_, capacity, lengths, {}, target_here())),
           arenas(*loaded.backend_, plans.all()),
-          decoding(plans, *loaded.backend_, loaded.arguments_, arenas.device, arenas.host) {}
+          decoding(plans, *loaded.backend_, loaded.arguments_, arenas) {}
     DecodingPlans plans;
-    Arenas arenas;
+    offload::Arenas arenas;
     Decoding decoding;
   };
   std::unique_ptr<offload::Backend> backend_;
@@ -241,7 +230,7 @@ TEST(Decoding, TakesNoMoreThanItsCapacity) {
   // Of the last token only the choice is made.
   EXPECT_EQ(loaded.continued(std::span(text).first(4), 6, options).size(), 3u);
   text.push_back(1);
-  std::string message = data::message_of<Error>([&] { loaded.continued(text, 6, options); });
+  std::string message = message_of<Error>([&] { loaded.continued(text, 6, options); });
   EXPECT_NE(message.find("found 7 more, expected at most 6"), std::string::npos) << message;
 }
 

@@ -10,7 +10,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
+#include "offload/executor.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"
@@ -193,13 +196,10 @@ TEST(TrainStep, LearnsABatchByHeart) {
     StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
-    offload::Arena device(*backend, offload::MemoryKind::device,
-                          plans.plans[0].arena(offload::MemoryKind::device));
-    offload::Arena host(*backend, offload::MemoryKind::pinned_host,
-                        plans.plans[0].arena(offload::MemoryKind::pinned_host));
+    offload::Arenas arenas(*backend, plans.all());
     offload::Arguments arguments(*backend, ledger);
     initialize(layout, 1, arguments);
-    TrainStep step(plans, options.optimizer->adamw, *backend, arguments, device, host);
+    TrainStep step(plans, options.optimizer->adamw, *backend, arguments, arenas);
     data::Batch batch = data::synthetic_batches({config.batch, config.length},
                                                 static_cast<int32_t>(config.vocabulary), 0)(0);
     StepResult result;
@@ -220,13 +220,10 @@ std::vector<float> run_forward(const models::Model& model, const ParameterLayout
   offload::Plan plan = plan_forward(model, layout, "forward", {}, models::Target::cpu);
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
-  offload::Arena device(*backend, offload::MemoryKind::device,
-                        plan.arena(offload::MemoryKind::device));
-  offload::Arena host(*backend, offload::MemoryKind::pinned_host,
-                      plan.arena(offload::MemoryKind::pinned_host));
+  offload::Arenas arenas(*backend, {&plan});
   offload::Arguments arguments(*backend, ledger);
   initialize(layout, offload::kWeightSeed, arguments);
-  offload::Executable executable(plan, *backend, arguments, device, host);
+  offload::Executable executable(plan, *backend, arguments, arenas);
   write_batch(batch, arguments);
   if (!rows.empty())
     arguments.write(offload::host_name("rows"), rows.data(),
@@ -309,11 +306,10 @@ TEST(TrainStep, RefusesTheWrongBatches) {
   Small small;
   auto backend = offload::make_cpu_backend();
   offload::Ledger ledger;
-  offload::Arena device(*backend, offload::MemoryKind::device, 1 << 24);
-  offload::Arena host(*backend, offload::MemoryKind::pinned_host, 1 << 12);
+  offload::Arenas arenas(*backend, small.plans.all());
   offload::Arguments arguments(*backend, ledger);
   initialize(small.layout, 1, arguments);
-  TrainStep step(small.plans, small.options.optimizer->adamw, *backend, arguments, device, host);
+  TrainStep step(small.plans, small.options.optimizer->adamw, *backend, arguments, arenas);
   data::Batch batch = data::synthetic_batches({2, 24}, 61, 0)(0);
   EXPECT_THROW(step.run({batch}, {}, ledger), InternalError);
   data::Batch ignored = batch;

@@ -1,4 +1,4 @@
-#include "offload/arena.h"
+#include "offload/memory_planning.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,8 @@
 #include <map>
 #include <numeric>
 #include <vector>
+
+#include "offload/alignment.h"
 
 namespace longshore::offload {
 namespace {

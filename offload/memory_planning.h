@@ -6,12 +6,6 @@
 
 namespace longshore::offload {
 
-inline constexpr int64_t kArenaAlignment = 256;
-
-constexpr int64_t align_up(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 struct Block {
   int64_t bytes = 0;
   int first = 0, last = 0;  // both included; first > last: to the end, and from the beginning

@@ -1,10 +1,12 @@
-#include "offload/arena.h"
+#include "offload/memory_planning.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 #include <vector>
+
+#include "offload/alignment.h"
 
 namespace longshore::offload {
 namespace {
@@ -40,7 +42,7 @@ void expect_sound(const std::vector<Block>& blocks, int64_t size) {
   }
 }
 
-TEST(Arena, NothingAliveTogetherOverlaps) {
+TEST(MemoryPlanning, NothingAliveTogetherOverlaps) {
   std::mt19937 random(1);
   auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   double worst = 1;
@@ -60,7 +62,7 @@ TEST(Arena, NothingAliveTogetherOverlaps) {
   RecordProperty("worst_over_bound", std::to_string(worst));
 }
 
-TEST(Arena, NestedLifetimesTakeNoMoreThanTheBound) {
+TEST(MemoryPlanning, NestedLifetimesTakeNoMoreThanTheBound) {
   std::mt19937 random(2);
   for (int round = 0; round < 50; ++round) {
     int depth = 1 + static_cast<int>(random() % 30);
@@ -78,7 +80,7 @@ TEST(Arena, NestedLifetimesTakeNoMoreThanTheBound) {
   }
 }
 
-TEST(Arena, BlocksOneAfterTheOtherShareAPlace) {
+TEST(MemoryPlanning, BlocksOneAfterTheOtherShareAPlace) {
   std::vector<Block> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back({.bytes = 5000, .first = i, .last = i});
   EXPECT_EQ(place(blocks), align_up(5000));
@@ -86,7 +88,7 @@ TEST(Arena, BlocksOneAfterTheOtherShareAPlace) {
   EXPECT_EQ(place(blocks), align_up(5000) + kArenaAlignment);
 }
 
-TEST(Arena, NoBlocksTakeNoMemory) {
+TEST(MemoryPlanning, NoBlocksTakeNoMemory) {
   EXPECT_EQ(place({}), 0);
   std::vector<Block> empty{{.bytes = 0, .first = 0, .last = 3}};
   EXPECT_EQ(place(empty), 0);

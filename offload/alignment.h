@@ -1,0 +1,14 @@
+// How places in memory are aligned: what a backend allocates, and what lies in an arena.
+#pragma once
+
+#include <cstdint>
+
+namespace longshore::offload {
+
+inline constexpr int64_t kArenaAlignment = 256;
+
+constexpr int64_t align_up(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+}  // namespace longshore::offload
