@@ -128,8 +128,10 @@ void plan(const Request& request) {
   for (const PolicyPlan& one : plans) list.push_back(&one);
   if (plans.size() > 1) std::fputs(table(list).c_str(), stdout);
   if (plans.size() == 1 || request.explain)
-    for (const PolicyPlan& one : plans)
-      std::printf("\n%s", details(one, hardware, request.explain).c_str());
+    for (const PolicyPlan& one : plans) {
+      std::printf("\n%s", details(one, hardware).c_str());
+      if (request.explain) std::fputs(explanation(one).c_str(), stdout);
+    }
   if (!hardware)
     std::printf("\nno times: --hardware names a profile, one of %s\n",
                 join(hardware_names(default_configs_directory())).c_str());

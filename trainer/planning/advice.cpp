@@ -17,12 +17,26 @@ using offload::Fate;
 using offload::Hardware;
 using offload::MemoryKind;
 
-// Smaller gains have turned out to be losses on real machines.
+// Part of a step: smaller gains have turned out to be losses on real machines.
 constexpr double kSureGain = 0.04;
-// What the figures, in tenths of a percent, would show as 0.
+// Part of a step: what the figures, in tenths of a percent, would show as 0.
 constexpr double kNothing = 0.0005;
 
-// Of a step, in seconds.
+// Layers of the two short models that stand for a long one. Less than a dozen are mostly beginning
+// and end: with five, some advice had another sign than that of the whole model.
+constexpr int64_t kFewLayers = 12, kMoreLayers = 24;
+// Micro-batches of the two short steps that stand for a long one: of two, one begins the gradients
+// and one ends the step; a third is like all others.
+constexpr int64_t kFewMicroBatches = 2, kMoreMicroBatches = 3;
+
+// Times the machine's link: the fastest that is asked about. No link of today's is that fast.
+constexpr double kFastestLink = 64;
+// The rate of a link that pays is known to 5 %, which is nearer than the profiles' rates are.
+constexpr double kRatePrecision = 1.05;
+// Bytes of a copy so large that a link reaches its full rate.
+constexpr double kLargeCopyBytes = 1e9;
+
+// Seconds of a step.
 struct Times {
   double step = 0, exposed = 0, recompute = 0;
 };
@@ -33,35 +47,40 @@ Times times_of(const StepPlans& step, const Hardware& hardware) {
           walked.phases.recompute};
 }
 
-// So many, and what a step of them counts.
-struct Part {
+// A step of `count` layers or micro-batches, and the factor by which its time enters a sum.
+struct WeightedCount {
   int64_t count;
   double weight;
 };
 
-// The first and the last layers and micro-batches differ by what lies before and behind them; of
-// the others each takes what another does. So what a step of very many takes is on the line through
-// what two shorter ones take.
-std::vector<Part> parts(int64_t count, int64_t few, int64_t more) {
+// Which shorter steps to walk to know the time of one with `count` layers or micro-batches. Only
+// the first and the last few of these take times of their own, all between them take the same. So
+// the time of a long step is linear in `count`, on the line through the times of `few` and of
+// `more`. A step that is no longer than these two together is walked itself.
+std::vector<WeightedCount> steps_to_walk(int64_t count, int64_t few, int64_t more) {
   if (count <= few + more) return {{count, 1}};
   const double beyond = static_cast<double>(count - few) / static_cast<double>(more - few);
   return {{few, 1 - beyond}, {more, beyond}};
 }
 
+// A change, or none, as it was tried.
 struct Trial {
-  std::vector<std::pair<double, StepPlans>> steps;  // each with its weight
-  Times times;
+  std::vector<std::pair<double, StepPlans>> steps;  // each with its weight in `times`
+  Times times;                                      // of the whole model's step
+};
+
+// Lines are printed by rank.
+enum class Rank {
+  gain,     // what a change would gain or lose, or what one that is made gains
+  no_room,  // changes that do not fit
+  home,     // what other homes would cost
 };
 
 struct Line {
-  double gain = 0;  // seconds of a layer or of a step; what saves most comes first
+  Rank rank = Rank::gain;
+  double gain = 0;  // seconds of a step; of one rank what gains most comes first
   std::string text;
 };
-
-int layers_of(const models::Model& model) {
-  return static_cast<int>(
-      std::ranges::find_if(model.stages, &models::Stage::is_scan)->layers.size());
-}
 
 class Adviser {
  public:
@@ -71,7 +90,7 @@ class Adviser {
         plans_(plans),
         room_(room),
         hardware_(hardware),
-        layers_(layers_of(plans.model)),
+        layers_(static_cast<int>(scan_stage(plans.model).layers.size())),
         base_(trial(plans.options, layout_options(config))) {}
 
   std::vector<std::string> lines() {
@@ -82,24 +101,27 @@ class Adviser {
     parallel_for(questions_.size(), [&](size_t i) { answers[i] = questions_[i](); });
     std::vector<Line> lines;
     for (std::vector<Line>& answer : answers) std::ranges::move(answer, std::back_inserter(lines));
-    std::ranges::stable_sort(lines, std::ranges::greater(), &Line::gain);
+    std::ranges::stable_sort(lines, {}, [](const Line& line) {
+      return std::pair{line.rank, -line.gain};
+    });
     std::vector<std::string> texts;
     for (Line& line : lines) texts.push_back(std::move(line.text));
     return texts;
   }
 
  private:
-  // As a config would be planned that differs in this alone.
+  // As a config would be planned that differs only in these options.
   Trial trial(StepOptions options, const offload::LayoutOptions& layout) const {
     options.transfers.layers_ahead = layers_ahead(options, layout);
     Trial trial;
-    for (const Part& layers : parts(layers_, 12, 24)) {
+    for (const WeightedCount& layers : steps_to_walk(layers_, kFewLayers, kMoreLayers)) {
       const models::Model model =
           models::first_layers(plans_.model, static_cast<int>(layers.count));
       StepOptions some = options;
       if (options.offload_layers)
         some.offload_layers = static_cast<int>(*options.offload_layers * layers.count / layers_);
-      for (const Part& micro_batches : parts(options.micro_batches, 2, 3)) {
+      for (const WeightedCount& micro_batches :
+           steps_to_walk(options.micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
         some.micro_batches = micro_batches.count;
         trial.steps.emplace_back(
             layers.weight * micro_batches.weight,
@@ -182,7 +204,8 @@ class Adviser {
                        gain < kSureGain * base_.times.step ? "; less than 4 %: measure it" : "");
   }
 
-  // How much longer the trial takes than the plan, both on links so much faster.
+  // Seconds by which the trial's step takes longer than the plan's, both with a link that is
+  // `factor` times as fast.
   double longer(const Trial& trial, double factor) const {
     Hardware faster = hardware_;
     for (offload::RateCurve* link : {&faster.link_to_device, &faster.link_to_host}) {
@@ -193,19 +216,19 @@ class Adviser {
     return walk(trial, faster).step - walk(base_, faster).step;
   }
 
-  // The bytes a second that the link needs so that the trial is as fast as the plan; 0: none does.
+  // The bytes a second that the link needs so that the trial is as fast as the plan; 0 where no
+  // link up to kFastestLink makes it so.
   double rate_that_pays(const Trial& trial) const {
-    constexpr double kFastest = 64;
     double low = 1, high = 2;
     for (; longer(trial, high) > 0; high *= 2) {
-      if (high >= kFastest) return 0;
+      if (high >= kFastestLink) return 0;
       low = high;
     }
-    while (high / low > 1.05) {
+    while (high / low > kRatePrecision) {
       double middle = std::sqrt(low * high);
       (longer(trial, middle) > 0 ? low : high) = middle;
     }
-    return high * hardware_.link_to_host.at(1e9);
+    return high * hardware_.link_to_host.at(kLargeCopyBytes);
   }
 
   std::vector<Line> advice_on_recomputed(const std::string& label) const {
@@ -224,12 +247,12 @@ class Adviser {
     std::string text =
         fmt::format("offloading {} would save {:.2f} ms a layer and expose {:.2f} ms: it ", label,
                     milliseconds_a_layer(saved), milliseconds_a_layer(std::max(0.0, exposed)));
-    if (gain > 0 || is_nothing(gain)) return {gain, text + verdict(gain)};
+    if (gain > 0 || is_nothing(gain)) return {.gain = gain, .text = text + verdict(gain)};
     double rate = rate_that_pays(sent);
-    return {gain,
-            text + "does not pay here; " +
-                (rate > 0 ? fmt::format("the link would have to reach {:.0f} GB/s", rate / 1e9)
-                          : "no link would make it pay")};
+    return {.gain = gain,
+            .text = text + "does not pay here; " +
+                    (rate > 0 ? fmt::format("the link would have to reach {:.0f} GB/s", rate / 1e9)
+                              : "no link would make it pay")};
   }
 
   Line advice_on_keeping(const std::string& label, const Trial& kept) const {
@@ -241,20 +264,21 @@ class Adviser {
     std::string text = fmt::format(
         "keeping {} would save {:.1f} % of a step for {} on the device, ", label,
         100 * gain / base_.times.step, bytes > 0 ? bytes_text(bytes) + " more" : "nothing more");
-    if (left.fits()) return {gain, text + "which is there"};
-    return {-1, text + bytes_text(-std::min(left.device_spare_bytes, left.host_spare_bytes)) +
-                    " more than there is"};
+    if (left.fits()) return {.gain = gain, .text = text + "which is there"};
+    const int64_t missing = -std::min(left.device_spare_bytes, left.host_spare_bytes);
+    return {.rank = Rank::no_room, .text = text + bytes_text(missing) + " more than there is"};
   }
 
   std::vector<Line> advice_on_offloaded(const std::string& label) const {
     Trial again = trial_with(label, Fate::remat);
     double loss = again.times.step - base_.times.step;
     double exposed = std::max(0.0, base_.times.exposed - again.times.exposed);
-    return {{std::max(0.0, -loss),
-             fmt::format("offloading {} saves {:.2f} ms of recompute a layer and exposes {:.2f} "
-                         "ms: it {}",
-                         label, milliseconds_a_layer(again.times.recompute - base_.times.recompute),
-                         milliseconds_a_layer(exposed), verdict(loss))}};
+    return {{.gain = std::max(0.0, -loss),
+             .text = fmt::format(
+                 "offloading {} saves {:.2f} ms of recompute a layer and exposes {:.2f} "
+                 "ms: it {}",
+                 label, milliseconds_a_layer(again.times.recompute - base_.times.recompute),
+                 milliseconds_a_layer(exposed), verdict(loss))}};
   }
 
   using Home = MemoryKind offload::Homes::*;
@@ -281,7 +305,7 @@ class Adviser {
         is_on_host
             ? fmt::format("{} in host memory cost {:.1f} % of a step", name, -100 * change)
             : fmt::format("{} in host memory would cost {:.1f} % of a step", name, 100 * change);
-    return {{is_on_host ? 0.0 : -2.0, text}};
+    return {{.rank = is_on_host ? Rank::gain : Rank::home, .text = text}};
   }
 
   const Config& config_;
@@ -290,7 +314,7 @@ class Adviser {
   const Hardware& hardware_;
   int layers_;
   Trial base_;
-  std::vector<std::function<std::vector<Line>()>> questions_;  // one does not wait for another
+  std::vector<std::function<std::vector<Line>()>> questions_;  // answered side by side
 };
 
 }  // namespace

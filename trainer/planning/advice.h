@@ -1,4 +1,5 @@
-// What would pay on a machine, and what would not, in words and with the two numbers compared.
+// Which single changes to a config would make its step faster on a machine, and which would not, in
+// words, with what a change saves beside what it costs.
 #pragma once
 
 #include <string>
@@ -11,11 +12,13 @@
 
 namespace longshore::trainer {
 
-// One line for each other fate of a label and for each other home of parameters, gradients and
-// optimizer state, those that save most first; what would stay on the device is spoken of where the
-// plan as it is fits. What a transfer costs is what of it is exposed, not how long it takes. Each
-// change is tried alone, planned and walked as a config would be that makes it; `room` is what the
-// plan as it is leaves.
+// A line for each change: a label whose values are computed again could be offloaded, or, where the
+// plan fits, kept on the device; one that is offloaded could be computed again; parameters,
+// gradients and optimizer state could live on the other side of the link. What saves most comes
+// first; keeping what there is no room for and homes that would be new come last. A transfer costs
+// the time that kernels wait for it, not the time that it takes. Each change is planned and walked
+// by itself, as a config would be that makes it. `plans` are the config's, `room` is what they
+// leave on `hardware`.
 std::vector<std::string> advise(const Config& config, const TrainingPlans& plans, const Room& room,
                                 const offload::Hardware& hardware);
 

@@ -1,4 +1,4 @@
-// How a choice is told.
+// What a user reads of a choice of remat_policy: auto.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,24 +16,28 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-// "offload query_proj, key_proj; keep context": what is neither is computed again.
+// "offload query_proj, key_proj; keep context": what is neither is computed again. `which` is 0 for
+// the first layers, 1 for the others.
 std::string fates_text(const Config& config, size_t which) {
   std::map<std::string, std::vector<std::string>> labels;  // by fate
   for (const Key& key : config_keys())
     if (auto fates = config.label_fates.find(key.name); fates != config.label_fates.end())
       labels[fates->second[std::min(which, fates->second.size() - 1)]].push_back(key.name);
   if (!labels.contains("remat") && !labels.contains("offload")) return "keep all";
-  std::erase(labels["device"], "decoder_layer_input");  // which somebody has to keep
+  std::erase(labels["device"], "decoder_layer_input");  // always kept where it is not offloaded
   std::string text;
   for (auto [fate, verb] : {std::pair{"offload", "offload "}, std::pair{"device", "keep "}})
     if (!labels[fate].empty()) text += (text.empty() ? "" : "; ") + (verb + join(labels[fate]));
   return text.empty() ? "compute all again" : text;
 }
 
-constexpr double kWorthSaying = 0.1;  // of what a plan does more of: what it does less of
+// A plan that takes more time for one thing may take less for others. That is said where it makes
+// up for a tenth or more: less of it hardly explains the difference.
+constexpr double kWorthSaying = 0.1;
 
-// What a plan does more of than the choice.
-std::string why(const Tried& one, const Tried& choice) {
+// Why a plan lost to the choice: it does not fit, it is no faster, or the thing that takes it most
+// time more than the choice.
+std::string why(const WalkedPlan& one, const WalkedPlan& choice) {
   if (!one.room.fits()) return "does not fit, " + fits_text(one.room);
   double slower = one.step_seconds - choice.step_seconds;
   if (slower <= kAsFast * choice.step_seconds)
@@ -58,7 +62,7 @@ std::string why(const Tried& one, const Tried& choice) {
 
 }  // namespace
 
-std::string what(const Config& config) {
+std::string summary(const Config& config) {
   std::string text = config.remat_policy;
   if (text == "custom") {
     int64_t layers = config.offload_layers, others = config.base_num_decoder_layers - layers;
@@ -74,16 +78,13 @@ std::string what(const Config& config) {
                          fates_text(config, 0), others == 1 ? "layer" : std::to_string(others),
                          fates_text(config, 1));
   }
-  auto add = [&](bool is_so, const std::string& said) {
-    if (is_so) text += ", " + said;
-  };
-  add(config.parameter_memory_host_offload, "parameters on the host");
-  add(config.gradient_memory_host_offload, "gradients on the host");
-  add(config.optimizer_memory_host_offload, config.optimizer_compute == OptimizerCompute::host
-                                                ? "optimizer on the host, computed there"
-                                                : "optimizer on the host");
-  add(origin(config, "auto_micro_batch") == kChosen,
-      fmt::format("micro-batches of {}", config.per_device_batch_size));
+  if (config.parameter_memory_host_offload) text += ", parameters on the host";
+  if (config.gradient_memory_host_offload) text += ", gradients on the host";
+  if (config.optimizer_memory_host_offload) text += ", optimizer on the host";
+  if (config.optimizer_memory_host_offload && config.optimizer_compute == OptimizerCompute::host)
+    text += ", computed there";
+  if (origin(config, "auto_micro_batch") == kChosen)
+    text += fmt::format(", micro-batches of {}", config.per_device_batch_size);
   return text;
 }
 
@@ -97,22 +98,22 @@ std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& confi
 }
 
 std::string text(const AutoChoice& choice) {
-  constexpr size_t kRunnersUp = 5;
-  const Tried& best = choice.tried[0];
+  constexpr size_t kRunnersUp = 5;  // enough to see by how little they differ
+  const WalkedPlan& best = choice.chosen();
   std::string result = fmt::format("remat_policy auto, of {} plans walked: {}\n",
-                                   choice.tried.size(), what(best.config));
+                                   choice.plans.size(), summary(best.config));
   result +=
       fmt::format("  {:>9} {:>8} {:>12} {:>12}\n", "step s", "slower", "device peak", "host peak");
-  auto line = [&](const Tried& one, const std::string& remark) {
+  auto line = [&](const WalkedPlan& one, const std::string& remark) {
     result += fmt::format("  {:>9.4f} {:>6.1f} % {:>12} {:>12}  {}{}\n", one.step_seconds,
                           100 * (one.step_seconds / best.step_seconds - 1),
                           bytes_text(of(one.memory, MemoryKind::device).peak_bytes),
-                          bytes_text(host_peak_bytes(one.memory)), what(one.config), remark);
+                          bytes_text(host_peak_bytes(one.memory)), summary(one.config), remark);
   };
   line(best, "");
   std::multiset<std::string> shown;  // named policies once each, of the others the fastest
-  for (size_t i = 1; i < choice.tried.size(); ++i) {
-    const Tried& one = choice.tried[i];
+  for (size_t i = 1; i < choice.plans.size(); ++i) {
+    const WalkedPlan& one = choice.plans[i];
     const std::string& policy = one.config.remat_policy;
     bool is_custom = policy == "custom";
     if (is_custom && !one.room.fits()) continue;

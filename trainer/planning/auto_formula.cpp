@@ -2,44 +2,53 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace longshore::trainer {
 namespace {
 
 using offload::Assignment;
 using offload::Event;
-using offload::Fate;
 using offload::Lane;
 using offload::MemoryKind;
 using offload::Phase;
 using offload::Plan;
 
-const models::Stage& scan_of(const models::Model& model) {
-  return *std::find_if(model.stages.begin(), model.stages.end(),
-                       [](const models::Stage& stage) { return stage.is_scan(); });
+// A link's rate depends on the size of a copy. This is about the size of a layer's value that is
+// worth offloading: 4096 tokens of 12,000 numbers in bf16.
+constexpr double kUsualCopyBytes = 1e8;
+
+double& seconds_of(LaneSeconds& busy, Lane lane) {
+  switch (lane) {
+    case Lane::compute:
+      return busy.compute;
+    case Lane::device_to_host:
+      return busy.to_host;
+    case Lane::host_to_device:
+      return busy.to_device;
+    case Lane::network:
+      return busy.network;
+    case Lane::host_compute:
+      break;
+  }
+  return busy.on_host;
 }
 
-// An update counts for the pass that it lies in.
-void add_loads(const Estimate& estimate, Base& base) {
-  double turn = estimate.step_seconds;
+void set_lane_seconds(const Estimate& estimate, BasePlan& base) {
+  double turn = estimate.step_seconds;  // when the backward pass begins
   for (const Event& event : estimate.events)
     if (event.lane == Lane::compute && event.place.phase == Phase::backward)
       turn = std::min(turn, event.span.begin);
   for (const Event& event : estimate.events) {
     bool is_forward = event.place.phase == Phase::forward ||
                       (event.place.phase == Phase::optimizer && event.span.begin < turn);
-    Load& load = is_forward ? base.forward : base.backward;
-    double& busy = event.lane == Lane::compute          ? load.compute
-                   : event.lane == Lane::device_to_host ? load.to_host
-                   : event.lane == Lane::host_to_device ? load.to_device
-                   : event.lane == Lane::network        ? load.network
-                                                        : load.on_host;
-    busy += event.span.end - event.span.begin;
+    seconds_of(is_forward ? base.forward : base.backward, event.lane) +=
+        event.span.end - event.span.begin;
   }
 }
 
-// By the number of layers that hold values, the most that is alive.
-void add_moments(const StepPlans& step, const std::string& stage, int layers, Base& base) {
+// Bytes in use on the device, the most by the number of layers that hold values.
+std::vector<double> most_in_use(const StepPlans& step, const std::string& scan, int layers) {
   std::vector<double> most(layers + 1);
   for (const Plan& plan : step.plans) {
     std::vector<int64_t> alive = alive_bytes(plan, MemoryKind::device);
@@ -47,138 +56,154 @@ void add_moments(const StepPlans& step, const std::string& stage, int layers, Ba
     for (size_t i = 0; i < alive.size(); ++i) {
       const offload::Instruction& instruction = plan.instructions[i];
       const offload::Place& place = instruction.place;
-      if (instruction.lane == Lane::compute && place.stage == stage) {
-        if (place.phase == Phase::forward) holding = place.layer + 1;
-        if (place.phase == Phase::backward) holding = place.layer + 1;
-      }
+      if (instruction.lane == Lane::compute && place.stage == scan &&
+          (place.phase == Phase::forward || place.phase == Phase::backward))
+        holding = place.layer + 1;
       most[holding] = std::max(most[holding], static_cast<double>(alive[i]));
     }
   }
-  // Moments that cannot matter: a later one takes as much when more is held.
-  for (int held = layers; held >= 0; --held)
-    if (base.moments.empty() || most[held] > base.moments.back().device_bytes)
-      base.moments.push_back({held, most[held]});
+  return most;
+}
+
+// Without those that cannot be the fullest: with more layers that hold values as much is in use.
+std::vector<BasePlan::Moment> moments(const std::vector<double>& most) {
+  std::vector<BasePlan::Moment> moments;
+  for (int holding = static_cast<int>(most.size()) - 1; holding >= 0; --holding)
+    if (moments.empty() || most[holding] > moments.back().device_bytes)
+      moments.push_back({holding, most[holding]});
+  return moments;
 }
 
 }  // namespace
 
-LayerChoices layer_choices(const models::Model& model, const std::map<std::string, Fate>& fixed,
-                           int64_t micro_batches, const offload::Hardware& hardware) {
-  const models::Stage& stage = scan_of(model);
-  LayerChoices choices{
-      .assignments = offload::assignments(stage, fixed, hardware),
-      .full = assign(stage, offload::make_policy("full", {}, stage.programs[0]), hardware),
-      .layers = static_cast<int>(stage.layers.size()),
-      .micro_batches = micro_batches};
-  choices.for_any = choices.assignments.size();
-  for (size_t i = 0; i < choices.for_any; ++i)
-    if (const offload::Policy& policy = choices.assignments[i].policy; policy.offloads())
-      choices.assignments.push_back(assign(stage, policy.kept_on_device(), hardware));
-  return choices;
-}
-
-Base make_base(const Config& config, const LayerChoices& choices, const PolicyPlan& full) {
-  Base base{.config = config,
-            .choices = &choices,
-            .step_seconds = full.estimate->step_seconds,
-            .device_room = static_cast<double>(of(full.memory, MemoryKind::device).peak_bytes +
-                                               full.room.device_spare_bytes),
-            .host_room = static_cast<double>(full.room.host_spare_bytes)};
-  add_loads(*full.estimate, base);
-  add_moments(full.plans.step, scan_of(full.plans.model).name, choices.layers, base);
+BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
+                   const PolicyPlan& full) {
+  const int layers = choices->layers;
+  BasePlan base{.config = config,
+                .choices = std::move(choices),
+                .step_seconds = full.estimate->step_seconds,
+                .device_room_bytes = static_cast<double>(
+                    of(full.memory, MemoryKind::device).peak_bytes + full.room.device_spare_bytes),
+                .host_room_bytes = static_cast<double>(full.room.host_spare_bytes)};
+  set_lane_seconds(*full.estimate, base);
+  base.moments = moments(most_in_use(full.plans.step, scan_stage(full.plans.model).name, layers));
   return base;
 }
 
-Formula::Formula(const Base& base, const offload::Hardware& hardware, double derate, double margin)
+StepFormula::StepFormula(const BasePlan& base, const offload::Hardware& hardware,
+                         const FormulaMargin& margin)
     : base_(base),
       choices_(*base.choices),
-      link_(derate * hardware.link_to_host.at(1e8)),
-      fetch_seconds_(hardware.fetch_seconds(1)),
-      device_room_(base.device_room - margin),
+      link_bytes_per_second_(margin.link_factor * hardware.link_to_host.at(kUsualCopyBytes)),
+      fetch_seconds_per_byte_(hardware.fetch_seconds(1)),
+      device_room_bytes_(base.device_room_bytes - margin.device_bytes),
       is_one_processor_(hardware.takes_turns()) {}
 
-double Formula::missing(const Assignment& first, const Assignment& others, int layers) const {
-  double more = first.kept_bytes - choices_.full.kept_bytes,
-         more_of_others = others.kept_bytes - choices_.full.kept_bytes;
-  double sent =
+double StepFormula::missing_bytes(const Assignment& first, const Assignment& others,
+                                  int layers) const {
+  const double more = first.kept_bytes - choices_.full.kept_bytes,
+               more_of_others = others.kept_bytes - choices_.full.kept_bytes;
+  const double offloaded =
       layers * first.offloaded_bytes + (choices_.layers - layers) * others.offloaded_bytes;
-  double room = device_room_ - (is_one_processor_ ? sent : 0), over = 0;
-  for (const Base::Moment& moment : base_.moments) {
-    int held = std::min(layers, moment.layers);
-    double bytes = moment.device_bytes + held * more + (moment.layers - held) * more_of_others;
-    over = std::max(over, bytes - room);
+  const double room = device_room_bytes_ - (is_one_processor_ ? offloaded : 0);
+  double missing = 0;
+  for (const BasePlan::Moment& moment : base_.moments) {
+    const int held = std::min(layers, moment.holding_layers);
+    const double bytes =
+        moment.device_bytes + held * more + (moment.holding_layers - held) * more_of_others;
+    missing = std::max(missing, bytes - room);
   }
-  return over + std::max(0.0, sent - base_.host_room);
+  return missing + std::max(0.0, offloaded - base_.host_room_bytes);
 }
 
-double Formula::seconds(const Assignment& first, const Assignment& others, int layers) const {
-  auto sum = [&](double of_first, double of_others) {
+double StepFormula::seconds_of_pass(const LaneSeconds& busy) const {
+  const double own = is_one_processor_
+                         ? busy.compute + busy.to_host + busy.to_device + busy.on_host
+                         : std::max({busy.compute, busy.to_host, busy.to_device, busy.on_host});
+  return std::max(own, busy.network);
+}
+
+double StepFormula::seconds(const Assignment& first, const Assignment& others, int layers) const {
+  auto of_step = [&](double of_first, double of_others) {
     return static_cast<double>(choices_.micro_batches) *
            (layers * of_first + (choices_.layers - layers) * of_others);
   };
-  auto length = [&](const Load& load) {
-    const double own = is_one_processor_
-                           ? load.compute + load.to_host + load.to_device + load.on_host
-                           : std::max({load.compute, load.to_host, load.to_device, load.on_host});
-    return std::max(own, load.network);
-  };
-  double copies = sum(first.offloaded_bytes, others.offloaded_bytes) / link_;
-  Load forward = base_.forward, backward = base_.backward;
+  const Assignment& full = choices_.full;
+  const double copies =
+      of_step(first.offloaded_bytes, others.offloaded_bytes) / link_bytes_per_second_;
   // What is kept is out of the caches when it is written, and when it is read.
-  double fetching = fetch_seconds_ * sum(first.kept_bytes - choices_.full.kept_bytes,
-                                         others.kept_bytes - choices_.full.kept_bytes);
+  const double fetching = fetch_seconds_per_byte_ * of_step(first.kept_bytes - full.kept_bytes,
+                                                            others.kept_bytes - full.kept_bytes);
+  LaneSeconds forward = base_.forward, backward = base_.backward;
   forward.compute += fetching;
   backward.compute += fetching;
   forward.to_host += copies;
   backward.to_device += copies;
-  backward.compute += sum(first.backward_seconds - choices_.full.backward_seconds,
-                          others.backward_seconds - choices_.full.backward_seconds);
-  return base_.step_seconds + length(forward) + length(backward) - length(base_.forward) -
-         length(base_.backward);
+  backward.compute += of_step(first.backward_seconds - full.backward_seconds,
+                              others.backward_seconds - full.backward_seconds);
+  return base_.step_seconds + seconds_of_pass(forward) + seconds_of_pass(backward) -
+         seconds_of_pass(base_.forward) - seconds_of_pass(base_.backward);
 }
 
-std::optional<Split> Formula::best(size_t first, size_t others, int64_t layers_given) const {
+std::optional<LayerSplit> StepFormula::best(size_t first, size_t others,
+                                            std::optional<int> first_layers) const {
   const Assignment &a = choices_.assignments[first], &b = choices_.assignments[others];
-  Split best{.base = &base_, .first = first, .others = others, .seconds = INFINITY};
-  auto consider = [&](int layers) {
-    if (layers < 1 || layers > choices_.layers || missing(a, b, layers) > 0) return;
-    double one = seconds(a, b, layers);
-    if (one >= best.seconds) return;
+  LayerSplit best{.base = &base_, .first = first, .others = others, .seconds = INFINITY};
+  for (int layers : first_layers ? std::vector{*first_layers} : counts_worth_a_try(a, b)) {
+    if (layers < 1 || layers > choices_.layers || missing_bytes(a, b, layers) > 0) continue;
+    const double one = seconds(a, b, layers);
+    if (one >= best.seconds) continue;
     best.seconds = one;
     best.layers = layers;
-  };
-  if (layers_given >= 0) {
-    consider(static_cast<int>(layers_given));
-    return best.layers > 0 ? std::optional(best) : std::nullopt;
-  }
-  // What fits is a range that ends where all layers are alike, or where one side's bytes do not
-  // fit.
-  consider(1);
-  consider(choices_.layers);
-  if (first != others) {
-    auto fits = [&](int layers) { return missing(a, b, layers) == 0; };
-    int low = 1, high = choices_.layers;
-    bool thrifty_first = !fits(low);  // then more layers must be `first`
-    if (fits(low) != fits(high)) {
-      while (high - low > 1) {
-        int middle = (low + high) / 2;
-        (fits(middle) == fits(low) ? low : high) = middle;
-      }
-      consider(thrifty_first ? high : low);
-    }
-    // Where the link becomes the limit.
-    double each = (a.offloaded_bytes - b.offloaded_bytes) / link_;
-    double all = choices_.layers * b.offloaded_bytes / link_;
-    double batches = static_cast<double>(choices_.micro_batches);
-    if (each != 0)
-      for (double idle : {base_.forward.compute - base_.forward.to_host,
-                          base_.backward.compute - base_.backward.to_device}) {
-        int at = static_cast<int>(std::clamp((idle / batches - all) / each, -1.0, 1e6));
-        consider(at);
-        consider(at + 1);
-      }
   }
   return best.layers > 0 ? std::optional(best) : std::nullopt;
+}
+
+// Time is linear in the number of first layers but where the link becomes the limit, and the
+// numbers that fit are a range. So the best is at an end of the range or where the link is just
+// full. Numbers that a model does not have may be among them.
+std::vector<int> StepFormula::counts_worth_a_try(const Assignment& first,
+                                                 const Assignment& others) const {
+  std::vector<int> counts{1, choices_.layers};
+  if (&first == &others) return counts;
+  if (std::optional<int> end = end_of_what_fits(first, others)) counts.push_back(*end);
+  std::ranges::copy(counts_that_fill_the_link(first, others), std::back_inserter(counts));
+  return counts;
+}
+
+// The end of the range that fits where it begins with 1 or with all layers; none where both fit, or
+// neither does.
+std::optional<int> StepFormula::end_of_what_fits(const Assignment& first,
+                                                 const Assignment& others) const {
+  auto fits = [&](int layers) { return missing_bytes(first, others, layers) == 0; };
+  int low = 1, high = choices_.layers;
+  const bool low_fits = fits(low);
+  if (low_fits == fits(high)) return std::nullopt;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (fits(middle) == low_fits ? low : high) = middle;
+  }
+  return low_fits ? low : high;
+}
+
+// In each pass, the number of first layers on either side of that with which copies take the time
+// of the kernels that run beside them.
+std::vector<int> StepFormula::counts_that_fill_the_link(const Assignment& first,
+                                                        const Assignment& others) const {
+  const double seconds_a_layer =
+      (first.offloaded_bytes - others.offloaded_bytes) / link_bytes_per_second_;
+  if (seconds_a_layer == 0) return {};
+  const double seconds_of_others =
+      choices_.layers * others.offloaded_bytes / link_bytes_per_second_;
+  const double micro_batches = static_cast<double>(choices_.micro_batches);
+  std::vector<int> counts;
+  for (double idle : {base_.forward.compute - base_.forward.to_host,
+                      base_.backward.compute - base_.backward.to_device}) {
+    const double layers = (idle / micro_batches - seconds_of_others) / seconds_a_layer;
+    const int below = static_cast<int>(std::clamp(layers, -1.0, choices_.layers + 1.0));
+    counts.insert(counts.end(), {below, below + 1});
+  }
+  return counts;
 }
 
 }  // namespace longshore::trainer

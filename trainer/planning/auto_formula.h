@@ -1,83 +1,98 @@
-// What a step takes when its layers do one thing or another, by a formula quick enough for millions
-// of combinations: kernels against copies in each of the two passes, and memory at the moments that
-// matter. It starts from a walked plan under the policy `full` and adds what layers do besides.
+// What a step takes when the layers do one thing or another with their values, by a formula quick
+// enough for millions of combinations. It starts from a plan that was walked under the policy
+// `full` and adds what layers do besides: in each of the two passes the time of kernels beside that
+// of copies, and memory at the moments when most of it is in use. It knows neither waiting for
+// single values nor gaps in the arena; those are the walk's.
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "offload/assignments.h"
+#include "trainer/planning/auto_layer_choices.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {
 
-// What layers can do, for one size of micro-batches.
-struct LayerChoices {
-  // The first are those that any layer may have; the others keep what one of these offloads, for
-  // layers whose values are wanted at once.
-  std::vector<offload::Assignment> assignments;
-  size_t for_any = 0;
-  offload::Assignment full;  // the policy's
-  int layers = 0;
-  int64_t micro_batches = 0;
-};
-
-LayerChoices layer_choices(const models::Model& model,
-                           const std::map<std::string, offload::Fate>& fixed, int64_t micro_batches,
-                           const offload::Hardware& hardware);
-
-// Seconds that lanes are busy in one of the two passes.
-struct Load {
+// Seconds that each lane is busy in one of the two passes. An update counts for the pass during
+// which it runs.
+struct LaneSeconds {
   double compute = 0, to_host = 0, to_device = 0, on_host = 0, network = 0;
 };
 
-// A config with homes for its states, planned under `full`.
-struct Base {
-  // When the first so many layers hold what they keep, at most so many bytes are alive.
+// A config that says how a step is cut into micro-batches and where its states live, planned and
+// walked under the policy `full`.
+struct BasePlan {
+  // The most that is in use on the device while the first `holding_layers` layers hold what they
+  // keep for the backward pass.
   struct Moment {
-    int layers = 0;
+    int holding_layers = 0;
     double device_bytes = 0;
   };
 
   Config config;
-  const LayerChoices* choices = nullptr;
-  Load forward, backward;
+  std::shared_ptr<const LayerChoices> choices;
+  LaneSeconds forward, backward;
   double step_seconds = 0;
-  std::vector<Moment> moments;
-  double device_room = 0, host_room = 0;  // bytes: for all that is alive; for offloaded values
+  std::vector<Moment> moments;   // those that can be a step's fullest, most layers first
+  double device_room_bytes = 0;  // for all that is in use on the device
+  double host_room_bytes = 0;    // for the values that layers offload
 };
 
-Base make_base(const Config& config, const LayerChoices& choices, const PolicyPlan& full);
+// `full` is the config's plan under that policy, with a profile.
+BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
+                   const PolicyPlan& full);
 
-// The first `layers` layers do one thing, the others another.
-struct Split {
-  const Base* base = nullptr;
-  size_t first = 0, others = 0;  // assignments
+// How many layers ahead of their use transfers start: a copy has the time of one layer's kernels.
+inline constexpr double kLayersAhead = 1;
+
+// The first `layers` layers have one assignment, the others another.
+struct LayerSplit {
+  const BasePlan* base = nullptr;
+  size_t first = 0, others = 0;  // places in LayerChoices::assignments
   int layers = 0;
-  double seconds = 0;       // by the formula
-  double layers_ahead = 1;  // Transfers'
+  double seconds = 0;  // of a step, by the formula
+  double layers_ahead = kLayersAhead;
 };
 
-class Formula {
- public:
-  // `derate` is of the link; `margin` bytes of the device's room stay empty.
-  Formula(const Base& base, const offload::Hardware& hardware, double derate, double margin);
+// What the formula leaves unused.
+struct FormulaMargin {
+  double link_factor = 1;   // the part of the link's rate that it counts on
+  double device_bytes = 0;  // stay empty; negative: counts on more than there are
+};
 
-  // The best split between two assignments, if any fits; of so many layers where that is given,
-  // and not -1.
-  std::optional<Split> best(size_t first, size_t others, int64_t layers_given) const;
+class StepFormula {
+ public:
+  StepFormula(const BasePlan& base, const offload::Hardware& hardware, const FormulaMargin& margin);
+
+  // The quickest split between two assignments, with so many first layers where that is given; none
+  // where nothing fits.
+  std::optional<LayerSplit> best(size_t first, size_t others,
+                                 std::optional<int> first_layers) const;
+
+  // Of a step whose first `layers` layers have one assignment, the others another.
   double seconds(const offload::Assignment& first, const offload::Assignment& others,
                  int layers) const;
-  // Bytes that are too many, on the device and on the host; none are negative.
-  double missing(const offload::Assignment& first, const offload::Assignment& others,
-                 int layers) const;
+
+  // Of such a step: the bytes that the device lacks and those that the host lacks, added up; 0
+  // where it fits.
+  double missing_bytes(const offload::Assignment& first, const offload::Assignment& others,
+                       int layers) const;
 
  private:
-  const Base& base_;
+  double seconds_of_pass(const LaneSeconds& busy) const;
+  std::vector<int> counts_worth_a_try(const offload::Assignment& first,
+                                      const offload::Assignment& others) const;
+  std::optional<int> end_of_what_fits(const offload::Assignment& first,
+                                      const offload::Assignment& others) const;
+  std::vector<int> counts_that_fill_the_link(const offload::Assignment& first,
+                                             const offload::Assignment& others) const;
+
+  const BasePlan& base_;
   const LayerChoices& choices_;
-  double link_, fetch_seconds_, device_room_;
-  bool is_one_processor_;  // whose lanes and memories are the device's and the host's
+  double link_bytes_per_second_, fetch_seconds_per_byte_, device_room_bytes_;
+  bool is_one_processor_;  // its lanes take turns, its memory is the device's and the host's
 };
 
 }  // namespace longshore::trainer

@@ -13,29 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/planning/room.h"
-#include "trainer/step/estimate.h"
-#include "trainer/step/training_plans.h"
+#include "trainer/planning/auto_search_space.h"
+#include "trainer/planning/walked_plan.h"
 
 namespace longshore::trainer {
 
-inline constexpr double kAsFast = 1e-3;  // relative: plans that close are as fast as each other
-inline constexpr const char* kChosen = "auto";  // the origin of keys that were chosen
-
-// A plan that was walked.
-struct Tried {
-  Config config;  // as it would be written down: without `auto`
-  double step_seconds = 0;
-  Phases phases;
-  double moved_bytes = 0;  // by the link, both ways
-  MemoryByKind memory;
-  Room room;
-};
-
 struct AutoChoice {
-  std::vector<Tried> tried;  // the choice, then what fits, fastest first, then what does not
+  // The choice, then what fits, fastest first, then what does not fit.
+  std::vector<WalkedPlan> plans;
 
-  const Config& config() const { return tried[0].config; }
+  const WalkedPlan& chosen() const { return plans[0]; }
 };
 
 // For a config whose policy is `auto`. Keys that somebody set stay. Where a plan is as fast without
@@ -44,11 +31,12 @@ struct AutoChoice {
 // profile is of another kind of machine than `target`.
 AutoChoice choose_policy(const Config& config, models::Target target);
 
-// `config`, or what was chosen in its place, with the choice's account in `account`.
+// `config`, or what was chosen in its place, with the choice's account in `account`. Throws as
+// choose_policy() does.
 Config with_chosen_policy(const Config& config, models::Target target, std::string& account);
 
 // "full", or "first 24 layers: ...", and what lives on the host.
-std::string what(const Config& config);
+std::string summary(const Config& config);
 
 // The keys that were chosen, and their values as a config says them.
 std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config);

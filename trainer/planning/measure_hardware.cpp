@@ -30,8 +30,8 @@ using offload::MemoryKind;
 using offload::RateCurve;
 
 enum class Contents {
-  product,  // of ordinary_numbers(), where they are floats
-  small,    // numbers above 0, which all ops take
+  product,  // floats are ordinary_numbers(), as products of trained weights have them
+  small,    // floats are small and above 0, which every op takes
 };
 
 // Memory of one kind that goes with its scope.
@@ -42,7 +42,7 @@ class Memory {
       : backend_(backend),
         kind_(kind),
         memory_(backend.allocate(kind, std::max<int64_t>(bytes, 64))) {
-    constexpr int64_t kMost = int64_t{16} << 20;  // made here, and repeated
+    constexpr int64_t kMost = int64_t{16} << 20;  // bytes of different numbers; more repeat them
     const int64_t made = std::min(bytes, kMost);
     const std::vector<uint32_t> words = numbers(type.dtype, made, contents);
     for (int64_t at = 0; at < bytes; at += made)
@@ -115,7 +115,8 @@ class Kernel {
   }
 
   double seconds() const {
-    // Of a timing. A GPU that was idle runs products faster than its power lets it go on.
+    // Seconds that one timing takes at least. A GPU that was idle runs products faster for a moment
+    // than its power lets it go on.
     const double least = is_product() && models::is_cuda(plan_.target) ? 50e-3 : 3e-3;
     constexpr int kTimings = 2;
     auto quickest = [&](int timings, int times) {
@@ -124,7 +125,7 @@ class Kernel {
         backend_.synchronize();
       });
     };
-    quickest(1, 1);  // loads and makes what the first call wants
+    quickest(1, 1);  // libraries load kernels and allocate at the first call
     double one = quickest(1, 1);
     int times = std::clamp(static_cast<int>(least / std::max(one, 1e-7)), 1, 1000);
     return quickest(kTimings, times) / times;
@@ -141,8 +142,8 @@ class Kernel {
   std::span<std::byte> workspace_;
 };
 
-// Decoders whose steps have the kernels that are measured, from small to middling, and on GPUs to
-// large: those reach their rates late.
+// Decoders whose steps have the kernels that are measured, of small to middling sizes, and on GPUs
+// of large ones too: GPUs reach their rates only with much work.
 std::vector<models::DecoderConfig> decoders(Dtype dtype, models::Target target) {
   std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{
       // width, length, batch
@@ -170,11 +171,12 @@ struct Sample {
   models::OpClass op_class;
   double flops, bytes, seconds;
 };
-// By WORK of profiles, and by what tells the kernels of one work apart.
+// By the work that a profile names, such as "linear.bf16", and within it by op and operand types.
 using Samples = std::map<std::string, std::map<std::string, Sample>>;
 
-// The kernels of a step. A kernel that was measured before keeps the lesser time: what else runs on
-// a machine only adds.
+// Adds the kernels of a step that run on the host, where `update_lane` is there, or those that do
+// not. A kernel that was measured before keeps the lesser time: what else runs on a machine only
+// adds to it.
 void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend& backend,
                   Samples& samples) {
   models::Model model = models::decoder(config);
@@ -183,7 +185,7 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
   offload::ParameterLayout layout = offload::lay_out(model, {.homes = {.optimizer = home}});
   StepPlans plans = plan_step(
       model, layout,
-      {.policy = offload::make_policy("full", {}, model.stages[1].programs[0]),
+      {.policy = offload::make_policy("full", {}, scan_stage(model).programs[0]),
        .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = update_lane}},
       backend.target());
   const offload::Plan& plan = plans.plans[0];
@@ -211,7 +213,7 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
   }
 }
 
-// Points an octave apart at least: the median rate of what lies between.
+// Sizes and rates, each the median of the points of one octave of sizes.
 RateCurve curve_of(std::vector<RateCurve::Point> points) {
   std::sort(points.begin(), points.end());
   std::vector<RateCurve::Point> curve;
@@ -293,7 +295,7 @@ void measure_links(Backend& backend, Hardware& hardware) {
   }
   hardware.link_to_device = RateCurve(to_device);
   hardware.link_to_host = RateCurve(to_host);
-  if (hardware.takes_turns()) return;  // the two ways, too
+  if (hardware.takes_turns()) return;  // so copies of the two directions never run at once
   Copies copies(backend, int64_t{1} << 26);
   double alone = std::max(copies.seconds({Lane::host_to_device}, 4),
                           copies.seconds({Lane::device_to_host}, 4));
@@ -301,7 +303,8 @@ void measure_links(Backend& backend, Hardware& hardware) {
   hardware.link_both_ways = std::min(1.0, alone / together);
 }
 
-// How much longer a kernel takes whose operands were not used for a while: one of many in turn.
+// What the caches hold, and how fast what they do not hold is fetched: by one kernel's time beside
+// that of many kernels in turn, whose operands were not used for a while.
 void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
   constexpr int64_t kMost = int64_t{1} << 28;  // beyond any cache
   models::Model model = models::decoder(decoders(dtype, backend.target())[1]);
@@ -326,15 +329,15 @@ void measure_cache(Backend& backend, Dtype dtype, Hardware& hardware) {
   };
   const double near = seconds(1), far = seconds(kernels.size());
   if (far < 1.1 * near) return;
-  size_t count = 1;  // the most that are nearer than not
+  size_t count = 1;  // the most kernels in turn whose time is nearer to `near` than to `far`
   for (size_t more = 2; more < kernels.size(); more += more / 2)
     if (2 * seconds(more) < near + far) count = more;
   hardware.cache_bytes = static_cast<int64_t>(count) * bytes;
   hardware.fetch_bytes_per_second = static_cast<double>(bytes) / (far - near);
 }
 
-// Once libraries have loaded their kernels and nothing of ours is allocated: what is in use now is
-// beside every plan.
+// To be called when libraries have loaded their kernels and nothing of ours is allocated: what is
+// in use then will be in use beside every plan.
 void measure_memory(Backend& backend, Hardware& hardware) {
   hardware.device_reserved_bytes = backend.used_bytes(MemoryKind::device);
   hardware.device_bytes =

@@ -11,7 +11,7 @@ namespace longshore::trainer {
 
 // Runs every kernel that training steps of small and middling decoders use, on its own and at
 // several sizes, and copies of several sizes both ways, alone and together. Of timings the quickest
-// counts. Takes a minute or two; `say` is told what is measured.
+// counts. Takes some minutes; `say` is told what is measured.
 offload::Hardware measure_hardware(offload::Backend& backend, const std::string& name,
                                    const std::function<void(const std::string&)>& say);
 

@@ -61,10 +61,7 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
 }
 
 int64_t recomputed(const offload::Partition& partition) {
-  return std::count_if(partition.backward.nodes.begin(), partition.backward.nodes.end(),
-                       [&](const models::Node& node) {
-                         return partition.backward[node.out[0]].name.ends_with(".again");
-                       });
+  return std::ranges::count(partition.backward.nodes, true, &models::Node::recomputes);
 }
 
 }  // namespace
@@ -128,8 +125,7 @@ std::string table(std::vector<const PolicyPlan*> plans) {
   return result;
 }
 
-std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
-                    bool explain) {
+std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware) {
   std::string result =
       (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
       text(plan.memory);
@@ -140,7 +136,11 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
     result += "what would take less, each change by itself:\n" + plan.what_helps;
   if (!plan.advice.empty()) result += "advice, each change by itself:\n";
   for (const std::string& line : plan.advice) result += "  " + line + "\n";
-  if (!explain) return result;
+  return result;
+}
+
+std::string explanation(const PolicyPlan& plan) {
+  std::string result;
   for (const offload::LayerPlan& layers : plan.plans.step.layers)
     if (layers.is_scan) result += offload::explain(layers);
   return result;

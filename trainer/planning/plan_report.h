@@ -22,9 +22,10 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
 
 // A line for each; with a profile the fastest that fits comes first, and what does not fit last.
 std::string table(std::vector<const PolicyPlan*> plans);
-// Memory, what is alive at its peak, and with a profile time; with `explain` label by label.
-std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
-                    bool explain);
+// Memory, and what is in use when most of it is; with a profile the step's time and advice.
+std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware);
+// What becomes of each value of the layers, label by label.
+std::string explanation(const PolicyPlan& plan);
 
 // {"policy", "fits", "step_seconds", "mfu", "phases", "bottleneck", "memory": {kind: {...}}}, times
 // with a profile.

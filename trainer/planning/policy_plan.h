@@ -20,11 +20,11 @@ struct PolicyPlan {
   std::string mesh;  // "one of 8 devices: ..."; empty for one device
   // With a profile:
   std::optional<Estimate> estimate;
-  int64_t used_device_bytes = 0;  // trainer/planning/room.h
+  int64_t used_device_bytes = 0;  // as used_device_bytes() of room.h counts them
   Room room;
-  double mfu = 0;
+  double mfu = 0;  // a fraction; 0 where the profile names no peak
   std::vector<std::string> advice;
-  std::string what_helps;  // where it does not fit: trainer/planning/room.h
+  std::string what_helps;  // where it does not fit: what_helps() of room.h
   // Where the policy was `auto`: what was tried, and the keys that it stands for.
   std::string account;
   std::vector<std::pair<std::string, std::string>> chosen;
@@ -38,11 +38,12 @@ Config with_policy(Config config, const std::string& policy);
 // own reads a key that it has.
 void require_remat_keys_read(Config config, const std::vector<std::string>& policies);
 
-// Throws ConfigError where the policy does not suit the model, and as choose_policy() does.
+// With times where there is a profile; without advice. Throws ConfigError where the policy does not
+// suit the model, and as choose_policy() does.
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);
 
-// The mark of what does not fit: "yes", or "no: device 2.1 GiB short".
+// "yes", or "no: device 2.1 GiB short".
 std::string fits_text(const Room& room);
 
 }  // namespace longshore::trainer

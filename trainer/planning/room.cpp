@@ -18,6 +18,42 @@ using offload::MemoryKind;
 // The CPU backend's kinds share one memory, so they must fit together.
 bool shares_memory(models::Target target) { return !models::is_cuda(target); }
 
+// What a machine has for plans; twice the same where the kinds share one memory.
+struct Capacity {
+  int64_t device_bytes, host_bytes;
+  bool is_shared;
+
+  int64_t bytes(MemoryKind kind) const {
+    return kind == MemoryKind::device ? device_bytes : host_bytes;
+  }
+};
+
+Capacity capacity(const offload::Hardware& hardware) {
+  const bool is_shared = shares_memory(hardware.target);
+  const int64_t reserved = hardware.device_reserved_bytes;
+  return {(is_shared ? hardware.host_bytes : hardware.device_bytes) - reserved,
+          hardware.host_bytes - (is_shared ? reserved : 0), is_shared};
+}
+
+// Of one of the devices that share the backend's host.
+Capacity capacity(offload::Backend& backend, int64_t devices_of_host) {
+  const bool is_shared = shares_memory(backend.target());
+  return {backend.available_bytes(MemoryKind::device) / (is_shared ? devices_of_host : 1),
+          backend.available_bytes(MemoryKind::pinned_host) / devices_of_host, is_shared};
+}
+
+Room room_within(const Capacity& capacity, const MemoryByKind& memory, const MemoryLimits& limits) {
+  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
+  const int64_t together = total_peak_bytes(memory);
+  Room room{capacity.device_bytes - (capacity.is_shared ? together : device),
+            capacity.host_bytes - (capacity.is_shared ? together : host)};
+  if (limits.device_bytes)
+    room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
+  if (limits.host_bytes)
+    room.host_spare_bytes = std::min(room.host_spare_bytes, *limits.host_bytes - host);
+  return room;
+}
+
 struct Choice {
   std::string setting;
   Config config;
@@ -96,21 +132,6 @@ std::string helpful_choices(const Config& config, models::Target target, const R
   return text;
 }
 
-// So much that a machine which is not the profile's has, of each kind.
-Room room_on(offload::Backend& backend, const MemoryByKind& memory, const MemoryLimits& limits,
-             int64_t devices_of_host) {
-  const bool is_one = shares_memory(backend.target());
-  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
-  const int64_t host_bytes = backend.available_bytes(MemoryKind::pinned_host) / devices_of_host;
-  const int64_t device_bytes =
-      backend.available_bytes(MemoryKind::device) / (is_one ? devices_of_host : 1);
-  const int64_t together = is_one ? total_peak_bytes(memory) : 0;
-  return {std::min(device_bytes - (is_one ? together : device),
-                   limits.device_bytes.value_or(device_bytes) - device),
-          std::min(host_bytes - (is_one ? together : host),
-                   limits.host_bytes.value_or(host_bytes) - host)};
-}
-
 }  // namespace
 
 MemoryLimits memory_limits(const Config& config) {
@@ -129,42 +150,27 @@ int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& h
 
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits) {
-  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
-  const int64_t used = used_device_bytes(memory, hardware);
-  Room room{hardware.device_bytes - used, hardware.host_bytes - host};
-  if (shares_memory(hardware.target))
-    room.device_spare_bytes = room.host_spare_bytes = hardware.host_bytes - used;
-  if (limits.device_bytes)
-    room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
-  if (limits.host_bytes)
-    room.host_spare_bytes = std::min(room.host_spare_bytes, *limits.host_bytes - host);
-  return room;
+  return room_within(capacity(hardware), memory, limits);
 }
 
 std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
                      const MemoryLimits& limits, int64_t devices_of_host) {
-  bool fits = true;
+  const Capacity there = capacity(backend, devices_of_host);
+  if (room_within(there, memory, limits).fits()) return "";
   std::string table;
   for (MemoryKind kind : offload::kMemoryKinds) {
     const offload::MemoryAnalysis& a = of(memory, kind);
     if (kind == MemoryKind::unpinned_host && a.peak_bytes == 0) continue;
-    bool is_device = kind == MemoryKind::device;
-    int64_t together = is_device ? a.peak_bytes : host_peak_bytes(memory);
-    const bool is_shared = devices_of_host > 1 && (!is_device || shares_memory(backend.target()));
-    int64_t available = backend.available_bytes(kind) / (is_shared ? devices_of_host : 1);
-    fits = fits &&
-           (shares_memory(backend.target()) ? total_peak_bytes(memory) : together) <= available;
+    const bool is_device = kind == MemoryKind::device;
+    const bool is_divided = devices_of_host > 1 && (!is_device || there.is_shared);
     const std::optional<int64_t>& limit = is_device ? limits.device_bytes : limits.host_bytes;
-    if (limit && *limit < available) {
-      available = *limit;
-      fits = fits && together <= *limit;
-    }
+    const int64_t available = std::min(there.bytes(kind), limit.value_or(there.bytes(kind)));
     table += fmt::format(
         "  {:<12} needs {} ({}), available {}{}\n", offload::name(kind), bytes_text(a.peak_bytes),
         categories_text(a.by_category), bytes_text(available),
-        is_shared ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
+        is_divided ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
   }
-  return fits ? "" : table;
+  return table;
 }
 
 std::string what_helps(const Config& config, const offload::Hardware& hardware,
@@ -176,23 +182,21 @@ std::string what_helps(const Config& config, const offload::Hardware& hardware,
 }
 
 std::string what_helps(const Config& config, models::Target target) {
-  auto room_of = [&](const MemoryByKind& memory) {
-    if (shares_memory(target)) return Room{-total_peak_bytes(memory), -total_peak_bytes(memory)};
-    return Room{-of(memory, MemoryKind::device).peak_bytes, -host_peak_bytes(memory)};
-  };
+  const Capacity nothing{0, 0, shares_memory(target)};
+  auto room_of = [&](const MemoryByKind& memory) { return room_within(nothing, memory, {}); };
   return helpful_choices(config, target, room_of, {});
 }
 
 std::string why_no_room(const Config& config, const TrainingPlans& plans,
                         offload::Backend& backend) {
   MemoryByKind memory = analyze(plans);
-  models::Target target = backend.target();
-  std::string table = shortage(memory, backend, memory_limits(config), devices_per_node(config));
-  if (table.empty()) return "";
+  const models::Target target = backend.target();
   const MemoryLimits limits = memory_limits(config);
-  auto room_of = [&](const MemoryByKind& one) {
-    return room_on(backend, one, limits, devices_per_node(config));
-  };
+  const int64_t devices = devices_per_node(config);
+  const std::string table = shortage(memory, backend, limits, devices);
+  if (table.empty()) return "";
+  const Capacity there = capacity(backend, devices);
+  auto room_of = [&](const MemoryByKind& one) { return room_within(there, one, limits); };
   return fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
                      config.config_file, table, needs(memory, target, limits),
                      helpful_choices(config, target, room_of, {}));

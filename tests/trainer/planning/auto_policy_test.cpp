@@ -105,7 +105,9 @@ std::vector<Named> all_named(const Config& config) {
   return list;
 }
 
-int64_t device_bytes(const Tried& tried) { return of(tried.memory, MemoryKind::device).peak_bytes; }
+int64_t device_bytes(const WalkedPlan& tried) {
+  return of(tried.memory, MemoryKind::device).peak_bytes;
+}
 
 TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
   struct Case {
@@ -127,8 +129,8 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
       for (const Named& one : named)
         if (static_cast<double>(one.device_bytes) <= limit && one.seconds < best.seconds)
           best = one;
-      Tried choice = choose_policy(with_limit(config, limit), hardware.target).tried[0];
-      SCOPED_TRACE(std::string(model) + ": " + what(choice.config) + ", beside " + best.policy);
+      WalkedPlan choice = choose_policy(with_limit(config, limit), hardware.target).chosen();
+      SCOPED_TRACE(std::string(model) + ": " + summary(choice.config) + ", beside " + best.policy);
       EXPECT_LE(device_bytes(choice), limit);
       EXPECT_LE(choice.step_seconds, 1.01 * best.seconds);
       gain = std::max(gain, best.seconds / choice.step_seconds - 1);
@@ -141,14 +143,14 @@ TEST_F(AutoPolicy, AFasterLinkGivesNoSlowerPlan) {
   double before = INFINITY;
   for (double link : {5e8, 2e9, 8e9, 3.2e10}) {
     Config config = with_limit(config_of("llama", gpu(link)), 75e6);
-    Tried choice = choose_policy(config, kTarget).tried[0];
-    EXPECT_LE(choice.step_seconds, before * 1.002) << link << ": " << what(choice.config);
+    WalkedPlan choice = choose_policy(config, kTarget).chosen();
+    EXPECT_LE(choice.step_seconds, before * 1.002) << link << ": " << summary(choice.config);
     before = choice.step_seconds;
   }
 }
 
 TEST_F(AutoPolicy, MovesNothingWhereAllFits) {
-  Tried choice = choose_policy(config_of("llama", gpu(1e12)), kTarget).tried[0];
+  WalkedPlan choice = choose_policy(config_of("llama", gpu(1e12)), kTarget).chosen();
   const Config& config = choice.config;
   EXPECT_FALSE(config.parameter_memory_host_offload || config.gradient_memory_host_offload ||
                config.optimizer_memory_host_offload);
@@ -160,7 +162,7 @@ TEST_F(AutoPolicy, WhatIsSetStays) {
   Config config = config_of("llama", gpu(1e10),
                             {"context=offload", "optimizer_memory_host_offload=true",
                              "gradient_memory_host_offload=false", "offload_layers=3"});
-  for (const Tried& tried : choose_policy(config, kTarget).tried) {
+  for (const WalkedPlan& tried : choose_policy(config, kTarget).plans) {
     EXPECT_TRUE(tried.config.optimizer_memory_host_offload);
     EXPECT_FALSE(tried.config.gradient_memory_host_offload);
     EXPECT_EQ(tried.config.offload_layers, 3);
@@ -171,7 +173,7 @@ TEST_F(AutoPolicy, WhatIsSetStays) {
 // The run directory's config.yml is such a file.
 TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   Config config = with_limit(config_of("gemma2", gpu(8e9), {"auto_micro_batch=true"}), 90e6);
-  Tried choice = choose_policy(config, kTarget).tried[0];
+  WalkedPlan choice = choose_policy(config, kTarget).chosen();
   fs::path file = folder_ / "config.yml";
   write_resolved(choice.config, file);
   Config again = load_config(file, {}, kConfigs);
@@ -191,17 +193,17 @@ TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
 TEST_F(AutoPolicy, KnowsLayersThatReadLess) {
   Config config = config_of("gemma2", gpu(1e10), {"lora_rank=4"});
   for (double limit : {65e6, 90e6}) {
-    Tried choice = choose_policy(with_limit(config, limit), kTarget).tried[0];
-    EXPECT_LE(device_bytes(choice), limit) << what(choice.config);
+    WalkedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
+    EXPECT_LE(device_bytes(choice), limit) << summary(choice.config);
   }
 }
 
 TEST_F(AutoPolicy, CutsAStepIntoTheMicroBatchesThatAreFastest) {
   Config config = config_of("llama", gpu(1e10), {"auto_micro_batch=true"});
-  Tried whole = choose_policy(config, kTarget).tried[0];
+  WalkedPlan whole = choose_policy(config, kTarget).chosen();
   EXPECT_EQ(whole.config.per_device_batch_size, 4);
-  Tried cut = choose_policy(with_limit(config, 38e6), kTarget).tried[0];
-  EXPECT_LT(cut.config.per_device_batch_size, 4) << what(cut.config);
+  WalkedPlan cut = choose_policy(with_limit(config, 38e6), kTarget).chosen();
+  EXPECT_LT(cut.config.per_device_batch_size, 4) << summary(cut.config);
   EXPECT_EQ(cut.config.per_device_batch_size * cut.config.gradient_accumulation_steps, 4);
 }
 
@@ -221,7 +223,7 @@ TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
       }
   };
   const double limit = least(0);
-  const Tried choice = choose_policy(with_limit(config, limit), kTarget).tried[0];
+  const WalkedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
   EXPECT_LE(device_bytes(choice), limit);
   EXPECT_EQ(choice.config.origins.at("prefetch_layers"), kChosen);
 }

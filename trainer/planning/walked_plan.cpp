@@ -1,0 +1,53 @@
+#include "trainer/planning/walked_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "trainer/planning/policy_plan.h"
+
+namespace longshore::trainer {
+
+WalkedPlan walked_plan(const Config& config, models::Target target,
+                       const offload::Hardware& hardware) try {
+  const PolicyPlan plan = plan_policy(config, target, hardware);
+  WalkedPlan walked{.config = config,
+                    .step_seconds = plan.estimate->step_seconds,
+                    .phases = plan.estimate->phases,
+                    .memory = plan.memory,
+                    .room = plan.room};
+  for (const offload::Event& event : plan.estimate->events)
+    if (event.lane != offload::Lane::compute)
+      walked.moved_bytes += static_cast<double>(event.bytes);
+  return walked;
+} catch (const ConfigError&) {
+  return {.config = config, .is_refused = true};
+}
+
+std::vector<WalkedPlan> walked_plans(const std::vector<Config>& configs, models::Target target,
+                                     const offload::Hardware& hardware) {
+  std::vector<WalkedPlan> walked(configs.size());
+  parallel_for(configs.size(),
+               [&](size_t i) { walked[i] = walked_plan(configs[i], target, hardware); });
+  return walked;
+}
+
+int64_t missing_bytes(const Room& room) {
+  return std::max<int64_t>(-room.device_spare_bytes, 0) +
+         std::max<int64_t>(-room.host_spare_bytes, 0);
+}
+
+bool is_better(const WalkedPlan& a, const WalkedPlan& b) {
+  return std::pair{!a.fits(), a.step_seconds} < std::pair{!b.fits(), b.step_seconds};
+}
+
+double fastest_seconds(const std::vector<WalkedPlan>& plans) {
+  double fastest = INFINITY;
+  for (const WalkedPlan& one : plans)
+    if (one.fits()) fastest = std::min(fastest, one.step_seconds);
+  return fastest;
+}
+
+}  // namespace longshore::trainer
