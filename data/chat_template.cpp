@@ -18,6 +18,18 @@ std::string stripped(std::string_view text) {
   return std::string(text);
 }
 
+// What ends the assistant's turn, in the order of kChatTemplates.
+constexpr std::array<const char*, kChatTemplates.size()> kEndOfTurn = {
+    "</s>", "<|eot_id|>", "<end_of_turn>", "<|im_end|>"};
+
+int32_t special_id(const char* name, const Tokenizer& tokenizer) {
+  const std::optional<int32_t> id = tokenizer.id_of(name);
+  if (!id)
+    throw DataError(tokenizer.path().string() + ": the chat template needs the token " +
+                    json_quoted(name) + ", which the tokenizer lacks");
+  return *id;
+}
+
 enum class By { prompt, assistant };
 
 // Collects pieces and resolves special tokens.
@@ -26,11 +38,7 @@ class Writer {
   explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   void special(const char* name, By by = By::prompt) {
-    const std::optional<int32_t> id = tokenizer_.id_of(name);
-    if (!id)
-      throw DataError(tokenizer_.path().string() + ": the chat template needs the token " +
-                      json_quoted(name) + ", which the tokenizer lacks");
-    pieces_.push_back({name, id, by == By::assistant});
+    pieces_.push_back({name, special_id(name, tokenizer_), by == By::assistant});
   }
 
   void text(std::string text, By by = By::prompt) {
@@ -71,14 +79,14 @@ void expect_turns(std::span<const ChatMessage> messages, size_t first) {
   }
 }
 
-void write_llama2(std::span<const ChatMessage> messages, Writer& writer) {
+void write_llama2(std::span<const ChatMessage> messages, const char* end, Writer& writer) {
   const size_t first = messages[0].role == "system" ? 1 : 0;
   expect_turns(messages, first);
   for (size_t i = first; i < messages.size(); ++i) {
     std::string content = messages[i].content;
     if (writer_of(messages[i]) == By::assistant) {
       writer.text(" " + stripped(content) + " ", By::assistant);
-      writer.special("</s>", By::assistant);
+      writer.special(end, By::assistant);
       continue;
     }
     if (i == 1 && first == 1)
@@ -88,8 +96,8 @@ void write_llama2(std::span<const ChatMessage> messages, Writer& writer) {
   }
 }
 
-void write_llama3(std::span<const ChatMessage> messages, ChatTemplate::Ending ending,
-                  Writer& writer) {
+void write_llama3(std::span<const ChatMessage> messages, const char* end,
+                  ChatTemplate::Ending ending, Writer& writer) {
   auto open = [&](const std::string& role) {
     writer.special("<|start_header_id|>");
     writer.text(role);
@@ -100,13 +108,13 @@ void write_llama3(std::span<const ChatMessage> messages, ChatTemplate::Ending en
   for (const ChatMessage& message : messages) {
     open(message.role);
     writer.text(stripped(message.content), writer_of(message));
-    writer.special("<|eot_id|>", writer_of(message));
+    writer.special(end, writer_of(message));
   }
   if (ending == ChatTemplate::Ending::assistant_opens) open("assistant");
 }
 
-void write_gemma(std::span<const ChatMessage> messages, ChatTemplate::Ending ending,
-                 Writer& writer) {
+void write_gemma(std::span<const ChatMessage> messages, const char* end,
+                 ChatTemplate::Ending ending, Writer& writer) {
   if (messages[0].role == "system") refuse(0, messages[0], "user (this family has no system role)");
   expect_turns(messages, 0);
   auto open = [&](const std::string& role) {
@@ -117,14 +125,14 @@ void write_gemma(std::span<const ChatMessage> messages, ChatTemplate::Ending end
   for (const ChatMessage& message : messages) {
     open(message.role == "assistant" ? "model" : "user");
     writer.text(stripped(message.content), writer_of(message));
-    writer.special("<end_of_turn>", writer_of(message));
+    writer.special(end, writer_of(message));
     writer.text("\n");
   }
   if (ending == ChatTemplate::Ending::assistant_opens) open("model");
 }
 
-void write_chatml(std::span<const ChatMessage> messages, ChatTemplate::Ending ending,
-                  Writer& writer) {
+void write_chatml(std::span<const ChatMessage> messages, const char* end,
+                  ChatTemplate::Ending ending, Writer& writer) {
   auto open = [&](const std::string& role) {
     writer.special("<|im_start|>");
     writer.text(role + "\n");
@@ -132,7 +140,7 @@ void write_chatml(std::span<const ChatMessage> messages, ChatTemplate::Ending en
   for (const ChatMessage& message : messages) {
     open(message.role);
     writer.text(message.content, writer_of(message));
-    writer.special("<|im_end|>", writer_of(message));
+    writer.special(end, writer_of(message));
     writer.text("\n");
   }
   if (ending == ChatTemplate::Ending::assistant_opens) open("assistant");
@@ -151,22 +159,27 @@ ChatTemplate ChatTemplate::named(std::string_view name) {
 std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> messages,
                                             const Tokenizer& tokenizer, Ending ending) const {
   expect_known_roles(messages);
+  const char* end = kEndOfTurn[static_cast<size_t>(family_)];
   Writer writer(tokenizer);
   switch (family_) {
     case Family::llama2:
-      write_llama2(messages, writer);
+      write_llama2(messages, end, writer);
       break;
     case Family::llama3:
-      write_llama3(messages, ending, writer);
+      write_llama3(messages, end, ending, writer);
       break;
     case Family::gemma:
-      write_gemma(messages, ending, writer);
+      write_gemma(messages, end, ending, writer);
       break;
     case Family::chatml:
-      write_chatml(messages, ending, writer);
+      write_chatml(messages, end, ending, writer);
       break;
   }
   return writer.take();
+}
+
+int32_t ChatTemplate::end_of_turn(const Tokenizer& tokenizer) const {
+  return special_id(kEndOfTurn[static_cast<size_t>(family_)], tokenizer);
 }
 
 }  // namespace longshore::data

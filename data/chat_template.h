@@ -55,6 +55,10 @@ class ChatTemplate {
   std::vector<ChatPiece> pieces(std::span<const ChatMessage> messages, const Tokenizer& tokenizer,
                                 Ending ending = Ending::complete) const;
 
+  // The special token that ends what the assistant writes. Throws a DataError when the tokenizer
+  // lacks it.
+  int32_t end_of_turn(const Tokenizer& tokenizer) const;
+
  private:
   enum class Family { llama2, llama3, gemma, chatml };
   explicit ChatTemplate(Family family) : family_(family) {}

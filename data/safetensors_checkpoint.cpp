@@ -1,6 +1,5 @@
 #include "data/safetensors_checkpoint.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <set>
@@ -10,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/problem_list.h"
 #include "data/file_mapping.h"
 #include "data/strict_json.h"
 
@@ -108,26 +108,6 @@ class IndexReader : public StrictJson {
   std::map<std::string, std::string> files_;
 };
 
-// Collects what is wrong; throws when that is anything.
-class Problems {
- public:
-  void add(const std::string& problem) {
-    if (++count_ <= kMaxListed) list_ += "\n  " + problem;
-  }
-
-  void require_none(const fs::path& file) const {
-    if (count_ == 0) return;
-    const size_t rest = count_ - std::min(count_, kMaxListed);
-    throw DataError(file.string() + ": index and files do not agree:" + list_ +
-                    (rest > 0 ? "\n  and " + std::to_string(rest) + " more" : ""));
-  }
-
- private:
-  static constexpr size_t kMaxListed = 50;
-  size_t count_ = 0;
-  std::string list_;
-};
-
 std::map<std::string, std::string> read_index(const fs::path& path) {
   const FileMapping mapping(path, Access::from_front_to_back);
   try {
@@ -152,7 +132,7 @@ std::vector<const SafetensorsTensor*> open_index(const fs::path& path,
   std::set<std::string_view> file_names;
   for (const auto& [tensor, file] : index) file_names.insert(file);
 
-  Problems problems;
+  ProblemList problems;
   std::set<std::string_view> unreadable, found;
   std::vector<const SafetensorsTensor*> tensors;
   for (std::string_view file_name : file_names) {
@@ -180,7 +160,8 @@ std::vector<const SafetensorsTensor*> open_index(const fs::path& path,
   for (const auto& [tensor, file] : index)
     if (!found.contains(tensor) && !unreadable.contains(file))
       problems.add(json_quoted(tensor) + " is not in " + json_quoted(file) + ", as the index says");
-  problems.require_none(path);
+  if (!problems.empty())
+    throw DataError(path.string() + ": index and files do not agree:\n  " + problems.text());
   return tensors;
 }
 

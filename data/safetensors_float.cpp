@@ -14,18 +14,13 @@
 namespace longshore::data {
 namespace {
 
-struct BFloat16 {
-  uint16_t bits;
-};
 struct Float16 {
   uint16_t bits;
 };
 
 float widened(float value) { return value; }
 float widened(double value) { return static_cast<float>(value); }
-float widened(BFloat16 value) {
-  return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
-}
+float widened(bfloat16 value) { return to_float(value); }
 
 // Rebiases the exponent (F. Giesen, "half_to_float_fast5"'s relative without denormal inputs, so
 // that it holds when the processor takes denormals for zero).
@@ -143,7 +138,7 @@ NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<f
     case SafetensorsDtype::float64:
       return convert<double>(from, to);
     case SafetensorsDtype::bfloat16:
-      return convert<BFloat16>(from, to);
+      return convert<bfloat16>(from, to);
     case SafetensorsDtype::float16:
       return convert<Float16>(from, to);
     default:

@@ -1,7 +1,6 @@
 #include "data/tokenizer_json.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <span>
@@ -10,270 +9,40 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/json_place.h"
 #include "data/strict_json.h"
+#include "data/tokenizer_json_parts.h"
 #include "data/utf8.h"
 
 namespace longshore::data {
 namespace {
 
-using Json = nlohmann::json;
-
 // Generous beside any real tokenizer; they bound time and memory.
-constexpr size_t kMaxTokens = size_t{1} << 22;
-constexpr size_t kMaxMerges = size_t{1} << 22;
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxAddedTokenBytes = 256;
-constexpr size_t kMaxValues = size_t{1} << 20;  // beside vocabulary and merges
-constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxSteps = 16;
 constexpr size_t kMaxReplacementBytes = 256;
 constexpr size_t kMaxDecodedBytes = size_t{256} << 20;  // of all tokens
 
-constexpr const char* kVocabPlace = "model/vocab";
-constexpr const char* kMergesPlace = "model/merges";
+std::string type_of(const JsonPlace& place) { return place.at("type").string(); }
 
-struct NamedId {
-  std::string token;
-  int64_t id;
-};
-
-// Splits the file into the vocabulary, the merges, and a document of all else.
-class FileReader : public StrictJson {
- public:
-  Json document;
-  std::vector<NamedId> vocab;
-  std::vector<std::pair<std::string, std::string>> merges;
-  bool has_vocab = false, has_merges = false;
-
-  bool null() override { return add(nullptr, "null"); }
-  bool boolean(bool value) override { return add(value, "a boolean"); }
-  bool number_integer(number_integer_t value) override { return add(value, std::to_string(value)); }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (part_ != Part::vocab) return add(value, std::to_string(value));
-    if (value >= kMaxTokens) refuse(std::to_string(value));
-    if (vocab.size() == kMaxTokens) refuse("one more");
-    vocab.push_back({std::move(key_), static_cast<int64_t>(value)});
-    return true;
-  }
-  bool number_float(number_float_t value, const string_t&) override {
-    return add(value, "a number with a point");
-  }
-
-  bool string(string_t& value) override {
-    if (part_ == Part::merges) {
-      // In the older form a merge is "left right".
-      const size_t space = value.find(' ');
-      if (space == value.npos || value.find(' ', space + 1) != value.npos)
-        refuse(json_quoted(value));
-      add_merge(value.substr(0, space), value.substr(space + 1));
-      return true;
-    }
-    if (part_ == Part::merge) {
-      if (pair_.size() == 2) refuse("a third string");
-      pair_.push_back(std::move(value));
-      return true;
-    }
-    return add(std::move(value), "a string");
-  }
-
-  bool start_object(size_t) override {
-    if (is_at("vocab") && !has_vocab) {
-      part_ = Part::vocab;
-      has_vocab = true;
-      return true;
-    }
-    return open(Json::object(), "an object");
-  }
-
-  bool key(string_t& value) override {
-    if (part_ != Part::vocab && open_.back()->contains(value))
-      refuse("a second " + json_quoted(value));
-    key_ = std::move(value);
-    return true;
-  }
-
-  bool end_object() override {
-    if (part_ == Part::vocab)
-      part_ = Part::other;
-    else
-      close();
-    return true;
-  }
-
-  bool start_array(size_t) override {
-    if (part_ == Part::merges) {
-      part_ = Part::merge;
-      pair_.clear();
-      return true;
-    }
-    if (is_at("merges") && !has_merges) {
-      part_ = Part::merges;
-      has_merges = true;
-      return true;
-    }
-    return open(Json::array(), "an array");
-  }
-
-  bool end_array() override {
-    if (part_ == Part::merge) {
-      if (pair_.size() != 2) refuse("the end after " + std::to_string(pair_.size()));
-      add_merge(std::move(pair_[0]), std::move(pair_[1]));
-      part_ = Part::merges;
-    } else if (part_ == Part::merges) {
-      part_ = Part::other;
-    } else {
-      close();
-    }
-    return true;
-  }
-
- protected:
-  std::string expectation() const override {
-    if (part_ == Part::vocab)
-      return std::string(kVocabPlace) + "/" + json_quoted(key_) + ": expected an id below " +
-             std::to_string(kMaxTokens);
-    if (part_ == Part::merges || part_ == Part::merge)
-      return std::string(kMergesPlace) + "/" + std::to_string(merges.size()) +
-             ": expected a merge, \"left right\" or [\"left\", \"right\"]";
-    if (open_.empty()) return "expected an object";
-    return "at " + json_quoted(key_) + ": expected what a tokenizer.json holds";
-  }
-
- private:
-  enum class Part { other, vocab, merges, merge };
-
-  bool is_at(std::string_view key) const {
-    return part_ == Part::other && open_.size() == 2 && in_model_ && key_ == key;
-  }
-
-  void add_merge(std::string left, std::string right) {
-    if (merges.size() == kMaxMerges) refuse("one more than " + std::to_string(kMaxMerges));
-    merges.emplace_back(std::move(left), std::move(right));
-  }
-
-  bool add(Json value, const std::string& what) {
-    if (part_ != Part::other || open_.empty()) refuse(what);
-    insert(std::move(value));
-    return true;
-  }
-
-  bool open(Json container, const char* what) {
-    if (part_ != Part::other) refuse(what);
-    if (open_.empty()) {
-      if (container.is_array()) refuse(what);
-      document = std::move(container);
-      open_.push_back(&document);
-      return true;
-    }
-    if (open_.size() == kMaxDepth) refuse("deeper nesting");
-    in_model_ = open_.size() == 1 ? key_ == "model" : in_model_;
-    open_.push_back(insert(std::move(container)));
-    return true;
-  }
-
-  void close() {
-    open_.pop_back();
-    if (open_.size() == 1) in_model_ = false;
-  }
-
-  Json* insert(Json value) {
-    if (++value_count_ > kMaxValues) refuse("too many values");
-    Json& parent = *open_.back();
-    if (parent.is_array()) {
-      parent.push_back(std::move(value));
-      return &parent.back();
-    }
-    return &(parent[key_] = std::move(value));
-  }
-
-  Part part_ = Part::other;
-  std::vector<Json*> open_;
-  bool in_model_ = false;
-  std::string key_;
-  std::vector<std::string> pair_;
-  size_t value_count_ = 0;
-};
-
-// A value and where it stands, for messages.
-class Place {
- public:
-  Place(const Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
-
-  const std::string& path() const { return path_; }
-
-  [[noreturn]] void refuse(const std::string& expected) const {
-    const std::string found = value_->is_string()
-                                  ? json_quoted(value_->get_ref<const std::string&>())
-                              : value_->is_structured() ? std::string("an ") + value_->type_name()
-                                                        : value_->dump();
-    throw DataError(name() + ": expected " + expected + ", found " + found);
-  }
-
-  // Refuses keys that nothing here knows the meaning of.
-  void expect_keys(std::initializer_list<std::string_view> keys) const {
-    if (!value_->is_object()) refuse("an object");
-    for (const auto& [key, value] : value_->items())
-      if (std::find(keys.begin(), keys.end(), key) == keys.end())
-        throw DataError(name() + ": " + json_quoted(key) + " is not supported");
-  }
-
-  bool has(const char* key) const { return value_->contains(key) && !value_->at(key).is_null(); }
-
-  Place at(const char* key) const {
-    if (!value_->is_object()) refuse("an object");
-    static const Json kNull;
-    return {value_->contains(key) ? value_->at(key) : kNull,
-            path_.empty() ? key : path_ + "/" + key};
-  }
-
-  std::vector<Place> elements() const {
-    if (!value_->is_array()) refuse("an array");
-    std::vector<Place> places;
-    for (size_t i = 0; i < value_->size(); ++i)
-      places.emplace_back((*value_)[i], path_ + "/" + std::to_string(i));
-    return places;
-  }
-
-  std::string string() const {
-    if (!value_->is_string()) refuse("a string");
-    return value_->get<std::string>();
-  }
-
-  bool boolean() const {
-    if (!value_->is_boolean()) refuse("true or false");
-    return value_->get<bool>();
-  }
-
-  bool boolean(const char* key, bool otherwise) const {
-    return has(key) ? at(key).boolean() : otherwise;
-  }
-
-  int32_t id() const {
-    if (!value_->is_number_unsigned() || value_->get<uint64_t>() >= kMaxTokens)
-      refuse("an id below " + std::to_string(kMaxTokens));
-    return value_->get<int32_t>();
-  }
-
-  std::string type() const { return at("type").string(); }
-
- private:
-  std::string name() const { return path_.empty() ? "the file" : path_; }
-
-  const Json* value_;
-  std::string path_;
-};
+int32_t token_id_of(const JsonPlace& place) {
+  const uint64_t id = place.integer();
+  if (id >= kMaxTokenizerTokens) place.refuse("an id below " + std::to_string(kMaxTokenizerTokens));
+  return static_cast<int32_t>(id);
+}
 
 // What a step of type Sequence holds under `key`, or the step itself.
-std::vector<Place> steps_of(const Place& place, const char* key) {
-  if (place.type() != "Sequence") return {place};
+std::vector<JsonPlace> steps_of(const JsonPlace& place, const char* key) {
+  if (type_of(place) != "Sequence") return {place};
   place.expect_keys({"type", key});
-  std::vector<Place> steps = place.at(key).elements();
+  std::vector<JsonPlace> steps = place.at(key).elements();
   if (steps.size() > kMaxSteps) place.refuse("at most " + std::to_string(kMaxSteps) + " steps");
   return steps;
 }
 
 // Each step may lengthen what the one before it made, so each is held to little.
-std::string short_string(const Place& place) {
+std::string short_string(const JsonPlace& place) {
   std::string text = place.string();
   if (text.size() > kMaxReplacementBytes)
     throw DataError(place.path() + ": expected at most " + std::to_string(kMaxReplacementBytes) +
@@ -281,19 +50,19 @@ std::string short_string(const Place& place) {
   return text;
 }
 
-Replace replace_of(const Place& place) {
+Replace replace_of(const JsonPlace& place) {
   place.expect_keys({"type", "pattern", "content"});
-  const Place pattern = place.at("pattern");
+  const JsonPlace pattern = place.at("pattern");
   pattern.expect_keys({"String"});
   Replace replace{short_string(pattern.at("String")), short_string(place.at("content"))};
   if (replace.from.empty()) pattern.refuse("a pattern that is not empty");
   return replace;
 }
 
-std::vector<NormalizerStep> normalizer_of(const Place& place) {
+std::vector<NormalizerStep> normalizer_of(const JsonPlace& place) {
   std::vector<NormalizerStep> normalizer;
-  for (const Place& step : steps_of(place, "normalizers")) {
-    const std::string type = step.type();
+  for (const JsonPlace& step : steps_of(place, "normalizers")) {
+    const std::string type = type_of(step);
     if (type == "NFC") {
       step.expect_keys({"type"});
       normalizer.push_back(Nfc{});
@@ -324,10 +93,11 @@ struct PreTokenizer {
   bool byte_level = false;
 };
 
-PreTokenizer pre_tokenizer_of(const Place& place, const std::vector<NormalizerStep>& normalizer) {
+PreTokenizer pre_tokenizer_of(const JsonPlace& place,
+                              const std::vector<NormalizerStep>& normalizer) {
   PreTokenizer result;
-  for (const Place& step : steps_of(place, "pretokenizers")) {
-    const std::string type = step.type();
+  for (const JsonPlace& step : steps_of(place, "pretokenizers")) {
+    const std::string type = type_of(step);
     if (result.byte_level) step.at("type").refuse("nothing after ByteLevel");
     if (type == "ByteLevel") {
       step.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
@@ -336,7 +106,7 @@ PreTokenizer pre_tokenizer_of(const Place& place, const std::vector<NormalizerSt
       result.byte_level = true;
     } else if (type == "Split") {
       step.expect_keys({"type", "pattern", "behavior", "invert"});
-      const Place pattern = step.at("pattern");
+      const JsonPlace pattern = step.at("pattern");
       pattern.expect_keys({"String", "Regex"});
       if (pattern.has("String")) {
         // As in Gemma's files, where it has no effect.
@@ -354,9 +124,9 @@ PreTokenizer pre_tokenizer_of(const Place& place, const std::vector<NormalizerSt
   return result;
 }
 
-void expect_byte_level_decoder(const Place& place) {
+void expect_byte_level_decoder(const JsonPlace& place) {
   place.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  if (place.type() != "ByteLevel") place.at("type").refuse("ByteLevel, as the pre_tokenizer");
+  if (type_of(place) != "ByteLevel") place.at("type").refuse("ByteLevel, as the pre_tokenizer");
 }
 
 struct CharacterDecoder {
@@ -364,12 +134,12 @@ struct CharacterDecoder {
   bool strips_space = false;
 };
 
-CharacterDecoder character_decoder_of(const Place& place) {
+CharacterDecoder character_decoder_of(const JsonPlace& place) {
   constexpr const char* kExpected =
       "Replace, ByteFallback, Fuse and, where there is one, Strip of one space";
-  const std::vector<Place> steps = steps_of(place, "decoders");
+  const std::vector<JsonPlace> steps = steps_of(place, "decoders");
   std::vector<std::string> types;
-  for (const Place& step : steps) types.push_back(step.type());
+  for (const JsonPlace& step : steps) types.push_back(type_of(step));
   const std::vector<std::string> without_strip = {"Replace", "ByteFallback", "Fuse"};
   std::vector<std::string> with_strip = without_strip;
   with_strip.push_back("Strip");
@@ -379,8 +149,8 @@ CharacterDecoder character_decoder_of(const Place& place) {
   steps[2].expect_keys({"type"});
   if (decoder.strips_space) {
     steps[3].expect_keys({"type", "content", "start", "stop"});
-    if (steps[3].at("content").string() != " " || steps[3].at("start").id() != 1 ||
-        steps[3].at("stop").id() != 0)
+    if (steps[3].at("content").string() != " " || steps[3].at("start").integer() != 1 ||
+        steps[3].at("stop").integer() != 0)
       steps[3].refuse("one space stripped from the start");
   }
   return decoder;
@@ -445,7 +215,7 @@ class Spelling {
   std::vector<std::optional<std::string>> tokens_;
 };
 
-std::vector<BpeMerge> merges_of(const FileReader& file, const Spelling& spelling) {
+std::vector<BpeMerge> merges_of(const TokenizerJsonParts& file, const Spelling& spelling) {
   std::vector<BpeMerge> merges;
   std::unordered_set<uint64_t> seen;
   for (size_t i = 0; i < file.merges.size(); ++i) {
@@ -474,20 +244,20 @@ std::string byte_token(int byte) {
   return std::string("<0x") + kDigits[byte >> 4] + kDigits[byte & 15] + ">";
 }
 
-void expect_model(const Place& place) {
+void expect_model(const JsonPlace& place) {
   place.expect_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
                      "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"});
-  if (place.type() != "BPE") place.at("type").refuse("BPE");
+  if (type_of(place) != "BPE") place.at("type").refuse("BPE");
   if (place.has("dropout")) place.at("dropout").refuse("null");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (place.has(affix) && !place.at(affix).string().empty())
       place.at(affix).refuse("null or an empty string");
 }
 
-AddedToken added_token_of(const Place& place) {
+AddedToken added_token_of(const JsonPlace& place) {
   place.expect_keys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
   AddedToken token;
-  token.id = place.at("id").id();
+  token.id = token_id_of(place.at("id"));
   token.content = place.at("content").string();
   if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes)
     place.at("content").refuse("1 to " + std::to_string(kMaxAddedTokenBytes) + " bytes");
@@ -499,10 +269,10 @@ AddedToken added_token_of(const Place& place) {
   return token;
 }
 
-std::vector<AddedToken> added_tokens_of(const Place& place, Spelling& spelling) {
+std::vector<AddedToken> added_tokens_of(const JsonPlace& place, Spelling& spelling) {
   std::vector<AddedToken> tokens;
   std::set<std::string> contents;
-  for (const Place& each : place.elements()) {
+  for (const JsonPlace& each : place.elements()) {
     AddedToken token = added_token_of(each);
     if (!contents.insert(token.content).second) each.at("content").refuse("no token a second time");
     if (spelling.id(token.content) != token.id) spelling.add(each.path(), token.content, token.id);
@@ -512,11 +282,11 @@ std::vector<AddedToken> added_tokens_of(const Place& place, Spelling& spelling) 
 }
 
 // The ids that a template puts before and after a single text.
-void read_template(const Place& place, const Spelling& spelling, TokenizerJson& tokenizer) {
+void read_template(const JsonPlace& place, const Spelling& spelling, TokenizerJson& tokenizer) {
   place.expect_keys({"type", "single", "pair", "special_tokens"});
   std::vector<int32_t> before, after;
   bool text_seen = false;
-  for (const Place& item : place.at("single").elements()) {
+  for (const JsonPlace& item : place.at("single").elements()) {
     item.expect_keys({"SpecialToken", "Sequence"});
     if (item.has("Sequence")) {
       if (text_seen) item.refuse("one Sequence");
@@ -524,13 +294,13 @@ void read_template(const Place& place, const Spelling& spelling, TokenizerJson& 
       continue;
     }
     const std::string name = item.at("SpecialToken").at("id").string();
-    const Place special = place.at("special_tokens").at(name.c_str());
-    const std::vector<Place> ids = special.at("ids").elements();
-    const std::vector<Place> tokens = special.at("tokens").elements();
+    const JsonPlace special = place.at("special_tokens").at(name.c_str());
+    const std::vector<JsonPlace> ids = special.at("ids").elements();
+    const std::vector<JsonPlace> tokens = special.at("tokens").elements();
     if (ids.size() != 1 || tokens.size() != 1) special.refuse("one id and its token");
-    if (spelling.id(tokens[0].string()) != ids[0].id())
+    if (spelling.id(tokens[0].string()) != token_id_of(ids[0]))
       ids[0].refuse("the id of " + json_quoted(tokens[0].string()));
-    (text_seen ? after : before).push_back(ids[0].id());
+    (text_seen ? after : before).push_back(token_id_of(ids[0]));
   }
   if (!text_seen) place.at("single").refuse("a Sequence");
   if (before.size() > 1 || after.size() > 1)
@@ -539,9 +309,10 @@ void read_template(const Place& place, const Spelling& spelling, TokenizerJson& 
   if (!after.empty()) tokenizer.eos_id = after[0];
 }
 
-void read_post_processor(const Place& place, const Spelling& spelling, TokenizerJson& tokenizer) {
-  for (const Place& step : steps_of(place, "processors")) {
-    const std::string type = step.type();
+void read_post_processor(const JsonPlace& place, const Spelling& spelling,
+                         TokenizerJson& tokenizer) {
+  for (const JsonPlace& step : steps_of(place, "processors")) {
+    const std::string type = type_of(step);
     if (type == "TemplateProcessing")
       read_template(step, spelling, tokenizer);
     else if (type != "ByteLevel")  // it only moves offsets
@@ -622,14 +393,13 @@ std::optional<std::string> replaced(std::string_view text, const Replace& replac
 }
 
 TokenizerJson parse_tokenizer_json(std::string_view text) {
-  FileReader file;
-  file.read(text);
-  const Place root(file.document, "");
+  const TokenizerJsonParts file = split_tokenizer_json(text);
+  const JsonPlace root(file.document, "");
   // Truncation and padding are settings of a caller's, which were saved along.
   root.expect_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
                     "pre_tokenizer", "post_processor", "decoder", "model"});
   if (root.at("version").string() != "1.0") root.at("version").refuse("\"1.0\"");
-  const Place model = root.at("model");
+  const JsonPlace model = root.at("model");
   expect_model(model);
   if (!file.has_vocab) throw DataError(std::string(kVocabPlace) + ": expected an object");
   if (!file.has_merges) throw DataError(std::string(kMergesPlace) + ": expected an array");

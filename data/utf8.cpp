@@ -7,21 +7,6 @@
 namespace longshore::data {
 namespace {
 
-// Length of the character that `text` begins with, 0 if it is not valid. Not for ASCII.
-size_t character_length(std::string_view text) {
-  auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  const size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const uint8_t second = byte(1);
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool surrogate = lead == 0xed && second >= 0xa0;
-  const bool too_large = lead == 0xf4 && second >= 0x90;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
 // How many bytes at the head of `text`, which begins with no valid character, begin one: at
 // least 1.
 size_t invalid_part_length(std::string_view text) {
@@ -38,6 +23,21 @@ size_t invalid_part_length(std::string_view text) {
 
 }  // namespace
 
+size_t character_length(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const uint8_t second = byte(1);
+  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+  const bool surrogate = lead == 0xed && second >= 0xa0;
+  const bool too_large = lead == 0xf4 && second >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
 size_t valid_utf8_prefix(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
@@ -48,10 +48,6 @@ size_t valid_utf8_prefix(std::string_view text) {
       at += sizeof eight_bytes;
     }
     if (at == text.size()) break;
-    if (static_cast<uint8_t>(text[at]) < 0x80) {
-      ++at;
-      continue;
-    }
     const size_t length = character_length(text.substr(at));
     if (length == 0) break;
     at += length;

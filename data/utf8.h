@@ -6,6 +6,10 @@
 
 namespace longshore::data {
 
+// Length in bytes of the character that `text`, which is not empty, begins with; 0 where that is
+// not valid UTF-8.
+size_t character_length(std::string_view text);
+
 // Length of the longest prefix that is valid UTF-8: text.size() when all of it is. Overlong forms,
 // surrogates and what lies beyond U+10FFFF are not valid.
 size_t valid_utf8_prefix(std::string_view text);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/plural.h"
 #include "base/program.h"
 #include "data/chat_template.h"
 #include "data/tokenize_files.h"
@@ -39,7 +40,7 @@ struct Arguments {
 
 void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
-    throw longshore::ConfigError("found neither, expected --out or --stdin-json");
+    throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
   const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
   if (arguments.stdin_json) {
     std::ios::sync_with_stdio(false);  // else what cannot be read looks like the end
@@ -48,10 +49,10 @@ void run(const Arguments& arguments) {
   }
   const auto summary = longshore::data::tokenize_files(tokenizer, arguments.inputs,
                                                        arguments.output, arguments.options);
-  std::cout << arguments.output.string() << ": " << summary.tokens << " tokens, "
-            << summary.documents << " documents";
+  std::cout << arguments.output.string() << ": " << longshore::plural(summary.tokens, "token")
+            << ", " << longshore::plural(summary.documents, "document");
   if (arguments.options.skip_bad_lines)
-    std::cout << ", " << summary.skipped_lines << " lines skipped";
+    std::cout << ", " << longshore::plural(summary.skipped_lines, "line") << " skipped";
   std::cout << "\n";
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "data/document_rows.h"
 #include "data/text_format.h"
 #include "data/tokenized_file.h"
@@ -20,10 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Shard = std::shared_ptr<const data::TokenShard>;
-
-std::string plural(int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 using Say = std::function<void(const std::string&)>;
 

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "models/hf/json_reader.h"
+#include "models/hf/text_model.h"
+#include "models/limits.h"
 
 namespace longshore::models {
 namespace {
@@ -23,7 +25,8 @@ RopeScaling read_scaling(JsonReader& rope, const std::string& type_key) {
                               rope.positive("high_freq_factor"),
                               rope.positive("original_max_position_embeddings")};
     if (scaling.low_freq_factor >= scaling.high_freq_factor)
-      throw DataError("low_freq_factor: expected less than high_freq_factor");
+      rope.refuse("low_freq_factor",
+                  "less than high_freq_factor, " + shown(rope.at("high_freq_factor")));
     return scaling;
   }
   return {};
@@ -63,7 +66,8 @@ void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
   read_rope_parameters(kinds.at("sliding_attention"), "rope_parameters.sliding_attention",
                        config.window_rope_base, local);
   if (local != RopeScaling{})
-    throw DataError("rope_parameters.sliding_attention: a scaling is not supported");
+    JsonReader(kinds.at("sliding_attention"), "rope_parameters.sliding_attention.")
+        .refuse("rope_type", "default");
   kinds.refuse_unread();
 }
 
@@ -77,7 +81,8 @@ void read_windows(JsonReader& reader, DecoderConfig& config, int64_t period) {
     if (has_list)
       for (const json& type : reader.at("layer_types"))
         if (type != "full_attention")
-          throw DataError("layer_types: " + type.dump() + " without a sliding_window");
+          throw DataError("layer_types: found " + shown(type) +
+                          ", expected full_attention, since there is no sliding_window");
     return;
   }
   if (!has_list) {
@@ -88,10 +93,13 @@ void read_windows(JsonReader& reader, DecoderConfig& config, int64_t period) {
   }
   const json& types = reader.at("layer_types");
   if (!types.is_array() || std::ssize(types) != config.layers)
-    throw DataError("layer_types: expected a list of " + std::to_string(config.layers));
+    throw DataError(
+        "layer_types: found " +
+        (types.is_array() ? "a list of " + std::to_string(types.size()) : shown(types)) +
+        ", expected a list of " + std::to_string(config.layers) + ", as num_hidden_layers says");
   for (const json& type : types) {
     if (type != "full_attention" && type != "sliding_attention")
-      throw DataError("layer_types: found " + type.dump() +
+      throw DataError("layer_types: found " + shown(type) +
                       ", expected full_attention or sliding_attention");
     config.windowed.push_back(type == "sliding_attention");
   }
@@ -106,22 +114,21 @@ void read_sizes(JsonReader& reader, const std::string& type, DecoderConfig& conf
   if (type != "llama") expect("num_key_value_heads");
   if (type == "qwen3" || type.starts_with("gemma")) expect("head_dim");
 
-  // Far beyond any model, and such that products of sizes fit in int64_t.
-  auto size = [&](const std::string& key, int64_t most,
+  auto size = [&](const std::string& key, int64_t least, int64_t most,
                   std::optional<int64_t> otherwise = std::nullopt) {
     int64_t value = reader.integer(key, otherwise);
-    if (value < 1 || value > most)
-      throw DataError(key + ": found " + std::to_string(value) + ", expected 1 to " +
-                      std::to_string(most));
+    if (value < least || value > most)
+      throw DataError(key + ": found " + std::to_string(value) + ", expected " +
+                      std::to_string(least) + " to " + std::to_string(most));
     return value;
   };
-  config.vocabulary = size("vocab_size", 1 << 22);
-  config.width = size("hidden_size", 1 << 18);
-  config.layers = static_cast<int>(size("num_hidden_layers", 1 << 12));
-  config.query_heads = size("num_attention_heads", 1 << 10);
-  config.kv_heads = size("num_key_value_heads", 1 << 10, config.query_heads);
-  config.head_dim = size("head_dim", 1 << 10, config.width / config.query_heads);
-  config.mlp_width = size("intermediate_size", 1 << 20);
+  config.vocabulary = size("vocab_size", kMinVocabulary, kMaxVocabulary);
+  config.width = size("hidden_size", 1, kMaxWidth);
+  config.layers = static_cast<int>(size("num_hidden_layers", 1, kMaxLayers));
+  config.query_heads = size("num_attention_heads", 1, kMaxHeads);
+  config.kv_heads = size("num_key_value_heads", 1, kMaxHeads, config.query_heads);
+  config.head_dim = size("head_dim", 1, kMaxHeadDim, config.width / config.query_heads);
+  config.mlp_width = size("intermediate_size", 1, kMaxMlpWidth);
   config.norm_epsilon = reader.number("rms_norm_eps");
   if (config.query_heads % config.kv_heads != 0)
     throw DataError("num_key_value_heads: found " + std::to_string(config.kv_heads) +
@@ -186,8 +193,9 @@ void read_gemma_like(JsonReader& reader, const std::string& type, DecoderConfig&
 DecoderConfig parse_hf_config(std::string_view text) {
   const json object = parse_object(text);
   JsonReader reader(object);
-  std::string type = reader.word(
-      "model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"});
+  std::string type = reader.word("model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma",
+                                                "gemma2", "gemma3_text", "gemma3"});
+  if (type == "gemma3") return parse_hf_config(text_model_config(text));
   DecoderConfig config;
   read_sizes(reader, type, config);
   read_dtype(object, config);

@@ -10,11 +10,12 @@
 
 namespace longshore::models {
 
-// The decoder that `text` describes, in the older spelling of keys (rope_scaling, rope_theta,
-// torch_dtype) or the newer one (rope_parameters, dtype, layer_types); batch and length stay as
-// they are by default, dtype is that of the weights (float16 is read as float32). Throws DataError,
-// naming the key, for what is missing, is not of its type, or would change results and is not
-// supported; unknown keys are refused too, since nobody knows what they change.
+// The decoder that `text` describes (for a model that also reads images, its text model's), in the
+// older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
+// dtype, layer_types); batch and length stay as they are by default, dtype is that of the weights
+// (float16 is read as float32). Throws DataError, naming the key, for what is missing, is not of
+// its type, is beyond models/limits.h, or would change results and is not supported; unknown keys
+// are refused too, since nobody knows what they change.
 DecoderConfig parse_hf_config(std::string_view text);
 
 // How many tokens a text may have, as the config.json `text` says; nothing where it does not.

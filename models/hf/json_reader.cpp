@@ -36,17 +36,16 @@ Json parse(std::string_view text) {
   // Values are shown and written by functions that call themselves for each level of nesting.
   constexpr int kMaxDepth = 32;
   auto check_depth = [](int depth, typename Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) throw DataError("nested deeper than " + std::to_string(kMaxDepth));
+    if (depth > kMaxDepth)
+      throw DataError("found values nested deeper than " + std::to_string(kMaxDepth) +
+                      ", expected less");
     return true;
   };
   Json object = Json::parse(text, check_depth, false);
-  if (!object.is_object()) throw DataError("expected a JSON object");
+  if (object.is_discarded()) throw DataError("found no valid JSON, expected a JSON object");
+  if (!object.is_object())
+    throw DataError(std::string("found a JSON ") + object.type_name() + ", expected a JSON object");
   return object;
-}
-
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() > 80 ? text.substr(0, 80) + "..." : text;
 }
 
 }  // namespace
@@ -57,8 +56,14 @@ nlohmann::ordered_json parse_ordered_object(std::string_view text) {
   return parse<nlohmann::ordered_json>(text);
 }
 
+std::string shown(const json& value) {
+  constexpr size_t kMostBytes = 80;
+  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
+}
+
 void expect_object(const json& value, const std::string& key) {
-  if (!value.is_object()) throw DataError(key + ": expected an object");
+  if (!value.is_object()) throw DataError(key + ": found " + shown(value) + ", expected an object");
 }
 
 bool JsonReader::has(const std::string& key) {
@@ -76,8 +81,7 @@ int64_t JsonReader::integer(const std::string& key, std::optional<int64_t> other
   const json& value = at(key);
   constexpr int64_t kMost = int64_t{1} << 31;
   if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMost)
-    throw DataError(prefix_ + key + ": found " + shown(value) + ", expected an integer from 0 to " +
-                    std::to_string(kMost));
+    refuse(key, "an integer from 0 to " + std::to_string(kMost));
   return value.get<int64_t>();
 }
 
@@ -85,14 +89,13 @@ double JsonReader::number(const std::string& key, std::optional<double> otherwis
   if (otherwise && !has(key)) return *otherwise;
   const json& value = at(key);
   if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-    throw DataError(prefix_ + key + ": found " + shown(value) +
-                    ", expected a number of at least 0");
+    refuse(key, "a number of at least 0");
   return value.get<double>();
 }
 
 double JsonReader::positive(const std::string& key, std::optional<double> otherwise) {
   double value = number(key, otherwise);
-  if (value == 0) throw DataError(prefix_ + key + ": found 0, expected more");
+  if (value == 0) refuse(key, "a number above 0");
   return value;
 }
 
@@ -103,8 +106,7 @@ double JsonReader::cap(const std::string& key, double otherwise) {
 bool JsonReader::flag(const std::string& key, bool otherwise) {
   if (!has(key)) return otherwise;
   const json& value = at(key);
-  if (!value.is_boolean())
-    throw DataError(prefix_ + key + ": found " + shown(value) + ", expected true or false");
+  if (!value.is_boolean()) refuse(key, "true or false");
   return value.get<bool>();
 }
 
@@ -114,7 +116,7 @@ std::string JsonReader::word(const std::string& key, const std::vector<std::stri
   const json& value = at(key);
   if (!value.is_string() ||
       std::find(choices.begin(), choices.end(), value.get<std::string>()) == choices.end())
-    throw DataError(prefix_ + key + ": found " + shown(value) + ", expected " + join(choices));
+    refuse(key, join(choices));
   return value.get<std::string>();
 }
 
@@ -125,10 +127,19 @@ void JsonReader::expect_off(const std::string& key) {
     throw DataError(prefix_ + key + ": found " + shown(value) + ", which is not supported");
 }
 
+void JsonReader::refuse(const std::string& key, const std::string& expected) const {
+  throw DataError(prefix_ + key + ": found " + shown(object_.at(key)) + ", expected " + expected);
+}
+
 void JsonReader::refuse_unread() const {
-  for (const auto& [key, value] : object_.items())
-    if (!read_.contains(key) && !kHarmless.contains(key))
-      throw DataError(prefix_ + key + ": an unknown key, which may change results");
+  for (const auto& [key, value] : object_.items()) {
+    if (read_.contains(key) || kHarmless.contains(key)) continue;
+    std::vector<std::string> known(read_.begin(), read_.end());
+    known.insert(known.end(), kHarmless.begin(), kHarmless.end());
+    const std::string close = nearest(key, known);
+    throw DataError(prefix_ + key + ": found an unknown key, which may change results" +
+                    (close.empty() ? "" : "; nearest: " + close));
+  }
 }
 
 }  // namespace longshore::models

@@ -16,6 +16,9 @@ namespace longshore::models {
 nlohmann::json parse_object(std::string_view text);
 nlohmann::ordered_json parse_ordered_object(std::string_view text);
 
+// `value` as a message shows it: JSON in ASCII, not too long. It is nested as parse_object allows.
+std::string shown(const nlohmann::json& value);
+
 // Throws a DataError that names `key`.
 void expect_object(const nlohmann::json& value, const std::string& key);
 
@@ -41,6 +44,9 @@ class JsonReader {
                    const std::string& otherwise = "");
   // What would change results and is not there.
   void expect_off(const std::string& key);
+
+  // Throws the DataError for the value of `key`, which is there.
+  [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
 
   // Keys that were not read may be those that tokenizers, generation and transformers itself read.
   void refuse_unread() const;

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore {
 namespace {
 
-using data::message_of;
 using data::TemporaryFolder;
 
 // At once: what is to be written may take hours to make.

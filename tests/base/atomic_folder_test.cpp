@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore {
 namespace {
 
-using data::message_of;
 using data::read_file;
 using data::TemporaryFolder;
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "data/window_rows.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

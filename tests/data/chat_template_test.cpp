@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {
@@ -104,6 +104,15 @@ TEST(ChatTemplate, TheAssistantOpens) {
             text_of(pieces("gemma", messages)) + "<start_of_turn>model\n");
   EXPECT_EQ(text_of(pieces("chatml", messages, Ending::assistant_opens)),
             text_of(pieces("chatml", messages)) + "<|im_start|>assistant\n");
+}
+
+TEST(ChatTemplate, TheAssistantsTurnHasAnEnd) {
+  for (const char* name : kNames) {
+    std::optional<int32_t> end;
+    for (const ChatPiece& piece : pieces(name, kTurns))
+      if (piece.is_completion) end = piece.special_id;
+    EXPECT_EQ(ChatTemplate::named(name).end_of_turn(tokenizer_of(name)), end) << name;
+  }
 }
 
 // Special tokens and the texts between them, joined, give the ids of the whole text.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/tokenizer.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

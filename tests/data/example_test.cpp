@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

@@ -13,6 +13,7 @@
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

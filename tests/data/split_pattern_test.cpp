@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

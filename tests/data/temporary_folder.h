@@ -44,16 +44,4 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The message of the `Error` that `run` throws; "" and a failed test when it throws none.
-template <typename Error, typename Run>
-std::string message_of(Run run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing thrown";
-  return "";
-}
-
 }  // namespace longshore::data

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

@@ -7,6 +7,7 @@
 #include "data/encode_example.h"
 #include "data/token_shard.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

@@ -103,7 +103,7 @@ TEST(TokenizeProgram, WritesConversations) {
   EXPECT_EQ(run_tokenize(command + " --chat-template gema").exit_code, 2);
   result = run_tokenize(command + " --skip-bad-lines --chat-template gemma");
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(result.output.ends_with(" tokens, 1 documents, 1 lines skipped\n")) << result.output;
+  EXPECT_TRUE(result.output.ends_with(" tokens, 1 document, 1 line skipped\n")) << result.output;
   const TokenShard shard(output);
   std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
   std::vector<uint8_t> carries_loss(tokens.size());

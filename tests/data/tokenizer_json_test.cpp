@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "data/bpe_tokenizer.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {
@@ -82,7 +82,7 @@ TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
       {byte_level, "/added_tokens/2/content", "<|end_of_text|>",
        "added_tokens/2/content: expected no token a second time"},
       {byte_level, "/added_tokens/2/id", 0, "added_tokens/2: \"<|start_header_id|>\" has id 0"},
-      {byte_level, "/added_tokens/2/id", -1, "added_tokens/2/id: expected an id below"},
+      {byte_level, "/added_tokens/2/id", -1, "added_tokens/2/id: expected a whole number"},
       {byte_level, "/added_tokens/2/id", 1 << 22, "added_tokens/2/id: expected an id below"},
       {characters, "/added_tokens/1/id", 690, "added_tokens/1: \"<s>\" has id 690"},
       {byte_level, "/model/vocab/new", 4, "model/vocab: \"new\" has id 4, which is that of"},

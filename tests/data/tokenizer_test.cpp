@@ -13,6 +13,7 @@
 #include "data/tokenize_json.h"
 #include "data/utf8.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::data {
 namespace {

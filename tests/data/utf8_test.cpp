@@ -27,6 +27,7 @@ TEST(Utf8, JudgesEveryCodeInEveryLength) {
       const std::string bytes = encode(code, length);
       const size_t expected = length == shortest && assignable ? bytes.size() : 0;
       ASSERT_EQ(valid_utf8_prefix(bytes), expected) << code << " in " << length;
+      ASSERT_EQ(character_length(bytes), expected) << code << " in " << length;
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "models/hf/config.h"
+#include "tests/message_of.h"
 
 namespace longshore::models {
 namespace {
@@ -204,6 +205,40 @@ TEST(HfConfigReading, NullIsNotNothing) {
   EXPECT_THROW(read("gemma3_text", R"(,"attn_logit_softcapping":50)"), DataError);
 }
 
+TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
+  auto refusal = [](const std::string& more) {
+    return message_of<DataError>([&] {
+      parse_hf_config(
+          R"({"model_type":"mistral","vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
+          R"("num_attention_heads":2,"intermediate_size":12,"rms_norm_eps":1e-5,)"
+          R"("num_key_value_heads":1,)" +
+          more + "}");
+    });
+  };
+  EXPECT_EQ(refusal(R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,)"
+                    R"("high_freq_factor":1,"original_max_position_embeddings":8192})"),
+            "rope_scaling.low_freq_factor: found 4, expected less than high_freq_factor, 1");
+  EXPECT_EQ(refusal(R"("rope_scaling":[])"), "rope_scaling: found [], expected an object");
+  EXPECT_EQ(refusal(R"("rope_theta":0)"), "rope_theta: found 0, expected a number above 0");
+  EXPECT_EQ(refusal(R"("sliding_window":null,"layer_types":["sliding_attention"])"),
+            "layer_types: found \"sliding_attention\", expected full_attention, since there is no "
+            "sliding_window");
+  EXPECT_EQ(refusal(R"("layer_types":["full_attention"])"),
+            "layer_types: found a list of 1, expected a list of 2, as num_hidden_layers says");
+  EXPECT_EQ(
+      refusal(R"("layer_types":"full_attention")"),
+      "layer_types: found \"full_attention\", expected a list of 2, as num_hidden_layers says");
+  EXPECT_EQ(refusal(R"("layer_types":["full_attention","other"])"),
+            "layer_types: found \"other\", expected full_attention or sliding_attention");
+  EXPECT_EQ(refusal(R"("tie_word_embedding":true)"),
+            "tie_word_embedding: found an unknown key, which may change results; nearest: "
+            "tie_word_embeddings");
+  EXPECT_EQ(message_of<DataError>([] { parse_hf_config("[1]"); }),
+            "found a JSON array, expected a JSON object");
+  EXPECT_EQ(message_of<DataError>([] { parse_hf_config("{"); }),
+            "found no valid JSON, expected a JSON object");
+}
+
 TEST(HfConfigReading, MaxPositionEmbeddingsMayBeThere) {
   EXPECT_EQ(max_position_embeddings(R"({"max_position_embeddings":7})"), 7);
   EXPECT_EQ(max_position_embeddings(R"({"max_position_embeddings":null})"), std::nullopt);
@@ -230,6 +265,7 @@ TEST(HfConfigReading, HostileSizesAndNestingAreRefused) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   for (const auto& [key, value] :
        std::vector<std::pair<std::string, std::string>>{{"vocab_size", "4194305"},
+                                                        {"vocab_size", "1"},
                                                         {"hidden_size", "262145"},
                                                         {"num_hidden_layers", "4097"},
                                                         {"num_attention_heads", "1026"},

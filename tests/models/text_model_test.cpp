@@ -61,6 +61,7 @@ TEST(TextModel, WhatIsSaidCounts) {
   EXPECT_EQ(read.logits_cap, 0);
   EXPECT_FALSE(read.tied_embeddings);
   EXPECT_EQ(text_of(whole)["eos_token_id"], json({1, 106}));
+  EXPECT_EQ(parse_hf_config(whole.dump()), read);
 }
 
 TEST(TextModel, ATextModelStaysAsItIs) {
@@ -82,11 +83,13 @@ TEST(TextModel, WhatIsNotOneIsRefused) {
   EXPECT_EQ(refusal([](json&) {}), "");
   EXPECT_EQ(refusal([](json& c) { c.erase("text_config"); }),
             "text_config: found nothing, expected a value");
-  EXPECT_EQ(refusal([](json& c) { c["text_config"] = 3; }), "text_config: expected an object");
+  EXPECT_EQ(refusal([](json& c) { c["text_config"] = 3; }),
+            "text_config: found 3, expected an object");
   EXPECT_EQ(refusal([](json& c) { c["text_config"]["model_type"] = "gemma2"; }),
             "text_config.model_type: found \"gemma2\", expected gemma3_text");
   EXPECT_EQ(refusal([](json& c) { c["quantization_config"] = json::object(); }),
-            "quantization_config: an unknown key, which may change results");
+            "quantization_config: found an unknown key, which may change results; nearest: "
+            "vision_config");
   EXPECT_EQ(refusal([](json& c) { c["text_config"]["use_bidirectional_attention"] = true; }),
             "use_bidirectional_attention: found true, which is not supported");
   EXPECT_THROW(text_model_config("[]"), DataError);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "models/decoder.h"
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/config/config.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "trainer/checkpoint/optimizer_state.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/initialize.h"
@@ -13,25 +11,23 @@ namespace longshore::trainer {
 
 std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
                        offload::Arguments& arguments) {
-  std::optional<Adapter> adapter;
-  if (!checkpoint.adapter().empty()) adapter.emplace(checkpoint.adapter(), saved.layout);
-  const auto fill_adapter = [&](const offload::Parameter& parameter, int64_t first,
-                                std::span<float> values) {
-    adapter->read(parameter, first, values);
-  };
   std::string weights;
   if (const std::filesystem::path model = checkpoint.model(); !model.empty()) {
-    load_weights(model, saved.model, saved.layout, arguments, offload::kCopies, fill_adapter);
+    load_weights({.folder = model, .adapter = checkpoint.adapter()}, saved.model, saved.layout,
+                 arguments);
   } else if (!saved.config.load_parameters_path.empty()) {
     Config config = saved.config;
     config.load_adapter_path = checkpoint.adapter();
     weights = load_parameters(config, saved.model, saved.layout, arguments) + "\n";
   } else {
+    const Adapter adapter(checkpoint.adapter(), saved.layout);
     write_parameters(
         saved.layout,
         [&](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
-          if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-          initial_values(parameter, static_cast<uint64_t>(saved.config.seed), first, values);
+          if (models::is_lora_weight(parameter.name))
+            adapter.read(parameter, first, values);
+          else
+            initial_values(parameter, static_cast<uint64_t>(saved.config.seed), first, values);
         },
         arguments);
   }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 #include "trainer/checkpoint/checkpoint.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/problem_list.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
 #include "trainer/weights/hf_folder.h"
@@ -101,22 +102,17 @@ void in_pieces(int64_t bytes, Work work) {
 }
 
 void check(const data::SafetensorsFile& file, const std::map<std::string, Part>& parts) {
-  constexpr size_t kMostListed = 50;
-  std::vector<std::string> problems;
+  ProblemList problems;
   for (const auto& [name, part] : parts) {
     if (!file.contains(name))
-      problems.push_back("missing " + name);
+      problems.add("missing " + name);
     else if (const SafetensorsInfo& found = file.at(name); found != part.info)
-      problems.push_back(fmt::format("{} is {}, expected {}", name, text(found), text(part.info)));
+      problems.add(fmt::format("{} is {}, expected {}", name, text(found), text(part.info)));
   }
   for (const data::SafetensorsTensor& tensor : file.tensors())
-    if (!parts.contains(tensor.name)) problems.push_back("not expected: " + tensor.name);
-  if (problems.empty()) return;
-  const size_t listed = std::min(kMostListed, problems.size()), more = problems.size() - listed;
-  problems.resize(listed);
-  throw DataError(fmt::format("{}: is not this model's:\n  {}{}", file.path().string(),
-                              fmt::join(problems, "\n  "),
-                              more > 0 ? fmt::format("\n  and {} more", more) : ""));
+    if (!parts.contains(tensor.name)) problems.add("not expected: " + tensor.name);
+  if (!problems.empty())
+    throw DataError(file.path().string() + ": is not this model's:\n  " + problems.text());
 }
 
 }  // namespace

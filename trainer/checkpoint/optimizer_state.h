@@ -9,7 +9,7 @@
 
 #include <filesystem>
 
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 
 namespace longshore::trainer {

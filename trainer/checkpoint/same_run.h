@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"

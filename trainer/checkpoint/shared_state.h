@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 #include "trainer/distributed/world.h"
 

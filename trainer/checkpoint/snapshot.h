@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 
 namespace longshore::trainer {

@@ -2,8 +2,8 @@
 //
 // Strict: an unknown key, a wrong type, a value out of range or two values that contradict each
 // other throw ConfigError, which names the file and line (or the command line), the key, what was
-// found, what was expected and the nearest valid choice. Each key's meaning, range and default
-// stand once, in the table of keys.cpp, and in config_help().
+// found, what was expected and the nearest valid choice. Each key's meaning and range stand once,
+// in the table of keys.cpp, its default below; config_help() shows all three.
 //
 // Later ones win: defaults, then the file named by base_config, then the model's file, then the
 // file's own keys, then the command line. model_name replaces every model key set before it, so a

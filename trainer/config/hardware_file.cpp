@@ -77,6 +77,106 @@ RateCurve curve(const Setting& setting) {
   return RateCurve(std::move(points));
 }
 
+enum class Presence { required, optional };
+using enum Presence;
+
+// A key of a profile but the rates of WORK.
+struct ProfileKey {
+  std::string name;
+  Presence presence;
+  std::function<void(const Setting&, Hardware&)> set;
+  std::function<std::string(const Hardware&)> text;  // the value; "": the profile has none
+};
+
+std::string number_text(double value) { return value > 0 ? fmt::format("{:.6g}", value) : ""; }
+
+std::string curve_text(const RateCurve& curve) {
+  if (curve.points().empty()) return "";
+  if (curve.points().size() == 1) return number_text(curve.points()[0].second);
+  std::string text;
+  for (auto [size, rate] : curve.points())
+    text += fmt::format("{}{:.6g}:{:.6g}", text.empty() ? "" : ", ", size, rate);
+  return "[" + text + "]";
+}
+
+ProfileKey bytes_key(const char* name, Presence presence, int64_t Hardware::*member) {
+  return {name, presence,
+          [=](const Setting& setting, Hardware& hardware) { hardware.*member = bytes(setting); },
+          [=](const Hardware& hardware) {
+            return hardware.*member > 0 ? std::to_string(hardware.*member) : "";
+          }};
+}
+
+ProfileKey number_key(const char* name, Presence presence, double Hardware::*member,
+                      double most = kMost) {
+  return {
+      name, presence,
+      [=](const Setting& setting, Hardware& hardware) { hardware.*member = number(setting, most); },
+      [=](const Hardware& hardware) { return number_text(hardware.*member); }};
+}
+
+ProfileKey curve_key(const char* name, Presence presence, RateCurve Hardware::*member) {
+  return {name, presence,
+          [=](const Setting& setting, Hardware& hardware) { hardware.*member = curve(setting); },
+          [=](const Hardware& hardware) { return curve_text(hardware.*member); }};
+}
+
+ProfileKey peak_key(Dtype dtype) {
+  return {std::string("peak_flops_per_second.") + name(dtype), optional,
+          [=](const Setting& setting, Hardware& hardware) {
+            hardware.peak_flops_per_second[dtype] = number(setting);
+          },
+          [=](const Hardware& hardware) {
+            const auto peak = hardware.peak_flops_per_second.find(dtype);
+            return peak == hardware.peak_flops_per_second.end() ? "" : number_text(peak->second);
+          }};
+}
+
+void set_target(const Setting& setting, Hardware& hardware) {
+  const std::string& text = setting.value.text;
+  if (setting.value.list || (text != "cuda" && text != "cpu"))
+    refuse(setting, "cuda or cpu", nearest(text, std::vector<std::string>{"cuda", "cpu"}));
+  hardware.target = text == "cuda" ? models::Target::cuda : models::Target::cpu;
+}
+
+void set_gpus_per_link(const Setting& setting, Hardware& hardware) {
+  const double count = number(setting, kMostDevices);
+  if (count != std::floor(count)) refuse(setting, "a whole number");
+  hardware.gpus_per_link = static_cast<int>(count);
+}
+
+void set_peer_to_peer(const Setting& setting, Hardware& hardware) {
+  const std::string& text = setting.value.text;
+  if (setting.value.list || (text != "true" && text != "false")) refuse(setting, "true or false");
+  hardware.peer_to_peer = text == "true";
+}
+
+const std::vector<ProfileKey>& profile_keys() {
+  static const std::vector<ProfileKey> keys{
+      {"target", required, set_target,
+       [](const Hardware& h) { return models::is_cuda(h.target) ? "cuda" : "cpu"; }},
+      bytes_key("device_bytes", required, &Hardware::device_bytes),
+      bytes_key("device_reserved_bytes", optional, &Hardware::device_reserved_bytes),
+      bytes_key("host_bytes", required, &Hardware::host_bytes),
+      peak_key(Dtype::bfloat16),
+      peak_key(Dtype::float32),
+      number_key("launch_seconds", required, &Hardware::launch_seconds, 1),
+      bytes_key("cache_bytes", optional, &Hardware::cache_bytes),
+      number_key("fetch_bytes_per_second", optional, &Hardware::fetch_bytes_per_second),
+      curve_key("link_to_device", required, &Hardware::link_to_device),
+      curve_key("link_to_host", required, &Hardware::link_to_host),
+      number_key("link_both_ways", optional, &Hardware::link_both_ways, 1),
+      {"gpus_per_link", optional, set_gpus_per_link,
+       [](const Hardware& h) { return std::to_string(h.gpus_per_link); }},
+      number_key("host_bandwidth", optional, &Hardware::host_bandwidth),
+      {"peer_to_peer", optional, set_peer_to_peer,
+       [](const Hardware& h) { return h.peer_to_peer ? "true" : "false"; }},
+      curve_key("ici", optional, &Hardware::ici),
+      curve_key("dcn", optional, &Hardware::dcn),
+  };
+  return keys;
+}
+
 // Every WORK there is.
 const std::set<std::string>& works() {
   static const std::set<std::string> works = [] {
@@ -93,83 +193,36 @@ const std::set<std::string>& works() {
 
 const std::string kFlops = "flops_per_second.", kBytes = "bytes_per_second.";
 
-// The keys that every profile must have come first.
-const std::vector<std::string>& plain_keys() {
-  static const std::vector<std::string> keys{"target",
-                                             "device_bytes",
-                                             "host_bytes",
-                                             "launch_seconds",
-                                             "link_to_device",
-                                             "link_to_host",
-                                             "device_reserved_bytes",
-                                             "peak_flops_per_second.bf16",
-                                             "peak_flops_per_second.f32",
-                                             "cache_bytes",
-                                             "fetch_bytes_per_second",
-                                             "link_both_ways",
-                                             "gpus_per_link",
-                                             "host_bandwidth",
-                                             "peer_to_peer",
-                                             "ici",
-                                             "dcn"};
-  return keys;
+[[noreturn]] void refuse_unknown(const Setting& setting) {
+  std::vector<std::string> expected;
+  for (const ProfileKey& key : profile_keys()) expected.push_back(key.name);
+  std::vector<std::string> known = expected;
+  for (const std::string& work : works())
+    for (const std::string& kind : {kFlops, kBytes}) known.push_back(kind + work);
+  for (const std::string& kind : {kFlops, kBytes}) expected.push_back(kind + "WORK");
+  throw ConfigError(setting.origin + ": found an unknown key, '" + excerpt(setting.key) +
+                    "', expected one of " + join(expected) +
+                    "; nearest: " + nearest(setting.key, known));
 }
-constexpr size_t kNeeded = 6;
+
+void set_rate(const Setting& setting, Hardware& hardware) {
+  for (auto [kind, rates] : {std::pair{kFlops, &hardware.flops_per_second},
+                             std::pair{kBytes, &hardware.bytes_per_second}}) {
+    if (!setting.key.starts_with(kind)) continue;
+    const std::string work = setting.key.substr(kind.size());
+    if (!works().contains(work)) break;
+    (*rates)[work] = curve(setting);
+    return;
+  }
+  refuse_unknown(setting);
+}
 
 void set(const Setting& setting, Hardware& hardware) {
-  const std::string &key = setting.key, &text = setting.value.text;
-  if (key == "target") {
-    if (setting.value.list || (text != "cuda" && text != "cpu"))
-      refuse(setting, "cuda or cpu", nearest(text, std::vector<std::string>{"cuda", "cpu"}));
-    hardware.target = text == "cuda" ? models::Target::cuda : models::Target::cpu;
-  } else if (key == "device_bytes") {
-    hardware.device_bytes = bytes(setting);
-  } else if (key == "host_bytes") {
-    hardware.host_bytes = bytes(setting);
-  } else if (key == "device_reserved_bytes") {
-    hardware.device_reserved_bytes = bytes(setting);
-  } else if (key == "launch_seconds") {
-    hardware.launch_seconds = number(setting, 1);
-  } else if (key == "peak_flops_per_second.bf16") {
-    hardware.peak_flops_per_second[Dtype::bfloat16] = number(setting);
-  } else if (key == "peak_flops_per_second.f32") {
-    hardware.peak_flops_per_second[Dtype::float32] = number(setting);
-  } else if (key == "link_to_device") {
-    hardware.link_to_device = curve(setting);
-  } else if (key == "link_to_host") {
-    hardware.link_to_host = curve(setting);
-  } else if (key == "cache_bytes") {
-    hardware.cache_bytes = bytes(setting);
-  } else if (key == "fetch_bytes_per_second") {
-    hardware.fetch_bytes_per_second = number(setting);
-  } else if (key == "link_both_ways") {
-    hardware.link_both_ways = number(setting, 1);
-  } else if (key == "gpus_per_link") {
-    const double count = number(setting, kMostDevices);
-    if (count != std::floor(count)) refuse(setting, "a whole number");
-    hardware.gpus_per_link = static_cast<int>(count);
-  } else if (key == "host_bandwidth") {
-    hardware.host_bandwidth = number(setting);
-  } else if (key == "ici") {
-    hardware.ici = curve(setting);
-  } else if (key == "dcn") {
-    hardware.dcn = curve(setting);
-  } else if (key == "peer_to_peer") {
-    if (setting.value.list || (text != "true" && text != "false")) refuse(setting, "true or false");
-    hardware.peer_to_peer = text == "true";
-  } else {
-    bool is_flops = key.starts_with(kFlops), is_bytes = key.starts_with(kBytes);
-    std::string work = key.substr(is_flops ? kFlops.size() : is_bytes ? kBytes.size() : 0);
-    if ((!is_flops && !is_bytes) || !works().contains(work)) {
-      std::vector<std::string> known = plain_keys();
-      for (const std::string& one : works())
-        for (const std::string& kind : {kFlops, kBytes}) known.push_back(kind + one);
-      throw ConfigError(setting.origin + ": found an unknown key, '" + excerpt(key) +
-                        "', expected one of " + join(plain_keys()) + ", " + kFlops + "WORK, " +
-                        kBytes + "WORK; nearest: " + nearest(key, known));
-    }
-    (is_flops ? hardware.flops_per_second : hardware.bytes_per_second)[work] = curve(setting);
-  }
+  const auto key = std::ranges::find(profile_keys(), setting.key, &ProfileKey::name);
+  if (key != profile_keys().end())
+    key->set(setting, hardware);
+  else
+    set_rate(setting, hardware);
 }
 
 // Without a rate a kernel would take no time. What is measured names ops, what is written by hand
@@ -191,14 +244,6 @@ void require_rates(const std::set<std::string>& given, const std::string& file) 
   }
 }
 
-std::string curve_text(const RateCurve& curve) {
-  if (curve.points().size() == 1) return fmt::format("{:.6g}", curve.points()[0].second);
-  std::string text;
-  for (auto [size, rate] : curve.points())
-    text += fmt::format("{}{:.6g}:{:.6g}", text.empty() ? "" : ", ", size, rate);
-  return "[" + text + "]";
-}
-
 }  // namespace
 
 Hardware parse_hardware(std::string_view text, const std::string& file, const std::string& name) {
@@ -208,9 +253,9 @@ Hardware parse_hardware(std::string_view text, const std::string& file, const st
     set(setting, hardware);
     given.insert(setting.key);
   }
-  for (size_t i = 0; i < kNeeded; ++i)
-    if (!given.contains(plain_keys()[i]))
-      throw ConfigError(file + ": found no " + plain_keys()[i] + ", which every profile needs");
+  for (const ProfileKey& key : profile_keys())
+    if (key.presence == required && !given.contains(key.name))
+      throw ConfigError(file + ": found no " + key.name + ", which every profile needs");
   require_rates(given, file);
   for (auto [one, other] : {std::pair{"cache_bytes", "fetch_bytes_per_second"},
                             {"fetch_bytes_per_second", "cache_bytes"}})
@@ -249,31 +294,12 @@ std::string text(const Hardware& hardware) {
   auto line = [&](const std::string& key, const std::string& value) {
     result += key + ": " + value + "\n";
   };
-  line("target", models::is_cuda(hardware.target) ? "cuda" : "cpu");
-  line("device_bytes", std::to_string(hardware.device_bytes));
-  if (hardware.device_reserved_bytes > 0)
-    line("device_reserved_bytes", std::to_string(hardware.device_reserved_bytes));
-  line("host_bytes", std::to_string(hardware.host_bytes));
-  for (auto [dtype, rate] : hardware.peak_flops_per_second)
-    line(std::string("peak_flops_per_second.") + name(dtype), fmt::format("{:.6g}", rate));
-  line("launch_seconds", fmt::format("{:.6g}", hardware.launch_seconds));
+  for (const ProfileKey& key : profile_keys())
+    if (const std::string value = key.text(hardware); !value.empty()) line(key.name, value);
   for (const auto& [work, curve] : hardware.flops_per_second)
     line(kFlops + work, curve_text(curve));
   for (const auto& [work, curve] : hardware.bytes_per_second)
     line(kBytes + work, curve_text(curve));
-  if (hardware.cache_bytes > 0) {
-    line("cache_bytes", std::to_string(hardware.cache_bytes));
-    line("fetch_bytes_per_second", fmt::format("{:.6g}", hardware.fetch_bytes_per_second));
-  }
-  line("link_to_device", curve_text(hardware.link_to_device));
-  line("link_to_host", curve_text(hardware.link_to_host));
-  line("link_both_ways", fmt::format("{:.6g}", hardware.link_both_ways));
-  line("gpus_per_link", std::to_string(hardware.gpus_per_link));
-  if (hardware.host_bandwidth > 0)
-    line("host_bandwidth", fmt::format("{:.6g}", hardware.host_bandwidth));
-  line("peer_to_peer", hardware.peer_to_peer ? "true" : "false");
-  for (const auto& [key, curve] : {std::pair{"ici", hardware.ici}, {"dcn", hardware.dcn}})
-    if (!curve.points().empty()) line(key, curve_text(curve));
   return result;
 }
 

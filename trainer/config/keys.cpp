@@ -8,22 +8,16 @@
 
 #include "base/nearest.h"
 #include "data/chat_template.h"
+#include "models/labels.h"
+#include "models/limits.h"
 #include "models/lora.h"
 #include "offload/policy.h"
 
 namespace longshore::trainer {
 namespace {
 
-// Bounds of sizes, chosen together: see the header of config.h. Others are in keys.h.
-constexpr int64_t kMaxEmbDim = 1 << 18;
-constexpr int64_t kMaxMlpDim = 1 << 20;
-constexpr int64_t kMaxLayers = 1 << 12;
-constexpr int64_t kMaxHeads = 1 << 10;
-constexpr int64_t kMaxHeadDim = 1 << 10;
-constexpr int64_t kMaxVocabulary = 1 << 22;
-constexpr int64_t kMaxLength = 1 << 22;
+// Bounds of a model's sizes are in models/limits.h, of a run's in keys.h.
 constexpr int64_t kMaxDevices = 1 << 12;
-constexpr int64_t kMaxRank = 1 << 14;
 constexpr double kMaxGibibytes = 1 << 20;
 constexpr size_t kMaxItems = 100;
 constexpr size_t kMaxItemBytes = 256;
@@ -74,7 +68,7 @@ ChoiceKey chat_template_choice() {
 
 std::vector<Key> make_config_keys() {
   using enum Section;
-  return {
+  std::vector<Key> keys{
       {"model_name", run, TextKey{&Config::model_name},
        "file of configs/models that brings the model keys; the config may override them"},
       {"run_name", run, TextKey{&Config::run_name},
@@ -98,8 +92,7 @@ std::vector<Key> make_config_keys() {
        "so many of the newest checkpoints stay; -1: all"},
       {"load_full_state_path", run, PathKey{&Config::load_full_state_path},
        "folder of a checkpoint that a new run goes on from: weights, moments and place in the "
-       "data; "
-       "empty: none"},
+       "data; empty: none"},
       {"fall_back_to_earlier_checkpoint", run, FlagKey{&Config::fall_back_to_earlier_checkpoint},
        "where the newest checkpoint is damaged, resumes from the newest that is whole; false: that "
        "is an error"},
@@ -114,19 +107,20 @@ std::vector<Key> make_config_keys() {
        choice<&Config::model_type>({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2",
                                     "gemma3_text", "toy_a", "toy_b"}),
        "the architecture; the toys are for plan: see configs/toy_a.yml, configs/toy_b.yml"},
-      {"base_emb_dim", model, IntegerKey{&Config::base_emb_dim, 1, kMaxEmbDim},
+      {"base_emb_dim", model, IntegerKey{&Config::base_emb_dim, 1, models::kMaxWidth},
        "width of the residual stream"},
       {"base_num_decoder_layers", model,
-       IntegerKey{&Config::base_num_decoder_layers, 1, kMaxLayers}, "decoder layers"},
-      {"base_num_query_heads", model, IntegerKey{&Config::base_num_query_heads, 1, kMaxHeads},
-       "attention heads"},
-      {"base_num_kv_heads", model, IntegerKey{&Config::base_num_kv_heads, 1, kMaxHeads},
+       IntegerKey{&Config::base_num_decoder_layers, 1, models::kMaxLayers}, "decoder layers"},
+      {"base_num_query_heads", model,
+       IntegerKey{&Config::base_num_query_heads, 1, models::kMaxHeads}, "attention heads"},
+      {"base_num_kv_heads", model, IntegerKey{&Config::base_num_kv_heads, 1, models::kMaxHeads},
        "key and value heads; divides base_num_query_heads"},
-      {"head_dim", model, IntegerKey{&Config::head_dim, 2, kMaxHeadDim},
+      {"head_dim", model, IntegerKey{&Config::head_dim, 2, models::kMaxHeadDim},
        "width of a head; even, as RoPE turns pairs"},
-      {"base_mlp_dim", model, IntegerKey{&Config::base_mlp_dim, 1, kMaxMlpDim},
+      {"base_mlp_dim", model, IntegerKey{&Config::base_mlp_dim, 1, models::kMaxMlpWidth},
        "width between the MLP's projections"},
-      {"vocab_size", model, IntegerKey{&Config::vocab_size, 2, kMaxVocabulary},
+      {"vocab_size", model,
+       IntegerKey{&Config::vocab_size, models::kMinVocabulary, models::kMaxVocabulary},
        "number of token ids"},
       {"normalization_layer_epsilon", model, above(0, &Config::normalization_layer_epsilon),
        "added to the mean square in RMSNorm"},
@@ -137,9 +131,11 @@ std::vector<Key> make_config_keys() {
       {"attention_bias", model, FlagKey{&Config::attention_bias},
        "llama: biases on attention's projections; qwen2 has them on query, key and value"},
       {"mlp_bias", model, FlagKey{&Config::mlp_bias}, "llama: biases on the MLP's projections"},
-      {"sliding_window_size", model, IntegerKey{&Config::sliding_window_size, 0, kMaxLength},
+      {"sliding_window_size", model,
+       IntegerKey{&Config::sliding_window_size, 0, models::kMaxLength},
        "keys that a query of a layer with a window sees, itself included; 0: no window"},
-      {"full_attention_period", model, IntegerKey{&Config::full_attention_period, 0, kMaxLayers},
+      {"full_attention_period", model,
+       IntegerKey{&Config::full_attention_period, 0, models::kMaxLayers},
        "with a window: each so many'th layer has none; 0: all have it"},
       {"query_pre_attn_scalar", model, at_least(0, &Config::query_pre_attn_scalar),
        "scores are divided by its root; 0: head_dim"},
@@ -158,14 +154,14 @@ std::vector<Key> make_config_keys() {
       {"rope_high_freq_factor", model, above(0, &Config::rope_high_freq_factor),
        "llama3: turns from which it stays"},
       {"rope_original_max_position_embeddings", model,
-       IntegerKey{&Config::rope_original_max_position_embeddings, 1, kMaxLength},
+       IntegerKey{&Config::rope_original_max_position_embeddings, 1, models::kMaxLength},
        "llama3: the original length"},
 
       {"trainable_parameters_mask", training,
        ListKey{&Config::trainable_parameters_mask, "regular expressions", {}},
        "a parameter trains when one of them is found in its full name; the others are frozen; "
        "none: all train"},
-      {"lora_rank", training, IntegerKey{&Config::lora_rank, 0, kMaxRank},
+      {"lora_rank", training, IntegerKey{&Config::lora_rank, 0, models::kMaxLoraRank},
        "rank of low-rank adapters, beside which all other weights are frozen but those that the "
        "mask finds; 0: no adapters"},
       {"lora_alpha", training, above(0, &Config::lora_alpha),
@@ -176,7 +172,7 @@ std::vector<Key> make_config_keys() {
                {models::kLoraTargets.begin(), models::kLoraTargets.end()}},
        "projections that have an adapter"},
 
-      {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, kMaxLength},
+      {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, models::kMaxLength},
        "tokens of a sequence"},
       {"per_device_batch_size", batch, IntegerKey{&Config::per_device_batch_size, 1, kMaxBatch},
        "sequences of a micro-batch"},
@@ -209,18 +205,9 @@ std::vector<Key> make_config_keys() {
       {"auto_micro_batch", remat, FlagKey{&Config::auto_micro_batch},
        "auto also divides a step's sequences between per_device_batch_size and "
        "gradient_accumulation_steps"},
-      {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, kMaxLayers, -1},
+      {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, models::kMaxLayers, -1},
        "so many layers, from the first, follow the policy; what it offloads stays on the device in "
        "the others, or their fate is the second of a label's key; -1: all but the last"},
-      {"decoder_layer_input", remat, LabelKey{}, "custom: the layer's input"},
-      {"query_proj", remat, LabelKey{}, "custom: queries as attention reads them"},
-      {"key_proj", remat, LabelKey{}, "custom: keys as attention reads them"},
-      {"value_proj", remat, LabelKey{}, "custom: values as attention reads them"},
-      {"context", remat, LabelKey{}, "custom: attention's output with its log-sum-exp"},
-      {"out_proj", remat, LabelKey{}, "custom: the output projection's result"},
-      {"mlpwi_0", remat, LabelKey{}, "custom: the MLP's gate, before its activation"},
-      {"mlpwi_1", remat, LabelKey{}, "custom: the MLP's linear branch"},
-      {"mlpwo", remat, LabelKey{}, "custom: the MLP's result"},
       {offload::kUnlabelled, remat, LabelKey{{"remat", "device"}},
        "custom: what has no label: results of norms and activations"},
       {"x", remat, LabelKey{}, "custom, of the toys: the layer's input"},
@@ -300,9 +287,14 @@ std::vector<Key> make_config_keys() {
        "steps before the recorded ones"},
       {"sample_prompt", report, TextKey{&Config::sample_prompt},
        "how the text sampled at the end begins"},
-      {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, kMaxLength},
+      {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, models::kMaxLength},
        "length of the text sampled at the end; 0: no sample"},
   };
+  auto place = std::ranges::find(keys, offload::kUnlabelled, &Key::name);
+  for (const models::LabelInfo& label : models::kDecoderLabels)
+    place = 1 + keys.insert(place, {std::string(label.name), remat, LabelKey{},
+                                    "custom: " + std::string(label.meaning)});
+  return keys;
 }
 
 const std::vector<std::string> kFlags = {"true", "false"};

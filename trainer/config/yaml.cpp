@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "data/utf8.h"
 
 namespace longshore::trainer {
 namespace {
@@ -128,26 +129,6 @@ class FlatMapReader : public YAML::EventHandler {
   std::map<std::string, int> lines_;
 };
 
-// Length of the UTF-8 sequence at the start of `text`, or 0 when there is no valid one.
-size_t utf8_sequence_bytes(std::string_view text) {
-  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  auto continues = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
-  unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return continues(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    bool overlong = lead == 0xE0 && continues(1) && byte(1) < 0xA0;
-    bool surrogate = lead == 0xED && continues(1) && byte(1) >= 0xA0;
-    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    bool overlong = lead == 0xF0 && continues(1) && byte(1) < 0x90;
-    bool too_large = lead == 0xF4 && continues(1) && byte(1) >= 0x90;
-    return continues(1) && continues(2) && continues(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
-}
-
 std::string hex(char c) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   unsigned char byte = static_cast<unsigned char>(c);
@@ -164,7 +145,7 @@ void check_characters(std::string_view text, Origin origin) {
   for (size_t i = 0; i < text.size();) {
     if (text[i] == '\n') ++line;
     bool allowed = !is_control(text[i]) || text[i] == '\n' || text[i] == '\r' || text[i] == '\t';
-    size_t bytes = utf8_sequence_bytes(text.substr(i));
+    size_t bytes = data::character_length(text.substr(i));
     if (bytes == 0 || !allowed) {
       throw ConfigError(origin(line) + ": found the byte 0x" + hex(text[i]) +
                         ", expected UTF-8 text without control characters");
@@ -296,7 +277,7 @@ std::string yaml_quoted(std::string_view text) {
 std::string printable(std::string_view text) {
   std::string shown;
   for (size_t i = 0; i < text.size();) {
-    size_t bytes = utf8_sequence_bytes(text.substr(i));
+    size_t bytes = data::character_length(text.substr(i));
     bool is_shown = bytes > 0 && !is_control(text[i]);
     shown += is_shown ? text.substr(i, bytes) : "?";
     i += std::max<size_t>(bytes, 1);

@@ -8,7 +8,7 @@
 
 #include "data/safetensors.h"
 #include "models/lora.h"
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 #include "trainer/config/config.h"
 

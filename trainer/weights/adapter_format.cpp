@@ -9,7 +9,10 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/problem_list.h"
 #include "data/strict_json.h"
+#include "models/hf/json_reader.h"
+#include "models/limits.h"
 
 namespace longshore::trainer {
 namespace {
@@ -19,17 +22,6 @@ using nlohmann::json;
 
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
-constexpr int64_t kMostRank = 1 << 14;
-
-[[noreturn]] void refuse(std::vector<std::string> problems) {
-  constexpr size_t kMost = 50;
-  if (problems.size() > kMost) {
-    std::string rest = fmt::format("and {} more", problems.size() - kMost);
-    problems.resize(kMost);
-    problems.push_back(rest);
-  }
-  throw DataError(join(problems, "\n  "));
-}
 
 // --- adapter_config.json
 
@@ -41,14 +33,6 @@ const std::set<std::string> kHarmless{
 
 const std::set<std::string> kRead{"peft_type", "task_type",  "bias",          "init_lora_weights",
                                   "r",         "lora_alpha", "target_modules"};
-
-std::string shown(const json& value) {
-  // Printing what is nested recurses.
-  if (value.is_structured()) return value.is_array() ? "a list" : "an object";
-  constexpr size_t kMostBytes = 80;
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
-}
 
 bool is_off(const json& value) {
   return value.is_null() || value == false || value == json(0) || value == json(0.0) ||
@@ -71,9 +55,9 @@ class ConfigReader {
     read_targets(config);
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
-        problems_.push_back(data::json_quoted(key) + ": found " + shown(value) +
-                            ", which is not supported");
-    if (!problems_.empty()) refuse(problems_);
+        problems_.add(data::json_quoted(key) + ": found " + models::shown(value) +
+                      ", which is not supported");
+    if (!problems_.empty()) throw DataError(problems_.text());
     return config;
   }
 
@@ -85,7 +69,7 @@ class ConfigReader {
   }
 
   void add_problem(const std::string& key, const json& value, const std::string& expected) {
-    problems_.push_back(key + ": found " + shown(value) + ", expected " + expected);
+    problems_.add(key + ": found " + models::shown(value) + ", expected " + expected);
   }
 
   void expect_one_of(const std::string& key, const json& choices) {
@@ -96,10 +80,10 @@ class ConfigReader {
 
   void read_rank(LoraConfig& config) {
     const json& rank = at("r");
-    if (rank.is_number_integer() && rank >= 1 && rank <= kMostRank)
+    if (rank.is_number_integer() && rank >= 1 && rank <= models::kMaxLoraRank)
       config.rank = rank.get<int64_t>();
     else
-      add_problem("r", rank, "an integer from 1 to " + std::to_string(kMostRank));
+      add_problem("r", rank, "an integer from 1 to " + std::to_string(models::kMaxLoraRank));
   }
 
   void read_alpha(LoraConfig& config) {
@@ -127,15 +111,15 @@ class ConfigReader {
   }
 
   const json& object_;
-  std::vector<std::string> problems_;
+  ProblemList problems_;
 };
 
 }  // namespace
 
 LoraConfig parse_adapter_config(std::string_view text) {
-  if (text.size() > kMostConfigBytes) throw DataError("longer than 1 MiB");
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) throw DataError("expected a JSON object");
+  if (text.size() > kMostConfigBytes)
+    throw DataError(fmt::format("found {} bytes, expected at most 1 MiB", text.size()));
+  const json object = models::parse_object(text);
   return ConfigReader(object).read();
 }
 
@@ -168,23 +152,23 @@ std::string peft_name(std::string_view weight) { return std::string(kPrefix).app
 
 void check_adapter_tensors(std::span<const data::SafetensorsTensor> tensors,
                            const std::map<std::string, std::vector<int64_t>>& expected) {
-  std::vector<std::string> problems;
+  ProblemList problems;
   std::set<std::string_view> found;
   for (const data::SafetensorsTensor& tensor : tensors) {
     found.insert(tensor.name);
     auto shape = expected.find(tensor.name);
     if (shape == expected.end())
-      problems.push_back("not expected: " + tensor.name);
+      problems.add("not expected: " + tensor.name);
     else if (tensor.shape != shape->second)
-      problems.push_back(fmt::format("{} is [{}], expected [{}]", tensor.name,
-                                     fmt::join(tensor.shape, ","), fmt::join(shape->second, ",")));
+      problems.add(fmt::format("{} is [{}], expected [{}]", tensor.name,
+                               fmt::join(tensor.shape, ","), fmt::join(shape->second, ",")));
     else if (!data::is_floating_point(tensor.dtype))
-      problems.push_back(fmt::format("{} is {}, expected F32, BF16, F16 or F64", tensor.name,
-                                     data::name(tensor.dtype)));
+      problems.add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", tensor.name,
+                               data::name(tensor.dtype)));
   }
   for (const auto& [name, shape] : expected)
-    if (!found.contains(name)) problems.push_back("missing " + name);
-  if (!problems.empty()) refuse(problems);
+    if (!found.contains(name)) problems.add("missing " + name);
+  if (!problems.empty()) throw DataError(problems.text());
 }
 
 }  // namespace longshore::trainer

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "models/decoder.h"
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 #include "trainer/weights/hf_folder.h"
 

@@ -8,7 +8,7 @@
 namespace longshore::trainer {
 
 // As its config.json says, with the adapter of peft's folder `adapter` on it; empty: none. Throws
-// DataError, naming the file, also where a size is out of its config key's range.
+// DataError, naming the file.
 models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         const std::filesystem::path& adapter);
 

@@ -9,6 +9,7 @@
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/problem_list.h"
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
@@ -62,20 +63,20 @@ std::vector<fs::path> model_files(const fs::path& folder) {
 
 void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
                    const data::Checkpoint& checkpoint, bool is_tied) {
-  constexpr size_t kMostListed = 50;
-  std::vector<std::string> problems, names = checkpoint.names();
+  const std::vector<std::string> names = checkpoint.names();
+  ProblemList problems;
   for (const auto& [name, location] : layout.by_name) {
     if (models::is_lora_weight(name)) continue;
     const Parameter& parameter = layout.parameter(location);
     if (!checkpoint.contains(name)) {
       // A hostile config.json can make all of its names be missing.
-      std::string close = problems.size() < kMostListed ? nearest(name, names) : "";
-      problems.push_back("missing " + name + (close.empty() ? "" : "; nearest: " + close));
+      std::string close = problems.is_full() ? "" : nearest(name, names);
+      problems.add("missing " + name + (close.empty() ? "" : "; nearest: " + close));
     } else if (!fits(parameter, checkpoint.at(name))) {
       std::string shape;
       for (int64_t size : checkpoint.at(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
-      problems.push_back(
+      problems.add(
           fmt::format("{} is [{}], expected {}", name, shape, models::text(parameter.type)));
     }
   }
@@ -83,17 +84,13 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
     const data::SafetensorsDtype dtype = checkpoint.at(name).dtype;
     bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
     if (!is_weight && !(is_tied && name == "lm_head.weight"))
-      problems.push_back("not expected: " + name);
+      problems.add("not expected: " + name);
     else if (!data::is_floating_point(dtype))
-      problems.push_back(
+      problems.add(
           fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, data::name(dtype)));
   }
-  if (problems.empty()) return;
-  std::string list;
-  for (size_t i = 0; i < std::min(kMostListed, problems.size()); ++i) list += "\n  " + problems[i];
-  if (problems.size() > kMostListed)
-    list += fmt::format("\n  and {} more", problems.size() - kMostListed);
-  throw DataError(folder.string() + ": is not this model's:" + list);
+  if (!problems.empty())
+    throw DataError(folder.string() + ": is not this model's:\n  " + problems.text());
 }
 
 std::vector<int64_t> sizes(const models::Shape& shape) {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 
 namespace longshore::trainer {

@@ -12,6 +12,7 @@
 #include "data/safetensors_float.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {
@@ -63,11 +64,20 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
 
 }  // namespace
 
-std::string load_weights(const fs::path& folder, const DecoderConfig& model,
+std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
-                         std::span<const offload::Copy> copies, const FillParameter& fill_adapter) {
-  const data::Checkpoint checkpoint = open_weights(folder);
-  check_tensors(folder, layout, checkpoint, model.tied_embeddings);
+                         std::span<const offload::Copy> copies) {
+  const data::Checkpoint checkpoint = open_weights(from.folder);
+  check_tensors(from.folder, layout, checkpoint, model.tied_embeddings);
+  std::optional<Adapter> adapter;
+  if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
+  const auto fill_adapter = [&](const Parameter& parameter, int64_t first,
+                                std::span<float> values) {
+    if (adapter)
+      adapter->read(parameter, first, values);
+    else
+      initial_values(parameter, from.seed, first, values);
+  };
   data::NonFinite odd;
   std::mutex counting;
   write_parameters(
@@ -85,9 +95,10 @@ std::string load_weights(const fs::path& folder, const DecoderConfig& model,
     for (const Parameter& parameter : slab.parameters)
       if (!models::is_lora_weight(parameter.name)) elements += parameter.type.shape.count();
   std::string text =
-      fmt::format("weights: {}, {:.1f} M parameters", folder.string(), elements / 1e6);
+      fmt::format("weights: {}, {:.1f} M parameters", from.folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
+  if (adapter) text += "; adapter: " + from.adapter.string();
   return text;
 }
 
@@ -98,18 +109,10 @@ std::string load_parameters(const Config& config, const DecoderConfig& model,
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
                       " holds another model: " + join(differing));
-  std::optional<Adapter> adapter;
-  if (!config.load_adapter_path.empty()) adapter.emplace(config.load_adapter_path, layout);
-  std::string text =
-      load_weights(folder, model, layout, arguments, offload::kCopies,
-                   [&](const Parameter& parameter, int64_t first, std::span<float> values) {
-                     if (adapter)
-                       adapter->read(parameter, first, values);
-                     else
-                       initial_values(parameter, static_cast<uint64_t>(config.seed), first, values);
-                   });
-  if (adapter) text += "; adapter: " + config.load_adapter_path.string();
-  return text;
+  return load_weights({.folder = folder,
+                       .adapter = config.load_adapter_path,
+                       .seed = static_cast<uint64_t>(config.seed)},
+                      model, layout, arguments);
 }
 
 }  // namespace longshore::trainer

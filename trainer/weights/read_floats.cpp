@@ -25,12 +25,13 @@ std::vector<float> read_floats(const offload::ArgumentReader& arguments, const s
 
 std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
-                                const offload::ArgumentReader& arguments, ElementRange range) {
+                                const offload::ArgumentReader& arguments,
+                                offload::ElementRange part) {
   const offload::Slab& slab = layout.slab(layout.by_name.at(parameter.name));
   const offload::Copy copy = weights_copy(slab);
-  const models::Type type{{range.count}, dtype(slab, copy)};
+  const models::Type type{{part.count}, dtype(slab, copy)};
   return read_floats(arguments, argument_name(slab, copy), type,
-                     (parameter.offset + range.first) * models::size_bytes(type.dtype));
+                     (parameter.offset + part.first) * models::size_bytes(type.dtype));
 }
 
 }  // namespace longshore::trainer

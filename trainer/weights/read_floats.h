@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/types.h"
-#include "offload/executor.h"
+#include "offload/arguments.h"
 #include "offload/parameter_layout.h"
 
 namespace longshore::trainer {
@@ -15,14 +15,10 @@ namespace longshore::trainer {
 std::vector<float> read_floats(const offload::ArgumentReader& arguments, const std::string& name,
                                const models::Type& type, int64_t offset_bytes = 0);
 
-// A part of a parameter's elements.
-struct ElementRange {
-  int64_t first = 0, count = 0;
-};
-
-// Weights of a parameter, from the master copy where there is one.
+// Weights of a parameter, a part of its elements, from the master copy where there is one.
 std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
-                                const offload::ArgumentReader& arguments, ElementRange range);
+                                const offload::ArgumentReader& arguments,
+                                offload::ElementRange part);
 
 }  // namespace longshore::trainer

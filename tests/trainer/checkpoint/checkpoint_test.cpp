@@ -8,12 +8,12 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 
 namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using data::message_of;
 using data::TemporaryFolder;
 
 // A checkpoint as far as this file goes: any files, and their manifest.

@@ -4,12 +4,12 @@
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {
 namespace {
 
-using data::message_of;
 using data::TemporaryFolder;
 
 Manifest sample() {

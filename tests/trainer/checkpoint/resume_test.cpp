@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/offload/toy_models.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/load_state.h"
@@ -20,7 +21,6 @@ namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using data::message_of;
 using data::TemporaryFolder;
 
 constexpr int kStop = 2, kSteps = 4;

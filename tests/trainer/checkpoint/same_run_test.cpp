@@ -5,14 +5,12 @@
 #include "base/error.h"
 #include "models/decoder.h"
 #include "offload/cpu_backend.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {
-
-using data::message_of;
 
 Config config_of(const std::vector<std::string>& settings) {
   return load_config("quickstart.yml", settings, default_configs_directory());

@@ -138,6 +138,26 @@ TEST(HardwareFile, ReadsWhatIsShipped) {
   }
 }
 
+TEST(HardwareFile, WritesEveryKeyThatIsSet) {
+  EXPECT_EQ(text(parse("")),
+            "target: cuda\ndevice_bytes: 80000000000\nhost_bytes: 100000000000\n"
+            "launch_seconds: 1e-06\nlink_to_device: 2e+09\nlink_to_host: 1e+09\n"
+            "link_both_ways: 1\ngpus_per_link: 1\npeer_to_peer: false\n"
+            "flops_per_second.attention: 1e+13\nflops_per_second.matmul.bf16: 1e+14\n"
+            "bytes_per_second.memory: 1e+12\n");
+  const std::string all =
+      text(parse("device_reserved_bytes: 1e9\npeak_flops_per_second.bf16: 2e14\n"
+                 "peak_flops_per_second.f32: 1e14\ncache_bytes: 3e7\nfetch_bytes_per_second: 1e10\n"
+                 "link_both_ways: 0.5\ngpus_per_link: 4\nhost_bandwidth: 3e11\npeer_to_peer: true\n"
+                 "ici: [1:2, 3:4]\ndcn: 5e10\n"));
+  for (const char* line :
+       {"device_reserved_bytes: 1000000000", "peak_flops_per_second.bf16: 2e+14",
+        "peak_flops_per_second.f32: 1e+14", "cache_bytes: 30000000",
+        "fetch_bytes_per_second: 1e+10", "link_both_ways: 0.5", "gpus_per_link: 4",
+        "host_bandwidth: 3e+11", "peer_to_peer: true", "ici: [1:2, 3:4]", "dcn: 5e+10"})
+    EXPECT_NE(all.find(std::string(line) + "\n"), std::string::npos) << line << "\n" << all;
+}
+
 TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(refused(""), "");
   EXPECT_NE(refused("flops_per_second.linaer: 1\n").find("nearest: flops_per_second.linear"),

@@ -9,9 +9,10 @@
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 #include "models/decoder.h"
+#include "offload/arguments.h"
 #include "offload/cpu_backend.h"
-#include "offload/executor.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
@@ -201,7 +202,7 @@ TEST(Generate, KnowsConversations) {
   chat.chat_template = "llama2";
   EXPECT_NE(text_of(chat), text_of(request()));
   chat.chat_template = "llama3";
-  std::string message = data::message_of<ConfigError>([&] { generate(chat); });
+  std::string message = message_of<ConfigError>([&] { generate(chat); });
   EXPECT_TRUE(message.starts_with("--chat-template llama3: ")) << message;
   EXPECT_NE(message.find("<|begin_of_text|>"), std::string::npos) << message;
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "data/safetensors_checkpoint.h"
 #include "data/safetensors_writer.h"
+#include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/probe/inputs.h"
@@ -153,11 +154,11 @@ TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
     if (b.value.shape != kShape && std::string(b.tensor) == "input_ids")
       tensors = {{b.tensor, b.value}};
     fs::path file = write_inputs(folder / "inputs", tensors);
-    std::string message = data::message_of<DataError>([&] { read_probe_inputs(file, 10); });
+    std::string message = message_of<DataError>([&] { read_probe_inputs(file, 10); });
     EXPECT_TRUE(message.starts_with(file.string() + ": " + b.message)) << message;
   }
   fs::path empty = write_inputs(folder / "inputs", {});
-  EXPECT_EQ(data::message_of<DataError>([&] { read_probe_inputs(empty, 10); }),
+  EXPECT_EQ(message_of<DataError>([&] { read_probe_inputs(empty, 10); }),
             empty.string() + ": input_ids: found nothing, expected a tensor [B,T]");
   // 2^24 + 1 tokens: refused by the header, before any of them is read.
   Tensor many{{1, (1 << 24) + 1}, {}, SafetensorsDtype::int32};
@@ -165,7 +166,7 @@ TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
   data::SafetensorsWriter writer(folder / "many", {{"input_ids", many.dtype, many.shape}});
   writer.append("input_ids", std::as_bytes(std::span(data)));
   writer.finish();
-  EXPECT_NE(data::message_of<DataError>([&] {
+  EXPECT_NE(message_of<DataError>([&] {
               read_probe_inputs(folder / "many", 10);
             }).find("at most 16777216 tokens"),
             std::string::npos);

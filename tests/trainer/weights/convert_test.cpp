@@ -17,6 +17,7 @@
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/probe/probe.h"
@@ -29,7 +30,6 @@ namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using data::message_of;
 using data::read_file;
 using data::SafetensorsDtype;
 using data::TemporaryFolder;
