@@ -40,8 +40,8 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_path_;
   int file_ = -1;
-  int64_t written_ = 0;  // bytes, of which the first so many are on their way to the disk
-  int64_t on_their_way_ = 0;
+  int64_t written_ = 0;       // bytes
+  int64_t on_their_way_ = 0;  // of these, from the first on, to the disk
   std::vector<std::byte> buffer_;
 };
 

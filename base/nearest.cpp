@@ -7,11 +7,11 @@
 namespace longshore {
 namespace {
 
-// Cells of the tables below that a message is worth: a moment, and many times what the names of any
-// real model take.
+// The most cells of edit distance's tables that are computed for one message: a moment's work, and
+// many times what the names of any real model take.
 constexpr size_t kMostWork = size_t{1} << 26;
 
-// Of `least` or more, `least`.
+// The edit distance; `least` as soon as it is known to be that or more.
 size_t edit_distance(std::string_view a, std::string_view b, size_t least) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= least) return least;
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);

@@ -1,4 +1,4 @@
-// For those who measure.
+// Wall-clock timing, and what is made of several timings.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The quickest of so many runs, in seconds: what else runs on a machine only adds.
+// The quickest of `runs` runs, in seconds: what else runs on a machine only adds.
 template <class Work>
 double quickest_seconds(int runs, Work work) {
   double least = std::numeric_limits<double>::infinity();

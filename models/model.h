@@ -49,7 +49,7 @@ void connect(Model& model);
 // that do not train the same weights get kinds of their own. Connects the model.
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
-// The same with only so many layers of each scan, the first.
+// The model with only the first `layers` layers of each scan.
 Model first_layers(Model model, int layers);
 
 // add(a, b) as a program with values 0, 1 and 2: how plans sum what layers and micro-batches give.

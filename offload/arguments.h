@@ -26,8 +26,8 @@ class ArgumentReader {
 // The arguments of plans by name. Allocated on first use; they keep their contents between plans.
 class Arguments : public ArgumentReader {
  public:
-  // Those on the device lie one behind the other in one allocation of so many bytes, as far as they
-  // have room there: a GPU's driver rounds each allocation up, to 2 MiB.
+  // Those on the device share one allocation of `device_bytes`, as far as they have room there: a
+  // GPU's driver rounds each allocation up to 2 MiB.
   Arguments(Backend& backend, Ledger& ledger, int64_t device_bytes = 0);
   ~Arguments() override;
   Arguments(const Arguments&) = delete;

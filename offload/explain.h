@@ -11,7 +11,7 @@ namespace longshore::offload {
 std::string title(const LayerPlan& layers);
 
 // A table of labels: bytes, and whether the value stays, goes to the host, is computed again or is
-// not read; then the nodes that are replayed.
+// not read; then the nodes that are recomputed.
 std::string explain(const LayerPlan& layers);
 
 }  // namespace longshore::offload

@@ -48,9 +48,8 @@ struct Hardware {
   std::map<std::string, RateCurve> flops_per_second;  // by FLOPs
   std::map<std::string, RateCurve> bytes_per_second;  // by bytes
 
-  // Rates of kernels are those with operands at hand. Where a processor's caches make a difference:
-  // so many bytes, those used last, are at hand; others are fetched at this rate, bytes/s, in time
-  // of its own. 0: it makes none.
+  // Kernels' rates are those with operands in the cache. The `cache_bytes` that were used last are
+  // there; others are fetched first, at `fetch_bytes_per_second`. 0: a cache makes no difference.
   int64_t cache_bytes = 0;
   double fetch_bytes_per_second = 0;
 
@@ -73,7 +72,7 @@ struct Hardware {
 
   double kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
                         std::span<const models::Type> in, std::span<const models::Type> out) const;
-  // What a kernel or copy takes longer when so many bytes of its operands are not at hand.
+  // What a kernel or copy takes longer when `bytes` of its operands are not in the cache.
   double fetch_seconds(int64_t bytes) const;
   // On Lane::compute a copy within the device.
   double copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy = false) const;
@@ -81,8 +80,8 @@ struct Hardware {
   double collective_seconds(const models::Op& op, const std::any& attrs,
                             const models::Type& in) const;
 
-  // The same with what is left of the link for each of so many devices of a node that all do the
-  // same. The host's memory and cores are a device's share as they stand.
+  // This hardware as one of `devices` of a node sees it when all of them use their links. The
+  // host's memory and cores stay: profiles give a device's share of them.
   Hardware shared_by(int64_t devices) const;
 };
 

@@ -88,11 +88,11 @@ class Rewriter {
         residuals_.push_back({id, available_.fate(id)});
       return id;
     }
-    if (!again_[id.index]) replay(forward_.nodes[forward_[id].producer]);
+    if (!again_[id.index]) recompute(forward_.nodes[forward_[id].producer]);
     return again_[id.index];
   }
 
-  void replay(const Node& node) {
+  void recompute(const Node& node) {
     Node clone{.op = node.op, .attrs = node.attrs, .recomputes = true};
     for (ValueId in : node.in) clone.in.push_back(get(in));
     for (ValueId out : node.out) {

@@ -1,8 +1,8 @@
-// Partition: a layer's forward and backward programs and a policy in; the same programs with the
-// values between them settled out. A value is kept only if the backward program, or what it
-// computes again, really reads it; what is needed and not kept is made again by clones of just the
-// nodes it depends on, as late as possible (after JAX's partial evaluation, cf. jax.checkpoint).
-// Kept values stay on the device or wait in host memory, as the policy says.
+// Decides, for each value of a layer's forward program, whether it is kept on the device, offloaded
+// to host memory or computed again, as a policy says, and rewrites the backward program to read it
+// from there. A value is kept only if the backward program, or what it computes again, really reads
+// it; what is needed and not kept is made by clones of just the nodes it depends on, as late as
+// possible (after JAX's partial evaluation, cf. jax.checkpoint).
 #pragma once
 
 #include <string>

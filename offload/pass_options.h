@@ -15,8 +15,8 @@ enum class MicroBatch { first, further };
 
 struct PassOptions {
   Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
-  // The first so many layers of a scan follow the policy; by default all but the last, whose values
-  // are wanted at once.
+  // How many layers of a scan, from the first, follow the policy; by default all but the last,
+  // whose values are wanted at once.
   std::optional<int> offload_layers;
   // What the other layers follow; by default they keep on the device what the policy offloads.
   std::optional<Policy> others;

@@ -1,4 +1,4 @@
-// The checkpoints of a run: what it started from, how its saves went, and what it can be gone on
+// The checkpoints of a run: the one it started from, how each save went, and the one it can resume
 // from.
 #pragma once
 
@@ -28,7 +28,7 @@ class RunCheckpoints {
   void disable() { saver_.reset(); }
   bool are_enabled() const { return saver_.has_value(); }
 
-  // Saves the state after so many steps, behind the next ones where there is a snapshot. A save
+  // Saves the state after `step` steps, behind the next ones where there is a snapshot. A save
   // that fails stops no training, since nothing would be gained by that.
   void save(int64_t step);
   // Saves it unless it is on the disk already: when this returns, it is there or never will be. All

@@ -107,7 +107,7 @@ void tiles_by_column(const AttentionSizes& s, const VisibleKeys& visible, F f) {
     }
 }
 
-// Every shape that a tile of at most so many columns can have, whatever the data.
+// Every shape that a tile of at most `most_columns` columns can have, whatever the data.
 template <class F>
 void tile_shapes(const AttentionSizes& s, int64_t most_columns, F f) {
   int64_t rest = s.t % kTileRows;

@@ -1,6 +1,6 @@
 // How the bodies of kernels speak of the threads that run them. A body is written once, without
 // thread numbers: on a GPU a block of threads runs it (cuda_group.cuh), in tests one thread that
-// plays them all.
+// emulates them all.
 //
 // A body is called as body(block, index) for every block of a launch. What a block, or a part of
 // it, offers:

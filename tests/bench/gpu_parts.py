@@ -51,7 +51,7 @@ SMOKE = ["base_emb_dim=512", "base_num_decoder_layers=3", "base_num_query_heads=
          "per_device_batch_size=1"]
 TINY = ["base_emb_dim=64", "base_num_decoder_layers=2", "base_num_query_heads=4", "base_num_kv_heads=2",
         "head_dim=16", "base_mlp_dim=96", "vocab_size=256", "max_target_length=32", "per_device_batch_size=2"]
-# Of those that would look for the rate of products, which takes a GPU that is played long.
+# Of those that would look for the rate of products, which takes a GPU that is emulated long.
 TINY_STEPS = [*TINY, "peak_tflops_per_device=1"]
 DRY_PROFILE = """\
 device_bytes: 8e9
@@ -77,7 +77,7 @@ class Parts(TimedCommands):
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
-        commands of the build, plays a GPU; `again`: what was recorded before counts for nothing."""
+        commands of the build, emulates a GPU; `again`: what was recorded before counts for nothing."""
         super().__init__(seconds, environment)
         self.logs, self.build, self.build_id, self.runs, self.is_dry_run = logs, build, build_id, runs, is_dry_run
         self.launcher, self.again = launcher, again

@@ -22,7 +22,7 @@ namespace longshore::models {
 namespace {
 
 // Those that compute in float32.
-const KernelChoice kAllKernels[]{Target::cpu, Target::reference, Played::by_32, Played::by_256};
+const KernelChoice kAllKernels[]{Target::cpu, Target::reference, Emulated::by_32, Emulated::by_256};
 
 constexpr AdamW kAdamW{.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
@@ -171,7 +171,7 @@ void expect_formula(const Variant& variant, int64_t count, const KernelChoice& k
 TEST(AdamW, FollowsTheFormula) {
   constexpr int64_t kCount = 67;
   for (Dtype compute : {Dtype::float32, Dtype::bfloat16})
-    for (KernelChoice kernels : {KernelChoice(Target::cpu), KernelChoice(Played::by_256)})
+    for (KernelChoice kernels : {KernelChoice(Target::cpu), KernelChoice(Emulated::by_256)})
       expect_formula({.compute = compute}, kCount, kernels, 1e-6);
   // The scalars are float32, whatever the state is.
   expect_formula({.weight = Dtype::float64}, kCount, Target::reference, 1e-7);
@@ -230,7 +230,7 @@ TEST(AdamW, HasTheSameBitsOnProcessorsAndGpus) {
   for (const Variant& variant : variants) {
     SCOPED_TRACE(text(variant));
     const std::vector<State> cpu = train(variant, 70001, Target::cpu);
-    const std::vector<State> gpu = train(variant, 70001, Played::by_32);
+    const std::vector<State> gpu = train(variant, 70001, Emulated::by_32);
     for (size_t step = 0; step < cpu.size(); ++step) expect_equal_states(cpu[step], gpu[step]);
   }
 }

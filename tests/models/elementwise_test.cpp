@@ -113,7 +113,7 @@ TEST(SoftCap, StaysWithinItsCapAndKeepsSmallNumbers) {
   at::Tensor x = at::full({6}, 0.f);
   const float numbers[]{1e30f, -1e30f, 31.f, 1e-6f, -1e-6f, 0.f};
   for (int i = 0; i < 6; ++i) x[i] = numbers[i];
-  for (KernelChoice kernels : {KernelChoice(Target::cpu), KernelChoice(Played::by_32)}) {
+  for (KernelChoice kernels : {KernelChoice(Target::cpu), KernelChoice(Emulated::by_32)}) {
     at::Tensor y = run_program(program, {{"x", x}}, kernels).at("soft_cap");
     EXPECT_EQ(y[0].item<float>(), 30.f);
     EXPECT_EQ(y[1].item<float>(), -30.f);

@@ -204,13 +204,17 @@ std::vector<Placement> placements(const Program& program, const Node& node) {
 
 }  // namespace
 
-bool KernelChoice::plays(const Op& op) const { return played_ && played_kernel(op, *played_).run; }
-
-Kernel KernelChoice::kernel(const Op& op) const {
-  return plays(op) ? played_kernel(op, *played_) : op.kernel(target_);
+bool KernelChoice::emulates(const Op& op) const {
+  return emulated_ && emulated_kernel(op, *emulated_).run;
 }
 
-Target KernelChoice::target(const Op& op) const { return plays(op) ? Target::reference : target_; }
+Kernel KernelChoice::kernel(const Op& op) const {
+  return emulates(op) ? emulated_kernel(op, *emulated_) : op.kernel(target_);
+}
+
+Target KernelChoice::target(const Op& op) const {
+  return emulates(op) ? Target::reference : target_;
+}
 
 bool cpu_multiplies_bfloat16() {
   static const bool can = [] {

@@ -16,7 +16,7 @@
 
 #include "models/backward.h"
 #include "models/program.h"
-#include "tests/models/played_kernels.h"
+#include "tests/models/emulated_kernels.h"
 
 namespace longshore::models {
 
@@ -28,22 +28,22 @@ enum class Checks {
   all,     // ... and give the same bits again, whatever lay in memory before, also in place
 };
 
-// Which kernels run: those of a target, or our own for GPUs as played_kernels.h plays them, with
-// the CPU's where an op has none.
+// Which kernels run: those of a target, or our own for GPUs as emulated_kernels.h emulates them,
+// with the CPU's where an op has none.
 class KernelChoice {
  public:
   KernelChoice(Target target) : target_(target) {}
-  KernelChoice(Played played) : played_(played) {}
+  KernelChoice(Emulated emulated) : emulated_(emulated) {}
 
   Kernel kernel(const Op& op) const;
   Target target(const Op& op) const;  // that its calls say
-  bool is_of(Target target) const { return !played_ && target_ == target; }
+  bool is_of(Target target) const { return !emulated_ && target_ == target; }
 
  private:
-  bool plays(const Op& op) const;
+  bool emulates(const Op& op) const;
 
   Target target_ = Target::cpu;
-  std::optional<Played> played_;
+  std::optional<Emulated> emulated_;
 };
 
 struct NodeRun {

@@ -1,4 +1,4 @@
-// The shipped CPU kernels, and our own for GPUs as played on the CPU: their results against the
+// The shipped CPU kernels, and our own for GPUs as emulated on the CPU: their results against the
 // reference kernels in float64, their memory, and whether they give the same bits again.
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -66,7 +66,7 @@ Tensors compare(const Twin& twin, Tensors values, Dtype dtype, Survey& survey) {
     }
     NodeRun found = run_node(twin.narrow, node, in, survey.kernels, survey.checks);
     NodeRun expected = run_node(twin.wide, wide, wide_in, Target::reference);
-    // Played, libraries' parts have what ATen allocates on the CPU, not their workspace.
+    // Emulated, libraries' parts have what ATen allocates on the CPU, not their workspace.
     const std::string_view op = node.op->name;
     if (survey.kernels.is_of(Target::cpu) ||
         !(op.starts_with("linear_cross_entropy") || op.starts_with("attention")))
@@ -115,12 +115,12 @@ std::vector<OpCase> all_cases() {
 
 bool has_own_kernels(const Program& program) {
   return std::ranges::any_of(program.nodes, [](const Node& node) {
-    return played_kernel(*node.op, Played::by_32).run != nullptr;
+    return emulated_kernel(*node.op, Emulated::by_32).run != nullptr;
   });
 }
 
 // Or something of it, forward or backward.
-bool plays(const OpCase& op_case) {
+bool emulates(const OpCase& op_case) {
   Program program = op_case.trace(Dtype::float32);
   return has_own_kernels(program) ||
          (op_case.plain && has_own_kernels(differentiate(program).program));
@@ -130,7 +130,7 @@ void compare_cases(Dtype dtype, const KernelChoice& kernels = Target::cpu,
                    Checks checks = Checks::all) {
   Survey survey{.kernels = kernels, .checks = checks};
   for (const OpCase& op_case : all_cases())
-    if (kernels.is_of(Target::cpu) || plays(op_case)) compare_case(op_case, dtype, survey);
+    if (kernels.is_of(Target::cpu) || emulates(op_case)) compare_case(op_case, dtype, survey);
   for (const auto& [op, error] : survey.largest_difference)
     std::cout << op << ": largest difference " << error << "\n";
   for (const Survey::Workspace& workspace : survey.workspaces) expect_used(workspace);
@@ -142,32 +142,34 @@ TEST(CpuKernels, AgreeWithTheReferenceInBfloat16) {
   compare_cases(Dtype::bfloat16);
 }
 
-class PlayedKernels : public testing::TestWithParam<Played> {};
+class EmulatedKernels : public testing::TestWithParam<Emulated> {};
 
 // Fibers take their time, and show faults of order at the first run.
-Checks checks_of(Played played) {
-  return played == Played::ahead || played == Played::behind ? Checks::memory : Checks::all;
+Checks checks_of(Emulated emulated) {
+  return emulated == Emulated::ahead || emulated == Emulated::behind ? Checks::memory : Checks::all;
 }
 
-TEST_P(PlayedKernels, AgreeWithTheReferenceInFloat32) {
+TEST_P(EmulatedKernels, AgreeWithTheReferenceInFloat32) {
   compare_cases(Dtype::float32, GetParam(), checks_of(GetParam()));
 }
-TEST_P(PlayedKernels, AgreeWithTheReferenceInBfloat16) {
+TEST_P(EmulatedKernels, AgreeWithTheReferenceInBfloat16) {
   if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   compare_cases(Dtype::bfloat16, GetParam(), checks_of(GetParam()));
 }
 
-constexpr Played kAllPlayed[]{Played::by_32, Played::by_256, Played::ahead, Played::behind};
-constexpr const char* kPlayedNames[]{"32Threads", "256Threads", "FibersAhead", "FibersBehind"};
+constexpr Emulated kAllEmulated[]{Emulated::by_32, Emulated::by_256, Emulated::ahead,
+                                  Emulated::behind};
+constexpr const char* kEmulatedNames[]{"32Threads", "256Threads", "FibersAhead", "FibersBehind"};
 
-INSTANTIATE_TEST_SUITE_P(By, PlayedKernels, testing::ValuesIn(kAllPlayed), [](const auto& info) {
-  return kPlayedNames[static_cast<int>(info.param)];
-});
+INSTANTIATE_TEST_SUITE_P(By, EmulatedKernels, testing::ValuesIn(kAllEmulated),
+                         [](const auto& info) {
+                           return kEmulatedNames[static_cast<int>(info.param)];
+                         });
 
 // Gradients of logits are there for more tokens than logits are.
-TEST(PlayedCrossEntropy, GoesThroughGroupsOfChunks) {
+TEST(EmulatedCrossEntropy, GoesThroughGroupsOfChunks) {
   if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
-  Survey survey{.kernels = Played::by_256, .checks = Checks::memory};
+  Survey survey{.kernels = Emulated::by_256, .checks = Checks::memory};
   int found = 0;
   for (const OpCase& op_case : real_cases())
     if (op_case.name == "linear_cross_entropy 1 1100 16 66000") {
@@ -257,8 +259,8 @@ TEST(AllOps, HaveACaseAndEveryKernel) {
     const bool is_own = op->cuda_composed.run;
     EXPECT_EQ(op->cuda.run != nullptr, !is_own || kHasOwnCudaKernels) << op->name;
     EXPECT_TRUE(op->has_kernel(Target::cuda) && op->kernel(Target::cuda_composed).run) << op->name;
-    for (Played played : kAllPlayed)
-      EXPECT_EQ(played_kernel(*op, played).run != nullptr, is_own) << op->name;
+    for (Emulated emulated : kAllEmulated)
+      EXPECT_EQ(emulated_kernel(*op, emulated).run != nullptr, is_own) << op->name;
   }
   for (const std::string& op : cased) EXPECT_TRUE(listed.contains(op)) << op << " is not listed";
 }

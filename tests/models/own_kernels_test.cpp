@@ -1,5 +1,5 @@
-// What the op cases do not show of our own kernels for GPUs, played on the CPU: odd addresses, the
-// order of sums, numbers at the edge of what there is, and memory.
+// What the op cases do not show of our own kernels for GPUs, emulated on the CPU: odd addresses,
+// the order of sums, numbers at the edge of what there is, and memory.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -24,7 +24,8 @@
 namespace longshore::models {
 namespace {
 
-constexpr Played kPlayed[]{Played::by_32, Played::by_256, Played::ahead, Played::behind};
+constexpr Emulated kEmulated[]{Emulated::by_32, Emulated::by_256, Emulated::ahead,
+                               Emulated::behind};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // --- sums
@@ -100,7 +101,7 @@ TEST(FiberGroup, ShowsWhatWasNotSynchronised) {
 // keeps for itself and no plan knows of; and cuDNN's attention is fast for what it takes.
 void expect_no_more_workspace(const Program& program) {
   for (const Node& node : program.nodes) {
-    if (!played_kernel(*node.op, Played::by_32).run) continue;
+    if (!emulated_kernel(*node.op, Emulated::by_32).run) continue;
     if (node.op->op_class != OpClass::memory) continue;
     auto bytes = [&](const Kernel& kernel) {
       return kernel.workspace_bytes ? kernel.workspace_bytes(node.attrs, program.types(node.in),
@@ -230,7 +231,7 @@ TEST(EmbeddingGrad, IsTheCpusToTheBit) {
               .gradients.at("w");
         };
         at::Tensor expected = gradient(Target::cpu);
-        for (Played played : kPlayed) EXPECT_TRUE(equal_bits(gradient(played), expected));
+        for (Emulated emulated : kEmulated) EXPECT_TRUE(equal_bits(gradient(emulated), expected));
       }
     }
 }
@@ -250,7 +251,7 @@ TEST(OwnKernels, TakeOperandsThatAreNotAligned) {
       Program program = op_case.trace(dtype);
       Tensors values = run_program(program, random_inputs(program, op_case, 1), Target::cpu);
       for (const Node& node : program.nodes) {
-        const Kernel kernel = played_kernel(*node.op, Played::by_32);
+        const Kernel kernel = emulated_kernel(*node.op, Emulated::by_32);
         if (!kernel.run || kernel.workspace_bytes) continue;
         auto run = [&](int64_t offset) {
           std::vector<at::Tensor> memory;

@@ -59,8 +59,8 @@ TEST(RmsNorm, AddsTheOffsetBeforeRounding) {
       plain::rms_norm(x.to(at::kDouble), weight.to(at::kDouble), kEpsilon, 1).to(at::kBFloat16);
   at::Tensor rounded_first =
       plain::rms_norm(x.to(at::kDouble), (weight + 1).to(at::kDouble), kEpsilon).to(at::kBFloat16);
-  for (KernelChoice kernels :
-       {KernelChoice(Target::cpu), KernelChoice(Target::reference), KernelChoice(Played::by_32)}) {
+  for (KernelChoice kernels : {KernelChoice(Target::cpu), KernelChoice(Target::reference),
+                               KernelChoice(Emulated::by_32)}) {
     at::Tensor found = normed(type, x, weight, {.weight_offset = 1}, kernels);
     // float32 within, so that a few of the 1400 may lie on the other side of a rounding.
     EXPECT_LT(found.ne(exact).sum().item<int64_t>(), 5);

@@ -41,7 +41,7 @@ std::vector<double> frequencies(const RopeScaling& scaling, const KernelChoice& 
   return result;
 }
 
-const KernelChoice kAllKernels[]{Target::cpu, Target::reference, Played::by_32, Played::by_256};
+const KernelChoice kAllKernels[]{Target::cpu, Target::reference, Emulated::by_32, Emulated::by_256};
 
 TEST(RopeScaling, LinearIsAnotherUnitOfPosition) {
   for (KernelChoice kernels : kAllKernels) {

@@ -72,7 +72,7 @@ Names kept_inputs(const Partition& p) {
 }
 
 // Names of the values that are made again.
-Names replayed(const Partition& p) {
+Names recomputed(const Partition& p) {
   Names names;
   for (ValueId id : p.recomputed)
     if (p.backward.find(p.forward[id].name + ".again")) names.insert(p.forward[id].name);
@@ -141,20 +141,20 @@ TEST(Partition, BothProgramsAreSound) {
   }
 }
 
-TEST(Partition, ResidualsAreReadAndNothingIsBothKeptAndReplayed) {
+TEST(Partition, ResidualsAreReadAndNothingIsBothKeptAndRecomputed) {
   Program layer = llama_layer();
   for (const Policy& policy : many_policies(layer)) {
     Partition p = partition_of(layer, policy);
     std::set<ValueId> read;
     for (const Node& node : p.backward.nodes) read.insert(node.in.begin(), node.in.end());
     for (ValueId id : values(p.residuals)) EXPECT_TRUE(read.count(id)) << p.forward[id].name;
-    Names again = replayed(p);
+    Names again = recomputed(p);
     EXPECT_EQ(minus(kept(p), again), kept(p)) << describe(again);
   }
 }
 
-// Replay stops at what is kept, and nothing is made again that no gradient needs.
-TEST(Partition, EveryReplayedValueIsRead) {
+// Recomputation stops at what is kept, and nothing is made again that no gradient needs.
+TEST(Partition, EveryRecomputedValueIsRead) {
   Program layer = llama_layer();
   for (const Policy& policy : many_policies(layer)) {
     Partition p = partition_of(layer, policy);
@@ -169,7 +169,7 @@ TEST(Partition, EveryReplayedValueIsRead) {
 }
 
 // Clones run as late as possible: the node that wants a value comes before any node that doesn't.
-TEST(Partition, ReplayIsLate) {
+TEST(Partition, RecomputationIsLate) {
   Program layer = llama_layer();
   for (const Policy& policy : many_policies(layer)) {
     Partition p = partition_of(layer, policy);
@@ -191,29 +191,29 @@ TEST(Partition, ReplayIsLate) {
   }
 }
 
-TEST(Partition, TheLastProjectionIsNeitherKeptNorReplayed) {
+TEST(Partition, TheLastProjectionIsNeitherKeptNorRecomputed) {
   Program layer = llama_layer();
   for (const Policy& policy : many_policies(layer)) {
     Partition p = partition_of(layer, policy);
     EXPECT_FALSE(kept(p).count("mlpwo")) << policy.name;
-    EXPECT_FALSE(replayed(p).count("mlpwo")) << policy.name;
+    EXPECT_FALSE(recomputed(p).count("mlpwo")) << policy.name;
     // ... nor the layer's output, which is the next layer's input.
     ValueId output = layer.outputs[0].value;
     EXPECT_FALSE(kept(p).count(layer[output].name));
-    EXPECT_FALSE(replayed(p).count(layer[output].name));
+    EXPECT_FALSE(recomputed(p).count(layer[output].name));
   }
 }
 
-TEST(Partition, NoneReplaysNothing) {
-  EXPECT_EQ(describe(replayed(partition_of(llama_layer(), "none"))), "");
+TEST(Partition, NoneRecomputesNothing) {
+  EXPECT_EQ(describe(recomputed(partition_of(llama_layer(), "none"))), "");
 }
 
-TEST(Partition, FullKeepsNothingAndReplaysAllThatIsRead) {
+TEST(Partition, FullKeepsNothingAndRecomputesAllThatIsRead) {
   Program layer = llama_layer();
   Partition full = partition_of(layer, "full"), none = partition_of(layer, "none");
   EXPECT_EQ(describe(kept(full)), "");
   // What `none` keeps is what the backward program reads; `full` has to make it all again.
-  Names again = replayed(full);
+  Names again = recomputed(full);
   for (const std::string& name : kept(none)) {
     ValueId id = layer.find(name);
     std::string first = layer[layer.nodes[layer[id].producer].out[0]].name;
@@ -224,17 +224,17 @@ TEST(Partition, FullKeepsNothingAndReplaysAllThatIsRead) {
 TEST(Partition, SavedQueriesKeysAndValuesAreNotMadeAgain) {
   Partition p = partition_of(llama_layer(), "save_qkv_proj");
   EXPECT_EQ(kept(p), (Names{"query_proj", "key_proj", "value_proj"}));
-  int replayed_linears = 0;
+  int recomputed_linears = 0;
   for (const Node& node : p.backward.nodes) {
     if (!node.recomputes) continue;
     EXPECT_STRNE(node.op->name, "rope");
     if (std::string(node.op->name) != "linear") continue;
-    ++replayed_linears;
+    ++recomputed_linears;
     std::string weight = p.backward[node.in[1]].name;
     for (const char* projection : {"q_proj", "k_proj", "v_proj", "down_proj"})
       EXPECT_EQ(weight.find(projection), std::string::npos) << weight;
   }
-  EXPECT_EQ(replayed_linears, 3);  // out, gate, up
+  EXPECT_EQ(recomputed_linears, 3);  // out, gate, up
 }
 
 TEST(Partition, KeptContextBringsItsLogSumExpAndNoAttentionRunsAgain) {
@@ -244,7 +244,7 @@ TEST(Partition, KeptContextBringsItsLogSumExpAndNoAttentionRunsAgain) {
   ASSERT_EQ(attention.out.size(), 2u);
   EXPECT_EQ(kept(p), (Names{layer[attention.out[0]].name, layer[attention.out[1]].name}));
   for (const Node& node : p.backward.nodes) EXPECT_STRNE(node.op->name, "attention");
-  // Keeping only what attention reads does replay it, once.
+  // Keeping only what attention reads does recompute it, once.
   Partition without = partition_of(layer, "save_qkv_proj");
   EXPECT_EQ(std::count_if(without.backward.nodes.begin(), without.backward.nodes.end(),
                           [](const Node& n) { return std::string(n.op->name) == "attention"; }),
@@ -259,7 +259,7 @@ TEST(Partition, TheCarryIsKeptUnderEveryPolicy) {
         << policy.name;
 }
 
-TEST(Partition, KeepingMoreReplaysLess) {
+TEST(Partition, KeepingMoreRecomputesLess) {
   Program layer = llama_layer();
   std::vector<std::string> labels = layer.labels();
   Custom custom;
@@ -267,7 +267,7 @@ TEST(Partition, KeepingMoreReplaysLess) {
   for (const std::string& label : labels) {
     custom[label] = Fate::keep;
     Partition after = partition_of(layer, "custom", custom);
-    EXPECT_EQ(describe(minus(replayed(after), replayed(before))), "") << label;
+    EXPECT_EQ(describe(minus(recomputed(after), recomputed(before))), "") << label;
     EXPECT_GE(kept_bytes(after), kept_bytes(before)) << label;
     before = std::move(after);
   }
@@ -299,7 +299,7 @@ TEST(Partition, AFrozenWeightKeepsNoInputOfItsMatmul) {
 
 // h and u are kept, so their product is quicker to make again than to keep, although a label asks
 // for it; where one of them is not there, it is kept.
-TEST(Partition, CheapOpsWithKeptInputsAreReplayed) {
+TEST(Partition, CheapOpsWithKeptInputsAreRecomputed) {
   models::Trace t("layer");
   models::Weight matrix{.init = {models::Init::Kind::normal, 1}};
   models::Var x = t.label(t.input("carry", {{2, 4, 8}}), "decoder_layer_input");
@@ -312,12 +312,12 @@ TEST(Partition, CheapOpsWithKeptInputsAreReplayed) {
   Custom custom{{"mlpwi_0", Fate::keep}, {"mlpwi_1", Fate::keep}, {"mlpwi", Fate::keep}};
   Partition both = partition_of(layer, "custom", custom);
   EXPECT_EQ(kept(both), (Names{"mlpwi_0", "mlpwi_1"}));
-  EXPECT_EQ(replayed(both), Names{"mlpwi"});
+  EXPECT_EQ(recomputed(both), Names{"mlpwi"});
 
   custom["mlpwi_1"] = Fate::remat;
   Partition one = partition_of(layer, "custom", custom);
   EXPECT_EQ(kept(one), (Names{"mlpwi_0", "mlpwi"}));
-  EXPECT_EQ(replayed(one), Names{"mlpwi_1"});
+  EXPECT_EQ(recomputed(one), Names{"mlpwi_1"});
 
   // `none` keeps everything that is read.
   EXPECT_EQ(kept(partition_of(layer, "none")), (Names{"mlpwi_0", "mlpwi_1", "mlpwi"}));

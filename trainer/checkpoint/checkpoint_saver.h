@@ -48,7 +48,7 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Saves the state as it is after so many steps; nothing may be deferred. Waits for the save
+  // Saves the state as it is after `step` steps; nothing may be deferred. Waits for the save
   // before it. A save that fails is reported, and what was there stays.
   void save(int64_t step);
   // The same, without a snapshot: when it returns, the state is on the disk or never will be.

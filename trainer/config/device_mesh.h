@@ -12,8 +12,8 @@ namespace longshore::trainer {
 // The mesh as device number `rank` sees it. An axis that is still to be filled has one device.
 offload::DeviceMesh device_mesh(const Config& config, int64_t rank = 0);
 
-// The config for so many devices: an axis that is to be filled takes those that are left. Throws
-// ConfigError where they are not as many as the axes say.
+// The config for that number of devices: an axis that is to be filled takes those that are left.
+// Throws ConfigError where they are not as many as the axes say.
 Config with_devices(Config config, int64_t devices);
 
 // Devices that share a node's links to the host.

@@ -66,8 +66,8 @@ class StepFormula {
  public:
   StepFormula(const BasePlan& base, const offload::Hardware& hardware, const FormulaMargin& margin);
 
-  // The quickest split between two assignments, with so many first layers where that is given; none
-  // where nothing fits.
+  // The quickest split between two assignments, with `first_layers` of the first where that is
+  // given; none where nothing fits.
   std::optional<LayerSplit> best(size_t first, size_t others,
                                  std::optional<int> first_layers) const;
 

@@ -38,7 +38,7 @@ class Update {
 
   // Queues a slab; says how many chunks it has.
   int add(int slab);
-  // Appends the update of the next so many chunks. What the host brings for a chunk is on its way
+  // Appends the update of the next `chunks` chunks. What the host brings for a chunk is on its way
   // while the one before is updated.
   void run(int chunks);
   // Of all that are queued.

@@ -29,8 +29,8 @@ class ForwardUpdate {
   int updated_ = 0;
 };
 
-// Of one that need not wait: each slab is updated while the layer is differentiated that comes
-// after the one that made its gradients final.
+// Without clipping no update has to wait for the norm: each slab is updated during the backward
+// pass of the layer that follows the one which made its gradients final.
 class BackwardUpdate {
  public:
   explicit BackwardUpdate(Update& update) : update_(update) {}

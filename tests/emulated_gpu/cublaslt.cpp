@@ -1,4 +1,4 @@
-// cuBLASLt's products on the played GPU: column-major, strided and batched.
+// cuBLASLt's products on the emulated GPU: column-major, strided and batched.
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/matmul.h>
 #include <cublasLt.h>
@@ -6,10 +6,10 @@
 #include <cstring>
 #include <string>
 
-#include "tests/played_gpu/streams.h"
+#include "tests/emulated_gpu/streams.h"
 
-using longshore::played::Device;
-using longshore::played::stream_of;
+using longshore::emulated::Device;
+using longshore::emulated::stream_of;
 
 namespace {
 
@@ -51,7 +51,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = reinterpret_cast<cublasLtHandle_t>(new char);
   return CUBLAS_STATUS_SUCCESS;
 }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "an error of the played GPU"; }
+const char* cublasLtGetStatusString(cublasStatus_t) { return "an error of the emulated GPU"; }
 size_t cublasLtGetVersion() { return 130000; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* handle, cublasComputeType_t,
                                         cudaDataType_t) {

@@ -1,4 +1,4 @@
-// cuDNN's descriptors as the played GPU keeps them, and graphs made of them: computed op by op in
+// cuDNN's descriptors as the emulated GPU keeps them, and graphs made of them: computed op by op in
 // float32, each tensor rounded to its own type.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace longshore::played {
+namespace longshore::emulated {
 
 struct Descriptor;
 using SharedDescriptor = std::shared_ptr<Descriptor>;
@@ -56,7 +56,8 @@ struct Descriptor {
 using Operands = std::map<int64_t, void*>;
 
 // What it holds as numbers, not as addresses, is read at once: the work that it returns may be done
-// at any time. Throws std::runtime_error where the graph has what is not played here, as does that.
+// at any time. Throws std::runtime_error where the graph has what is not emulated here, as does
+// that.
 std::function<void()> graph_work(SharedDescriptor graph, Operands operands);
 
-}  // namespace longshore::played
+}  // namespace longshore::emulated

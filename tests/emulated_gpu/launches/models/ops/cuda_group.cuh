@@ -1,4 +1,4 @@
-// Stands for models/ops/cuda_group.cuh where the .cu files are compiled for the played GPU: what
+// Stands for models/ops/cuda_group.cuh where the .cu files are compiled for the emulated GPU: what
 // they would launch is found here by the name of its kernel.
 #pragma once
 
@@ -7,8 +7,8 @@
 #include <typeinfo>
 
 #include "models/ops/thread_group.h"
+#include "tests/emulated_gpu/kernels.h"
 #include "tests/models/serial_group.h"
-#include "tests/played_gpu/kernels.h"
 
 namespace longshore::models {
 
@@ -20,10 +20,10 @@ void play_blocks(const void* argument, int64_t blocks, size_t scratch_bytes) {
 
 template <class Body>
 bool add_block_kernel() {
-  const std::string body = played::demangled(typeid(Body).name());
+  const std::string body = emulated::demangled(typeid(Body).name());
   const std::string space = body.ends_with('>') ? " " : "";
-  played::add_kernel("void longshore::models::run_block<" + body + space + ">(" + body + ")",
-                     {sizeof(Body), play_blocks<Body>});
+  emulated::add_kernel("void longshore::models::run_block<" + body + space + ">(" + body + ")",
+                       {sizeof(Body), play_blocks<Body>});
   return true;
 }
 

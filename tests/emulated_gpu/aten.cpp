@@ -1,4 +1,4 @@
-// ATen's ops on the played GPU: each is computed by its CPU kernel, on the same memory, once its
+// ATen's ops on the emulated GPU: each is computed by its CPU kernel, on the same memory, once its
 // stream has come to it.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "tests/played_gpu/streams.h"
+#include "tests/emulated_gpu/streams.h"
 
-namespace longshore::played {
+namespace longshore::emulated {
 namespace {
 
 bool is_here(const c10::IValue& value) {
@@ -139,4 +139,4 @@ const bool is_added = [] {
 }();
 
 }  // namespace
-}  // namespace longshore::played
+}  // namespace longshore::emulated

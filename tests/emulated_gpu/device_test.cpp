@@ -1,4 +1,4 @@
-#include "tests/played_gpu/device.h"
+#include "tests/emulated_gpu/device.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace longshore::played {
+namespace longshore::emulated {
 namespace {
 
 constexpr size_t kBytes = size_t{4} << 30;
@@ -28,7 +28,7 @@ int handed_over(Device& device, bool waits) {
   return to;
 }
 
-TEST(PlayedDevice, StreamsThatWaitAgreeInAnyOrder) {
+TEST(EmulatedDevice, StreamsThatWaitAgreeInAnyOrder) {
   Device early(kBytes, WorkOrder::early), late(kBytes, WorkOrder::late);
   EXPECT_EQ(handed_over(early, true), 7);
   EXPECT_EQ(handed_over(late, true), 7);
@@ -38,7 +38,7 @@ TEST(PlayedDevice, StreamsThatWaitAgreeInAnyOrder) {
   }
 }
 
-TEST(PlayedDevice, ThoseThatForgetToShow) {
+TEST(EmulatedDevice, ThoseThatForgetToShow) {
   Device late(kBytes, WorkOrder::late);
   EXPECT_EQ(handed_over(late, false), -1);  // as fresh memory is
   int wrong = 0;
@@ -51,7 +51,7 @@ TEST(PlayedDevice, ThoseThatForgetToShow) {
 }
 
 // What is overwritten too early shows where work is done at once, if its reader is late.
-TEST(PlayedDevice, AStreamDoesItsWorkInOrder) {
+TEST(EmulatedDevice, AStreamDoesItsWorkInOrder) {
   for (WorkOrder order : {WorkOrder::early, WorkOrder::late, WorkOrder::mixed}) {
     Device device(kBytes, order, 5);
     Stream* stream = device.make_stream();
@@ -64,7 +64,7 @@ TEST(PlayedDevice, AStreamDoesItsWorkInOrder) {
   }
 }
 
-TEST(PlayedDevice, AnEventIsItsLastRecord) {
+TEST(EmulatedDevice, AnEventIsItsLastRecord) {
   Device device(kBytes, WorkOrder::late);
   Stream *first = device.make_stream(), *second = device.make_stream();
   int written = 0, read = 0;
@@ -85,7 +85,7 @@ TEST(PlayedDevice, AnEventIsItsLastRecord) {
   device.destroy(second);
 }
 
-TEST(PlayedDevice, CountsMemoryAsTheDriverGivesIt) {
+TEST(EmulatedDevice, CountsMemoryAsTheDriverGivesIt) {
   Device device(kBytes, WorkOrder::late);
   const size_t before = device.free_bytes();
   EXPECT_LT(before, kBytes);
@@ -115,7 +115,7 @@ TEST(PlayedDevice, CountsMemoryAsTheDriverGivesIt) {
   EXPECT_EQ(device.counts().allocations, 3);
 }
 
-TEST(PlayedDeviceDeathTest, TheHostCannotTouchDeviceMemory) {
+TEST(EmulatedDeviceDeathTest, TheHostCannotTouchDeviceMemory) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_DEATH(
       {
@@ -130,4 +130,4 @@ TEST(PlayedDeviceDeathTest, TheHostCannotTouchDeviceMemory) {
 }
 
 }  // namespace
-}  // namespace longshore::played
+}  // namespace longshore::emulated

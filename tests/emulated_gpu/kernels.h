@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace longshore::played {
+namespace longshore::emulated {
 
 // Of one argument, which is trivially copyable.
 struct Kernel {
@@ -20,4 +20,4 @@ const Kernel* find_kernel(const std::string& name);
 
 std::string demangled(const char* name);
 
-}  // namespace longshore::played
+}  // namespace longshore::emulated

@@ -1,4 +1,4 @@
-// Ops that ATen has on GPUs alone, for the played one: flash attention, and products in a type of
+// Ops that ATen has on GPUs alone, for the emulated one: flash attention, and products in a type of
 // their own.
 #include <ATen/ATen.h>
 #include <torch/library.h>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <tuple>
 
-namespace longshore::played {
+namespace longshore::emulated {
 namespace {
 
 // In float32: queries [B,H,T,D] and, for as many heads, keys and values.
@@ -104,4 +104,4 @@ TORCH_LIBRARY_IMPL(aten, CPU, library) {
 }
 
 }  // namespace
-}  // namespace longshore::played
+}  // namespace longshore::emulated

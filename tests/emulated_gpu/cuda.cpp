@@ -1,4 +1,4 @@
-// What LibTorch asks of the driver itself, libcuda.so.1, of the played GPU.
+// What LibTorch asks of the driver itself, libcuda.so.1, of the emulated GPU.
 extern "C" {
 
 int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* is_active) {

@@ -1,4 +1,4 @@
-#include "tests/played_gpu/device.h"
+#include "tests/emulated_gpu/device.h"
 
 #include <sys/mman.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace longshore::played {
+namespace longshore::emulated {
 namespace {
 
 constexpr size_t kGranule = size_t{2} << 20;         // of the driver's allocations
@@ -19,7 +19,7 @@ constexpr size_t kFilledAtMost = size_t{4} << 20;
 constexpr int kNan = 0xff;  // each byte of a NaN
 
 void write_counts() {
-  const char* path = std::getenv("LONGSHORE_PLAYED_COUNTS");
+  const char* path = std::getenv("LONGSHORE_EMULATED_COUNTS");
   if (!path) return;
   const Device::Counts counts = Device::get().counts();
   std::ofstream(path) << "{\"allocations\": " << counts.allocations
@@ -37,7 +37,7 @@ Device::Device(size_t total_bytes, WorkOrder order, unsigned seed)
 
 Device& Device::get() {
   static Device* device = [] {
-    const char* value = std::getenv("LONGSHORE_PLAYED_ORDER");
+    const char* value = std::getenv("LONGSHORE_EMULATED_ORDER");
     const std::string order = value ? value : "late";
     constexpr size_t kBytes = size_t{80} << 30;
     if (order == "early") return new Device(kBytes, WorkOrder::early);
@@ -45,7 +45,7 @@ Device& Device::get() {
     if (order.starts_with("mixed"))
       return new Device(kBytes, WorkOrder::mixed,
                         static_cast<unsigned>(std::strtoul(order.c_str() + 5, nullptr, 10)));
-    std::fprintf(stderr, "LONGSHORE_PLAYED_ORDER: found %s, expected early, late or mixedSEED\n",
+    std::fprintf(stderr, "LONGSHORE_EMULATED_ORDER: found %s, expected early, late or mixedSEED\n",
                  order.c_str());
     std::exit(2);
   }();
@@ -279,4 +279,4 @@ bool Device::poll(const Mark& mark) {
   return mark.is_done;
 }
 
-}  // namespace longshore::played
+}  // namespace longshore::emulated

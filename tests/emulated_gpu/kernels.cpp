@@ -1,4 +1,4 @@
-#include "tests/played_gpu/kernels.h"
+#include "tests/emulated_gpu/kernels.h"
 
 #include <cxxabi.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-namespace longshore::played {
+namespace longshore::emulated {
 namespace {
 
 std::map<std::string, Kernel>& kernels() {
@@ -30,4 +30,4 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-}  // namespace longshore::played
+}  // namespace longshore::emulated

@@ -1,4 +1,4 @@
-// The CUDA runtime of the played GPU: what LibTorch and Longshore ask of libcudart.so.13.
+// The CUDA runtime of the emulated GPU: what LibTorch and Longshore ask of libcudart.so.13.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -10,16 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/played_gpu/device.h"
-#include "tests/played_gpu/kernels.h"
-#include "tests/played_gpu/streams.h"
+#include "tests/emulated_gpu/device.h"
+#include "tests/emulated_gpu/kernels.h"
+#include "tests/emulated_gpu/streams.h"
 
-using longshore::played::Device;
-using longshore::played::Event;
-using longshore::played::Kernel;
-using longshore::played::MemoryKind;
-using longshore::played::Stream;
-using longshore::played::stream_of;
+using longshore::emulated::Device;
+using longshore::emulated::Event;
+using longshore::emulated::Kernel;
+using longshore::emulated::MemoryKind;
+using longshore::emulated::Stream;
+using longshore::emulated::stream_of;
 
 namespace {
 
@@ -32,14 +32,14 @@ Event* event_of(cudaEvent_t handle) { return reinterpret_cast<Event*>(handle); }
 
 int capability() {
   static const int capability = [] {
-    const char* value = std::getenv("LONGSHORE_PLAYED_CAPABILITY");
+    const char* value = std::getenv("LONGSHORE_EMULATED_CAPABILITY");
     return value ? std::atoi(value) : 90;
   }();
   return capability;
 }
 
 [[noreturn]] void unknown(const char* what, const std::string& name) {
-  std::fprintf(stderr, "played GPU: %s %s\n", what, name.c_str());
+  std::fprintf(stderr, "emulated GPU: %s %s\n", what, name.c_str());
   std::abort();
 }
 
@@ -81,9 +81,9 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
                    size_t shared_bytes, cudaStream_t stream) {
   const auto found = registered().find(function);
   if (found == registered().end()) return failed(cudaErrorInvalidDeviceFunction);
-  const std::string name = longshore::played::demangled(found->second.c_str());
-  const Kernel* kernel = longshore::played::find_kernel(name);
-  if (!kernel) unknown("nothing plays", name);
+  const std::string name = longshore::emulated::demangled(found->second.c_str());
+  const Kernel* kernel = longshore::emulated::find_kernel(name);
+  if (!kernel) unknown("nothing emulates", name);
   if (grid.x == 0 || block.x == 0 || block.x > 1024 || shared_bytes > (48u << 10))
     return failed(cudaErrorInvalidConfiguration);
   const auto* begin = static_cast<const char*>(arguments[0]);
@@ -153,7 +153,7 @@ cudaError_t cudaSetDevice(int number) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {};
-  std::strcpy(p->name, "played GPU");
+  std::strcpy(p->name, "emulated GPU");
   p->totalGlobalMem = device().total_bytes();
   p->sharedMemPerBlock = 48 << 10;
   p->sharedMemPerBlockOptin = 227 << 10;
@@ -244,7 +244,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
     default:
-      return "an error of the played GPU";
+      return "an error of the emulated GPU";
   }
 }
 

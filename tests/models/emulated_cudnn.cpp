@@ -1,4 +1,4 @@
-#include "tests/models/played_cudnn.h"
+#include "tests/models/emulated_cudnn.h"
 
 #include <ATen/ops/exp.h>
 #include <ATen/ops/from_blob.h>
@@ -16,9 +16,9 @@
 namespace longshore::models {
 namespace {
 
-class Played {
+class Emulated {
  public:
-  Played(const CudnnAttention& part, const CudnnOperands& operands) : a_(part), of_(operands) {}
+  Emulated(const CudnnAttention& part, const CudnnOperands& operands) : a_(part), of_(operands) {}
 
   void forward() {
     const auto [scores, slopes] = make_scores();
@@ -95,11 +95,11 @@ class Played {
 void play_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
                       std::span<std::byte> workspace, void*) {
   EXPECT_GE(std::ssize(workspace), cudnn_graph_workspace(part, pass));
-  Played played(part, operands);
+  Emulated emulated(part, operands);
   if (pass == CudnnPass::forward)
-    played.forward();
+    emulated.forward();
   else
-    played.backward();
+    emulated.backward();
 }
 
 }  // namespace longshore::models

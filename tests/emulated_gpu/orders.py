@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains on a GPU that is played on the CPU, its streams' work done early, late and in between: losses, norms and what is
+"""Trains on a GPU that is emulated on the CPU, its streams' work done early, late and in between: losses, norms and what is
 saved must be the same bits in any order, also where a run was stopped. And a step allocates nothing, and waits for the GPU
 once.
 
-usage: tests/played_gpu/orders.py BUILD
+usage: tests/emulated_gpu/orders.py BUILD
 """
 
 import dataclasses
@@ -85,8 +85,8 @@ def documents(folder):
 
 def train(build, folder, name, order, steps, keys):
     counts = folder / f"{name}.json"
-    environment = dict(os.environ, LONGSHORE_PLAYED_ORDER=order, LONGSHORE_PLAYED_COUNTS=str(counts))
-    command = [ROOT / "tests/played_gpu/run", build, build / "bin/train", "--config", "quickstart.yml", f"steps={steps}",
+    environment = dict(os.environ, LONGSHORE_EMULATED_ORDER=order, LONGSHORE_EMULATED_COUNTS=str(counts))
+    command = [ROOT / "tests/emulated_gpu/run", build, build / "bin/train", "--config", "quickstart.yml", f"steps={steps}",
                f"base_output_directory={folder}", f"run_name={name}", *SMALL, *keys]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-// Our own kernels for GPUs, played on the CPU: what their host side decides, and their bodies, by
+// Our own kernels for GPUs, emulated on the CPU: what their host side decides, and their bodies, by
 // models/ops/*_body.h; the threads by serial_group.h and fiber_group.h, products by ATen.
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace longshore::models {
 
 // How many threads a block has, whatever a body asks for, and who goes first.
-enum class Played {
+enum class Emulated {
   by_32,   // one after the other, phase by phase
   by_256,  // in reverse
   ahead,   // 64, each as far as it can before the next
@@ -16,6 +16,6 @@ enum class Played {
 
 // Its `run` is null where the op has no kernel of our own. It computes on the CPU: calls of it say
 // Target::reference.
-Kernel played_kernel(const Op& op, Played played);
+Kernel emulated_kernel(const Op& op, Emulated emulated);
 
 }  // namespace longshore::models

@@ -1,4 +1,4 @@
-// cuDNN of the played GPU: descriptors keep what they are told, and engines are all alike.
+// cuDNN of the emulated GPU: descriptors keep what they are told, and engines are all alike.
 #include <cudnn.h>
 
 #include <cstdio>
@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/played_gpu/cudnn_graph.h"
-#include "tests/played_gpu/streams.h"
+#include "tests/emulated_gpu/cudnn_graph.h"
+#include "tests/emulated_gpu/streams.h"
 
-using longshore::played::Descriptor;
-using longshore::played::Device;
-using longshore::played::graph_work;
-using longshore::played::Operands;
-using longshore::played::SharedDescriptor;
-using longshore::played::stream_of;
-using longshore::played::Value;
+using longshore::emulated::Descriptor;
+using longshore::emulated::Device;
+using longshore::emulated::graph_work;
+using longshore::emulated::Operands;
+using longshore::emulated::SharedDescriptor;
+using longshore::emulated::stream_of;
+using longshore::emulated::Value;
 
 namespace {
 
@@ -63,7 +63,7 @@ struct Handle {
 extern "C" {
 
 size_t cudnnGetVersion() { return CUDNN_VERSION; }
-const char* cudnnGetErrorString(cudnnStatus_t) { return "an error of the played GPU"; }
+const char* cudnnGetErrorString(cudnnStatus_t) { return "an error of the emulated GPU"; }
 void cudnnGetLastErrorString(char* text, size_t bytes) {
   if (bytes > 0) text[0] = 0;
 }
@@ -150,7 +150,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const handle,
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
       return say_count(0);
     default:
-      std::fprintf(stderr, "played GPU: cudnnBackendGetAttribute of %d, type %d\n", name, type);
+      std::fprintf(stderr, "emulated GPU: cudnnBackendGetAttribute of %d, type %d\n", name, type);
       return CUDNN_STATUS_NOT_SUPPORTED;
   }
 }
@@ -165,7 +165,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                         graph_work(graph_of(*shared(plan)), std::move(operands)));
   return CUDNN_STATUS_SUCCESS;
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "played cuDNN: %s\n", error.what());
+  std::fprintf(stderr, "emulated cuDNN: %s\n", error.what());
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 

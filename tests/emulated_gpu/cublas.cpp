@@ -1,5 +1,5 @@
 // What LibTorch asks of cuBLAS before it has a product to compute; its products are ATen's on the
-// played GPU.
+// emulated GPU.
 #include <cublas_v2.h>
 
 extern "C" {

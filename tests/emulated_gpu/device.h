@@ -1,4 +1,4 @@
-// A GPU that is played on the CPU: its memory is the host's, which only work on the device may
+// A GPU that is emulated on the CPU: its memory is the host's, which only work on the device may
 // touch; its streams are queues.
 //
 // What waits for nothing may run at any time on a GPU, so when the streams' work is done here is a
@@ -16,7 +16,7 @@
 #include <random>
 #include <vector>
 
-namespace longshore::played {
+namespace longshore::emulated {
 
 enum class WorkOrder {
   early,  // at once
@@ -56,7 +56,8 @@ struct Event {
 class Device {
  public:
   Device(size_t total_bytes, WorkOrder order, unsigned seed = 0);
-  // As the environment says: LONGSHORE_PLAYED_ORDER is early, late (as is otherwise) or mixedSEED.
+  // As the environment says: LONGSHORE_EMULATED_ORDER is early, late (as is otherwise) or
+  // mixedSEED.
   static Device& get();
 
   // --- memory. Null where there is not as much; it begins as NaNs, where it is not large.
@@ -138,4 +139,4 @@ class Device {
   Counts counts_{};
 };
 
-}  // namespace longshore::played
+}  // namespace longshore::emulated

@@ -1,4 +1,4 @@
-#include "tests/played_gpu/cudnn_graph.h"
+#include "tests/emulated_gpu/cudnn_graph.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace longshore::played {
+namespace longshore::emulated {
 namespace {
 
 at::ScalarType scalar_type(cudnnDataType_t type) {
@@ -251,4 +251,4 @@ std::function<void()> graph_work(SharedDescriptor graph, Operands operands) {
   };
 }
 
-}  // namespace longshore::played
+}  // namespace longshore::emulated

@@ -1,4 +1,4 @@
-#include "tests/models/played_kernels.h"
+#include "tests/models/emulated_kernels.h"
 
 #include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@
 #include "models/ops/square_sum.h"
 #include "models/ops/square_sum_body.h"
 #include "models/ops/swiglu.h"
+#include "tests/models/emulated_cudnn.h"
 #include "tests/models/fiber_group.h"
-#include "tests/models/played_cudnn.h"
 #include "tests/models/serial_group.h"
 
 namespace longshore::models {
@@ -37,26 +37,26 @@ namespace {
 
 using Run = void (*)(const KernelCall&);
 
-template <Played played>
+template <Emulated emulated>
 auto launcher() {
-  if constexpr (played == Played::by_32)
+  if constexpr (emulated == Emulated::by_32)
     return SerialLauncher(32, PlayOrder::ascending);
-  else if constexpr (played == Played::by_256)
+  else if constexpr (emulated == Emulated::by_256)
     return SerialLauncher(256, PlayOrder::descending);
-  else if constexpr (played == Played::ahead)
+  else if constexpr (emulated == Emulated::ahead)
     return FiberLauncher(64, PlayOrder::ascending);
   else
     return FiberLauncher(64, PlayOrder::descending);
 }
 
-template <auto arguments, Played played>
-void play(const KernelCall& call) {
-  launch(arguments(call), launcher<played>());
+template <auto arguments, Emulated emulated>
+void emulate(const KernelCall& call) {
+  launch(arguments(call), launcher<emulated>());
 }
 
-template <Played played, class Arguments>
+template <Emulated emulated, class Arguments>
 void play_launch(const Arguments& arguments, void*) {
-  launch(arguments, launcher<played>());
+  launch(arguments, launcher<emulated>());
 }
 
 // cuBLASLt's products, of the matrices that it is told of.
@@ -87,81 +87,84 @@ void play_with_product(const KernelCall& call) {
   run(call, play_product);
 }
 
-template <Played played>
+template <Emulated emulated>
 void play_loss(const KernelCall& call) {
-  run_linear_cross_entropy(call, play_product, play_launch<played, CrossEntropyRowsArguments>,
-                           play_launch<played, TotalLossArguments>);
+  run_linear_cross_entropy(call, play_product, play_launch<emulated, CrossEntropyRowsArguments>,
+                           play_launch<emulated, TotalLossArguments>);
 }
-template <Played played>
+template <Emulated emulated>
 void play_loss_grad(const KernelCall& call) {
-  run_linear_cross_entropy_grad(call, play_product, play_launch<played, CrossEntropyRowsArguments>,
-                                play_launch<played, TotalLossArguments>);
+  run_linear_cross_entropy_grad(call, play_product,
+                                play_launch<emulated, CrossEntropyRowsArguments>,
+                                play_launch<emulated, TotalLossArguments>);
 }
 
-template <Played played>
+template <Emulated emulated>
 constexpr AttentionBlockParts kBlockParts{
     .multiply = play_product,
-    .softmax = play_launch<played, AttentionSoftmaxArguments>,
-    .softmax_grad = play_launch<played, AttentionSoftmaxGradArguments>,
-    .zero = play_launch<played, ZeroArguments>,
-    .round = play_launch<played, RoundArguments>};
+    .softmax = play_launch<emulated, AttentionSoftmaxArguments>,
+    .softmax_grad = play_launch<emulated, AttentionSoftmaxGradArguments>,
+    .zero = play_launch<emulated, ZeroArguments>,
+    .round = play_launch<emulated, RoundArguments>};
 
-// Half of them play a GPU on which cuDNN's graphs serve most, the others one on which they serve
+// Half of them emulate a GPU on which cuDNN's graphs serve most, the others one on which they serve
 // nothing.
-template <Played played>
-constexpr int kComputeCapability = played == Played::by_32 || played == Played::ahead ? 90 : 0;
+template <Emulated emulated>
+constexpr int kComputeCapability =
+    emulated == Emulated::by_32 || emulated == Emulated::ahead ? 90 : 0;
 
-template <Played played>
+template <Emulated emulated>
 void play_attention(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
   const Type &q = call.in[0].type, &k = call.in[1].type;
-  if (cudnn_serves(attrs, q, k, kComputeCapability<played>))
-    run_attention_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+  if (cudnn_serves(attrs, q, k, kComputeCapability<emulated>))
+    run_attention_graphs(call, play_cudnn_graph, play_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))
     attention_composed(call);
   else
-    run_attention_blocks(call, kBlockParts<played>);
+    run_attention_blocks(call, kBlockParts<emulated>);
 }
-template <Played played>
+template <Emulated emulated>
 void play_attention_grad(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
   const Type &q = call.in[1].type, &k = call.in[2].type;
-  if (cudnn_serves(attrs, q, k, kComputeCapability<played>))
-    run_attention_grad_graphs(call, play_cudnn_graph, play_launch<played, AttentionMaskArguments>);
+  if (cudnn_serves(attrs, q, k, kComputeCapability<emulated>))
+    run_attention_grad_graphs(call, play_cudnn_graph,
+                              play_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))
     attention_grad_composed(call);
   else
-    run_attention_grad_blocks(call, kBlockParts<played>);
+    run_attention_grad_blocks(call, kBlockParts<emulated>);
 }
 
-template <Played played>
+template <Emulated emulated>
 Run run_of(const Op& op) {
   static const std::map<const Op*, Run> runs{
-      {&adamw_op, play<adamw_arguments, played>},
-      {&add_bias_grad_op, play<add_bias_grad_arguments, played>},
-      {&attention_op, play_attention<played>},
-      {&attention_grad_op, play_attention_grad<played>},
-      {&clip_op, play<clip_arguments, played>},
-      {&embedding_grad_op, play<embedding_grad_arguments, played>},
-      {&geglu_op, play<arguments_of<Elementwise::geglu>, played>},
-      {&geglu_grad_op, play<arguments_of<Elementwise::geglu_grad>, played>},
-      {&gelu_op, play<arguments_of<Elementwise::gelu>, played>},
-      {&gelu_grad_op, play<arguments_of<Elementwise::gelu_grad>, played>},
+      {&adamw_op, emulate<adamw_arguments, emulated>},
+      {&add_bias_grad_op, emulate<add_bias_grad_arguments, emulated>},
+      {&attention_op, play_attention<emulated>},
+      {&attention_grad_op, play_attention_grad<emulated>},
+      {&clip_op, emulate<clip_arguments, emulated>},
+      {&embedding_grad_op, emulate<embedding_grad_arguments, emulated>},
+      {&geglu_op, emulate<arguments_of<Elementwise::geglu>, emulated>},
+      {&geglu_grad_op, emulate<arguments_of<Elementwise::geglu_grad>, emulated>},
+      {&gelu_op, emulate<arguments_of<Elementwise::gelu>, emulated>},
+      {&gelu_grad_op, emulate<arguments_of<Elementwise::gelu_grad>, emulated>},
       {&linear_op, play_with_product<run_linear>},
       {&linear_input_grad_op, play_with_product<run_linear_input_grad>},
       {&linear_weight_grad_op, play_with_product<run_linear_weight_grad>},
-      {&linear_cross_entropy_op, play_loss<played>},
-      {&linear_cross_entropy_grad_op, play_loss_grad<played>},
-      {&rms_norm_op, play<rms_norm_arguments, played>},
-      {&rms_norm_grad_op, play<rms_norm_grad_arguments, played>},
-      {&rope_op, play<rope_arguments, played>},
-      {&rope_table_op, play<rope_table_arguments, played>},
-      {&soft_cap_op, play<soft_cap_arguments, played>},
-      {&soft_cap_grad_op, play<soft_cap_grad_arguments, played>},
-      {&square_sum_op, play<square_sum_arguments, played>},
-      {&sum_in_order_op, play<sum_in_order_arguments, played>},
-      {&swiglu_op, play<arguments_of<Elementwise::swiglu>, played>},
-      {&swiglu_grad_op, play<arguments_of<Elementwise::swiglu_grad>, played>},
+      {&linear_cross_entropy_op, play_loss<emulated>},
+      {&linear_cross_entropy_grad_op, play_loss_grad<emulated>},
+      {&rms_norm_op, emulate<rms_norm_arguments, emulated>},
+      {&rms_norm_grad_op, emulate<rms_norm_grad_arguments, emulated>},
+      {&rope_op, emulate<rope_arguments, emulated>},
+      {&rope_table_op, emulate<rope_table_arguments, emulated>},
+      {&soft_cap_op, emulate<soft_cap_arguments, emulated>},
+      {&soft_cap_grad_op, emulate<soft_cap_grad_arguments, emulated>},
+      {&square_sum_op, emulate<square_sum_arguments, emulated>},
+      {&sum_in_order_op, emulate<sum_in_order_arguments, emulated>},
+      {&swiglu_op, emulate<arguments_of<Elementwise::swiglu>, emulated>},
+      {&swiglu_grad_op, emulate<arguments_of<Elementwise::swiglu_grad>, emulated>},
   };
   const auto found = runs.find(&op);
   return found == runs.end() ? nullptr : found->second;
@@ -169,19 +172,19 @@ Run run_of(const Op& op) {
 
 }  // namespace
 
-Kernel played_kernel(const Op& op, Played played) {
+Kernel emulated_kernel(const Op& op, Emulated emulated) {
   auto run = [&] {
-    switch (played) {
-      case Played::by_32:
-        return run_of<Played::by_32>(op);
-      case Played::by_256:
-        return run_of<Played::by_256>(op);
-      case Played::ahead:
-        return run_of<Played::ahead>(op);
-      case Played::behind:
+    switch (emulated) {
+      case Emulated::by_32:
+        return run_of<Emulated::by_32>(op);
+      case Emulated::by_256:
+        return run_of<Emulated::by_256>(op);
+      case Emulated::ahead:
+        return run_of<Emulated::ahead>(op);
+      case Emulated::behind:
         break;
     }
-    return run_of<Played::behind>(op);
+    return run_of<Emulated::behind>(op);
   };
   return {run(), op.cuda.workspace_bytes};
 }
