@@ -210,19 +210,23 @@ TEST_F(AutoPolicy, CutsAStepIntoTheMicroBatchesThatAreFastest) {
 // Where what is fetched ahead is too much.
 TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
   const Config config = config_of("llama", gpu(1e10));
-  auto least = [&](double prefetch_layers) {
-    Config late = config;
-    late.prefetch_layers = prefetch_layers;
-    late.origins["prefetch_layers"] = "command line";
-    double bytes = 1e6;  // too little
-    for (;;) try {
-        choose_policy(with_limit(late, bytes), kTarget);
-        return bytes;
-      } catch (const PlanError&) {
-        bytes *= 1.03;
-      }
+  Config late = config;
+  late.prefetch_layers = 0;
+  late.origins["prefetch_layers"] = "command line";
+  auto fits = [&](double bytes) {
+    try {
+      choose_policy(with_limit(late, bytes), kTarget);
+      return true;
+    } catch (const PlanError&) {
+      return false;
+    }
   };
-  const double limit = least(0);
+  double too_little = 1e6, limit = 2e6;
+  for (; !fits(limit); limit *= 2) too_little = limit;
+  while (limit > 1.03 * too_little) {
+    const double middle = std::sqrt(too_little * limit);
+    (fits(middle) ? limit : too_little) = middle;
+  }
   const WalkedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
   EXPECT_LE(device_bytes(choice), limit);
   EXPECT_EQ(choice.config.origins.at("prefetch_layers"), kChosen);
