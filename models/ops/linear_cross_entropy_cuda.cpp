@@ -1,4 +1,4 @@
-// CrossEntropyProducts by cuBLASLt, a chunk's losses and gradients in one kernel of our own.
+// Products by cuBLASLt, a chunk's losses and gradients in one kernel of our own.
 #include <algorithm>
 
 #include "models/ops/linear_cross_entropy_chunks.h"

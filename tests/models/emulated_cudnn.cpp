@@ -92,8 +92,8 @@ class Emulated {
 
 }  // namespace
 
-void play_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
-                      std::span<std::byte> workspace, void*) {
+void emulate_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+                         std::span<std::byte> workspace, void*) {
   EXPECT_GE(std::ssize(workspace), cudnn_graph_workspace(part, pass));
   Emulated emulated(part, operands);
   if (pass == CudnnPass::forward)

@@ -5,7 +5,7 @@
 
 namespace longshore::models {
 
-void play_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
-                      std::span<std::byte> workspace, void* stream);
+void emulate_cudnn_graph(const CudnnAttention& part, CudnnPass pass, CudnnOperands& operands,
+                         std::span<std::byte> workspace, void* stream);
 
 }  // namespace longshore::models

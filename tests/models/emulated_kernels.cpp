@@ -55,13 +55,13 @@ void emulate(const KernelCall& call) {
 }
 
 template <Emulated emulated, class Arguments>
-void play_launch(const Arguments& arguments, void*) {
+void emulate_launch(const Arguments& arguments, void*) {
   launch(arguments, launcher<emulated>());
 }
 
 // cuBLASLt's products, of the matrices that it is told of.
-void play_product(const Matmuls& matmuls, const void* a, const void* b, const void* sum, void* c,
-                  std::span<std::byte> workspace, void*) {
+void emulate_product(const Matmuls& matmuls, const void* a, const void* b, const void* sum, void* c,
+                     std::span<std::byte> workspace, void*) {
   const Matmul& matmul = matmuls.matmul;
   EXPECT_GE(std::ssize(workspace), cublaslt_workspace_bytes(matmuls));
   const ColumnMajorProduct product = column_major(matmuls);
@@ -83,29 +83,30 @@ void play_product(const Matmuls& matmuls, const void* a, const void* b, const vo
 }
 
 template <auto run>
-void play_with_product(const KernelCall& call) {
-  run(call, play_product);
+void emulate_with_product(const KernelCall& call) {
+  run(call, emulate_product);
 }
 
 template <Emulated emulated>
-void play_loss(const KernelCall& call) {
-  run_linear_cross_entropy(call, play_product, play_launch<emulated, CrossEntropyRowsArguments>,
-                           play_launch<emulated, TotalLossArguments>);
+void emulate_loss(const KernelCall& call) {
+  run_linear_cross_entropy(call, emulate_product,
+                           emulate_launch<emulated, CrossEntropyRowsArguments>,
+                           emulate_launch<emulated, TotalLossArguments>);
 }
 template <Emulated emulated>
-void play_loss_grad(const KernelCall& call) {
-  run_linear_cross_entropy_grad(call, play_product,
-                                play_launch<emulated, CrossEntropyRowsArguments>,
-                                play_launch<emulated, TotalLossArguments>);
+void emulate_loss_grad(const KernelCall& call) {
+  run_linear_cross_entropy_grad(call, emulate_product,
+                                emulate_launch<emulated, CrossEntropyRowsArguments>,
+                                emulate_launch<emulated, TotalLossArguments>);
 }
 
 template <Emulated emulated>
 constexpr AttentionBlockParts kBlockParts{
-    .multiply = play_product,
-    .softmax = play_launch<emulated, AttentionSoftmaxArguments>,
-    .softmax_grad = play_launch<emulated, AttentionSoftmaxGradArguments>,
-    .zero = play_launch<emulated, ZeroArguments>,
-    .round = play_launch<emulated, RoundArguments>};
+    .multiply = emulate_product,
+    .softmax = emulate_launch<emulated, AttentionSoftmaxArguments>,
+    .softmax_grad = emulate_launch<emulated, AttentionSoftmaxGradArguments>,
+    .zero = emulate_launch<emulated, ZeroArguments>,
+    .round = emulate_launch<emulated, RoundArguments>};
 
 // Half of them emulate a GPU on which cuDNN's graphs serve most, the others one on which they serve
 // nothing.
@@ -114,23 +115,24 @@ constexpr int kComputeCapability =
     emulated == Emulated::by_32 || emulated == Emulated::ahead ? 90 : 0;
 
 template <Emulated emulated>
-void play_attention(const KernelCall& call) {
+void emulate_attention(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
   const Type &q = call.in[0].type, &k = call.in[1].type;
   if (cudnn_serves(attrs, q, k, kComputeCapability<emulated>))
-    run_attention_graphs(call, play_cudnn_graph, play_launch<emulated, AttentionMaskArguments>);
+    run_attention_graphs(call, emulate_cudnn_graph,
+                         emulate_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))
     attention_composed(call);
   else
     run_attention_blocks(call, kBlockParts<emulated>);
 }
 template <Emulated emulated>
-void play_attention_grad(const KernelCall& call) {
+void emulate_attention_grad(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
   const Type &q = call.in[1].type, &k = call.in[2].type;
   if (cudnn_serves(attrs, q, k, kComputeCapability<emulated>))
-    run_attention_grad_graphs(call, play_cudnn_graph,
-                              play_launch<emulated, AttentionMaskArguments>);
+    run_attention_grad_graphs(call, emulate_cudnn_graph,
+                              emulate_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))
     attention_grad_composed(call);
   else
@@ -142,19 +144,19 @@ Run run_of(const Op& op) {
   static const std::map<const Op*, Run> runs{
       {&adamw_op, emulate<adamw_arguments, emulated>},
       {&add_bias_grad_op, emulate<add_bias_grad_arguments, emulated>},
-      {&attention_op, play_attention<emulated>},
-      {&attention_grad_op, play_attention_grad<emulated>},
+      {&attention_op, emulate_attention<emulated>},
+      {&attention_grad_op, emulate_attention_grad<emulated>},
       {&clip_op, emulate<clip_arguments, emulated>},
       {&embedding_grad_op, emulate<embedding_grad_arguments, emulated>},
       {&geglu_op, emulate<arguments_of<Elementwise::geglu>, emulated>},
       {&geglu_grad_op, emulate<arguments_of<Elementwise::geglu_grad>, emulated>},
       {&gelu_op, emulate<arguments_of<Elementwise::gelu>, emulated>},
       {&gelu_grad_op, emulate<arguments_of<Elementwise::gelu_grad>, emulated>},
-      {&linear_op, play_with_product<run_linear>},
-      {&linear_input_grad_op, play_with_product<run_linear_input_grad>},
-      {&linear_weight_grad_op, play_with_product<run_linear_weight_grad>},
-      {&linear_cross_entropy_op, play_loss<emulated>},
-      {&linear_cross_entropy_grad_op, play_loss_grad<emulated>},
+      {&linear_op, emulate_with_product<run_linear>},
+      {&linear_input_grad_op, emulate_with_product<run_linear_input_grad>},
+      {&linear_weight_grad_op, emulate_with_product<run_linear_weight_grad>},
+      {&linear_cross_entropy_op, emulate_loss<emulated>},
+      {&linear_cross_entropy_grad_op, emulate_loss_grad<emulated>},
       {&rms_norm_op, emulate<rms_norm_arguments, emulated>},
       {&rms_norm_grad_op, emulate<rms_norm_grad_arguments, emulated>},
       {&rope_op, emulate<rope_arguments, emulated>},

@@ -845,6 +845,20 @@ int64_t parameter_count(const Config& config) {
   return config.base_num_decoder_layers * layer + tables * V * D + D;
 }
 
+TEST(ShippedConfigs, ModelsHaveTheirPublishedParameterCounts) {
+  const std::map<std::string, int64_t> published = {
+      {"llama2_7b", 6'738'415'616}, {"llama2_13b", 13'015'864'320}, {"llama2_70b", 68'976'648'192},
+      {"llama3_8b", 8'030'261'248}, {"llama3_70b", 70'553'706'496},
+  };
+  const fs::path configs = default_configs_directory();
+  for (const auto& [name, count] : published) {
+    Config config =
+        load_config_text("model_name: " + name + "\n", configs / "test.yml", {}, configs);
+    EXPECT_EQ(parameter_count(config), count) << name;
+    EXPECT_EQ(config.rope_max_timescale, name.starts_with("llama3") ? 500000 : 10000) << name;
+  }
+}
+
 TEST(ShippedConfigs, AllLoadAndSurviveWriting) {
   const fs::path configs = default_configs_directory();
   std::string name = (fs::temp_directory_path() / "config_test_XXXXXX").string();

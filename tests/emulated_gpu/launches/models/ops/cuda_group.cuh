@@ -13,7 +13,7 @@
 namespace longshore::models {
 
 template <class Body>
-void play_blocks(const void* argument, int64_t blocks, size_t scratch_bytes) {
+void emulate_blocks(const void* argument, int64_t blocks, size_t scratch_bytes) {
   const SerialLauncher launcher(Body::kThreads, PlayOrder::descending);
   launcher(*static_cast<const Body*>(argument), blocks, static_cast<int64_t>(scratch_bytes));
 }
@@ -23,7 +23,7 @@ bool add_block_kernel() {
   const std::string body = emulated::demangled(typeid(Body).name());
   const std::string space = body.ends_with('>') ? " " : "";
   emulated::add_kernel("void longshore::models::run_block<" + body + space + ">(" + body + ")",
-                       {sizeof(Body), play_blocks<Body>});
+                       {sizeof(Body), emulate_blocks<Body>});
   return true;
 }
 
