@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
+#include "base/round_up.h"
+
 namespace longshore::offload {
 
 inline constexpr int64_t kArenaAlignment = 256;
 
-constexpr int64_t align_up(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
+constexpr int64_t align_up(int64_t bytes) { return round_up(bytes, kArenaAlignment); }
 
 }  // namespace longshore::offload

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "base/round_up.h"
 #include "offload/host_memory.h"
 
 namespace longshore::offload {
@@ -16,8 +17,6 @@ namespace {
 constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kTouchedAtOnce = int64_t{64} << 20;
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // Begins at a huge page's border where it is as large as one. Null where the system refuses.
 std::byte* map_pages(int64_t bytes) {

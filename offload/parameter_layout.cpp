@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace longshore::offload {
 
@@ -52,14 +53,6 @@ std::vector<Run> Slab::runs() const {
   return runs;
 }
 
-namespace {
-
-int64_t aligned(int64_t count, int64_t alignment) {
-  return (count + alignment - 1) / alignment * alignment;
-}
-
-}  // namespace
-
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
   ParameterLayout layout{.slabs = {}, .by_name = {}, .homes = options.homes, .mesh = options.mesh};
   for (const models::Stage& stage : model.stages) {
@@ -97,12 +90,12 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
             throw InternalError(model.name + ": " + slab->name + " mixes dtypes");
           parameter.offset = slab->count;
           int64_t size = parameter.type.shape.count();
-          slab->count += aligned(size, kParameterAlignment);
+          slab->count += round_up(size, kParameterAlignment);
           layout.by_name[parameter.name] = {static_cast<int>(layout.slabs.size()),
                                             static_cast<int>(&parameter - slab->parameters.data())};
         }
         const MeshRanks& shards = options.mesh.fsdp;
-        slab->count = aligned(slab->count, kParameterAlignment * shards.count);
+        slab->count = round_up(slab->count, kParameterAlignment * shards.count);
         slab->begin = slab->count / shards.count * shards.rank;
         slab->end = slab->begin + slab->count / shards.count;
         layout.slabs.push_back(std::move(*slab));

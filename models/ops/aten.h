@@ -6,6 +6,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "models/op.h"
 
 namespace longshore::models {
@@ -30,7 +31,7 @@ inline at::ScalarType scalar_type(Dtype dtype) {
 inline constexpr int64_t kCompositionPart = int64_t{1} << 23;
 
 // What ATen's allocations of that many bytes take.
-inline constexpr int64_t allocated_bytes(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+inline constexpr int64_t allocated_bytes(int64_t bytes) { return round_up(bytes, 512); }
 
 // f(begin, count) for [0, count) in parts of at most `part`.
 template <class F>

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/round_up.h"
 #include "models/ops/aten.h"
 #include "models/ops/attention_kernels.h"
 
@@ -83,7 +84,7 @@ void each_block(Path path, int64_t window, int64_t t, F f) {
 }
 
 // Bytes of `count` numbers as the workspace holds them.
-int64_t held(int64_t count, int64_t size) { return (count * size + 511) / 512 * 512; }
+int64_t held(int64_t count, int64_t size) { return allocated_bytes(count * size); }
 
 // What reductions and libraries take for themselves.
 constexpr int64_t kSlack = 1 << 20;
@@ -352,7 +353,6 @@ namespace {
 constexpr int64_t kMultiprocessors = 192;  // no GPU that this runs on has more
 
 int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
-int64_t round_up(int64_t value, int64_t step) { return divide_up(value, step) * step; }
 
 }  // namespace
 

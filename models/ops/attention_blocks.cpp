@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/round_up.h"
 #include "models/ops/vectors.h"
 
 namespace longshore::models {
@@ -17,8 +18,6 @@ constexpr int64_t kMostBytes = int64_t{256} << 20;
 constexpr int64_t kFewestQueries = 64;
 // Pieces of the workspace begin at multiples of that.
 constexpr int64_t kAlignment = 512;
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 struct Sizes {
   AttentionAttrs attrs;

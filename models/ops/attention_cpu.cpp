@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/round_up.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/attention_loops.h"
 #include "models/ops/attention_tiles.h"
@@ -47,7 +48,7 @@ Matmul columns_product(const Sizes& s, const Tile& tile) {
 
 // --- memory of one thread
 
-int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr int64_t kCacheLine = 64;
 
 int64_t threads_of(int64_t tasks) { return std::min<int64_t>(omp_get_max_threads(), tasks); }
 
@@ -59,7 +60,7 @@ class Parts {
   template <class T>
   T* take(int64_t count) {
     T* part = base_ ? reinterpret_cast<T*>(base_ + bytes_) : nullptr;
-    bytes_ += aligned(count * static_cast<int64_t>(sizeof(T)));
+    bytes_ += round_up(count * static_cast<int64_t>(sizeof(T)), kCacheLine);
     return part;
   }
   // Where segments begin; null where there are none.

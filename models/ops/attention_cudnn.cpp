@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace longshore::models {
 namespace {
 
 const AttentionAttrs& attrs_of(const std::any& attrs) {
   return std::any_cast<const AttentionAttrs&>(attrs);
 }
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 int64_t largest_divisor(int64_t count, int64_t at_most) {
   int64_t divisor = std::clamp<int64_t>(at_most, 1, count);

@@ -1,9 +1,11 @@
 #include "models/ops/linear_cross_entropy_chunks.h"
 
+#include "base/round_up.h"
+
 namespace longshore::models {
 namespace {
 
-// How many there are of each when so many are cut into parts.
+// The sizes that parts have when `count` is cut into them.
 std::vector<int64_t> sizes_of_parts(int64_t count, int64_t part) {
   std::vector<int64_t> sizes;
   for (int64_t size : {std::min(count, part), count % part})
@@ -11,7 +13,7 @@ std::vector<int64_t> sizes_of_parts(int64_t count, int64_t part) {
   return sizes;
 }
 
-int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+int64_t aligned(int64_t bytes) { return round_up(bytes, 256); }
 
 }  // namespace
 

@@ -62,8 +62,7 @@ LONGSHORE_INLINE void normal_pair(uint32_t a, uint32_t b, double deviation, floa
   other = static_cast<float>(sign * sin_angle);
 }
 
-// Of so many blocks of four numbers at a time.
-constexpr int kBatch = 64;
+constexpr int kBatch = 64;  // blocks of four numbers that are made at a time
 
 LONGSHORE_SIMD void normal_blocks(uint64_t seed, uint32_t sequence, uint64_t first_block,
                                   double deviation, float (&to)[kBatch][4]) {

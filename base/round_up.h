@@ -1,0 +1,11 @@
+// Whole steps.
+#pragma once
+
+#include <cstdint>
+
+namespace longshore {
+
+// The least multiple of `step` that is not below `value`, neither being negative.
+constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+}  // namespace longshore
