@@ -13,7 +13,7 @@
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"
 #include "tests/offload/toy_models.h"
-#include "trainer/step/step.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::offload {
 namespace {

@@ -11,6 +11,7 @@
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/thread_communicator.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::offload {

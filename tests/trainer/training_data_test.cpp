@@ -15,6 +15,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "trainer/config/model_config.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/initialize.h"

@@ -17,6 +17,7 @@
 #include "trainer/config/config.h"
 #include "trainer/planning/peak.h"
 #include "trainer/planning/plan_report.h"
+#include "trainer/step/step.h"
 
 namespace longshore::trainer {
 

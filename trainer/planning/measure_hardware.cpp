@@ -16,7 +16,7 @@
 #include "offload/policy.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/ordinary_numbers.h"
-#include "trainer/step/step.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
 namespace {

@@ -22,6 +22,7 @@
 #include "trainer/config/model_config.h"
 #include "trainer/planning/room.h"
 #include "trainer/probe/inputs.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/adapter.h"

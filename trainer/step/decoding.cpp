@@ -8,7 +8,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "trainer/step/step.h"
+#include "trainer/step/batch_arguments.h"
+#include "trainer/step/step_plans.h"
 #include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {

@@ -7,7 +7,7 @@
 
 #include "offload/hardware.h"
 #include "offload/timeline.h"
-#include "trainer/step/step.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
 

@@ -1,7 +1,7 @@
 #include "trainer/step/evaluate.h"
 
 #include "offload/scan.h"
-#include "trainer/step/step.h"
+#include "trainer/step/batch_arguments.h"
 
 namespace longshore::trainer {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/model.h"
-#include "trainer/step/step.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
 

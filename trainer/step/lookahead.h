@@ -3,7 +3,7 @@
 
 #include "models/model.h"
 #include "offload/hardware.h"
-#include "trainer/step/step.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
 

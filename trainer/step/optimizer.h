@@ -28,7 +28,8 @@ struct OptimizerOptions {
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
 inline constexpr const char* kCorrection2 = "correction_2";
-inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding
+inline constexpr const char* kStep = "step";       // int32, from 1, for stochastic rounding
+inline constexpr const char* kNoClip = "no_clip";  // 1: the clip factor where nothing is clipped
 
 class Update {
  public:

@@ -1,64 +1,20 @@
-// One training step: its plans, and running them.
+// Running a training step.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "data/batches.h"
-#include "models/model.h"
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/executor.h"
-#include "offload/policy.h"
-#include "offload/scan.h"
 #include "offload/timeline.h"
-#include "trainer/step/optimizer.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
-
-struct StepOptions {
-  offload::Policy policy;
-  std::optional<int> offload_layers;      // as in offload::PassOptions
-  std::optional<offload::Policy> others;  // likewise
-  offload::Transfers transfers;
-  int64_t micro_batches = 1;  // gradient_accumulation_steps
-  // None: gradients are the step's result.
-  std::optional<OptimizerOptions> optimizer;
-};
-
-// The plans of a step, one for each micro-batch. They differ in where they find their batch, so
-// that all batches of a step are there before it begins and nothing waits for the host within it.
-// With one micro-batch a gradient lives from the layer that makes it to its update; with several,
-// all of them stay.
-//
-// Where clipping makes the update wait for all gradients and something of it has to move, it is
-// deferred into the forward pass of the next step's first plan; `flush` updates without a pass.
-struct StepPlans {
-  std::vector<offload::Plan> plans;
-  std::optional<offload::Plan> flush;      // exactly where the update is deferred
-  std::vector<offload::LayerPlan> layers;  // of the first plan
-  int64_t micro_batches = 1;               // of a step, over all devices
-
-  std::vector<const offload::Plan*> all() const;
-};
-
-StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
-                    const StepOptions& options, models::Target target);
-
-// Forward only; no gradients.
-offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
-                           const std::string& name, const offload::Transfers& transfers,
-                           models::Target target,
-                           offload::Carries carries = offload::Carries::internal);
-
-// The pinned host argument to read a batch input from, by the input's name.
-using RenameInput = std::function<std::string(const std::string& input)>;
-// For plans that do not share their batch with others.
-void rename_batch(offload::Plan& plan, const models::Model& model, const RenameInput& new_name);
 
 struct StepResult {
   double loss = 0;  // nats a trained token, auxiliary losses aside
@@ -105,11 +61,5 @@ class TrainStep {
   std::optional<StepScalars> deferred_;  // of an update that is still to be made
   bool has_failed_ = false;
 };
-
-// The pinned host argument that the plan of that micro-batch reads a batch input from.
-std::string batch_name(const std::string& input, int64_t micro_batch);
-
-// Puts a batch into the pinned host arguments that the plan of that micro-batch reads.
-void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch = 0);
 
 }  // namespace longshore::trainer

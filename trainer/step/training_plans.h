@@ -10,7 +10,7 @@
 #include "trainer/config/config.h"
 #include "trainer/step/decoding.h"
 #include "trainer/step/memory_report.h"
-#include "trainer/step/step.h"
+#include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
 

@@ -16,6 +16,7 @@
 #include "offload/executor.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/offload/training.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {

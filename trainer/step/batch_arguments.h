@@ -1,0 +1,26 @@
+// The pinned host arguments that plans read their batches from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "data/batches.h"
+#include "models/model.h"
+#include "offload/arguments.h"
+#include "offload/plan.h"
+
+namespace longshore::trainer {
+
+// The argument that the plan of that micro-batch reads a batch input from.
+std::string batch_name(const std::string& input, int64_t micro_batch);
+
+// Puts a batch into the arguments that the plan of that micro-batch reads.
+void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch = 0);
+
+// The argument to read a batch input from, by the input's name.
+using RenameInput = std::function<std::string(const std::string& input)>;
+// For plans that do not share their batch with others.
+void rename_batch(offload::Plan& plan, const models::Model& model, const RenameInput& new_name);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,190 @@
+#include "trainer/step/step_plans.h"
+
+#include <cmath>
+#include <memory>
+
+#include "trainer/step/batch_arguments.h"
+#include "trainer/step/gradient_norm.h"
+#include "trainer/step/update_schedule.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Category;
+using offload::Lane;
+using offload::MemoryKind;
+using offload::Operand;
+using offload::Plan;
+using offload::PlanBuilder;
+
+const models::Type kScalar{};
+bool has_output(const models::Model& model, models::OutputRole role) {
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (const models::Output& output : program.outputs)
+        if (output.role == role) return true;
+  return false;
+}
+
+Operand device_scalar(PlanBuilder& builder, const char* name) {
+  return {builder.argument(name, kScalar.bytes(), MemoryKind::device, Category::batch), 0, kScalar};
+}
+
+// Results go to the host at the end of the last micro-batch.
+void return_scalar(PlanBuilder& builder, const char* name) {
+  Operand device = device_scalar(builder, name);
+  Operand host{builder.argument(offload::host_name(name), kScalar.bytes(), MemoryKind::pinned_host,
+                                Category::batch),
+               0, kScalar};
+  builder.move(Lane::device_to_host, device, host, {.stage = "results"});
+}
+
+// Every device has those of its own batches.
+void return_loss(PlanBuilder& builder, const char* name, const offload::DeviceMesh& mesh) {
+  for (offload::Axis axis : {offload::Axis::fsdp, offload::Axis::data})
+    if (offload::Collective among = along(mesh, axis); among.ranks > 1) {
+      Operand loss = device_scalar(builder, name);
+      builder.collective(offload::all_reduce_op, among, loss, loss, {.stage = "results"});
+    }
+  return_scalar(builder, name);
+}
+
+// What all plans of a step have in common.
+class StepPlanner {
+ public:
+  StepPlanner(const models::Model& model, const offload::ParameterLayout& layout,
+              const StepOptions& options, models::Target target)
+      : model_(model), layout_(layout), options_(options), target_(target) {}
+
+  bool defers() const { return options_.optimizer && defers_update(*options_.optimizer, layout_); }
+
+  Plan plan(const char* name, offload::MicroBatch micro_batch, bool is_last,
+            std::vector<offload::LayerPlan>& layers) const;
+  // `step` is what leaves the gradients.
+  Plan flush(const Plan& step) const;
+
+ private:
+  offload::GradientOwner gradient_owner() const {
+    if (options_.micro_batches > 1 || !options_.optimizer) return offload::GradientOwner::caller;
+    return defers() ? offload::GradientOwner::next_run : offload::GradientOwner::plan;
+  }
+  // What is updated must be at home before it is fetched, and gathered, each ahead of use.
+  int layers_ahead() const {
+    int ways = (layout_.homes.parameters != MemoryKind::device) + layout_.is_sharded();
+    return 1 + ways * static_cast<int>(std::ceil(options_.transfers.layers_ahead));
+  }
+  bool is_alone() const { return layout_.mesh.devices() == 1; }
+  void return_losses(PlanBuilder& builder) const;
+
+  const models::Model& model_;
+  const offload::ParameterLayout& layout_;
+  const StepOptions& options_;
+  models::Target target_;
+};
+
+void StepPlanner::return_losses(PlanBuilder& builder) const {
+  return_loss(builder, offload::kLoss, layout_.mesh);
+  if (has_output(model_, models::OutputRole::auxiliary_loss))
+    return_loss(builder, offload::kAuxiliaryLoss, layout_.mesh);
+}
+
+Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool is_last,
+                       std::vector<offload::LayerPlan>& layers) const {
+  PlanBuilder builder(name, target_);
+  offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers);
+  offload::PassOptions pass{.policy = options_.policy,
+                            .offload_layers = options_.offload_layers,
+                            .others = options_.others,
+                            .micro_batch = micro_batch,
+                            .ends_step = is_last};
+  std::optional<DeferredUpdate> deferred;
+  if (defers() && micro_batch == offload::MicroBatch::first) {
+    deferred.emplace(model_, layers_ahead(), *options_.optimizer, operands, builder);
+    pass.forward_reached = [&](int stage, int layer, double done) {
+      deferred->forward_reached(stage, layer, done);
+    };
+  }
+  std::optional<GradientNorm> norm;
+  std::unique_ptr<UpdateSchedule> updates;
+  if (is_last && options_.optimizer) {
+    norm.emplace(operands, builder);
+    updates = update_schedule(*options_.optimizer, operands, builder);
+    if (is_alone())
+      pass.gradient_made = [&](const auto& location, const auto& place) {
+        norm->gradient_made(location, place);
+      };
+    pass.gradients_made = [&](int slab) {
+      if (!is_alone()) norm->gradients_made(slab);
+      updates->gradients_made(slab);
+    };
+    pass.backward_reached = [&](int, int, double done) { updates->backward_reached(done); };
+  }
+  offload::Scan scan(model_, operands, builder);
+  scan.train(pass);
+  if (updates) {
+    updates->finish(*norm);
+    return_scalar(builder, kGradientNorm);
+  }
+  if (is_last) return_losses(builder);
+  if (layers.empty()) layers = scan.layer_plans();
+  return builder.finish(options_.transfers);
+}
+
+Plan StepPlanner::flush(const Plan& step) const {
+  PlanBuilder builder("update", target_);
+  offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers, &step);
+  Update update(*options_.optimizer, operands, builder,
+                deferred_clip_factor(*options_.optimizer, builder));
+  for (int slab = 0; slab < std::ssize(layout_.slabs); ++slab)
+    if (layout_.slabs[slab].trainable == models::Trainable::yes) update.add(slab);
+  update.finish();
+  return builder.finish(options_.transfers);
+}
+
+}  // namespace
+
+std::vector<const Plan*> StepPlans::all() const {
+  std::vector<const Plan*> list;
+  for (const Plan& plan : plans) list.push_back(&plan);
+  if (flush) list.push_back(&*flush);
+  return list;
+}
+
+StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
+                    const StepOptions& options, models::Target target) {
+  using offload::MicroBatch;
+  StepPlanner planner(model, layout, options, target);
+  StepPlans result;
+  result.micro_batches = options.micro_batches * layout.mesh.devices();
+  auto add_plan = [&](const char* name, MicroBatch micro_batch, bool is_last) {
+    result.plans.push_back(planner.plan(name, micro_batch, is_last, result.layers));
+  };
+  if (options.micro_batches == 1) {
+    add_plan("step", MicroBatch::first, true);
+  } else {
+    add_plan("first micro-batch", MicroBatch::first, false);
+    if (options.micro_batches > 2) add_plan("further micro-batch", MicroBatch::further, false);
+    while (std::ssize(result.plans) < options.micro_batches - 1)
+      result.plans.push_back(result.plans.back());
+    add_plan("last micro-batch", MicroBatch::further, true);
+    for (int64_t i = 1; i < options.micro_batches; ++i)
+      rename_batch(result.plans[i], model,
+                   [&](const std::string& input) { return batch_name(input, i); });
+  }
+  if (planner.defers()) result.flush = planner.flush(result.plans[0]);
+  return result;
+}
+
+Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
+                  const std::string& name, const offload::Transfers& transfers,
+                  models::Target target, offload::Carries carries) {
+  PlanBuilder builder(name, target);
+  offload::PassOperands operands(layout, builder, offload::GradientOwner::plan, transfers);
+  offload::Scan scan(model, operands, builder);
+  scan.forward(carries);
+  if (has_output(model, models::OutputRole::loss))
+    return_loss(builder, offload::kLoss, layout.mesh);
+  return builder.finish(transfers);
+}
+
+}  // namespace longshore::trainer

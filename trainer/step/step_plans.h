@@ -1,0 +1,51 @@
+// The plans of a training step and of a forward pass.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "offload/policy.h"
+#include "offload/scan.h"
+#include "trainer/step/optimizer.h"
+
+namespace longshore::trainer {
+
+struct StepOptions {
+  offload::Policy policy;
+  std::optional<int> offload_layers;      // as in offload::PassOptions
+  std::optional<offload::Policy> others;  // likewise
+  offload::Transfers transfers;
+  int64_t micro_batches = 1;  // gradient_accumulation_steps
+  // None: gradients are the step's result.
+  std::optional<OptimizerOptions> optimizer;
+};
+
+// The plans of a step, one for each micro-batch. They differ in where they find their batch, so
+// that all batches of a step are there before it begins and nothing waits for the host within it.
+// With one micro-batch a gradient lives from the layer that makes it to its update; with several,
+// all of them stay.
+//
+// Where clipping makes the update wait for all gradients and something of it has to move, it is
+// deferred into the forward pass of the next step's first plan; `flush` updates without a pass.
+struct StepPlans {
+  std::vector<offload::Plan> plans;
+  std::optional<offload::Plan> flush;      // exactly where the update is deferred
+  std::vector<offload::LayerPlan> layers;  // of the first plan
+  int64_t micro_batches = 1;               // of a step, over all devices
+
+  std::vector<const offload::Plan*> all() const;
+};
+
+StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
+                    const StepOptions& options, models::Target target);
+
+// Forward only; no gradients.
+offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
+                           const std::string& name, const offload::Transfers& transfers,
+                           models::Target target,
+                           offload::Carries carries = offload::Carries::internal);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,171 @@
+#include "trainer/step/update_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace longshore::trainer {
+
+using offload::Category;
+using offload::Lane;
+using offload::MemoryKind;
+using offload::Operand;
+using offload::ParameterLayout;
+using offload::PassOperands;
+using offload::PlanBuilder;
+
+namespace {
+
+const models::Type kScalar{};
+
+int share(double done, int chunks) { return static_cast<int>(std::lround(done * chunks)); }
+
+// The factor of gradients that are not clipped.
+Operand no_clip(const OptimizerOptions& options, PassOperands& operands) {
+  return options.kind() == MemoryKind::device ? operands.scalar(kNoClip)
+                                              : operands.host_scalar(kNoClip);
+}
+
+// Without clipping nothing waits for the norm.
+class UpdateWhenMade : public UpdateSchedule {
+ public:
+  UpdateWhenMade(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
+      : update_(options, operands, builder, no_clip(options, operands)) {}
+
+  void gradients_made(int slab) override {
+    update_.add(slab);
+    update_.finish();
+  }
+  void finish(GradientNorm& norm) override { norm.finish(0); }
+
+ private:
+  Update update_;
+};
+
+// As UpdateWhenMade, but during the backward pass of the layer that follows the one which made the
+// slab's gradients final.
+class UpdateBehindNextLayer : public UpdateSchedule {
+ public:
+  UpdateBehindNextLayer(const OptimizerOptions& options, PassOperands& operands,
+                        PlanBuilder& builder)
+      : update_(options, operands, builder, no_clip(options, operands)) {}
+
+  void gradients_made(int slab) override {
+    // Several slabs may become final behind the same layer.
+    if (updated_ > 0) {
+      update_.finish();
+      chunks_ = updated_ = 0;
+    }
+    chunks_ += update_.add(slab);
+  }
+  void backward_reached(double done) override {
+    int target = share(done, chunks_);
+    update_.run(std::max(0, target - updated_));
+    updated_ = std::max(updated_, target);
+  }
+  void finish(GradientNorm& norm) override {
+    update_.finish();
+    norm.finish(0);
+  }
+
+ private:
+  Update update_;
+  int chunks_ = 0, updated_ = 0;  // of the slabs at hand
+};
+
+// Clips, and updates slabs in the order their gradients were made.
+class UpdateBehindPass : public UpdateSchedule {
+ public:
+  UpdateBehindPass(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
+      : options_(options), operands_(operands), builder_(builder) {}
+
+  void gradients_made(int slab) override { made_.push_back(slab); }
+  void finish(GradientNorm& norm) override {
+    Operand factor = builder_.temporary(kClipFactor, kScalar, MemoryKind::device, Category::batch);
+    norm.finish(options_.clipping_threshold, factor);
+    Update update(options_, operands_, builder_, factor);
+    for (int slab : made_) update.add(slab);
+    update.finish();
+  }
+
+ private:
+  const OptimizerOptions& options_;
+  PassOperands& operands_;
+  PlanBuilder& builder_;
+  std::vector<int> made_;  // slabs
+};
+
+// Leaves the clip factor for the next step, whose forward pass updates.
+class UpdateInNextStep : public UpdateSchedule {
+ public:
+  UpdateInNextStep(const OptimizerOptions& options, PlanBuilder& builder)
+      : options_(options), builder_(builder) {}
+
+  void gradients_made(int /*slab*/) override {}
+  void finish(GradientNorm& norm) override {
+    norm.finish(options_.clipping_threshold, deferred_clip_factor(options_, builder_));
+  }
+
+ private:
+  const OptimizerOptions& options_;
+  PlanBuilder& builder_;
+};
+
+}  // namespace
+
+bool update_moves(const OptimizerOptions& options, const ParameterLayout& layout) {
+  return options.lane == Lane::host_compute || layout.homes.any_on_host();
+}
+
+bool defers_update(const OptimizerOptions& options, const ParameterLayout& layout) {
+  return options.clipping_threshold > 0 && update_moves(options, layout);
+}
+
+Operand deferred_clip_factor(const OptimizerOptions& options, PlanBuilder& builder) {
+  return {builder.argument(kClipFactor, kScalar.bytes(), options.kind(), Category::optimizer), 0,
+          kScalar};
+}
+
+DeferredUpdate::DeferredUpdate(const models::Model& model, int ahead,
+                               const OptimizerOptions& options, PassOperands& operands,
+                               PlanBuilder& builder)
+    : update_(options, operands, builder, deferred_clip_factor(options, builder)), ahead_(ahead) {
+  const ParameterLayout& layout = operands.layout();
+  std::set<int> seen;
+  int chunks = 0;
+  for (int stage = 0; stage < std::ssize(model.stages); ++stage) {
+    const models::Stage& s = model.stages[stage];
+    for (int layer = 0; layer < std::ssize(s.layers); ++layer) {
+      const models::Program& program = s.programs[s.layers[layer]];
+      for (models::ValueId id : program.inputs_from(models::Source::weight)) {
+        int slab = layout.by_name.at(weight_name(s, layer, program[id])).slab;
+        bool trains = layout.slabs[slab].trainable == models::Trainable::yes;
+        if (trains && seen.insert(slab).second) chunks += update_.add(slab);
+      }
+      position_[{stage, layer}] = static_cast<int>(due_.size());
+      due_.push_back(chunks);
+    }
+  }
+}
+
+void DeferredUpdate::forward_reached(int stage, int layer, double done) {
+  auto due = [&](int position) { return due_[std::min<size_t>(position, due_.size() - 1)]; };
+  int position = position_.at({stage, layer}) + ahead_;
+  int now = due(position - 1);
+  int target = now + share(done, due(position) - now);
+  update_.run(std::max(0, target - updated_));
+  updated_ = std::max(updated_, target);
+}
+
+std::unique_ptr<UpdateSchedule> update_schedule(const OptimizerOptions& options,
+                                                PassOperands& operands, PlanBuilder& builder) {
+  if (defers_update(options, operands.layout()))
+    return std::make_unique<UpdateInNextStep>(options, builder);
+  if (options.clipping_threshold > 0)
+    return std::make_unique<UpdateBehindPass>(options, operands, builder);
+  if (update_moves(options, operands.layout()))
+    return std::make_unique<UpdateBehindNextLayer>(options, operands, builder);
+  return std::make_unique<UpdateWhenMade>(options, operands, builder);
+}
+
+}  // namespace longshore::trainer
