@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <span>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
+#include "trainer/agreed_stop.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
@@ -21,17 +23,17 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/console.h"
+#include "trainer/distributed/compare_ranks.h"
 #include "trainer/distributed/same_config.h"
 #include "trainer/distributed/world.h"
 #include "trainer/faults.h"
-#include "trainer/generate/continuation.h"
 #include "trainer/metrics.h"
 #include "trainer/opened_run.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/peak.h"
 #include "trainer/planning/room.h"
 #include "trainer/run_checkpoints.h"
-#include "trainer/step/evaluate.h"
+#include "trainer/run_evaluation.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/step_recorder.h"
@@ -172,26 +174,13 @@ class Run {
   }
 
   bool stops_before_training() {
-    if (!stops()) return false;
-    console_.line(signal() + ": stopped before the first step, with nothing to save");
+    if (!stop_.is_asked()) return false;
+    console_.line(AgreedStop::reason() + ": stopped before the first step, with nothing to save");
     return true;
   }
 
-  // Whether any process was told to. All ask at the same places, so that they stop together.
-  bool stops() {
-    if (!is_stopping_) is_stopping_ = world_.sum(StopSignal::is_there()) > 0;
-    return is_stopping_;
-  }
-
-  static std::string signal() {
-    return StopSignal::is_there() ? StopSignal::name() : "another process was told to stop";
-  }
-
   void train_and_finish() {
-    std::unique_ptr<offload::Executable> evaluation;
-    if (plans_.evaluate) evaluation = session_->executable(*plans_.evaluate);
-    std::unique_ptr<Decoding> decoding;
-    if (plans_.sample) decoding = session_->decoding(*plans_.sample);
+    RunEvaluation evaluation(config_, plans_, opened_.data, *backend_, *session_, world_);
     const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
                                     config_.steps * micro_batches);
@@ -200,7 +189,8 @@ class Run {
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
-      const bool is_evaluated = evaluation && !is_last && is_due(i + 1, config_.eval_interval);
+      const bool is_evaluated =
+          evaluation.validates() && !is_last && is_due(i + 1, config_.eval_interval);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
       steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
       if (metrics_) say_trouble(metrics_->write(steps_.back()));
@@ -213,28 +203,29 @@ class Run {
                           checkpoints_.progress());
       check_finite(steps_.back());
       if (is_saved && !is_last) checkpoints_.save(i + 1);
-      if (is_evaluated && !stops()) validate(*evaluation, i, fmt::format("after {} steps", i + 1));
-      if (!is_last && stops()) {
+      if (is_evaluated && !stop_.is_asked())
+        validate(evaluation, i, fmt::format("after {} steps", i + 1));
+      if (!is_last && stop_.is_asked()) {
         end_recording();
         return stop(i + 1);
       }
     }
     end_recording();
     checkpoints_.save_last(config_.steps);
-    finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation.get(),
-           decoding.get());
+    finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
   }
 
-  void finish(double data_wait_fraction, offload::Executable* evaluation, Decoding* decoding) {
+  void finish(double data_wait_fraction, RunEvaluation& evaluation) {
     Summary summary;
     if (!steps_.empty()) summary = summarize(steps_);
     summary.data_wait_fraction = data_wait_fraction;
-    if (evaluation) summary.validation = validate(*evaluation, config_.steps - 1, "at the end");
-    if (decoding && !stops()) console_.line("sample: " + sample(*decoding, session_->ledger()));
-    if (stops()) return stop(config_.steps);
+    if (evaluation.validates())
+      summary.validation = validate(evaluation, config_.steps - 1, "at the end");
+    if (evaluation.samples() && !stop_.is_asked()) console_.line("sample: " + evaluation.sample());
+    if (stop_.is_asked()) return stop(config_.steps);
     summary.memory = session_->memory();
     summary.checkpoints = checkpoints_.figures();
-    summary.ranks = compare_ranks();
+    summary.ranks = compare_ranks(own_steps(), world_);
     if (!world_.is_first()) return;
     console_.line(text(summary));
     write(summary, directory() / "summary.json");
@@ -243,22 +234,10 @@ class Run {
     say_what_is_left();
   }
 
-  // Of the steps since this process began: only the first one knows of others.
-  std::optional<RankFigures> compare_ranks() {
-    std::vector<StepMetrics> steps;
-    std::ranges::copy_if(steps_, std::back_inserter(steps), [&](const StepMetrics& metrics) {
-      return metrics.step >= opened_.first_step();
-    });
-    if (world_.size() == 1 || steps.empty()) return std::nullopt;
-    std::vector<double> seconds;
-    for (const std::string& text :
-         world_.gather(fmt::format("{}", summarize(steps).median_step_seconds)))
-      seconds.push_back(std::stod(text));
-    const auto [fastest, slowest] = std::ranges::minmax_element(seconds);
-    return RankFigures{.count = world_.size(),
-                       .slowest = slowest - seconds.begin(),
-                       .slowest_median_step_seconds = *slowest,
-                       .fastest_median_step_seconds = *fastest};
+  // Since this process began: only the first one knows of others.
+  std::span<const StepMetrics> own_steps() const {
+    return std::span(steps_).subspan(std::ranges::count_if(
+        steps_, [&](const StepMetrics& metrics) { return metrics.step < opened_.first_step(); }));
   }
 
   static bool is_due(int64_t done, int64_t interval) {
@@ -348,42 +327,24 @@ class Run {
     if (!checkpoints_.are_enabled())
       return console_.line(fmt::format(
           "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
-          signal(), done));
+          AgreedStop::reason(), done));
     session_->step().flush(session_->ledger());
     checkpoints_.save_last(done);
     checkpoints_.require_last();
     console_.line(
         fmt::format("{}: stopped after {} of {} steps, which are saved; the same command "
                     "goes on from there, with run_name={}",
-                    signal(), done, config_.steps, directory().filename().string()));
+                    AgreedStop::reason(), done, config_.steps, directory().filename().string()));
   }
 
-  std::optional<Validation> validate(offload::Executable& evaluation, int64_t step,
+  std::optional<Validation> validate(RunEvaluation& evaluation, int64_t step,
                                      const std::string& when) {
-    const std::optional<double> loss =
-        evaluate(evaluation, opened_.data.validation, opened_.data.validation_batches, *backend_,
-                 session_->arguments(), session_->ledger(), world_, [this] { return stops(); });
-    if (!loss) return std::nullopt;
-    const Validation validation{.loss = *loss, .unigram_loss = opened_.data.unigram_loss};
-    const double below = validation.unigram_loss - validation.loss;
-    console_.line(fmt::format(
-        "validation loss {}: {:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", when,
-        validation.loss, std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss));
-    if (metrics_) say_trouble(metrics_->write_validation(step, validation.loss));
+    const std::optional<Validation> validation =
+        evaluation.validate([this] { return stop_.is_asked(); });
+    if (!validation) return std::nullopt;
+    console_.line("validation loss " + when + ": " + text(*validation));
+    if (metrics_) say_trouble(metrics_->write_validation(step, validation->loss));
     return validation;
-  }
-
-  // The prompt and what follows it.
-  std::string sample(Decoding& decoding, offload::Ledger& ledger) const {
-    const data::Tokenizer& tokenizer = *opened_.data.tokenizer;
-    const ContinuationOptions options{.max_tokens = config_.sample_tokens,
-                                      .vocabulary = tokenizer.vocab_size(),
-                                      .end_tokens = {tokenizer.eos_id()},
-                                      .sampling = {.seed = static_cast<uint64_t>(config_.seed)}};
-    std::vector<int32_t> text = opened_.data.sample_prompt;
-    const std::vector<int32_t> more = continue_text(decoding, text, options, ledger);
-    text.insert(text.end(), more.begin(), more.end());
-    return tokenizer.decode(text);
   }
 
   void say_what_is_left() {
@@ -399,6 +360,7 @@ class Run {
 
   World& world_;
   Console& console_;
+  AgreedStop stop_{world_};
   std::unique_ptr<offload::Backend> backend_;
   const TrainingPlans plans_;
   OpenedRun opened_;
@@ -409,7 +371,6 @@ class Run {
   Peak peak_;
   std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
   std::vector<StepMetrics> steps_;
-  bool is_stopping_ = false;
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
   std::optional<MetricsFile> metrics_;  // of the first process

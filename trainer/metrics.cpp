@@ -149,6 +149,12 @@ Summary summarize(const std::vector<StepMetrics>& steps) {
   return summary;
 }
 
+std::string text(const Validation& validation) {
+  const double below = validation.unigram_loss - validation.loss;
+  return fmt::format("{:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", validation.loss,
+                     std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss);
+}
+
 std::string text(const Summary& s) {
   std::string result = fmt::format(
       "{} steps, median {:.3f} s, p90 {:.3f} s, {:.1f} tokens/s/device, MFU {:.1f} %, waiting for "

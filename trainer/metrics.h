@@ -59,6 +59,9 @@ struct Validation {
   double loss = 0, unigram_loss = 0;  // nats a token
 };
 
+// "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"
+std::string text(const Validation& validation);
+
 // Of all saves that succeeded in this process.
 struct CheckpointFigures {
   int64_t saves = 0;
