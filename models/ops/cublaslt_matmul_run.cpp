@@ -124,6 +124,13 @@ class Preference {
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
+// Which algorithms may split k: those that add the parts up in float32. None where the last 64 of k
+// are not whole, since some of Hopper's and Blackwell's leave that rest out (seen in 12.8 to 13.2;
+// https://github.com/facebookexperimental/triton/pull/2767).
+uint32_t reductions(const Matmul& p) {
+  return p.k % 64 == 0 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
 std::unique_ptr<const Plan> make(const Key& key) {
   const Matmul& p = key.matmuls.matmul;
   const std::string what = text(key.matmuls);
@@ -154,8 +161,7 @@ std::unique_ptr<const Plan> make(const Key& key) {
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                  static_cast<uint64_t>(cublaslt_workspace_bytes(key.matmuls)));
-  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                 static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions(p));
   for (auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

@@ -1,4 +1,5 @@
-// cuBLASLt's products on the emulated GPU: column-major, strided and batched.
+// cuBLASLt's products on the emulated GPU: column-major, strided and batched. An algorithm that may
+// split k leaves out what follows its last whole 64, as some of the real ones do.
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/matmul.h>
 #include <cublasLt.h>
@@ -23,6 +24,10 @@ struct Layout {
   int64_t leading;
   int32_t count = 1;
   int64_t next = 0;
+};
+
+struct Preference {
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 template <class Handle>
@@ -88,28 +93,34 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* handle) {
-  *handle = reinterpret_cast<cublasLtMatmulPreference_t>(new char);
+  *handle = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
+  auto& preference = *reinterpret_cast<Preference*>(handle);
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+    if (bytes != sizeof preference.reductions) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&preference.reductions, value, bytes);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle) {
-  delete reinterpret_cast<char*>(handle);
+  delete reinterpret_cast<Preference*>(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* found) {
   *found = most > 0;
   if (most > 0) {
     results[0] = {};
     results[0].state = CUBLAS_STATUS_SUCCESS;
+    results[0].algo.data[0] = reinterpret_cast<Preference*>(preference)->reductions;
   }
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -117,15 +128,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
                               cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*,
-                              size_t, cudaStream_t stream) {
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
+                              cudaStream_t stream) {
   const Operation o = operation(description);
   const Layout of_a = layout(a_layout), of_b = layout(b_layout), of_c = layout(c_layout),
                of_d = layout(d_layout);
   const float scale = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
+  const int64_t k = static_cast<int64_t>(o.transpose_a == CUBLAS_OP_T ? of_a.rows : of_a.columns);
+  const bool splits = algorithm->data[0] != CUBLASLT_REDUCTION_SCHEME_NONE;
+  const int64_t summed = splits ? k / 64 * 64 : k;
   Device::get().enqueue(stream_of(stream), [=] {
-    at::Tensor product =
-        at::matmul(operand(a, of_a, o.transpose_a), operand(b, of_b, o.transpose_b)).mul_(scale);
+    at::Tensor product = at::matmul(operand(a, of_a, o.transpose_a).narrow(2, 0, summed),
+                                    operand(b, of_b, o.transpose_b).narrow(1, 0, summed))
+                             .mul_(scale);
     if (kept != 0) product.add_(matrices(c, of_c).to(at::kFloat), kept);
     matrices(d, of_d).copy_(product);
   });
