@@ -22,21 +22,22 @@ AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)),
       temporary_path_(path_.string() + ".partial-" + std::to_string(getpid())) {
   if (std::error_code error; std::filesystem::is_directory(path_, error))
-    throw DataError(path_.string() + ": found a folder, expected the name of a file to write");
-  file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) fail("cannot create");
+    throw FileError(path_.string() + ": found a folder, expected the name of a file to write");
+  file_ =
+      FileDescriptor(open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file_.is_open()) fail("cannot create");
   buffer_.reserve(kBufferBytes);
 }
 
 AtomicFile::~AtomicFile() {
-  if (file_ < 0) return;
-  close(file_);
+  if (!file_.is_open()) return;
+  file_.close();
   unlink(temporary_path_.c_str());
 }
 
 void AtomicFile::fail(std::string_view what) const {
   const std::string reason = std::strerror(errno);
-  throw DataError(temporary_path_.string() + ": " + std::string(what) + ": " + reason);
+  throw FileError(temporary_path_.string() + ": " + std::string(what) + ": " + reason);
 }
 
 void AtomicFile::append(std::span<const std::byte> bytes) {
@@ -53,7 +54,7 @@ void AtomicFile::append(std::string_view text) {
 
 void AtomicFile::overwrite_start(std::span<const std::byte> bytes) {
   flush();
-  if (pwrite(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+  if (pwrite(file_.number(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     fail("cannot write");
 }
 
@@ -64,7 +65,7 @@ void AtomicFile::flush() {
 
 void AtomicFile::write_out(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = write(file_, bytes.data(), bytes.size());
+    const ssize_t written = write(file_.number(), bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
       fail("cannot write");
@@ -72,34 +73,31 @@ void AtomicFile::write_out(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<size_t>(written));
     written_ += written;
   }
-  // The disk begins at once, so that finish() has little to wait for.
+  // The system starts writing to the disk now, so that finish() has little to wait for.
   if (written_ - on_their_way_ < kAheadBytes) return;
-  sync_file_range(file_, on_their_way_, written_ - on_their_way_, SYNC_FILE_RANGE_WRITE);
+  sync_file_range(file_.number(), on_their_way_, written_ - on_their_way_, SYNC_FILE_RANGE_WRITE);
   on_their_way_ = written_;
 }
 
 void AtomicFile::finish() {
   flush();
-  if (fsync(file_) != 0) fail("cannot sync");
+  if (fsync(file_.number()) != 0) fail("cannot sync");
   if (rename(temporary_path_.c_str(), path_.c_str()) != 0)
     fail("cannot rename to " + path_.string());
-  close(file_);
-  file_ = -1;
-
-  const std::filesystem::path folder = path_.parent_path();
-  const int directory =
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    // Some file systems cannot sync a directory; the file itself is complete either way.
-    fsync(directory);
-    close(directory);
-  }
+  file_.close();
+  sync_folder(path_.parent_path());
 }
 
 void write_file(const std::filesystem::path& path, std::string_view contents) {
   AtomicFile file(path);
   file.append(contents);
   file.finish();
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const FileDescriptor directory(
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.is_open()) fsync(directory.number());
 }
 
 void require_no_input(const std::filesystem::path& output,

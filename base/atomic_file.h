@@ -8,14 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace longshore {
 
-// Written beside its name and renamed: any number of appends, then finish(). Without finish()
-// nothing is left behind, and what stood under the name stays. Trouble with the file system is a
-// DataError.
+// A file that is written next to its final name and then renamed: any number of appends, then
+// finish(). Without finish() nothing is left over, and what had the name before stays. Throws
+// FileError where the file system refuses.
 class AtomicFile {
  public:
-  // Throws where a folder has the name, before there is anything to write.
+  // Throws FileError where a folder has the name, before the caller has made anything to write.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -26,10 +28,10 @@ class AtomicFile {
   void append(std::span<const std::byte> bytes);
   void append(std::string_view text);
 
-  // In the place of the first bytes, which must have been appended.
+  // Replaces the first bytes, which must have been appended.
   void overwrite_start(std::span<const std::byte> bytes);
 
-  // Puts the file under its name, for good: contents and name are synced to the disk.
+  // Gives the file its name. Its contents and its name are then synced to the disk.
   void finish();
 
  private:
@@ -39,17 +41,20 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_path_;
-  int file_ = -1;
+  FileDescriptor file_;
   int64_t written_ = 0;       // bytes
-  int64_t on_their_way_ = 0;  // of these, from the first on, to the disk
+  int64_t on_their_way_ = 0;  // the first bytes, whose writing to the disk has begun
   std::vector<std::byte> buffer_;
 };
 
-// A file whose contents are there already, as an AtomicFile.
+// Writes an AtomicFile whose contents are known as a whole.
 void write_file(const std::filesystem::path& path, std::string_view contents);
 
-// Throws a ConfigError where `output` is, or leads to, one of the files that what is written is
-// made from.
+// Syncs the names in `folder` to the disk where the file system can. Files that were synced are
+// complete either way.
+void sync_folder(const std::filesystem::path& folder);
+
+// Throws a ConfigError where `output` is, or links to, one of the files that it is made from.
 void require_no_input(const std::filesystem::path& output,
                       std::span<const std::filesystem::path> inputs);
 

@@ -1,12 +1,12 @@
 #include "base/atomic_folder.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 
 namespace longshore {
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path, const std::string& what, std::error_code error) {
-  throw DataError(path.string() + ": " + what + ": " + error.message());
+  throw FileError(path.string() + ": " + what + ": " + error.message());
 }
 
 bool is_free(const fs::path& path) {
@@ -30,19 +30,12 @@ fs::path numbered(const fs::path& path, const char* separator, int number) {
   return path.string() + separator + std::to_string(number);
 }
 
-// The folder itself, without links on the way and a slash at the end.
+// The absolute path of the folder, without links and without a slash at the end.
 fs::path resolved(const fs::path& path) {
   std::error_code error;
   fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
   if (error) fail(path, "cannot be resolved", error);
   return whole.has_filename() ? whole : whole.parent_path();
-}
-
-void sync(const fs::path& directory) {
-  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return;
-  fsync(file);  // some file systems cannot; the folder is complete either way
-  close(file);
 }
 
 }  // namespace
@@ -72,13 +65,13 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::finish() {
-  sync(temporary_path_);
+  sync_folder(temporary_path_);
   std::error_code error;
   fs::rename(temporary_path_, path_, error);
   if (error) fail(temporary_path_, "cannot rename to " + path_.string(), error);
   is_finished_ = true;
-  sync(path_.parent_path());
-  sync(path_.parent_path().parent_path());  // that may be new as well
+  sync_folder(path_.parent_path());
+  sync_folder(path_.parent_path().parent_path());  // the parent may be new as well
 }
 
 void remove_leftovers(const fs::path& folder) {

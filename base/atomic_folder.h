@@ -5,22 +5,23 @@
 
 namespace longshore {
 
-// Made beside its name and renamed: files are written into directory(), then finish(). Without
-// finish() nothing is left behind. Trouble with the file system is a DataError.
+// A folder that is made next to its final name and then renamed: files are written into
+// directory(), then finish(). Without finish() nothing is left over. Throws FileError where the
+// file system refuses.
 class AtomicFolder {
  public:
-  // Throws a ConfigError when there is something under the name, other than an empty folder; it
-  // names the nearest that is free. Folders above it are made if need be.
+  // Throws a ConfigError where something other than an empty folder has the name; its message
+  // suggests the nearest name that is free. Missing parent folders are made.
   explicit AtomicFolder(const std::filesystem::path& path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-  // Where it is until finish().
+  // Where the files go until finish().
   const std::filesystem::path& directory() const { return temporary_path_; }
 
-  // Puts the folder under its name, for good: the names are synced to the disk, the files are to be
-  // already (as AtomicFile's are).
+  // Gives the folder its name. The names are then synced to the disk; the files have to be synced
+  // before, as an AtomicFile is.
   void finish();
 
  private:
@@ -29,8 +30,8 @@ class AtomicFolder {
   bool is_finished_ = false;
 };
 
-// Removes what processes that were killed left of their AtomicFiles and AtomicFolders in `folder`,
-// where nobody else may be writing. Trouble with the file system is a DataError.
+// Removes the unfinished AtomicFiles and AtomicFolders that killed processes left in `folder`. No
+// other process may be writing there. Throws FileError where the file system refuses.
 void remove_leftovers(const std::filesystem::path& folder);
 
 }  // namespace longshore

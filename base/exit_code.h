@@ -8,8 +8,8 @@
 
 namespace longshore {
 
-// Runs it and gives the exit code: 0, or as base/error.h says of what it throws, whose message goes
-// to stderr behind the program's name.
+// Calls `run` and returns the exit code: 0, or the one that base/error.h gives for the error that
+// it throws. The error's message goes to stderr after the program's name.
 template <class F>
 int exit_code_of(const char* program, F run) {
   auto failed = [&](const std::exception& error, int code) {
@@ -22,6 +22,8 @@ int exit_code_of(const char* program, F run) {
   } catch (const ConfigError& error) {
     return failed(error, 2);
   } catch (const PlanError& error) {
+    return failed(error, 2);
+  } catch (const OutOfMemoryError& error) {
     return failed(error, 2);
   } catch (const std::exception& error) {
     return failed(error, 1);

@@ -1,19 +1,18 @@
 #include "base/nearest.h"
 
 #include <algorithm>
-#include <sstream>
 #include <vector>
 
 namespace longshore {
 namespace {
 
-// The most cells of edit distance's tables that are computed for one message: a moment's work, and
-// many times what the names of any real model take.
-constexpr size_t kMostWork = size_t{1} << 26;
+// The number of cells of edit distances' tables that one message may cost. They take a moment to
+// compute, and the names of any real model need far fewer.
+constexpr size_t kMaxTableCells = size_t{1} << 26;
 
-// The edit distance; `least` as soon as it is known to be that or more.
-size_t edit_distance(std::string_view a, std::string_view b, size_t least) {
-  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= least) return least;
+// The edit distance, or `limit` if it is that or more. Stops as soon as that is known.
+size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= limit) return limit;
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -25,10 +24,10 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t least) {
     }
     std::swap(before, last);
     std::swap(last, row);
-    // A later row comes from these two, and no step on the way makes a distance smaller.
-    if (std::min(std::ranges::min(before), std::ranges::min(last)) >= least) return least;
+    // Later rows are computed from these two, and distances never become smaller on the way.
+    if (std::min(std::ranges::min(before), std::ranges::min(last)) >= limit) return limit;
   }
-  return std::min(least, last[b.size()]);
+  return std::min(limit, last[b.size()]);
 }
 
 bool abbreviates(std::string_view word, std::string_view candidate) {
@@ -44,7 +43,7 @@ bool abbreviates(std::string_view word, std::string_view candidate) {
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   size_t bytes = 0;
   for (const std::string& candidate : candidates) bytes += candidate.size();
-  if (bytes > kMostWork / std::max<size_t>(1, word.size())) return "";
+  if (bytes > kMaxTableCells / std::max<size_t>(1, word.size())) return "";
   for (const std::string& candidate : candidates)
     if (word.size() > 1 && candidate.starts_with(word)) return candidate;
   std::string best;
@@ -60,22 +59,6 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   auto abbreviated = std::ranges::find_if(
       candidates, [&](const std::string& candidate) { return abbreviates(word, candidate); });
   return abbreviated == candidates.end() ? "" : *abbreviated;
-}
-
-std::string join(std::span<const std::string> words, std::string_view separator) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += separator;
-    text += word;
-  }
-  return text;
-}
-
-std::vector<std::string> split(std::string_view list) {
-  std::vector<std::string> parts;
-  std::istringstream stream{std::string(list)};
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
 }
 
 }  // namespace longshore

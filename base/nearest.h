@@ -4,21 +4,19 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace longshore {
 
-// The first candidate that `word` begins, else the one with the least edit distance to it (optimal
-// string alignment: insert, delete, replace, swap of neighbours), else, where all differ by more
-// than half of the word's length, the first that `word` abbreviates: it has all its letters, in
-// their order, and begins with the same. "" if none. A word of one
-// letter begins nothing. "" too where the candidates are so many that the search would take long.
+// The candidate that `word` was probably meant to be. The first of these rules that finds one
+// decides; where several candidates satisfy it equally well, the first of them is returned:
+// 1. `word` has at least two letters, and the candidate begins with it.
+// 2. The candidate has the smallest edit distance to `word`, and that is at most half of the word's
+//    length, or 1 for a shorter word. The distance is optimal string alignment: it counts
+//    insertions, deletions, replacements, and swaps of neighbours.
+// 3. `word` abbreviates the candidate: it has at least three letters, both begin with the same one,
+//    and the candidate contains all letters of `word` in their order.
+// Returns "" where no rule finds one, and where the candidates are so many that a search would take
+// too long for an error message.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
-
-// "a, b, c": candidates as an error message lists them.
-std::string join(std::span<const std::string> words, std::string_view separator = ", ");
-
-// The parts of "a,b,c"; of "" none.
-std::vector<std::string> split(std::string_view list);
 
 }  // namespace longshore

@@ -12,11 +12,11 @@ namespace longshore {
 // What the numbers of a run's one seed are for. It is the last word of the counter, so two uses
 // never see the same numbers.
 enum class RandomUse : uint32_t {
-  kSyntheticTokens = 1,
-  kDataOrder = 2,
-  kInitialWeights = 3,
-  kSampling = 4,
-  kRounding = 5
+  synthetic_tokens = 1,
+  data_order = 2,
+  initial_weights = 3,
+  sampling = 4,
+  rounding = 5
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -1,4 +1,4 @@
-// What is wrong with something that is checked to its end, for one message that lists it.
+// The problems that a check found, for one error message that lists them.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/text.h"
 
 namespace longshore {
 
-// Keeps no more problems than a person reads and counts the rest, so that a hostile file cannot
+// Keeps no more problems than a person reads, and counts the others, so that a hostile file cannot
 // make it grow.
 class ProblemList {
  public:
@@ -20,18 +20,18 @@ class ProblemList {
   }
 
   bool empty() const { return count_ == 0; }
-  // Of a further problem nothing will be seen.
-  bool is_full() const { return listed_.size() == kMost; }
+  // Whether a further problem would only be counted.
+  bool is_full() const { return listed_.size() == kMaxListed; }
 
-  // One a line, all but the first indented: "a\n  b\n  and 3 more".
+  // One problem on each line, all but the first indented: "a\n  b\n  and 3 more".
   std::string text() const {
     std::string text = join(listed_, "\n  ");
-    if (count_ > kMost) text += "\n  and " + std::to_string(count_ - kMost) + " more";
+    if (count_ > kMaxListed) text += "\n  and " + std::to_string(count_ - kMaxListed) + " more";
     return text;
   }
 
  private:
-  static constexpr size_t kMost = 50;
+  static constexpr size_t kMaxListed = 50;
   std::vector<std::string> listed_;
   size_t count_ = 0;
 };

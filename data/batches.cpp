@@ -22,8 +22,8 @@ void check_shape(BatchShape shape) {
 
 void check_rank(Rank rank) {
   const int64_t most = std::numeric_limits<int32_t>::max();
-  if (rank.number < 0 || rank.number >= rank.world_size || rank.world_size > most)
-    throw InternalError("rank " + std::to_string(rank.number) + " of " +
+  if (rank.rank < 0 || rank.rank >= rank.world_size || rank.world_size > most)
+    throw InternalError("rank " + std::to_string(rank.rank) + " of " +
                         std::to_string(rank.world_size));
 }
 
@@ -32,7 +32,7 @@ int64_t first_row(BatchShape shape, Rank rank, int64_t micro_batch) {
   const int64_t rows_of_all = shape.rows * rank.world_size;
   if (micro_batch < 0 || micro_batch > std::numeric_limits<int64_t>::max() / rows_of_all - 1)
     throw InternalError("micro-batch " + std::to_string(micro_batch));
-  return micro_batch * rows_of_all + rank.number * shape.rows;
+  return micro_batch * rows_of_all + rank.rank * shape.rows;
 }
 
 Batch padding(BatchShape shape) {
@@ -89,7 +89,7 @@ BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t see
     const std::vector<uint8_t> carries_loss(window.size(), 1);
     return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
       for (size_t t = 0; t < window.size(); t += 4) {
-        const PhiloxBlock random = philox(seed, RandomUse::kSyntheticTokens,
+        const PhiloxBlock random = philox(seed, RandomUse::synthetic_tokens,
                                           static_cast<uint32_t>(t / 4), uint64_t(number));
         for (size_t i = 0; i < 4 && t + i < window.size(); ++i)
           window[t + i] = static_cast<int32_t>(uint64_t{random[i]} * uint64_t(vocab_size) >> 32);

@@ -6,8 +6,8 @@
 // alone. So the a-th of A micro-batches of step k is source(k * A + a), and these A hold the same
 // rows as one batch A times as large.
 //
-// N ranks share each micro-batch: rank n has the n-th N-th of its rows. Together they hold the same
-// rows as one rank whose batch is N times as large.
+// N ranks share each micro-batch: rank n has the n-th of N equal parts of its rows. Together they
+// hold the same rows as one rank whose batch is N times as large.
 //
 // B rows of T positions: tokens, targets, positions and segments are [B,T], row-major.
 #pragma once
@@ -27,9 +27,9 @@ struct BatchShape {
   int64_t length = 0;  // T
 };
 
-// Of the processes that train together, the one that a source is for.
+// Which of the processes that train together a source is for.
 struct Rank {
-  int64_t number = 0;
+  int64_t rank = 0;
   int64_t world_size = 1;
 };
 

@@ -193,7 +193,8 @@ class BpeTokenizer : public TokenizerModel {
     return pieces;
   }
 
-  // Of byte tokens that follow each other: characters when that is what they are together.
+  // Appends the bytes of consecutive byte tokens: as characters where they are valid UTF-8
+  // together.
   static void append_bytes(std::string& text, std::string& bytes) {
     if (valid_utf8_prefix(bytes) == bytes.size())
       text += bytes;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "data/strict_json.h"
 #include "data/white_space.h"
 

@@ -28,6 +28,10 @@ std::string content_hash(std::span<const std::byte> bytes) {
   return digits(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
+std::string content_hash(std::string_view text) {
+  return content_hash(std::as_bytes(std::span(text)));
+}
+
 struct ContentHash::State {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> xxh3{XXH3_createState(),
                                                                       XXH3_freeState};
@@ -53,12 +57,12 @@ std::string ContentHash::text() const { return digits(XXH3_128bits_digest(state_
 // Read, not mapped: a file that is cut off meanwhile, or a disk that fails, must not end the
 // process by a signal.
 std::string file_hash(const std::filesystem::path& path) {
-  constexpr size_t kPiece = size_t{4} << 20;
+  constexpr size_t kPieceBytes = size_t{4} << 20;  // few calls of read, and still in the cache
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
   posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL);
   ContentHash hash;
-  std::vector<std::byte> piece(kPiece);
+  std::vector<std::byte> piece(kPieceBytes);
   ssize_t count = 0;
   do {
     count = read(file, piece.data(), piece.size());

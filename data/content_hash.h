@@ -10,13 +10,15 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace longshore::data {
 
 // 32 hexadecimal digits, the same that `xxhsum -H2` prints.
 std::string content_hash(std::span<const std::byte> bytes);
+std::string content_hash(std::string_view text);
 
-// The same of bytes that come one after another.
+// The same hash of bytes that come one after another.
 class ContentHash {
  public:
   ContentHash();
@@ -31,7 +33,7 @@ class ContentHash {
   std::unique_ptr<State> state_;
 };
 
-// Of a whole file. Throws a DataError that names the path when it cannot be opened.
+// The hash of a whole file. Throws a DataError that names the path when it cannot be opened.
 std::string file_hash(const std::filesystem::path& path);
 
 }  // namespace longshore::data

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 
 namespace longshore::data {
 namespace {

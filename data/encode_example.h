@@ -17,9 +17,9 @@ struct Document {
   std::vector<uint8_t> carries_loss;  // 1 or 0 for each token
 };
 
-// Text and pairs have bos before them, where the tokenizer has one, and eos behind, which is
-// learnt; messages are as the template writes them, and the assistant's content is learnt with the
-// end of its turn. A token that holds characters of a prompt and of its completion is learnt.
+// Text and pairs start with bos, where the tokenizer has one, and end with eos, which is learnt;
+// messages are as the template writes them, and the assistant's content is learnt with the end of
+// its turn. A token that holds characters of a prompt and of its completion is learnt.
 //
 // Throws a DataError, without file and line, on messages without a template or that the template
 // does not allow, and where nothing would be learnt: a document's first token is nobody's target.

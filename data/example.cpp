@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "data/strict_json.h"
 #include "data/utf8.h"
 

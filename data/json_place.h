@@ -16,7 +16,7 @@ namespace longshore::data {
 // what was found.
 class JsonPlace {
  public:
-  // Of the document itself the path is "".
+  // The path of the document itself is "".
   JsonPlace(const nlohmann::json& value, std::string path)
       : value_(&value), path_(std::move(path)) {}
 
@@ -24,10 +24,10 @@ class JsonPlace {
 
   [[noreturn]] void refuse(const std::string& expected) const;
 
-  // Refuses what is no object, and keys that nothing here knows the meaning of.
+  // Refuses anything but an object, and keys other than these.
   void expect_keys(std::initializer_list<std::string_view> keys) const;
 
-  // Of an object. What is not there is null.
+  // For an object. A key that is missing counts as null.
   bool has(const char* key) const { return value_->contains(key) && !value_->at(key).is_null(); }
   JsonPlace at(const char* key) const;
   bool boolean(const char* key, bool otherwise) const;

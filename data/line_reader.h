@@ -17,12 +17,12 @@ class LineReader {
   explicit LineReader(const std::filesystem::path& path);
 
   // Puts the next line into `line`, without "\n" or "\r\n". False at the end of the file. Throws a
-  // DataError with file and line on one of more than Tokenizer::kMaxTextBytes; the next call goes
-  // on behind it.
+  // DataError with file and line on one of more than Tokenizer::kMaxTextBytes; the next call
+  // goes on after it.
   [[nodiscard]] bool next(std::string& line);
 
   const std::filesystem::path& path() const { return path_; }
-  // Of the line that next() gave, from 1.
+  // The number of the line that next() gave, counted from 1.
   int64_t line_number() const { return line_number_; }
 
  private:

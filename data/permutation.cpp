@@ -25,7 +25,7 @@ Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch) : size_(s
                         std::to_string(epoch));
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(size - 1)) + 1) / 2);
   for (uint64_t i = 0; i < kRounds / 2; ++i) {
-    const PhiloxBlock random = philox(seed, RandomUse::kDataOrder, static_cast<uint32_t>(epoch), i);
+    const PhiloxBlock random = philox(seed, RandomUse::data_order, static_cast<uint32_t>(epoch), i);
     keys_[2 * i] = uint64_t{random[0]} << 32 | random[1];
     keys_[2 * i + 1] = uint64_t{random[2]} << 32 | random[3];
   }

@@ -16,7 +16,7 @@ PrefetchedBatches::PrefetchedBatches(BatchSource source, int64_t first, int64_t 
 PrefetchedBatches::~PrefetchedBatches() {
   {
     std::lock_guard lock(mutex_);
-    state_ = State::kStopping;
+    state_ = State::stopping;
   }
   changed_.notify_all();
   thread_.join();
@@ -28,8 +28,8 @@ void PrefetchedBatches::produce() {
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock,
-                      [&] { return state_ == State::kStopping || ready_.size() < kReadyBatches; });
-        if (state_ == State::kStopping) return;
+                      [&] { return state_ == State::stopping || ready_.size() < kReadyBatches; });
+        if (state_ == State::stopping) return;
       }
       Batch batch = source_(produced_);
       {

@@ -43,7 +43,7 @@ class PrefetchedBatches {
   std::condition_variable changed_;
   std::deque<Batch> ready_;
   std::exception_ptr failure_;
-  enum class State { kRunning, kStopping } state_ = State::kRunning;
+  enum class State { running, stopping } state_ = State::running;
   std::thread thread_;
 };
 

@@ -17,7 +17,7 @@ struct NonFinite {
 // Converts F32, BF16, F16 (exact) or F64 (to nearest) and counts what is not finite in the result.
 // `to` has element_count() elements. Other dtypes are a DataError that names the tensor.
 NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to);
-// As many elements as `to` has room for, from number `first` on.
+// The same for as many elements as `to` has room for, starting with element `first`.
 NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<float> to);
 
 // Converts to F32, BF16 or F16: to nearest, ties to even (F64 by way of float32), and infinities

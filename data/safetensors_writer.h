@@ -21,7 +21,7 @@ std::vector<SafetensorsInfo> sorted_as_safetensors(std::vector<SafetensorsInfo> 
 // follows in that order, in pieces of any size. The metadata is {"format": "pt"}, which
 // transformers asks for. The file appears under its name whole or not at all (see AtomicFile).
 //
-// Trouble with the file system is a DataError; names that are not unique, not UTF-8 or
+// Throws FileError where the file system refuses; names that are not unique, not UTF-8 or
 // "__metadata__", and data that does not fit what was announced, are InternalErrors.
 class SafetensorsWriter {
  public:

@@ -11,7 +11,7 @@
 namespace longshore::data {
 namespace {
 
-// Generous beside any real model; they bound time and memory.
+// Far above what real models have; they bound time and memory.
 constexpr size_t kMaxPieces = size_t{1} << 22;
 constexpr size_t kMaxPieceBytes = 1024;
 constexpr size_t kMaxCharsMapBytes = size_t{4} << 20;

@@ -10,7 +10,7 @@
 namespace longshore::data {
 namespace {
 
-// Large enough that handing it to a thread costs nothing beside encoding it.
+// Large enough that handing it to a thread takes no time compared with encoding it.
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
 bool next_example(LineReader& reader, std::string& line) {

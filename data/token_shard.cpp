@@ -62,7 +62,7 @@ uint64_t padded(uint64_t bytes) {
   return (bytes + kDocumentEndBytes - 1) / kDocumentEndBytes * kDocumentEndBytes;
 }
 
-// What stands behind the header.
+// The size of what follows the header.
 uint64_t payload_bytes(const Header& header) {
   const uint64_t token_bytes = header.token_count * header.bytes_per_token;
   if (header.version == 1) return token_bytes;
@@ -92,7 +92,7 @@ Header read_header(std::span<const std::byte> file, const std::string& path) {
   return header;
 }
 
-// Whether all of the header can be believed.
+// Throws a DataError where a field of the header is impossible.
 void check_header(const Header& header, uint64_t payload, const std::string& path) {
   auto refuse = [&](const std::string& found) { throw DataError(path + ": " + found); };
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
@@ -242,7 +242,7 @@ std::string TokenShard::identity() const {
   const size_t stride = std::max(kPartBytes, bytes.size() / kParts);
   for (size_t first = 0; first < bytes.size(); first += stride)
     hashes += " " + content_hash(bytes.subspan(first, std::min(kPartBytes, bytes.size() - first)));
-  return content_hash(std::as_bytes(std::span(hashes)));
+  return content_hash(hashes);
 }
 
 void TokenShard::require_tokenizer(uint64_t tokenizer_hash, std::string_view owner) const {

@@ -5,7 +5,7 @@
 //   12  uint32   bytes per token, 2 or 4
 //   16  uint64   number of tokens
 //   24  uint64   number of documents
-//   32  uint64   content hash of the tokenizer (Tokenizer::content_hash)
+//   32  uint64   fingerprint of the tokenizer (Tokenizer::fingerprint)
 //   40  uint32   vocabulary size; every token is below it
 //   44  uint32   1 if a token's highest bit says that it carries no loss; else 0
 //   48  uint64   number of lines of the text that were skipped, since they could not be read
@@ -19,7 +19,8 @@
 // Version 1 has the first 48 bytes of the header, with 0 in the last four, and the tokens: one
 // stream, in which no document is known.
 //
-// A shard appears under its name only when it is complete: it is written beside it and renamed.
+// A shard appears under its name only when it is complete: it is written under another name
+// in the same folder and renamed.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +96,7 @@ class TokenShard {
 };
 
 // Writes a shard: any number of appends, then finish(). Without finish() nothing is left behind.
-// Trouble with the file system is a DataError. Takes 8 bytes of memory a document.
+// Throws FileError where the file system refuses. Takes 8 bytes of memory a document.
 class TokenShardWriter {
  public:
   TokenShardWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_hash,

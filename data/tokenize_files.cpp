@@ -72,7 +72,7 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   const bool has_marks = std::ranges::any_of(
       files, [](const TextInput& file) { return file.loss_marks() == LossMarks::present; });
 
-  TokenShardWriter writer(output, tokenizer.vocab_size(), tokenizer.content_hash(),
+  TokenShardWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
                           has_marks ? LossMarks::present : LossMarks::absent);
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)

@@ -19,7 +19,7 @@ constexpr int kEncodingVersion = 1;
 fs::path shard_name(const fs::path& text, const Tokenizer& tokenizer,
                     const TokenizeOptions& options) {
   const std::string settings =
-      std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.content_hash()) + " " +
+      std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.fingerprint()) + " " +
       std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
       text.extension().string() + " " + options.chat_template + " " +
       std::to_string(options.skip_bad_lines);
@@ -38,7 +38,7 @@ std::shared_ptr<const TokenShard> open_tokenized(const fs::path& text, const Tok
   std::error_code error;
   if (!fs::exists(shard, error)) {
     fs::create_directories(cache, error);
-    if (error) throw DataError(cache.string() + ": cannot be made: " + error.message());
+    if (error) throw FileError(cache.string() + ": cannot be made: " + error.message());
     tokenize_files(tokenizer, {&text, 1}, shard, options);
   }
   try {

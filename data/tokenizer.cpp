@@ -80,7 +80,7 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   }
   bos_id_ = model_->bos_id();
   eos_id_ = model_->eos_id();
-  content_hash_ = fnv1a(bytes);
+  fingerprint_ = fnv1a(bytes);
 
   const fs::path config_path = config_beside(path_);
   if (std::error_code error; !is_json || !fs::exists(config_path, error)) return;

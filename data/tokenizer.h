@@ -39,29 +39,29 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids,
                      SpecialTokens special = SpecialTokens::skip) const;
 
-  // Of the file itself.
+  // The path of the file itself, also where a folder was given.
   const std::filesystem::path& path() const { return path_; }
-  // Those that were read, or would have been if they were there.
+  // The files that were read, and those that would have been if they existed.
   std::vector<std::filesystem::path> files() const;
   int32_t vocab_size() const { return model_->vocab_size(); }
-  // -1 where there is none. For a tokenizer.json they are those that tokenizer_config.json beside
-  // it names, or else those of its template; see make_bpe_tokenizer.
+  // -1 where there is none. For a tokenizer.json they are those that tokenizer_config.json in the
+  // same folder names, or else those of its template; see make_bpe_tokenizer.
   int32_t bos_id() const { return bos_id_; }
   int32_t eos_id() const { return eos_id_; }
 
   // The id of a token by its name, such as "<|eot_id|>".
   std::optional<int32_t> id_of(const std::string& token) const { return model_->id_of(token); }
 
-  // Of the file's bytes (64-bit FNV-1a). Shards carry it, to be told from those of other
-  // tokenizers; it is no defence against intent.
-  uint64_t content_hash() const { return content_hash_; }
+  // A 64-bit FNV-1a hash of the file's bytes. Shards carry it, so that those of other tokenizers
+  // are told apart; it is no defence against intent.
+  uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   std::filesystem::path path_;
   std::unique_ptr<TokenizerModel> model_;
   int32_t bos_id_ = -1;
   int32_t eos_id_ = -1;
-  uint64_t content_hash_ = 0;
+  uint64_t fingerprint_ = 0;
 };
 
 }  // namespace longshore::data

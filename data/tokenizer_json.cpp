@@ -17,7 +17,7 @@
 namespace longshore::data {
 namespace {
 
-// Generous beside any real tokenizer; they bound time and memory.
+// Far above what real tokenizers have; they bound time and memory.
 constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxAddedTokenBytes = 256;
 constexpr size_t kMaxSteps = 16;
@@ -78,7 +78,7 @@ std::vector<NormalizerStep> normalizer_of(const JsonPlace& place) {
   return normalizer;
 }
 
-// That of GPT-2, which a ByteLevel step applies when use_regex says so.
+// GPT-2's pattern, which a ByteLevel step applies when use_regex says so.
 constexpr const char* kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -7,9 +7,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Generous beside any real tokenizer; they bound time and memory.
+// Far above what real tokenizers have; they bound time and memory.
 constexpr size_t kMaxMerges = size_t{1} << 22;
-constexpr size_t kMaxValues = size_t{1} << 20;  // beside vocabulary and merges
+constexpr size_t kMaxValues = size_t{1} << 20;  // apart from vocabulary and merges
 constexpr size_t kMaxDepth = 16;
 
 class PartsReader : public StrictJson {

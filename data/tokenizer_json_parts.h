@@ -12,10 +12,10 @@
 
 namespace longshore::data {
 
-// Generous beside any real tokenizer: ids are below it, which bounds time and memory.
+// Far above what real tokenizers have: ids are below it, which bounds time and memory.
 inline constexpr size_t kMaxTokenizerTokens = size_t{1} << 22;
 
-// Where they stand in the file, for messages.
+// Where vocabulary and merges stand in the file, for messages.
 inline constexpr const char* kVocabPlace = "model/vocab";
 inline constexpr const char* kMergesPlace = "model/merges";
 

@@ -26,7 +26,7 @@ class TokenizerModel {
   virtual int32_t vocab_size() const = 0;
   virtual int32_t bos_id() const = 0;  // -1 when there is none
   virtual int32_t eos_id() const = 0;  // -1 when there is none
-  // Of the token that a file spells like this.
+  // The id of the token that the file spells like this.
   virtual std::optional<int32_t> id_of(const std::string& token) const = 0;
 };
 

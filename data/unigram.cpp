@@ -1,29 +1,29 @@
 #include "data/unigram.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/pieces.h"
 
 namespace longshore::data {
 namespace {
 
 // Adds them by their ids.
 void count_tokens(const TokenShard& shard, std::vector<int64_t>& counts) {
-  constexpr int64_t kChunkTokens = 1 << 16;
-  std::vector<int32_t> chunk;
+  constexpr int64_t kPieceTokens = 1 << 16;  // stay in the processor's cache
+  std::vector<int32_t> tokens;
   std::vector<uint8_t> carries_loss;
-  for (int64_t first = 0; first < shard.token_count(); first += kChunkTokens) {
-    chunk.resize(static_cast<size_t>(std::min(kChunkTokens, shard.token_count() - first)));
-    carries_loss.resize(chunk.size());
-    shard.read(first, chunk);
+  for_each_piece(shard.token_count(), kPieceTokens, [&](int64_t first, int64_t count) {
+    tokens.resize(static_cast<size_t>(count));
+    carries_loss.resize(tokens.size());
+    shard.read(first, tokens);
     shard.read_loss_marks(first, carries_loss);
-    for (size_t i = 0; i < chunk.size(); ++i)
-      counts[static_cast<size_t>(chunk[i])] += carries_loss[i];
-  }
+    for (size_t i = 0; i < tokens.size(); ++i)
+      counts[static_cast<size_t>(tokens[i])] += carries_loss[i];
+  });
 }
 
 void require_same_vocabulary(const TokenShard& training, const TokenShard& validation) {

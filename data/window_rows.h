@@ -13,7 +13,7 @@ namespace longshore::data {
 // window is one sequence, whatever documents it has parts of.
 class WindowRows : public Rows {
  public:
-  // Of the last window, where the tokens do not fill it.
+  // What becomes of the last window where the tokens do not fill it.
   enum class Remainder { dropped, padded };
 
   // Throws a DataError when there is no window: T + 1 tokens are needed, or 2 where the last is

@@ -14,16 +14,28 @@ struct GradientOf {
   ValueId gradient;  // its gradient in the backward program
 };
 
+// The sum that a weight's gradient is added to, in place.
+struct Accumulator {
+  ValueId weight;  // of the forward program
+  ValueId sum;     // an input of the backward program
+};
+
+// A forward output that the backward program makes as well.
+struct RemadeOutput {
+  ValueId output;  // of the forward program
+  ValueId value;   // the same in the backward program
+};
+
 // Its first values are those of the forward program, under the same ids; nodes read them freely.
 // Which of them must be kept, moved or made again is the partition's decision.
 struct BackwardProgram {
   Program program;                    // inputs: cotangents and accumulators; outputs: gradients
   std::vector<ValueId> cotangents;    // one for each forward output; invalid where none is needed
   std::vector<GradientOf> gradients;  // weights and inputs that need one, and only these
-  std::vector<GradientOf> accumulators;  // of weights in BackwardOptions::accumulate
-  // Forward outputs that the backward program makes as well (a loss computed together with its
-  // gradient): run back to back, the forward node that makes them need not run.
-  std::vector<GradientOf> also_made;
+  std::vector<Accumulator> accumulators;  // of weights in BackwardOptions::accumulate
+  // A loss that is computed together with its gradient: where the two programs run back to back,
+  // the forward node that makes it need not run.
+  std::vector<RemadeOutput> remade_outputs;
 };
 
 struct BackwardOptions {
@@ -58,8 +70,8 @@ class Backward {
   // ... the others contribute, and an `add` is emitted where needed.
   void contribute(ValueId value, ValueId gradient);
 
-  void also_makes(ValueId forward_output, ValueId value) {
-    result_.also_made.push_back({forward_output, value});
+  void remakes(ValueId forward_output, ValueId value) {
+    result_.remade_outputs.push_back({forward_output, value});
   }
 
   BackwardProgram finish();

@@ -2,9 +2,12 @@
 // V vocabulary.
 #include "models/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
@@ -36,8 +39,14 @@ Var norm(const DecoderConfig& c, Var x, const std::string& name, int64_t width) 
                   {.weight_offset = is_gemma(c) ? 1.0 : 0.0});
 }
 
-Var projection(const DecoderConfig& c, Var x, const std::string& name, int64_t width,
-               bool has_bias) {
+struct Projection {
+  std::string name;
+  int64_t width;
+  bool has_bias;
+};
+
+Var projection(const DecoderConfig& c, Var x, const Projection& to) {
+  const auto& [name, width, has_bias] = to;
   Trace& t = *x.trace;
   Var y = linear(x, t.weight(name + ".weight", {{width, x.type().shape.back()}, c.dtype}, kMatrix));
   if (is_adapted(c.lora, name)) y = add_lora(c.lora, x, y, name);
@@ -65,12 +74,18 @@ Program embed(const DecoderConfig& c) {
   return t.finish();
 }
 
+// What a layer is to be: whether it has a window, and how many tokens its cache holds.
+struct LayerKind {
+  bool has_window = false;
+  int64_t cache_capacity = 0;  // 0: none, for training
+};
+
 struct LayerInputs {
   Var x;            // [B,T,C]
   RopeTable table;  // of this kind of layer
 };
 
-LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, bool has_window) {
+LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind) {
   Type table_type{{c.batch, c.length, c.head_dim / 2}, Dtype::float32};
   LayerInputs in;
   in.x = t.label(t.input("decoder_layer_input", {{c.batch, c.length, c.width}, c.dtype}),
@@ -79,16 +94,10 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, bool has_window) {
   if (c.window_rope_base > 0) {
     RopeTable windowed{t.input("window_rope_cos", table_type),
                        t.input("window_rope_sin", table_type)};
-    if (has_window) in.table = windowed;
+    if (kind.has_window) in.table = windowed;
   }
   return in;
 }
-
-// What a layer is to be: whether it has a window, and how many tokens its cache holds.
-struct LayerKind {
-  bool has_window = false;
-  int64_t cache_capacity = 0;  // 0: none, for training
-};
 
 struct Attended {
   Var out;  // [B,T,C]
@@ -100,9 +109,9 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
                          const LayerKind& kind) {
   Trace& t = *n.trace;
   int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-  Var q = projection(c, n, "self_attn.q_proj", q_width, c.qkv_bias);   // [B,T,H*D]
-  Var k = projection(c, n, "self_attn.k_proj", kv_width, c.qkv_bias);  // [B,T,G*D]
-  Var v = projection(c, n, "self_attn.v_proj", kv_width, c.qkv_bias);  // [B,T,G*D]
+  Var q = projection(c, n, {"self_attn.q_proj", q_width, c.qkv_bias});   // [B,T,H*D]
+  Var k = projection(c, n, {"self_attn.k_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
+  Var v = projection(c, n, {"self_attn.v_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
   if (c.qk_norm) {
     q = norm(c, q, "self_attn.q_norm.weight", c.head_dim);
     k = norm(c, k, "self_attn.k_norm.weight", c.head_dim);
@@ -130,22 +139,22 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   }
   context = t.label(context, "context");
   attended.out =
-      t.label(projection(c, context, "self_attn.o_proj", c.width, c.output_bias), "out_proj");
+      t.label(projection(c, context, {"self_attn.o_proj", c.width, c.output_bias}), "out_proj");
   return attended;
 }
 
 // [B,T,C] -> [B,T,C]
 Var mlp_block(const DecoderConfig& c, Var n) {
   Trace& t = *n.trace;
-  Var gate = t.label(projection(c, n, "mlp.gate_proj", c.mlp_width, c.mlp_bias), "mlpwi_0");
-  Var up = t.label(projection(c, n, "mlp.up_proj", c.mlp_width, c.mlp_bias), "mlpwi_1");
+  Var gate = t.label(projection(c, n, {"mlp.gate_proj", c.mlp_width, c.mlp_bias}), "mlpwi_0");
+  Var up = t.label(projection(c, n, {"mlp.up_proj", c.mlp_width, c.mlp_bias}), "mlpwi_1");
   Var act = is_gemma(c) ? geglu(gate, up) : swiglu(gate, up);  // [B,T,F]
-  return t.label(projection(c, act, "mlp.down_proj", c.width, c.mlp_bias), "mlpwo");
+  return t.label(projection(c, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
 }
 
 Program decoder_layer(const DecoderConfig& c, const LayerKind& kind) {
   Trace t(kind.has_window ? "window_layer" : "decoder_layer");
-  LayerInputs in = layer_inputs(t, c, kind.has_window);
+  LayerInputs in = layer_inputs(t, c, kind);
   Var n = norm(c, in.x, "input_layernorm.weight", c.width);
   auto [out, cache] = attention_block(c, n, in.table, kind);
   if (c.block == Block::gemma2) out = norm(c, out, "post_attention_layernorm.weight", c.width);
@@ -204,11 +213,11 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
   if (c.window_rope_base > 0) stage.inputs.insert(stage.inputs.end(), {{0, 3}, {0, 4}});
   int kind_of[] = {-1, -1};  // without a window, with one
   for (int layer = 0; layer < c.layers; ++layer) {
-    bool has_window = c.window > 0 && (c.windowed.empty() || c.windowed[layer]);
-    int& kind = kind_of[has_window];
+    const bool is_windowed = has_window(c, layer);
+    int& kind = kind_of[is_windowed];
     if (kind < 0) {
       kind = static_cast<int>(stage.programs.size());
-      stage.programs.push_back(decoder_layer(c, {has_window, cache_capacity}));
+      stage.programs.push_back(decoder_layer(c, {is_windowed, cache_capacity}));
     }
     stage.layers.push_back(kind);
   }
@@ -233,6 +242,38 @@ Model three_stages(const DecoderConfig& config, int64_t cache_capacity,
 }
 
 }  // namespace
+
+bool has_window(const DecoderConfig& config, int layer) {
+  return config.window > 0 && (config.windowed.empty() || config.windowed[layer]);
+}
+
+double query_pre_attn_scalar(double query_scale) {
+  const double near = 1 / (query_scale * query_scale);
+  if (const double whole = std::round(near); 1 / std::sqrt(whole) == query_scale) return whole;
+  constexpr int kMostSteps = 8;  // roundings are fewer
+  double below = near, above = near;
+  for (int step = 0; step < kMostSteps; ++step) {
+    for (double candidate : {below, above})
+      if (1 / std::sqrt(candidate) == query_scale) return candidate;
+    below = std::nextafter(below, 0.0);
+    above = std::nextafter(above, INFINITY);
+  }
+  return near;
+}
+
+DecoderConfig with_defaults_written_out(DecoderConfig config) {
+  if (config.query_scale == 0)
+    config.query_scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  std::vector<bool> windowed;
+  for (int layer = 0; layer < config.layers; ++layer) windowed.push_back(has_window(config, layer));
+  config.windowed = std::move(windowed);
+  const bool has_windows = std::ranges::find(config.windowed, true) != config.windowed.end();
+  if (!has_windows) config.window = 0;
+  // Base 0 is the other layers' rotation, scaling included, which no base can say.
+  if (!has_windows || (config.window_rope_base == 0 && config.rope_scaling == RopeScaling{}))
+    config.window_rope_base = config.rope_base;
+  return config;
+}
 
 Model decoder(const DecoderConfig& config, const HeadOptions& options) {
   Model model = three_stages(config, 0, options);

@@ -66,6 +66,16 @@ struct DecoderConfig {
   bool operator==(const DecoderConfig&) const = default;
 };
 
+// Whether that layer, counted from 0, attends to a window only.
+bool has_window(const DecoderConfig& config, int layer);
+
+// The x of query_scale = 1/sqrt(x), to the last bit where there is one.
+double query_pre_attn_scalar(double query_scale);
+
+// The same decoder with what stands for a default written out (query_scale, windowed,
+// window_rope_base), so that equal decoders compare equal.
+DecoderConfig with_defaults_written_out(DecoderConfig config);
+
 // What the head computes.
 enum class Head {
   loss,    // batch `targets` i32 [B,T] -> sum of token losses

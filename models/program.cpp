@@ -13,6 +13,10 @@ Types Program::types(std::span<const ValueId> ids) const {
   return types;
 }
 
+Cost Program::cost(const Node& node) const {
+  return node.op->cost(node.attrs, types(node.in), types(node.out));
+}
+
 std::vector<ValueId> Program::inputs_from(Source source) const {
   std::vector<ValueId> found;
   for (ValueId id : inputs)

@@ -96,6 +96,7 @@ struct Program {
   const Value& operator[](ValueId id) const { return values[id.index]; }
   Value& operator[](ValueId id) { return values[id.index]; }
   Types types(std::span<const ValueId> ids) const;
+  Cost cost(const Node& node) const;
   std::vector<ValueId> inputs_from(Source source) const;
   // Leaves the nodes that these values depend on.
   void drop_nodes_but_for(std::span<const ValueId> needed);

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "models/ops/gelu.h"
+#include "models/ops/l2_penalty.h"
 #include "models/ops/linear.h"
-#include "models/ops/losses.h"
+#include "models/ops/mean_square_error.h"
+#include "models/ops/sum.h"
 #include "models/trace.h"
 
 namespace longshore::models {

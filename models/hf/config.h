@@ -30,8 +30,8 @@ std::optional<int64_t> max_position_embeddings(std::string_view text);
 //
 // Keys are in the newer spelling, which transformers has from 5 on. Where 4 would take a default in
 // silence for what it does not find (rope_theta, rope_scaling, rope_local_base_freq,
-// sliding_window_pattern), the older spelling stands beside it; 5 and parse_hf_config let both
-// stand together. Not so for torch_dtype, without which 4 takes the dtype of the weights.
+// sliding_window_pattern), the older spelling is written as well; 5 and parse_hf_config accept
+// both together. Not so for torch_dtype, without which 4 takes the dtype of the weights.
 //
 // Throws ConfigError for a decoder that no model_type describes, such as Llama with soft-caps.
 std::string write_hf_config(const DecoderConfig& config);

@@ -22,8 +22,8 @@ std::string shown(const nlohmann::json& value);
 // Throws a DataError that names `key`.
 void expect_object(const nlohmann::json& value, const std::string& key);
 
-// Reads keys of an object, and remembers which. Throws DataErrors that name the key, behind
-// `prefix`.
+// Reads keys of an object, and remembers which. Throws DataErrors that name the key, with `prefix`
+// before it.
 class JsonReader {
  public:
   explicit JsonReader(const nlohmann::json& object, std::string prefix = "")

@@ -12,12 +12,12 @@ using nlohmann::json;
 
 constexpr const char* kTextConfig = "text_config";
 
-// Where images stand in a text, and what reads them.
+// Keys that say where images stand in a text, and what reads them.
 constexpr const char* kOfImages[] = {"vision_config",  "mm_tokens_per_image", "boi_token_index",
                                      "boi_token_id",   "eoi_token_index",     "eoi_token_id",
                                      "image_token_id", "image_token_index"};
 
-// Those of transformers' defaults for gemma3_text that published files rely on.
+// The defaults of transformers for gemma3_text that published files rely on.
 json gemma3_defaults() {
   return {{"vocab_size", 262208}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},
           {"head_dim", 256},      {"rms_norm_eps", 1e-6},     {"max_position_embeddings", 131072}};

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "models/hf/config.h"
 
 namespace longshore::models {
@@ -35,13 +35,9 @@ double default_query_scale(const DecoderConfig& c) {
   return 1 / std::sqrt(static_cast<double>(c.head_dim));
 }
 
-bool windowed(const DecoderConfig& c, int layer) {
-  return c.window > 0 && (c.windowed.empty() || c.windowed[static_cast<size_t>(layer)]);
-}
-
 bool has_window_everywhere(const DecoderConfig& c) {
   for (int layer = 0; layer < c.layers; ++layer)
-    if (!windowed(c, layer)) return false;
+    if (!has_window(c, layer)) return false;
   return true;
 }
 
@@ -81,21 +77,6 @@ json number(double value) {
 
 json cap(double value) { return value > 0 ? json(value) : json(nullptr); }
 
-// The scalar whose inverse root `scale` is, to the last bit where there is one.
-json query_scalar(double scale) {
-  const double near = 1 / (scale * scale);
-  if (const double whole = std::round(near); 1 / std::sqrt(whole) == scale) return number(whole);
-  constexpr int kMostSteps = 8;  // roundings are fewer
-  double below = near, above = near;
-  for (int step = 0; step < kMostSteps; ++step) {
-    for (double candidate : {below, above})
-      if (1 / std::sqrt(candidate) == scale) return candidate;
-    below = std::nextafter(below, 0.0);
-    above = std::nextafter(above, INFINITY);
-  }
-  return near;
-}
-
 // rope_scaling's keys, with the type in the spelling that all readers know.
 json scaling(const RopeScaling& scaling) {
   if (const auto* linear = std::get_if<LinearRopeScaling>(&scaling))
@@ -128,9 +109,9 @@ void write_rope(const DecoderConfig& c, bool has_local, json& object) {
 // Each `period`th layer is without a window, and no other: the older spelling of layer_types.
 int period(const DecoderConfig& c) {
   int first = 0;
-  while (first < c.layers && windowed(c, first)) ++first;
+  while (first < c.layers && has_window(c, first)) ++first;
   for (int layer = 0; layer < c.layers; ++layer)
-    if (windowed(c, layer) != ((layer + 1) % (first + 1) != 0)) return 0;
+    if (has_window(c, layer) != ((layer + 1) % (first + 1) != 0)) return 0;
   return first + 1;
 }
 
@@ -140,13 +121,13 @@ void write_gemma_like(const DecoderConfig& c, const std::string& type, json& obj
   object[type == "gemma" ? "hidden_act" : "hidden_activation"] = kTanhGelu;
   if (type == "gemma") return;
   object["query_pre_attn_scalar"] =
-      query_scalar(c.query_scale > 0 ? c.query_scale : default_query_scale(c));
+      number(query_pre_attn_scalar(c.query_scale > 0 ? c.query_scale : default_query_scale(c)));
   object["attn_logit_softcapping"] = cap(c.attention_cap);
   object["final_logit_softcapping"] = cap(c.logits_cap);
   object["sliding_window"] = c.window;
   json types = json::array();
   for (int layer = 0; layer < c.layers; ++layer)
-    types.push_back(windowed(c, layer) ? "sliding_attention" : "full_attention");
+    types.push_back(has_window(c, layer) ? "sliding_attention" : "full_attention");
   object["layer_types"] = types;
   if (type == "gemma3_text" && period(c) > 0) object["sliding_window_pattern"] = period(c);
 }

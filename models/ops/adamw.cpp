@@ -5,6 +5,7 @@
 #include "models/ops/block8.h"
 #include "models/ops/infer.h"
 #include "models/ops/own_kernel.h"
+#include "models/ops/print.h"
 #include "models/ops/stochastic_rounding.h"
 
 namespace longshore::models {
@@ -83,10 +84,9 @@ std::vector<Reuse> reuse(const std::any&, int inputs) {
 
 std::string print(const std::any& any) {
   const auto& [h, compute_dtype, rounding] = adamw_attrs(any);
-  char buffer[96];
-  std::snprintf(buffer, sizeof buffer, "b1=%g, b2=%g, epsilon=%g, weight_decay=%g", h.b1, h.b2,
-                h.epsilon, h.weight_decay);
-  std::string text = buffer;
+  std::string text = print_number("b1", h.b1) + ", " + print_number("b2", h.b2) + ", " +
+                     print_number("epsilon", h.epsilon) + ", " +
+                     print_number("weight_decay", h.weight_decay);
   if (rounding.seed) text += ", seed=" + std::to_string(rounding.seed);
   if (rounding.sequence) text += ", sequence=" + std::to_string(rounding.sequence);
   if (rounding.first) text += ", first=" + std::to_string(rounding.first);

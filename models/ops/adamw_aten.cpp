@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "base/pieces.h"
+#include "base/round_up.h"
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/aten.h"
 #include "models/ops/block8.h"
@@ -41,7 +43,7 @@ Bits draw(const Rounding& rounding, const at::Tensor& step, int64_t first, int64
   at::Tensor c0 = at::arange(first / 2, first / 2 + groups * kRoundingPairs, options);
   at::Tensor c1 = at::full_like(c0, 0).add_(step).bitwise_and_(kWord);
   at::Tensor c2 = at::full_like(c0, static_cast<int64_t>(rounding.sequence));
-  at::Tensor c3 = at::full_like(c0, static_cast<int64_t>(RandomUse::kRounding));
+  at::Tensor c3 = at::full_like(c0, static_cast<int64_t>(RandomUse::rounding));
   auto key0 = static_cast<uint32_t>(rounding.seed);
   auto key1 = static_cast<uint32_t>(rounding.seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -142,8 +144,8 @@ void encode(Moment moment, const at::Tensor& values, const at::Tensor& random,
 // --- the update
 
 // Elements at a time where something is rounded: random numbers take much room.
-constexpr int64_t kPart = 1 << 18;
-static_assert(kPart % kBlock8 == 0);
+constexpr int64_t kPartElements = 1 << 18;
+static_assert(kPartElements % kBlock8 == 0);
 
 // Elements [begin, begin + count) of a call's operands.
 class Part {
@@ -213,15 +215,14 @@ void update(const KernelCall& call, int64_t begin, int64_t count) {
 
 int64_t part_of(std::span<const Type> in) {
   int64_t count = in[0].shape.count();
-  return AdamWOperands(in.size()).rounds() ? std::min(count, kPart) : count;
+  return AdamWOperands(in.size()).rounds() ? std::min(count, kPartElements) : count;
 }
 
 }  // namespace
 
 void adamw_composed(const KernelCall& call) {
-  int64_t count = call.in[0].type.shape.count(), size = part_of(types_of(call.in));
-  for (int64_t begin = 0; begin < count; begin += size)
-    update(call, begin, std::min(size, count - begin));
+  for_each_piece(call.in[0].type.shape.count(), part_of(types_of(call.in)),
+                 [&](int64_t begin, int64_t count) { update(call, begin, count); });
 }
 
 // Temporaries of a part, held in a stack. Whole blocks, and each tensor aligned.
@@ -229,7 +230,7 @@ int64_t adamw_composed_workspace(const std::any&, std::span<const Type> in, std:
   AdamWOperands at(in.size());
   if (!at.rounds()) return 7 * in[at.kGradient].bytes() + 8192;
   int64_t element = at.has_scales() ? 288 : 160;
-  return element * ((part_of(in) + kBlock8 - 1) / kBlock8 * kBlock8) + (1 << 16);
+  return element * round_up(part_of(in), kBlock8) + (1 << 16);
 }
 
 }  // namespace longshore::models

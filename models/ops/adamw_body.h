@@ -42,20 +42,20 @@ struct AdamWBody {
     }
   };
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const AdamWFactors factors(a.b1, a.b2, a.epsilon, a.decay, *a.learning_rate, *a.correction_1,
                                *a.correction_2, *a.clip);
-    const int64_t first = index * (block.threads() / kLanes);
-    block.template split<kLanes>([&](auto& group, int number) {
+    const int64_t first = index * (group.threads() / kLanes);
+    group.template split<kLanes>([&](auto& part, int number) {
       const int64_t block8 = first + number;
       if (block8 * kBlock8 >= a.count) return;
-      // Asked once for a warp: asked for each four elements, it keeps compilers from storing them
-      // as one vector.
+      // The test is made once for a warp: made for each four elements, it would keep compilers from
+      // storing them as one vector.
       if (vectors && (block8 + 1) * kBlock8 <= a.count)
-        update_or_keep<true>(group, block8, factors);
+        update_or_keep<true>(part, block8, factors);
       else
-        update_or_keep<false>(group, block8, factors);
+        update_or_keep<false>(part, block8, factors);
     });
   }
 
@@ -95,7 +95,7 @@ struct AdamWBody {
     }
   }
 
-  // The first of an item's four elements; half 1 lies behind half 0.
+  // The first of an item's four elements; half 1 follows half 0.
   static LONGSHORE_DEVICE int64_t element(int64_t block8, int64_t lane, int half) {
     return block8 * kBlock8 + lane / 8 * kRoundingGroup + lane % 8 * 4 + half * kRoundingPairs;
   }

@@ -95,7 +95,7 @@ class State {
     }
   }
 
-  // Where the updated values go first, then to where they stay.
+  // Where the updated values are computed, and from there are rounded to where they stay.
   float* updated(int64_t block, float* room) const {
     return to_.type.dtype == Dtype::float32 ? to_.as<float>() + block * kBlock : room;
   }

@@ -54,7 +54,7 @@ struct AdamWArguments {
   float *m_scale, *v_scale;
   bfloat16* compute;                                                // null where there is no copy
   const float *learning_rate, *correction_1, *correction_2, *clip;  // scalars on the device
-  const int32_t* step;  // ... and null where nothing rounds
+  const int32_t* step;  // a scalar on the device; null where nothing is rounded
   float b1, b2, epsilon, decay;
   Rounding rounding;
 };

@@ -26,14 +26,14 @@ struct RowRangeSumBody {
     return slices(threads) * kColumns * static_cast<int64_t>(sizeof(float));
   }
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t range = index / column_blocks, column = index % column_blocks * kColumns;
     const int64_t columns = a.width - column < kColumns ? a.width - column : kColumns;
     const int64_t begin = a.rows * range / ranges, rows = a.rows * (range + 1) / ranges - begin;
-    const int64_t slices = this->slices(block.threads());
-    float* slice_sums = block.template scratch<float>();
-    block.for_each(slices * kVectors, [&](int64_t i) {
+    const int64_t slices = this->slices(group.threads());
+    float* slice_sums = group.template scratch<float>();
+    group.for_each(slices * kVectors, [&](int64_t i) {
       const int64_t slice = i / kVectors, at = i % kVectors * kVector;
       if (at >= columns) return;
       const T* dy = static_cast<const T*>(a.dy) + column + at;
@@ -47,8 +47,8 @@ struct RowRangeSumBody {
       }
       store_vector(slice_sums + slice * kColumns + at, sums);
     });
-    block.sync();
-    block.for_each(columns, [&](int64_t i) {
+    group.sync();
+    group.for_each(columns, [&](int64_t i) {
       float sum = 0;
       for (int64_t slice = 0; slice < slices; ++slice) sum += slice_sums[slice * kColumns + i];
       a.partials[range * a.width + column + i] = sum;

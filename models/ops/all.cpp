@@ -6,14 +6,16 @@
 #include "models/ops/cached_attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/gelu.h"
+#include "models/ops/l2_penalty.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
-#include "models/ops/losses.h"
+#include "models/ops/mean_square_error.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/square_sum.h"
+#include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
 
 namespace longshore::models {

@@ -28,16 +28,19 @@ inline at::ScalarType scalar_type(Dtype dtype) {
 }
 
 // Elements that a composition works on at a time, so that its temporaries stay small.
-inline constexpr int64_t kCompositionPart = int64_t{1} << 23;
+inline constexpr int64_t kCompositionElements = int64_t{1} << 23;
 
 // What ATen's allocations of that many bytes take.
 inline constexpr int64_t allocated_bytes(int64_t bytes) { return round_up(bytes, 512); }
 
-// f(begin, count) for [0, count) in parts of at most `part`.
-template <class F>
-void in_parts(int64_t count, int64_t part, F f) {
-  for (int64_t begin = 0; begin < count; begin += part) f(begin, std::min(part, count - begin));
+// A tensor of that shape in float32, and a copy in float32 of what is not float32 already.
+inline int64_t wide_bytes(const Type& type) { return allocated_bytes(Type{type.shape}.bytes()); }
+inline int64_t widened_bytes(const Type& type) {
+  return type.dtype == Dtype::bfloat16 ? wide_bytes(type) : 0;
 }
+
+// What a reduction to a scalar allocates: scalars and partial sums.
+inline constexpr int64_t kReductionBytes = 1 << 16;
 
 // The memory of `ref`, seen as a tensor of its shape.
 inline at::Tensor tensor(const KernelCall& call, const Ref& ref) {
@@ -49,7 +52,7 @@ inline at::Tensor tensor(const KernelCall& call, const Ref& ref) {
                        at::TensorOptions(scalar_type(ref.type.dtype)).device(device));
 }
 
-// ... and as the matrix [rows, last dimension].
+// The memory of `ref`, seen as the matrix [rows, last dimension].
 inline at::Tensor matrix(const KernelCall& call, const Ref& ref) {
   return tensor(call, ref).view({ref.type.shape.rows(), ref.type.shape.back()});
 }

@@ -48,7 +48,7 @@ Types infer(const std::any& any, std::span<const Type> in) {
   expect(q[2] % head_dim == 0 && k[2] % head_dim == 0 && q[2] % k[2] == 0, "attention",
          "query heads are not a multiple of key/value heads");
   expect_segments(attrs, in, 3, q, "attention");
-  Dtype wide = in[0].dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+  Dtype wide = reduction_dtype(in[0].dtype);
   return {in[0], {{q[0], q[2] / head_dim, q[1]}, wide}};
 }
 

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/pieces.h"
 #include "base/round_up.h"
 #include "models/ops/aten.h"
 #include "models/ops/attention_kernels.h"
@@ -31,7 +32,7 @@ const AttentionAttrs& attrs_of(const std::any& attrs) {
 enum class Path {
   flash,  // at::_flash_attention_forward
   whole,  // composition with all scores of a head at once
-  tiled,  // ... with those of kBlockRows queries at once
+  tiled,  // composition with the scores of kBlockRows queries at once
 };
 
 constexpr int64_t kBlockRows = 512;
@@ -69,18 +70,18 @@ Path path_of(const Case& c) {
 
 // --- blocks of scores
 
-struct Block {
+// Rows and keys of the matrix of scores, as [first, first + count) each.
+struct ScoreBlock {
   int64_t row, rows, key, keys;
 };
 
 template <class F>
 void each_block(Path path, int64_t window, int64_t t, F f) {
   int64_t step = path == Path::whole ? t : kBlockRows;
-  for (int64_t row = 0; row < t; row += step) {
-    int64_t rows = std::min(step, t - row);
+  for_each_piece(t, step, [&](int64_t row, int64_t rows) {
     int64_t key = window == 0 ? 0 : std::max<int64_t>(row - window + 1, 0);
-    f(Block{row, rows, key, row + rows - key});
-  }
+    f(ScoreBlock{row, rows, key, row + rows - key});
+  });
 }
 
 // Bytes of `count` numbers as the workspace holds them.
@@ -89,20 +90,22 @@ int64_t held(int64_t count, int64_t size) { return allocated_bytes(count * size)
 // What reductions and libraries take for themselves.
 constexpr int64_t kSlack = 1 << 20;
 
-int64_t mask_bytes(const Block& block) {
+int64_t mask_bytes(const ScoreBlock& block) {
   return held(block.rows * block.keys, size_bytes(Dtype::uint8));
 }
 
-// Of the mask's positions, int64: rows, keys, and rows less the window.
-int64_t position_bytes(const Block& block) { return 2 * held(block.rows, 8) + held(block.keys, 8); }
+// The bytes of the mask's int64 positions: rows, keys, and rows less the window.
+int64_t position_bytes(const ScoreBlock& block) {
+  return 2 * held(block.rows, 8) + held(block.keys, 8);
+}
 
-// Of one head's operands in the compute type.
+// The bytes of one head's operands in the compute type.
 struct HeadBytes {
   int64_t scores, rows, keys;  // [R,S], [R,D], [S,D]
   int64_t row_sums;            // [R]
   bool converted;              // from a narrower type
 
-  HeadBytes(const Block& block, Dtype dtype, int64_t d) {
+  HeadBytes(const ScoreBlock& block, Dtype dtype, int64_t d) {
     int64_t size = std::max(size_bytes(dtype), size_bytes(Dtype::float32));
     scores = held(block.rows * block.keys, size);
     rows = held(block.rows * d, size);
@@ -122,7 +125,7 @@ at::Tensor heads(const KernelCall& call, const Ref& ref) {
 }
 
 // Which keys the block's queries in row b of the batch do not see: bool [R,S].
-at::Tensor hidden_keys(const KernelCall& call, const Block& block, int64_t b) {
+at::Tensor hidden_keys(const KernelCall& call, const ScoreBlock& block, int64_t b) {
   const auto& [options, has_segments] = attrs_of(call.attrs);
   auto indices = tensor(call, call.in[0]).options().dtype(at::kLong);
   at::Tensor i = at::arange(block.row, block.row + block.rows, indices).unsqueeze(1);
@@ -164,7 +167,7 @@ void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, F f
   int64_t d = attrs.options.head_dim, h = q.type.shape[2] / d, g = k.type.shape[2] / d;
   Path path = path_of({call.target, q.type.dtype, attrs});
   for (int64_t batch = 0; batch < q.type.shape[0]; ++batch)
-    each_block(path, attrs.options.window, q.type.shape[1], [&](const Block& block) {
+    each_block(path, attrs.options.window, q.type.shape[1], [&](const ScoreBlock& block) {
       at::Tensor hidden = hidden_keys(call, block, batch);
       for (int64_t head = 0; head < h; ++head) f(block, batch, head, head / (h / g), hidden);
     });
@@ -184,7 +187,7 @@ void attention_composed(const KernelCall& call) {
   at::Tensor context = heads(call, call.out[0]), log_sum_exp = tensor(call, call.out[1]);
   each_block_of_heads(
       call, call.in[0], call.in[1],
-      [&](const Block& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
+      [&](const ScoreBlock& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
         auto rows = [&](const at::Tensor& t) { return t[b].narrow(0, block.row, block.rows); };
         auto keys = [&](const at::Tensor& t) {
           return t[b].narrow(0, block.key, block.keys).select(1, g).to(wide);
@@ -208,7 +211,7 @@ void attention_grad_composed(const KernelCall& call) {
   at::Tensor dk = at::zeros_like(k, k.options().dtype(wide)), dv = at::zeros_like(dk);
   each_block_of_heads(
       call, call.in[1], call.in[2],
-      [&](const Block& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
+      [&](const ScoreBlock& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
         auto rows = [&](const at::Tensor& t) {
           return t[b].narrow(0, block.row, block.rows).select(1, h);
         };
@@ -233,14 +236,14 @@ void attention_grad_composed(const KernelCall& call) {
 
 namespace {
 
-// The most that a block holds at once; f(head) is what one head holds beside the mask. A value that
-// is freed before those made after it counts as if it stayed: workspaces are stacks.
+// The most that a block holds at once; f(head) is what one head holds in addition to the mask. A
+// value that is freed before those made after it counts as if it stayed: workspaces are stacks.
 template <class F>
 int64_t most_bytes(Target target, const std::any& any, const Type& q, F f) {
   const AttentionAttrs& attrs = attrs_of(any);
   int64_t most = 0;
   each_block(path_of({target, q.dtype, attrs}), attrs.options.window, q.shape[1],
-             [&](const Block& block) {
+             [&](const ScoreBlock& block) {
                HeadBytes head(block, q.dtype, attrs.options.head_dim);
                int64_t mask = mask_bytes(block);
                most = std::max(most, position_bytes(block) + mask + std::max(mask, f(head)));

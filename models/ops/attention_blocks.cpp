@@ -78,7 +78,7 @@ struct Sizes {
     return {.row = block.width, .next = block.queries * block.width};
   }
 
-  // Of queries, or of their results' gradients, with keys or values.
+  // Products of queries with keys, or of the results' gradients with values: [R,S] for each head.
   Matmuls to_scores(const AttentionBlock& block) const {
     return {{.m = block.queries,
              .n = block.keys,
@@ -91,7 +91,7 @@ struct Sizes {
             keys(),
             scores(block)};
   }
-  // Of probabilities with values, or of their products' gradients with keys.
+  // Products of probabilities with values, or of the scores' gradients with keys: [R,D].
   Matmuls to_queries(const AttentionBlock& block) const {
     return {{.m = block.queries, .n = d, .k = block.keys, .ab = dtype, .c = dtype},
             g,
@@ -99,7 +99,8 @@ struct Sizes {
             keys(),
             queries()};
   }
-  // Of both with results' gradients, or with queries.
+  // Products of probabilities with the results' gradients, or of the scores' gradients with
+  // queries: [S,D], added up.
   Matmuls to_keys(const AttentionBlock& block) const {
     return {{.m = block.keys,
              .n = d,
@@ -116,7 +117,7 @@ struct Sizes {
 
   // --- workspace
 
-  // Of one block's scores in that type.
+  // The bytes of one block's scores in that dtype.
   static int64_t bytes_of(const AttentionBlock& block, Dtype dtype) {
     return round_up(block.heads * block.queries * block.width * size_bytes(dtype), kAlignment);
   }
@@ -230,7 +231,7 @@ class Attention {
   }
 
  private:
-  // Of a row of the batch, where head 0 of position `position` begins.
+  // Where a head of a position begins, in row `b` of the batch.
   void* at(const Ref& ref, int64_t b, int64_t position, int64_t heads, int64_t head) const {
     return ref.as<std::byte>() +
            (((b * s_.t + position) * heads + head) * s_.d) * size_bytes(ref.type.dtype);
@@ -259,7 +260,7 @@ class Attention {
     parts_.multiply(matmuls, a, b, c, c, pieces.rest(), call_.stream);
   }
 
-  // Where a row's dk or dv are added up, in float32.
+  // The float32 memory that dk or dv of a row of the batch are added up in.
   float* zeroed_sums(const Ref& ref, int64_t b, Pieces& pieces) const {
     auto* sums = static_cast<float*>(s_.is_rounded() ? pieces.take(s_.sums_bytes())
                                                      : at(ref, b, 0, s_.g, 0));

@@ -42,7 +42,7 @@ struct AttentionScores {
   AttentionBlock block;
   float scale, soft_cap;  // 0: they stay
   KeyRule rule;
-  // [G,R,W]: first of all products of queries and keys. What lies behind S is not read.
+  // [G,R,W]: at first the products of queries and keys. Columns from S on are not read.
   float* scores;
 };
 

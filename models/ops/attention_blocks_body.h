@@ -42,11 +42,11 @@ struct AttentionSoftmaxBody {
   static constexpr int kThreads = kBlockThreads;
   AttentionSoftmaxArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const ScoresOfQuery scores(a.scores, index);
     T* probabilities = static_cast<T*>(a.probabilities) + scores.offset();
-    const SoftmaxSum all = block.reduce(
+    const SoftmaxSum all = group.reduce(
         scores.vectors(), SoftmaxSum{},
         [&](SoftmaxSum& so_far, int64_t i) {
           float values[kScoresVector];
@@ -55,8 +55,8 @@ struct AttentionSoftmaxBody {
         },
         [](SoftmaxSum& one, const SoftmaxSum& other) { one.add(other); });
     const float log_sum_exp = all.log_sum_exp();
-    block.once([&] { a.log_sum_exp[scores.head * a.head_stride + scores.row] = log_sum_exp; });
-    block.for_each(scores.vectors(), [&](int64_t i) {
+    group.once([&] { a.log_sum_exp[scores.head * a.head_stride + scores.row] = log_sum_exp; });
+    group.for_each(scores.vectors(), [&](int64_t i) {
       float values[kScoresVector];
       scores.load(i, values);
       for (float& value : values) value = exp_fast(value - log_sum_exp);
@@ -72,26 +72,26 @@ struct AttentionSoftmaxGradBody {
   static constexpr int kThreads = kBlockThreads;
   AttentionSoftmaxGradArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const ScoresOfQuery scores(a.scores, index);
     const int64_t out_at = scores.head * a.out_head_stride + scores.row * a.out_query_stride;
     const T* out = static_cast<const T*>(a.out) + out_at;
     const T* dout = static_cast<const T*>(a.dout) + out_at;
     const float mean =
-        sum(block, a.head_dim, [&](int64_t i) { return load(out[i]) * load(dout[i]); });
+        sum(group, a.head_dim, [&](int64_t i) { return load(out[i]) * load(dout[i]); });
     const float log_sum_exp = a.log_sum_exp[scores.head * a.head_stride + scores.row];
     const float* dprobabilities = a.dprobabilities + scores.offset();
     T* probabilities = static_cast<T*>(a.probabilities) + scores.offset();
     T* dproducts = static_cast<T*>(a.dproducts) + scores.offset();
-    block.for_each(scores.vectors(), [&](int64_t i) {
+    group.for_each(scores.vectors(), [&](int64_t i) {
       float values[kScoresVector], gradients[kScoresVector];
       scores.load(i, values);
       load_vector(dprobabilities + i * kScoresVector, gradients);
       for (int k = 0; k < kScoresVector; ++k) {
         const float slope = soft_cap_slope(values[k], a.scores.soft_cap);
         const float probability = exp_fast(values[k] - log_sum_exp);
-        // Nothing was multiplied behind the last key, and hidden scores have no slope.
+        // There are no products after the last key, and hidden scores have no slope.
         gradients[k] = values[k] == -INFINITY
                            ? 0.f
                            : probability * (gradients[k] - mean) * slope * a.scores.scale;
@@ -103,23 +103,23 @@ struct AttentionSoftmaxGradBody {
   }
 };
 
-// A block has a range of vectors. The numbers behind the last whole vector are the last block's.
+// A block has a range of vectors. The numbers after the last whole vector are the last block's.
 template <int kVector>
 struct RoundBody {
   static constexpr int kThreads = kBlockThreads;
   static constexpr int64_t kVectors = 1024;
   RoundArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t all = a.count / kVector, first = index * kVectors, left = all - first;
-    block.for_each(left < kVectors ? left : kVectors, [&](int64_t i) {
+    group.for_each(left < kVectors ? left : kVectors, [&](int64_t i) {
       float values[kVector];
       load_vector(a.from + (first + i) * kVector, values);
       store_vector(a.to + (first + i) * kVector, values);
     });
     if (left <= kVectors)
-      block.for_each(a.count - all * kVector,
+      group.for_each(a.count - all * kVector,
                      [&](int64_t i) { store(a.to[all * kVector + i], a.from[all * kVector + i]); });
   }
 };

@@ -63,7 +63,7 @@ class Parts {
     bytes_ += round_up(count * static_cast<int64_t>(sizeof(T)), kCacheLine);
     return part;
   }
-  // Where segments begin; null where there are none.
+  // Room for where segments begin; null where there are no segments.
   int32_t* take_begins(const Sizes& s) { return s.segments ? take<int32_t>(s.t) : nullptr; }
   int64_t bytes() const { return bytes_; }
 

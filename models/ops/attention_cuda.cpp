@@ -11,7 +11,7 @@ const AttentionAttrs& attrs_of(const std::any& attrs) {
   return std::any_cast<const AttentionAttrs&>(attrs);
 }
 
-// With cuDNN on the GPUs where it serves.
+// Attention on a GPU: by cuDNN on the GPUs that it serves.
 int64_t workspace(CudnnGpus gpus, const CudnnAttention& part, CudnnPass pass, int64_t elsewhere) {
   if (gpus == CudnnGpus::none) return elsewhere;
   const int64_t by_cudnn = cudnn_mask_bytes(part) + cudnn_graph_workspace(part, pass);

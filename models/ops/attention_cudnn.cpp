@@ -20,7 +20,7 @@ int64_t largest_divisor(int64_t count, int64_t at_most) {
 // The backward pass goes through a head's scores in blocks of so many queries and keys.
 constexpr int64_t kQueriesOfBlock = 64, kKeysOfBlock = 128;
 
-// Of all score gradients of a head.
+// The bytes of all score gradients of a head.
 int64_t score_gradient_bytes(int64_t length) {
   return round_up(length, kQueriesOfBlock) * round_up(length, kKeysOfBlock) *
          size_bytes(Dtype::bfloat16);
@@ -47,7 +47,7 @@ int64_t key_heads_of_part(int64_t group, int64_t length) {
 // Alignment of the pieces, and what graphs take besides.
 constexpr int64_t kSlack = 1024;
 
-// Of a row's mask.
+// The bytes of the mask of a row of the batch.
 int64_t mask_row_bytes(int64_t length) {
   return length * attention_mask_width(length) * size_bytes(Dtype::bfloat16);
 }
@@ -116,11 +116,11 @@ CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const 
   return part;
 }
 
-// As cuDNN 9.19 has it: heads of more than 128 numbers and capped scores have no backward graphs
-// but Hopper's, and masks none for compute capability 10 that adds in a fixed order. A row of one
-// position is refused in backward graphs. The scores of one head have the sizes of a mask, and
-// cudnn-frontend then gives them the mask's strides, by which it transposes them wrongly unless the
-// mask is as wide as they are.
+// The limits of cuDNN 9.19: heads of more than 128 numbers and capped scores have no backward
+// graphs but Hopper's, and masks none for compute capability 10 that adds in a fixed order. A row
+// of one position is refused in backward graphs. The scores of one head have the sizes of a mask,
+// and cudnn-frontend then gives them the mask's strides, by which it transposes them wrongly unless
+// the mask is as wide as they are.
 CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
   const bool serves = q.dtype == Dtype::bfloat16 && head_dim % 8 == 0 && head_dim <= 256 &&

@@ -54,7 +54,7 @@ CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const 
 
 // The most that a graph takes.
 int64_t cudnn_graph_workspace(const CudnnAttention& part, CudnnPass pass);
-// That of a part's mask, before it; 0 where there is none.
+// The bytes of a part's mask, which lies before the graph's workspace; 0 where there is none.
 int64_t cudnn_mask_bytes(const CudnnAttention& part);
 
 // Names of a graph's operands, by which it is given where they begin. Masks are bfloat16

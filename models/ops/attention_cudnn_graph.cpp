@@ -79,7 +79,7 @@ void set_band(Attributes& attributes, const CudnnAttention& a) {
   if (a.window != 0) attributes.set_diagonal_band_left_bound(static_cast<int>(a.window));
 }
 
-// The same of capped scores: beside a function of ours, graphs take no band.
+// Hides the same keys where scores are capped: graphs with a score function of ours take no band.
 Tensor within_band(const std::shared_ptr<fe::graph::Graph>& graph, const Tensor& scores,
                    const CudnnAttention& a) {
   std::optional<int64_t> window;

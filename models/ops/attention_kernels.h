@@ -1,4 +1,4 @@
-// The kernels behind the attention op, one source for each target.
+// The kernels of the attention op, one source for each target.
 #pragma once
 
 #include "models/op.h"
@@ -14,7 +14,7 @@ struct AttentionAttrs {
   bool is_plain() const { return options.soft_cap == 0 && !segments; }
 };
 
-// Where those of a row of the batch begin; null where there are none.
+// The segments of a row of the batch; null where there are none.
 inline const int32_t* segments_of_row(const KernelCall& call, int64_t row) {
   if (!std::any_cast<const AttentionAttrs&>(call.attrs).segments) return nullptr;
   const Ref& segments = call.in.back();
@@ -48,7 +48,7 @@ int64_t attention_cuda_aten_workspace(const std::any& attrs, std::span<const Typ
 int64_t attention_grad_cuda_aten_workspace(const std::any& attrs, std::span<const Type> in,
                                            std::span<const Type> out);
 
-// Of the forward kernels; the backward ones take the same.
+// The paths of the forward kernels; the backward kernels take the same.
 std::string attention_cpu_path(const std::any& attrs, std::span<const Type> in);
 std::string attention_cuda_path(const std::any& attrs, std::span<const Type> in);
 std::string attention_cuda_aten_path(const std::any& attrs, std::span<const Type> in);

@@ -115,7 +115,7 @@ LONGSHORE_INLINE void delta_body(const T* dout, const T* out, int64_t stride, fl
   }
 }
 
-// Of one row: products to P and dP to dS, in place.
+// Turns one row's products to P and its dP to dS, in place.
 LONGSHORE_INLINE void dscores_row(float scale, Columns worked, float log_sum_exp, float delta,
                                   float* products, float* dp) {
 #pragma omp simd

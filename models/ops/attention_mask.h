@@ -18,7 +18,7 @@ struct AttentionMaskArguments {
   void* mask;
 };
 
-// T, up to whole vectors: what lies behind it is hidden.
+// T rounded up to whole vectors; the columns from T on are hidden.
 constexpr int64_t attention_mask_width(int64_t length) { return (length + 7) / 8 * 8; }
 
 // Into a cudaStream_t; throws Error when the launch fails.

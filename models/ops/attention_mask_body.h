@@ -13,12 +13,12 @@ struct AttentionMaskBody {
   static constexpr int kVector = kVectorOf<bfloat16>;
   AttentionMaskArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t width = attention_mask_width(a.length);
     const int32_t* segments = a.segments + index / a.length * a.length;  // of the query's row
     auto* mask = static_cast<bfloat16*>(a.mask) + index * width;
-    block.for_each(width / kVector, [&](int64_t vector) {
+    group.for_each(width / kVector, [&](int64_t vector) {
       float values[kVector];
       for (int k = 0; k < kVector; ++k) {
         const int64_t key = vector * kVector + k;

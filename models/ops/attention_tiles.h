@@ -40,7 +40,7 @@ struct AttentionSizes {
   int64_t k_stride() const { return g * d; }
 };
 
-// Where each position's segment begins: to int32 [T].
+// Writes where each position's segment begins to `begins`, int32 [T].
 inline void find_segments(const int32_t* segments, int64_t t, int32_t* begins) {
   for (int64_t i = 0; i < t; ++i)
     begins[i] = i > 0 && segments[i] == segments[i - 1] ? begins[i - 1] : static_cast<int32_t>(i);
@@ -50,7 +50,7 @@ inline void find_segments(const int32_t* segments, int64_t t, int32_t* begins) {
 // decrease from a query to the next.
 class VisibleKeys {
  public:
-  // Of where segments begin; null: there is one.
+  // `begins` is what find_segments writes; null where the row is one segment.
   VisibleKeys(const AttentionSizes& s, const int32_t* begins)
       : window_(s.window), begins_(begins) {}
 
@@ -94,7 +94,8 @@ void tiles_by_row(const AttentionSizes& s, const VisibleKeys& visible, F f) {
   }
 }
 
-// ... or all rows that see a block of columns.
+// f for the same tiles, in the order of blocks of columns: all rows that see a block follow each
+// other.
 template <class F>
 void tiles_by_column(const AttentionSizes& s, const VisibleKeys& visible, F f) {
   for (int64_t column = 0; column < s.t; column += kBackwardColumns)

@@ -32,8 +32,7 @@ Types infer(const std::any& attrs, std::span<const Type> in) {
   return {in[0], in[3], in[4]};
 }
 
-// Of a full cache: two products with each row that is seen, and what is written of the caches is no
-// more than k and v.
+// The cost with a full cache: two products with each row that is seen, and writes of k and v alone.
 Cost cost(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
   CachedAttentionSizes sizes(attrs, in);
   double seen = static_cast<double>(std::min(sizes.p, sizes.window));

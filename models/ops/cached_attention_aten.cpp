@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/pieces.h"
 #include "models/ops/aten.h"
 #include "models/ops/cached_attention_kernels.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 // Key/value heads whose scores exist at a time.
 int64_t heads_at_once(const CachedAttentionSizes& s) {
-  return std::clamp<int64_t>(kCompositionPart / (s.s * s.group() * s.p), 1, s.g);
+  return std::clamp<int64_t>(kCompositionElements / (s.s * s.group() * s.p), 1, s.g);
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ void cached_attention_composed(const KernelCall& call) {
   for (int64_t b = 0; b < s.b; ++b) {
     at::Tensor own = positions[b].view({s.s, 1, 1});
     at::Tensor hidden = keys.gt(own).logical_or_(keys.le(own - s.window));  // [S,1,P]
-    in_parts(s.g, heads_at_once(s), [&](int64_t first, int64_t count) {
+    for_each_piece(s.g, heads_at_once(s), [&](int64_t first, int64_t count) {
       auto heads = [&](const at::Tensor& cache) {  // [g,P,D]
         return cache[b].narrow(1, first, count).to(wide).transpose(0, 1);
       };

@@ -19,7 +19,7 @@ struct Scoring {
   float soft_cap;  // 0: none
 };
 
-// Of one head in a cache: rows of D, `stride` apart.
+// One head in a cache: rows of D elements, `stride` elements apart.
 template <class T>
 struct HeadRows {
   const T* data;
@@ -52,8 +52,8 @@ LONGSHORE_INLINE void score_body(const float* q, HeadRows<T> keys, Scoring scori
   }
 }
 
-// Scores to probabilities relative to the largest score so far. Returns what earlier sums are to be
-// multiplied by.
+// Turns scores to probabilities relative to the largest score so far. Returns the factor for
+// earlier sums.
 LONGSHORE_INLINE float softmax_body(float* scores, int64_t begin, int64_t end, SoftmaxRow& row) {
   float largest = row.largest;
 #pragma omp simd reduction(max : largest)

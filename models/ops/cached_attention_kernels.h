@@ -1,4 +1,4 @@
-// The kernels behind the op cached_attention, one source for each target.
+// The kernels of the op cached_attention, one source for each target.
 #pragma once
 
 #include "models/op.h"

@@ -21,13 +21,13 @@ struct ColumnSumBody {
     return threads / kColumns * kColumns * static_cast<int64_t>(sizeof(float));
   }
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t first = index * kColumns;
     const int64_t columns = width - first < kColumns ? width - first : kColumns;
-    const int64_t slices = block.threads() / kColumns;
-    float* sums = block.template scratch<float>();
-    block.for_each(slices * kColumns, [&](int64_t i) {
+    const int64_t slices = group.threads() / kColumns;
+    float* sums = group.template scratch<float>();
+    group.for_each(slices * kColumns, [&](int64_t i) {
       const int64_t column = i % kColumns, slice = i / kColumns;
       if (column >= columns) return;
       const int64_t begin = rows * slice / slices, end = rows * (slice + 1) / slices;
@@ -36,8 +36,8 @@ struct ColumnSumBody {
       for (int64_t row = begin; row < end; ++row) sum += matrix[row * width + first + column];
       sums[i] = sum;
     });
-    block.sync();
-    block.for_each(columns, [&](int64_t column) {
+    group.sync();
+    group.for_each(columns, [&](int64_t column) {
       float sum = 0;
       for (int64_t slice = 0; slice < slices; ++slice) sum += sums[slice * kColumns + column];
       const int64_t at = first + column;

@@ -11,7 +11,7 @@
 
 namespace longshore::models {
 
-// Of any trivially copyable type, word by word.
+// shuffle() for values of any trivially copyable type, word by word.
 template <class T, class Shuffle>
 __device__ T shuffled(const T& value, Shuffle shuffle) {
   static_assert(sizeof(T) % sizeof(uint32_t) == 0);

@@ -63,7 +63,7 @@ struct SoftCappedGrad {
 
 // --- how
 
-// A block has a range of vectors. The elements behind the last whole vector are the last block's.
+// A block has a range of vectors. The elements after the last whole vector are the last block's.
 template <class Function, class T, int kVector>
 struct ElementwiseBody {
   static constexpr int kThreads = kBlockThreads;
@@ -76,14 +76,14 @@ struct ElementwiseBody {
     return vectors == 0 ? 1 : ceil_div(vectors, kVectors);
   }
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t all = a.count / kVector, first = index * kVectors;
     const int64_t left = all - first;
-    block.for_each(left < kVectors ? left : kVectors,
+    group.for_each(left < kVectors ? left : kVectors,
                    [&](int64_t i) { apply<kVector>((first + i) * kVector); });
     if (left <= kVectors)
-      block.for_each(a.count - all * kVector, [&](int64_t i) { apply<1>(all * kVector + i); });
+      group.for_each(a.count - all * kVector, [&](int64_t i) { apply<1>(all * kVector + i); });
   }
 
   // To kCount elements from `at` on.

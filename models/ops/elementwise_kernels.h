@@ -28,7 +28,7 @@ struct ElementwiseArguments {
   void* out[2] = {};
 };
 
-// Without a cap.
+// For functions other than the two of soft caps.
 ElementwiseArguments elementwise_arguments(Elementwise function, const KernelCall& call);
 ElementwiseArguments soft_cap_arguments(const KernelCall& call);
 ElementwiseArguments soft_cap_grad_arguments(const KernelCall& call);

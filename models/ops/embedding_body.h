@@ -22,12 +22,12 @@ struct SortTokensBody {
     int32_t before[kTokens];
   };
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t first = index * kTokens;
     int32_t mine[kTokens];
     for (int k = 0; k < kTokens; ++k) mine[k] = first + k < tokens ? ids[first + k] : 0;
-    const Places places = block.reduce(
+    const Places places = group.reduce(
         tokens, Places{},
         [&](Places& so_far, int64_t other) {
           const int32_t id = ids[other];
@@ -37,7 +37,7 @@ struct SortTokensBody {
         [](Places& one, const Places& other) {
           for (int k = 0; k < kTokens; ++k) one.before[k] += other.before[k];
         });
-    block.once([&] {
+    group.once([&] {
       for (int k = 0; k < kTokens && first + k < tokens; ++k) {
         sorted[places.before[k]] = static_cast<int32_t>(first + k);
         sorted[tokens + places.before[k]] = mine[k];
@@ -46,8 +46,8 @@ struct SortTokensBody {
   }
 };
 
-// A block has a place among the sorted tokens and some columns. That of an id's first place adds
-// all the id's rows to the weight's, in order; the others find nothing to do.
+// A block has a place among the sorted tokens and some columns. The block of an id's first place
+// adds all rows of that id to the weight's, in order; the others do nothing.
 template <class T, int kVector>
 struct EmbeddingGradBody {
   static constexpr int kThreads = kBlockThreads;
@@ -55,8 +55,8 @@ struct EmbeddingGradBody {
   EmbeddingGradArguments a;
   int64_t column_blocks;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int32_t *order = a.sorted, *ids = a.sorted + a.tokens;
     const int64_t first = index / column_blocks, column = index % column_blocks * kColumns;
     const int32_t id = ids[first];
@@ -65,7 +65,7 @@ struct EmbeddingGradBody {
     const int64_t columns = a.width - column < kColumns ? a.width - column : kColumns;
     const T* dy = static_cast<const T*>(a.dy) + column;
     float* dweight = a.dweight + id * a.width + column;
-    block.for_each(columns / kVector, [&](int64_t i) {
+    group.for_each(columns / kVector, [&](int64_t i) {
       float sums[kVector];
       load_vector(dweight + i * kVector, sums);
       LONGSHORE_UNROLL(4)

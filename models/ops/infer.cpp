@@ -13,6 +13,12 @@ void expect_inputs(std::span<const Type> in, size_t least, size_t most, const ch
     throw InternalError(std::string(op) + ": " + std::to_string(in.size()) + " inputs");
 }
 
+Dtype reduction_dtype(Dtype dtype) {
+  return dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
+}
+
+Type scalar_loss(Dtype dtype) { return {{}, reduction_dtype(dtype)}; }
+
 double operand_bytes(std::span<const Type> in, std::span<const Type> out) {
   double bytes = 0;
   for (const Type& type : in) bytes += static_cast<double>(type.bytes());

@@ -1,13 +1,13 @@
 #include "models/ops/linear_cross_entropy.h"
 
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "models/backward.h"
 #include "models/ops/infer.h"
 #include "models/ops/linear_cross_entropy_kernels.h"
 #include "models/ops/own_kernel.h"
+#include "models/ops/print.h"
 
 namespace longshore::models {
 namespace {
@@ -51,7 +51,7 @@ void vjp(Backward& backward, const Node& node) {
   if (attrs.weight_gradient)
     if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
   auto out = backward.emit(linear_cross_entropy_grad_op, attrs, std::move(in), x);
-  backward.also_makes(node.out[0], out[1]);
+  backward.remakes(node.out[0], out[1]);
   if (attrs.weight_gradient) backward.replace_sum(weight, out[2]);
   if (backward.wants_gradient(x)) backward.contribute(x, out[0]);
 }
@@ -77,9 +77,7 @@ std::vector<Reuse> reuse_grad(const std::any& any, int inputs) {
 
 std::string print_cap(double cap, const char* before) {
   if (cap == 0) return "";
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "%ssoft_cap=%g", before, cap);
-  return buffer;
+  return before + print_number("soft_cap", cap);
 }
 
 std::string print(const std::any& attrs) {

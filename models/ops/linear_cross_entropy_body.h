@@ -18,16 +18,16 @@ struct CrossEntropyRowsBody {
   static constexpr int kThreads = 1024;
   CrossEntropyRowsArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t row) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t row) const {
     const int64_t v = a.vocabulary, vectors = v / kVector;
     const int32_t target = a.targets[row];
     float* logits = a.logits + row * v;
     T* dlogits = a.dlogits ? static_cast<T*>(a.dlogits) + row * v : nullptr;
     if (target == kIgnoredTarget) {
-      block.once([&] { a.losses[row] = 0; });
+      group.once([&] { a.losses[row] = 0; });
       if (dlogits)
-        block.for_each(vectors, [&](int64_t i) {
+        group.for_each(vectors, [&](int64_t i) {
           const float zeros[kVector] = {};
           store_vector(dlogits + i * kVector, zeros);
         });
@@ -36,7 +36,7 @@ struct CrossEntropyRowsBody {
 
     // Read before the reduction: behind it, dlogits may already take the logits' place.
     const float at_target = soft_capped(logits[target], a.cap);
-    const SoftmaxSum all = block.reduce(
+    const SoftmaxSum all = group.reduce(
         vectors, SoftmaxSum{},
         [&](SoftmaxSum& so_far, int64_t i) {
           float values[kVector];
@@ -45,11 +45,11 @@ struct CrossEntropyRowsBody {
           so_far.add(SoftmaxSum::of(values));
         },
         [](SoftmaxSum& one, const SoftmaxSum& other) { one.add(other); });
-    block.once([&] { a.losses[row] = all.log_sum_exp() - at_target; });
+    group.once([&] { a.losses[row] = all.log_sum_exp() - at_target; });
     if (!dlogits) return;
 
     const float scale = *a.dloss, factor = scale / all.sum;
-    block.for_each(vectors, [&](int64_t i) {
+    group.for_each(vectors, [&](int64_t i) {
       float values[kVector];
       load_vector(logits + i * kVector, values);
       for (int k = 0; k < kVector; ++k) {
@@ -67,11 +67,11 @@ struct TotalLossBody {
   static constexpr int kThreads = 1024;
   TotalLossArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t) const {
     const double total =
-        sum(block, a.tokens, [&](int64_t i) { return static_cast<double>(a.losses[i]); });
-    block.once([&] { *a.total = static_cast<float>(total); });
+        sum(group, a.tokens, [&](int64_t i) { return static_cast<double>(a.losses[i]); });
+    group.once([&] { *a.total = static_cast<float>(total); });
   }
 };
 

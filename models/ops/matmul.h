@@ -14,7 +14,7 @@ namespace longshore::models {
 
 enum class Layout : uint8_t { plain, transposed };
 enum class Into : uint8_t { overwrite, add };
-// Of a processor; `one` for calls from within a parallel region.
+// The threads of a product on the CPU; `one` for calls from within a parallel region.
 enum class Threads : uint8_t { all, one };
 
 struct Matmul {

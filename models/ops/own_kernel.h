@@ -17,7 +17,7 @@ void launch_call(const KernelCall& call) {
   launch(arguments(call), call.stream);
 }
 
-// What a record says: arguments(call) gives what launch(arguments, stream) takes.
+// An op's kernel, where arguments(call) gives what launch(arguments, stream) takes.
 template <auto launch, auto arguments>
 constexpr auto own_kernel() -> void (*)(const KernelCall&) {
   if constexpr (kHasOwnCudaKernels)
@@ -26,7 +26,7 @@ constexpr auto own_kernel() -> void (*)(const KernelCall&) {
     return nullptr;
 }
 
-// ... where `run` takes the call as it is.
+// An op's kernel, where run(call) takes the call as it is.
 template <void (*run)(const KernelCall&)>
 constexpr auto cuda_kernel() -> void (*)(const KernelCall&) {
   if constexpr (kHasOwnCudaKernels)
@@ -35,7 +35,8 @@ constexpr auto cuda_kernel() -> void (*)(const KernelCall&) {
     return nullptr;
 }
 
-// ... where that is run(call, parts...): launchers and libraries' products, which tests replace.
+// An op's kernel, where that is run(call, parts...): the parts are launchers and libraries'
+// products, which tests replace.
 template <auto run, auto... parts>
 constexpr auto kernel_of_parts() -> void (*)(const KernelCall&) {
   if constexpr (kHasOwnCudaKernels)

@@ -6,10 +6,12 @@
 
 #include <cmath>
 
+#include "base/pieces.h"
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
 #include "models/ops/own_kernel.h"
+#include "models/ops/print.h"
 #include "models/ops/rms_norm_kernels.h"
 #include "models/ops/simd.h"
 
@@ -35,16 +37,9 @@ const GradAttrs& grad_attrs(const std::any& attrs) {
   return std::any_cast<const GradAttrs&>(attrs);
 }
 
-// The statistics of a run are as wide as the computation.
-Dtype statistics_dtype(Dtype dtype) {
-  return dtype == Dtype::float64 ? Dtype::float64 : Dtype::float32;
-}
-
 std::string print_offset(double weight_offset) {
   if (weight_offset == 0) return "";
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, ", weight_offset=%g", weight_offset);
-  return buffer;
+  return ", " + print_number("weight_offset", weight_offset);
 }
 
 // --- records
@@ -54,7 +49,7 @@ Types infer(const std::any&, std::span<const Type> in) {
   expect(in[1].shape.rank() == 1 && in[0].shape.back() % in[1].shape[0] == 0, "rms_norm",
          "x [.., H*D] and w [D] do not fit");
   expect(in[0].dtype == in[1].dtype, "rms_norm", "x and w differ in dtype");
-  return {in[0], {{in[0].shape.count() / in[1].shape[0]}, statistics_dtype(in[0].dtype)}};
+  return {in[0], {{in[0].shape.count() / in[1].shape[0]}, reduction_dtype(in[0].dtype)}};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
@@ -111,9 +106,7 @@ std::vector<Reuse> reuse_grad(const std::any& any, int) {
 
 std::string print(const std::any& any) {
   const Attrs& attrs = std::any_cast<const Attrs&>(any);
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "epsilon=%g", attrs.epsilon);
-  return buffer + print_offset(attrs.weight_offset);
+  return print_number("epsilon", attrs.epsilon) + print_offset(attrs.weight_offset);
 }
 
 std::string print_grad(const std::any& any) {
@@ -243,7 +236,7 @@ void run_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
-int64_t rows_of_part(int64_t width) { return std::max<int64_t>(1, kCompositionPart / width); }
+int64_t rows_of_part(int64_t width) { return std::max<int64_t>(1, kCompositionElements / width); }
 
 // One run a row.
 at::Tensor runs(const KernelCall& call, const Ref& ref, int64_t width) {
@@ -260,7 +253,7 @@ void run_composed(const KernelCall& call) {
   int64_t width = call.in[1].type.shape[0];
   at::Tensor weight = wide_weight(call, call.in[1], attrs.weight_offset);
   at::Tensor rstds = tensor(call, call.out[1]).view({-1});
-  in_parts(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
+  for_each_piece(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
     auto part = [&](const Ref& ref) { return runs(call, ref, width).narrow(0, begin, count); };
     at::Tensor x = part(call.in[0]).to(compute_type(call.in[0]));
     at::Tensor rstd = at::rsqrt((x * x).mean(-1, true) + attrs.epsilon);
@@ -276,7 +269,7 @@ void run_grad_composed(const KernelCall& call) {
   at::Tensor weight = wide_weight(call, call.in[2], attrs.weight_offset);
   at::Tensor rstds = tensor(call, call.in[3]).view({-1}).to(wide), dweight;
   if (attrs.weight_sum) dweight = tensor(call, call.in[attrs.weight_sum_index()]).to(wide);
-  in_parts(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
+  for_each_piece(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
     auto part = [&](const Ref& ref) { return runs(call, ref, width).narrow(0, begin, count); };
     at::Tensor dy = part(call.in[0]).to(wide), x = part(call.in[1]).to(wide);
     at::Tensor rstd = rstds.narrow(0, begin, count).unsqueeze(-1);

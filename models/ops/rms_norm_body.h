@@ -13,24 +13,24 @@ namespace longshore::models {
 
 // Threads for a row: some lanes of a warp where rows are as short as heads, else a block.
 struct WholeBlock {
-  template <class Block>
-  static LONGSHORE_DEVICE int groups(const Block&) {
+  template <class Group>
+  static LONGSHORE_DEVICE int groups(const Group&) {
     return 1;
   }
-  template <class Block, class F>
-  static LONGSHORE_BODY void on_each(Block& block, F f) {
-    f(block, 0);
+  template <class Group, class F>
+  static LONGSHORE_BODY void on_each(Group& group, F f) {
+    f(group, 0);
   }
 };
 template <int kLanes>
 struct Lanes {
-  template <class Block>
-  static LONGSHORE_BODY int groups(const Block& block) {
-    return block.threads() / kLanes;
+  template <class Group>
+  static LONGSHORE_BODY int groups(const Group& group) {
+    return group.threads() / kLanes;
   }
-  template <class Block, class F>
-  static LONGSHORE_BODY void on_each(Block& block, F f) {
-    block.template split<kLanes>(f);
+  template <class Group, class F>
+  static LONGSHORE_BODY void on_each(Group& group, F f) {
+    group.template split<kLanes>(f);
   }
 };
 
@@ -52,11 +52,11 @@ struct RmsNormBody {
   static constexpr int kThreads = kBlockThreads;
   RmsNormArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
-    const int64_t first = index * RowThreads::groups(block);
-    RowThreads::on_each(block, [&](auto& group, int number) {
-      if (first + number < a.rows) row(group, first + number);
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
+    const int64_t first = index * RowThreads::groups(group);
+    RowThreads::on_each(group, [&](auto& part, int number) {
+      if (first + number < a.rows) row(part, first + number);
     });
   }
 
@@ -93,27 +93,27 @@ struct RmsNormGradBody {
   int64_t blocks;
   bool sums_in_scratch;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t begin = a.rows * index / blocks, end = a.rows * (index + 1) / blocks;
-    const int groups = RowThreads::groups(block);
+    const int groups = RowThreads::groups(group);
     float* partial = a.partials ? a.partials + index * a.width : nullptr;
-    float* sums = sums_in_scratch ? block.template scratch<float>() : partial;
-    RowThreads::on_each(block, [&](auto& group, int number) {
+    float* sums = sums_in_scratch ? group.template scratch<float>() : partial;
+    RowThreads::on_each(group, [&](auto& part, int number) {
       float* mine = sums ? sums + number * a.width : nullptr;
-      if (mine) zero(group, mine);
-      for (int64_t row = begin + number; row < end; row += groups) grad_row(group, row, mine);
+      if (mine) zero(part, mine);
+      for (int64_t row = begin + number; row < end; row += groups) grad_row(part, row, mine);
     });
     if (!sums || sums == partial) return;
-    block.sync();
-    block.for_each(a.width, [&](int64_t i) {
+    group.sync();
+    group.for_each(a.width, [&](int64_t i) {
       float sum = 0;
       for (int number = 0; number < groups; ++number) sum += sums[number * a.width + i];
       partial[i] = sum;
     });
   }
 
-  // Of the elements that are the same thread's in grad_row.
+  // Each thread clears the elements that it adds to in grad_row.
   template <class Group>
   LONGSHORE_BODY void zero(Group& group, float* sums) const {
     group.for_each(a.width / kVector, [&](int64_t i) {

@@ -14,6 +14,7 @@
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
 #include "models/ops/own_kernel.h"
+#include "models/ops/print.h"
 #include "models/ops/rope_kernels.h"
 #include "models/ops/simd.h"
 
@@ -87,26 +88,19 @@ std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
 
 std::string print(std::monostate) { return ""; }
 std::string print(const LinearRopeScaling& s) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, ", linear factor=%g", s.factor);
-  return buffer;
+  return ", linear " + print_number("factor", s.factor);
 }
 std::string print(const Llama3RopeScaling& s) {
-  char buffer[160];
-  std::snprintf(buffer, sizeof buffer,
-                ", llama3 factor=%g, low_freq_factor=%g, high_freq_factor=%g, "
-                "original_max_position_embeddings=%g",
-                s.factor, s.low_freq_factor, s.high_freq_factor,
-                s.original_max_position_embeddings);
-  return buffer;
+  return ", llama3 " + print_number("factor", s.factor) + ", " +
+         print_number("low_freq_factor", s.low_freq_factor) + ", " +
+         print_number("high_freq_factor", s.high_freq_factor) + ", " +
+         print_number("original_max_position_embeddings", s.original_max_position_embeddings);
 }
 
 std::string print_table(const std::any& any) {
   const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "head_dim=%ld, base=%g", static_cast<long>(attrs.head_dim),
-                attrs.base);
-  return buffer + std::visit([](const auto& scaling) { return print(scaling); }, attrs.scaling);
+  return "head_dim=" + std::to_string(attrs.head_dim) + ", " + print_number("base", attrs.base) +
+         std::visit([](const auto& scaling) { return print(scaling); }, attrs.scaling);
 }
 
 std::string print(const std::any& attrs) {

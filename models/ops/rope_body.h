@@ -15,14 +15,14 @@ struct RopeTableBody {
   RopeTableArguments a;
   bool has_scratch;  // where not, the frequencies are made for each angle
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t half = a.frequencies.half, first = index * kTokens;
     const int64_t tokens = a.tokens - first < kTokens ? a.tokens - first : kTokens;
-    double* frequencies = has_scratch ? block.template scratch<double>() : nullptr;
-    if (frequencies) block.for_each(half, [&](int64_t i) { frequencies[i] = a.frequencies(i); });
-    block.sync();
-    block.for_each(tokens * half, [&](int64_t at) {
+    double* frequencies = has_scratch ? group.template scratch<double>() : nullptr;
+    if (frequencies) group.for_each(half, [&](int64_t i) { frequencies[i] = a.frequencies(i); });
+    group.sync();
+    group.for_each(tokens * half, [&](int64_t at) {
       const auto pair = static_cast<uint32_t>(at), pairs = static_cast<uint32_t>(half);
       const int64_t token = first + pair / pairs, i = pair % pairs;
       const double angle = a.positions[token] * (frequencies ? frequencies[i] : a.frequencies(i));
@@ -39,19 +39,19 @@ struct RopeBody {
   RopeArguments a;
   int64_t tokens;  // of a block
 
-  // As many as give a block's threads something to do.
+  // As many tokens as keep all threads of a block busy.
   static int64_t tokens_of_block(const RopeArguments& a) {
     const int64_t vectors = a.heads * (a.half / kVector);
     return vectors < 2 * kThreads ? 2 * kThreads / vectors : 1;
   }
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t first = index * tokens;
     const int64_t here = a.tokens - first < tokens ? a.tokens - first : tokens;
     const auto of_head = static_cast<uint32_t>(a.half / kVector);
     const auto of_token = static_cast<uint32_t>(a.heads) * of_head;
-    block.for_each(here * of_token, [&](int64_t i) {
+    group.for_each(here * of_token, [&](int64_t i) {
       const auto vector = static_cast<uint32_t>(i);
       const int64_t token = first + vector / of_token, head = vector % of_token / of_head;
       rotate(token, head, vector % of_head * kVector);

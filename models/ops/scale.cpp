@@ -1,11 +1,11 @@
 #include "models/ops/scale.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/infer.h"
+#include "models/ops/print.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -47,9 +47,7 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
 
 std::string print(const std::any& attrs) {
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "factor=%g", std::any_cast<Attrs>(attrs).factor);
-  return buffer;
+  return print_number("factor", std::any_cast<Attrs>(attrs).factor);
 }
 
 // --- CPU

@@ -3,12 +3,12 @@
 #include <ATen/ops/tanh.h>
 
 #include <cmath>
-#include <cstdio>
 
 #include "models/backward.h"
 #include "models/ops/aten.h"
 #include "models/ops/elementwise_kernels.h"
 #include "models/ops/infer.h"
+#include "models/ops/print.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -55,11 +55,7 @@ std::vector<Reuse> reuse_grad(const std::any&, int) {
   return {{.out = 0, .in = 0}, {.out = 0, .in = 1}};
 }
 
-std::string print(const std::any& attrs) {
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "cap=%g", cap_of(attrs));
-  return buffer;
-}
+std::string print(const std::any& attrs) { return print_number("cap", cap_of(attrs)); }
 
 // --- CPU
 

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/pieces.h"
 #include "models/ops/aten.h"
+#include "models/ops/blocked_sum.h"
 #include "models/ops/infer.h"
 #include "models/ops/own_kernel.h"
+#include "models/ops/print.h"
 #include "models/ops/simd.h"
 #include "models/ops/square_sum_kernels.h"
 
@@ -17,11 +20,6 @@ namespace {
 
 // --- square_sum
 
-// Summed apart and then together, so that the result does not depend on the threads.
-constexpr int64_t kBlock = 1 << 16;
-
-int64_t blocks(int64_t count) { return (count + kBlock - 1) / kBlock; }
-
 Types infer_square_sum(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 1, 1, "square_sum");
   return {{{}, Dtype::float64}};
@@ -29,10 +27,6 @@ Types infer_square_sum(const std::any&, std::span<const Type> in) {
 
 Cost cost_square_sum(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   return {.flops = 2.0 * in[0].shape.count(), .bytes = operand_bytes(in, out)};
-}
-
-int64_t workspace_square_sum(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return blocks(in[0].shape.count()) * size_bytes(Dtype::float64);
 }
 
 LONGSHORE_SIMD double square_sum_range(const float* x, int64_t count) {
@@ -45,21 +39,15 @@ LONGSHORE_SIMD double square_sum_range(const float* x, int64_t count) {
 void run_square_sum_cpu(const KernelCall& call) {
   const float* x = call.in[0].as<float>();
   int64_t count = call.in[0].type.shape.count();
-  double* partial = reinterpret_cast<double*>(call.workspace.data());
-  parallel_ranges(blocks(count), [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block)
-      partial[block] =
-          square_sum_range(x + block * kBlock, std::min(kBlock, count - block * kBlock));
+  *call.out[0].as<double>() = blocked_sum(call.workspace, count, [&](int64_t begin, int64_t size) {
+    return square_sum_range(x + begin, size);
   });
-  double sum = 0;
-  for (int64_t block = 0; block < blocks(count); ++block) sum += partial[block];
-  *call.out[0].as<double>() = sum;
 }
 
 void run_square_sum_composed(const KernelCall& call) {
   const at::Tensor x = tensor(call, call.in[0]).view({-1});
   at::Tensor sum = tensor(call, call.out[0]).zero_();
-  in_parts(x.numel(), kCompositionPart, [&](int64_t begin, int64_t count) {
+  for_each_piece(x.numel(), kCompositionElements, [&](int64_t begin, int64_t count) {
     const at::Tensor part = x.narrow(0, begin, count).to(at::kDouble);
     sum.add_(part.dot(part));
   });
@@ -67,12 +55,13 @@ void run_square_sum_composed(const KernelCall& call) {
 
 int64_t workspace_square_sum_composed(const std::any&, std::span<const Type> in,
                                       std::span<const Type>) {
-  return std::min(in[0].shape.count(), kCompositionPart) * size_bytes(Dtype::float64) + (1 << 16);
+  return std::min(in[0].shape.count(), kCompositionElements) * size_bytes(Dtype::float64) +
+         kReductionBytes;
 }
 
 // Sums so far.
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return in[0].bytes() + (1 << 16);
+  return in[0].bytes() + kReductionBytes;
 }
 
 // --- sum_in_order
@@ -125,9 +114,7 @@ Cost cost_clip(const std::any&, std::span<const Type> in, std::span<const Type> 
 }
 
 std::string print_clip(const std::any& attrs) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "threshold=%g", std::any_cast<ClipAttrs>(attrs).threshold);
-  return buffer;
+  return print_number("threshold", std::any_cast<ClipAttrs>(attrs).threshold);
 }
 
 void run_clip_cpu(const KernelCall& call) {
@@ -181,7 +168,7 @@ const Op square_sum_op{
     .name = "square_sum",
     .infer = infer_square_sum,
     .cost = cost_square_sum,
-    .cpu = {run_square_sum_cpu, workspace_square_sum},
+    .cpu = {run_square_sum_cpu, workspace_blocked_sum<0>},
     .cuda = {own_kernel<launch_square_sum, square_sum_arguments>(), workspace_own},
     .cuda_composed = {run_square_sum_composed, workspace_square_sum_composed},
     .reference = {run_square_sum_composed}};

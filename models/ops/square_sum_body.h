@@ -15,12 +15,12 @@ struct SquareSumBody {
   SquareSumArguments a;
   int64_t range;  // elements of a block: a multiple of a vector
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t index) const {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t first = index * range, left = a.count - first;
     const int64_t count = left < 0 ? 0 : left < range ? left : range;
     const float* x = a.x + first;
-    double squares = sum(block, count / kVector, [&](int64_t i) {
+    double squares = sum(group, count / kVector, [&](int64_t i) {
       float values[kVector];
       load_vector(x + i * kVector, values);
       double result = 0;
@@ -28,7 +28,7 @@ struct SquareSumBody {
       return result;
     });
     for (int64_t i = count / kVector * kVector; i < count; ++i) squares += square(x[i]);
-    block.once([&] { a.partials[index] = squares; });
+    group.once([&] { a.partials[index] = squares; });
   }
 
   static LONGSHORE_DEVICE double square(float value) {
@@ -42,10 +42,10 @@ struct PartialSumBody {
   const double* partials;
   double* result;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t) const {
-    const double all = sum(block, count, [&](int64_t i) { return partials[i]; });
-    block.once([&] { *result = all; });
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t) const {
+    const double all = sum(group, count, [&](int64_t i) { return partials[i]; });
+    group.once([&] { *result = all; });
   }
 };
 
@@ -60,9 +60,9 @@ struct SumInOrderBody {
   static constexpr int kThreads = 32;
   SumInOrderArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t) const {
-    block.once([&] { *a.result = added_in_order(a.x, a.count); });
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t) const {
+    group.once([&] { *a.result = added_in_order(a.x, a.count); });
   }
 };
 
@@ -70,9 +70,9 @@ struct ClipBody {
   static constexpr int kThreads = 32;
   ClipArguments a;
 
-  template <class Block>
-  LONGSHORE_BODY void operator()(Block& block, int64_t) const {
-    block.once([&] {
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t) const {
+    group.once([&] {
       const double norm = std::sqrt(added_in_order(a.square_sums, a.count));
       const double factor = a.threshold > 0 && !(norm <= a.threshold) ? a.threshold / norm : 1;
       *a.factor = factor != factor ? 0.f : static_cast<float>(factor);

@@ -1,4 +1,4 @@
-// Our own kernels on a GPU behind the global gradient norm.
+// Our own GPU kernels for the global gradient norm.
 #pragma once
 
 #include "models/op.h"

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
 constexpr uint32_t kKeyStep0 = 0x9E3779B9, kKeyStep1 = 0xBB67AE85;
-constexpr uint32_t kUse = static_cast<uint32_t>(RandomUse::kRounding);
+constexpr uint32_t kUse = static_cast<uint32_t>(RandomUse::rounding);
 
 // The 64 bits of half a group, from element `at` on.
 LONGSHORE_INLINE void split_rounding_bits(const uint32_t* a, const uint32_t* b, int64_t at,

@@ -5,6 +5,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 
+#include "base/pieces.h"
 #include "models/backward.h"
 #include "models/ops/activations.h"
 #include "models/ops/aten.h"
@@ -147,33 +148,35 @@ GatedGradients gradients(GeluTanh, const at::Tensor& dy, const at::Tensor& gate,
 
 template <class Activation>
 void run_composed(const KernelCall& call) {
-  in_parts(call.out[0].type.shape.count(), kCompositionPart, [&](int64_t begin, int64_t count) {
-    auto part = [&](const Ref& ref) {
-      return tensor(call, ref).view({-1}).narrow(0, begin, count);
-    };
-    at::Tensor gate = part(call.in[0]).to(compute_type(call.in[0]));
-    at::Tensor up = part(call.in[1]).to(compute_type(call.in[1]));
-    part(call.out[0]).copy_(value(Activation{}, gate).mul_(up));
-  });
+  for_each_piece(call.out[0].type.shape.count(), kCompositionElements,
+                 [&](int64_t begin, int64_t count) {
+                   auto part = [&](const Ref& ref) {
+                     return tensor(call, ref).view({-1}).narrow(0, begin, count);
+                   };
+                   at::Tensor gate = part(call.in[0]).to(compute_type(call.in[0]));
+                   at::Tensor up = part(call.in[1]).to(compute_type(call.in[1]));
+                   part(call.out[0]).copy_(value(Activation{}, gate).mul_(up));
+                 });
 }
 
 template <class Activation>
 void run_grad_composed(const KernelCall& call) {
-  in_parts(call.out[0].type.shape.count(), kCompositionPart, [&](int64_t begin, int64_t count) {
-    auto part = [&](const Ref& ref) {
-      return tensor(call, ref).view({-1}).narrow(0, begin, count);
-    };
-    auto wide = [&](int i) { return part(call.in[i]).to(compute_type(call.in[i])); };
-    GatedGradients found = gradients(Activation{}, wide(0), wide(1), wide(2));
-    part(call.out[0]).copy_(found.gate);
-    part(call.out[1]).copy_(found.up);
-  });
+  for_each_piece(call.out[0].type.shape.count(), kCompositionElements,
+                 [&](int64_t begin, int64_t count) {
+                   auto part = [&](const Ref& ref) {
+                     return tensor(call, ref).view({-1}).narrow(0, begin, count);
+                   };
+                   auto wide = [&](int i) { return part(call.in[i]).to(compute_type(call.in[i])); };
+                   GatedGradients found = gradients(Activation{}, wide(0), wide(1), wide(2));
+                   part(call.out[0]).copy_(found.gate);
+                   part(call.out[1]).copy_(found.up);
+                 });
 }
 
 // Temporaries of the composition, in its compute type.
 template <int kTemporaries>
 int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type> out) {
-  return kTemporaries * allocated_bytes(std::min(out[0].shape.count(), kCompositionPart) *
+  return kTemporaries * allocated_bytes(std::min(out[0].shape.count(), kCompositionElements) *
                                         size_bytes(Dtype::float32));
 }
 

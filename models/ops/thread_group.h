@@ -2,10 +2,10 @@
 // thread numbers: on a GPU a block of threads runs it (cuda_group.cuh), in tests one thread that
 // emulates them all.
 //
-// A body is called as body(block, index) for every block of a launch. What a block, or a part of
-// it, offers:
+// A body is called as body(group, index) for every block of a launch; `group` is the block's
+// threads. What a group offers, be it a whole block or a part of one:
 //
-//   threads()                  how many there are
+//   threads()                  the number of threads
 //   for_each(count, f)         f(i) for i in [0, count). The same thread has the same i's for every
 //                              count and in `reduce`, so it may read what it wrote itself
 //   reduce(count, start, add, combine)
@@ -13,12 +13,15 @@
 //                              then combine(value, other) joins the values. The order is fixed, and
 //                              all threads get the same value
 //   once(f)                    f() by the thread that has i = 0
-//   sync()                     what the group's threads wrote is there for all of them
-//   split<kLanes>(f)           of a block: f(part, number) for each of its parts of kLanes threads,
-//                              at the same time. Parts are groups themselves, but do not split
-//   scratch<T>()               of a block: the fast memory that its launch asked for
-//   own<T>()                   room for a T of each thread's own: room[i], where i < threads() is
-//                              what for_each and reduce give
+//   own<T>()                   room for one T for each thread: room[i], where i < threads() is what
+//                              for_each and reduce give
+//   sync()                     makes what the group's threads wrote visible to all of them
+//
+// And what only the group of a whole block offers:
+//
+//   split<kLanes>(f)           f(part, number) for each of its parts of kLanes threads, at the same
+//                              time. A part is a group
+//   scratch<T>()               the fast memory that the launch asked for
 //
 // A launcher is called as launcher(body, blocks, scratch_bytes). It also has `threads<Body>()`, the
 // threads of that body's blocks, at most Body::kThreads, and zero(to, bytes), copy(to, from, bytes)

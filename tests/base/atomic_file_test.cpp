@@ -17,7 +17,7 @@ TEST(AtomicFile, RefusesTheNameOfAFolder) {
   std::filesystem::create_directory(temporary / "out");
   for (const char* name : {"out", "out/"}) {
     EXPECT_EQ(
-        message_of<DataError>([&] { AtomicFile file(temporary / name); }),
+        message_of<FileError>([&] { AtomicFile file(temporary / name); }),
         (temporary / name).string() + ": found a folder, expected the name of a file to write");
     EXPECT_EQ(temporary.file_count(), 1u);
     EXPECT_TRUE(std::filesystem::is_empty(temporary / "out"));

@@ -59,7 +59,7 @@ TEST(AtomicFolder, TakesAnEmptyFolderAndTheRestIsRefused) {
   EXPECT_TRUE(what.ends_with("nearest: " + path.string() + "-4")) << what;
   EXPECT_EQ(read_file(path / "a"), "1");
   EXPECT_THROW(AtomicFolder(temporary / "it-2"), ConfigError);
-  EXPECT_THROW(AtomicFolder(temporary / "it-2" / "below"), DataError);
+  EXPECT_THROW(AtomicFolder(temporary / "it-2" / "below"), FileError);
 }
 
 // What came meanwhile stays, and is no longer empty, so that the folder is not put there.
@@ -67,7 +67,7 @@ TEST(AtomicFolder, EndsWhereNoNumberMakesTheNameFree) {
   TemporaryFolder temporary;
   const fs::path path = temporary / std::string(254, 'a');
   fs::create_directories(path / "something");
-  const std::string what = message_of<DataError>([&] { AtomicFolder folder(path); });
+  const std::string what = message_of<FileError>([&] { AtomicFolder folder(path); });
   EXPECT_NE(what.find("-2: cannot be looked at"), std::string::npos) << what;
 }
 
@@ -78,7 +78,7 @@ TEST(AtomicFolder, NothingIsWrittenOver) {
     fill(folder);
     fs::create_directory(temporary / "it");
     temporary.write("it/b", "2");
-    EXPECT_THROW(folder.finish(), DataError);
+    EXPECT_THROW(folder.finish(), FileError);
   }
   EXPECT_EQ(read_file(temporary / "it" / "b"), "2");
   EXPECT_EQ(temporary.file_count(), 1u);

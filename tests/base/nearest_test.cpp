@@ -82,7 +82,7 @@ TEST(Nearest, IsTheFirstOfTheLeastDistance) {
     return word;
   };
   for (int i = 0; i < 2000; ++i) {
-    const std::string wrong = "x" + word();  // which begins no candidate
+    const std::string wrong = "x" + word();  // no candidate begins with it
     std::vector<std::string> words(20);
     for (std::string& one : words) one = word();
     std::string expected;
@@ -96,7 +96,7 @@ TEST(Nearest, IsTheFirstOfTheLeastDistance) {
   }
 }
 
-// What a file may hold to keep an error message from coming.
+// A hostile file may hold that many to keep an error message from appearing.
 TEST(Nearest, GivesUpOnMoreNamesThanAnyoneHas) {
   const std::string name = "model.layers.79.self_attn.q_proj.weight";
   std::vector<std::string> names;
@@ -104,18 +104,10 @@ TEST(Nearest, GivesUpOnMoreNamesThanAnyoneHas) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 50; ++i) EXPECT_EQ(nearest(name, names), "");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(seconds.count(), 20);  // tables of all would take many minutes
+  EXPECT_LT(seconds.count(), 20);  // computing all tables would take many minutes
   names.resize(18'000);
   names.push_back("model.layers.79.self_attn.q_proj.weigth");
   EXPECT_EQ(nearest(name, names), names.back());
-}
-
-TEST(Join, PutsSeparatorsBetweenWordsOnly) {
-  EXPECT_EQ(join({}), "");
-  const std::vector<std::string> one = {"a"}, three = {"a", "b", "c"};
-  EXPECT_EQ(join(one), "a");
-  EXPECT_EQ(join(three), "a, b, c");
-  EXPECT_EQ(join(three, " | "), "a | b | c");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(Philox, EveryPartOfTheAddressCounts) {
   const uint64_t high = uint64_t{1} << 32;
   std::set<PhiloxBlock> blocks;
   for (uint64_t seed : {uint64_t{0}, uint64_t{1}, high})
-    for (RandomUse use : {RandomUse::kSyntheticTokens, RandomUse::kDataOrder})
+    for (RandomUse use : {RandomUse::synthetic_tokens, RandomUse::data_order})
       for (uint32_t sequence : {0u, 1u})
         for (uint64_t index : {uint64_t{0}, uint64_t{1}, high})
           blocks.insert(philox(seed, use, sequence, index));

@@ -21,7 +21,7 @@ TEST(ProblemList, IsEmptyUntilSomethingIsWrong) {
   EXPECT_EQ(numbered(3).text(), "0\n  1\n  2");
 }
 
-TEST(ProblemList, OfManyCountsTheRest) {
+TEST(ProblemList, CountsWhatItLeavesOut) {
   EXPECT_FALSE(numbered(49).is_full());
   EXPECT_TRUE(numbered(50).is_full());
   EXPECT_TRUE(numbered(50).text().ends_with("\n  48\n  49"));

@@ -93,17 +93,17 @@ void expect_pure(const std::function<BatchSource(BatchShape, Rank)>& make, int64
   for (int64_t world_size : {2, 3, 10}) {
     std::vector<BatchSource> ranks;
     for (int64_t n = 0; n < world_size; ++n)
-      ranks.push_back(make(shape, {.number = n, .world_size = world_size}));
+      ranks.push_back(make(shape, {.rank = n, .world_size = world_size}));
     const BatchSource whole = make({.rows = 3 * world_size, .length = 5}, {});
     for (int64_t m = (count - 1) / world_size; m >= 0; --m) {
       std::vector<Batch> parts;
       for (const BatchSource& rank : ranks) parts.push_back(rank(m));
       EXPECT_TRUE(equal(joined(parts), whole(m))) << world_size << " " << m;
     }
-    EXPECT_THROW(make(shape, {.number = world_size, .world_size = world_size}), InternalError);
+    EXPECT_THROW(make(shape, {.rank = world_size, .world_size = world_size}), InternalError);
   }
   EXPECT_THROW(source(-1), InternalError);
-  EXPECT_THROW(make(shape, {.number = -1}), InternalError);
+  EXPECT_THROW(make(shape, {.rank = -1}), InternalError);
 }
 
 TEST(SyntheticBatches, ArePureFunctionsOfTheIndex) {

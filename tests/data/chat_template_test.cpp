@@ -57,7 +57,7 @@ std::vector<ChatMessage> with_system(std::vector<ChatMessage> messages) {
 }
 
 // Written by hand from the chat_template entries of the published tokenizer_config.json files.
-TEST(ChatTemplate, SeveralTurns) {
+TEST(ChatTemplate, WritesTurnsAsPublishedTemplatesDo) {
   EXPECT_EQ(marked(pieces("llama2", kTurns)),
             "<s>[INST] Hi [/INST]{ Hello! </s>}<s>[INST] Who are you? [/INST]{ A model. </s>}");
   EXPECT_EQ(marked(pieces("llama3", kTurns)),
@@ -77,7 +77,7 @@ TEST(ChatTemplate, SeveralTurns) {
             "<|im_start|>assistant\n{\nA model.<|im_end|>}\n");
 }
 
-TEST(ChatTemplate, SystemMessage) {
+TEST(ChatTemplate, WritesTheSystemMessageOrRefusesIt) {
   const auto messages = with_system({{"user", " Hi"}, {"assistant", "Yes"}});
   EXPECT_EQ(text_of(pieces("llama2", messages)),
             "<s>[INST] <<SYS>>\n Be kind. \n<</SYS>>\n\n Hi [/INST] Yes </s>");
@@ -94,7 +94,7 @@ TEST(ChatTemplate, SystemMessage) {
       << message;
 }
 
-TEST(ChatTemplate, TheAssistantOpens) {
+TEST(ChatTemplate, EndsWithTheAssistantsHeaderWhereAsked) {
   const std::vector<ChatMessage> messages = {{"user", "Hi"}};
   EXPECT_EQ(text_of(pieces("llama2", messages, Ending::assistant_opens)), "<s>[INST] Hi [/INST]");
   EXPECT_EQ(

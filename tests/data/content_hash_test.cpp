@@ -12,16 +12,16 @@ namespace {
 // What xxhsum -H2 prints.
 TEST(ContentHash, IsXxh3) {
   const std::string text = "longshore";
-  EXPECT_EQ(content_hash({}), "99aa06d3014798d86001c324468d497f");
-  EXPECT_NE(content_hash(std::as_bytes(std::span(text))), content_hash({}));
+  EXPECT_EQ(content_hash(""), "99aa06d3014798d86001c324468d497f");
+  EXPECT_NE(content_hash(text), content_hash(""));
 }
 
-TEST(ContentHash, OfAFileIsThatOfItsBytes) {
+TEST(ContentHash, FileHashIsThatOfTheFilesBytes) {
   TemporaryFolder folder;
   for (size_t size : {0, 1, 1000, (4 << 20) - 1, 4 << 20, (4 << 20) + 1}) {
     std::string text(size, '\0');
     for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * i >> 5);
-    EXPECT_EQ(file_hash(folder.write("it", text)), content_hash(std::as_bytes(std::span(text))));
+    EXPECT_EQ(file_hash(folder.write("it", text)), content_hash(text));
   }
   EXPECT_NE(message_of<DataError>([&] { file_hash(folder / "none"); }).find("none: cannot open"),
             std::string::npos);

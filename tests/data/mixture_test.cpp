@@ -70,7 +70,7 @@ TEST(Mixture, IsExactFarOut) {
   EXPECT_EQ(last[0] + last[1] + 2, far + 1000);
 }
 
-TEST(Mixture, RefusesNothing) {
+TEST(Mixture, RefusesNoSharesAZeroShareAndSumsThatOverflow) {
   EXPECT_THROW(Mixture({}), InternalError);
   EXPECT_THROW(Mixture({1, 0}), InternalError);
   EXPECT_THROW(Mixture({UINT64_MAX, 1}), InternalError);

@@ -120,7 +120,7 @@ TEST(TokenShard, KeepsDocumentsAndTheirLossMarks) {
   }
 }
 
-TEST(TokenShard, OfVersion1IsAStreamWithoutDocuments) {
+TEST(TokenShard, Version1IsAStreamWithoutDocuments) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {100, 100'000}) {
     write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
@@ -137,7 +137,7 @@ TEST(TokenShard, OfVersion1IsAStreamWithoutDocuments) {
   }
 }
 
-TEST(TokenShard, OfVersion2HasNoHash) {
+TEST(TokenShard, Version2HasNoHash) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {100, 100'000}) {
     write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
@@ -205,7 +205,7 @@ TEST(TokenShard, FindsDocumentsThatCannotBe) {
   }
 }
 
-TEST(TokenShard, AnEmptyOneIsValid) {
+TEST(TokenShard, ShardWithoutTokensIsValid) {
   TemporaryFolder folder;
   TokenShardWriter(folder / "a.tokens", 10, 1).finish();
   EXPECT_EQ(TokenShard(folder / "a.tokens").token_count(), 0);
@@ -235,7 +235,7 @@ TEST(TokenShardWriter, LeavesTheOldShardWithoutFinish) {
 TEST(TokenShardWriter, NamesAFileItCannotWrite) {
   TemporaryFolder folder;
   const auto path = folder / "missing" / "a.tokens";
-  const std::string message = message_of<DataError>([&] { TokenShardWriter(path, 10, 1); });
+  const std::string message = message_of<FileError>([&] { TokenShardWriter(path, 10, 1); });
   EXPECT_NE(message.find(path.string()), std::string::npos) << message;
   EXPECT_NE(message.find("No such file"), std::string::npos) << message;
 }

@@ -51,7 +51,7 @@ TEST_F(TokenizeFiles, WritesEachDocumentThenEosInOrder) {
   EXPECT_EQ(shard.document_count(), document_count);
   EXPECT_EQ(shard.loss_marks(), LossMarks::absent);
   EXPECT_EQ(shard.vocab_size(), tokenizer_.vocab_size());
-  EXPECT_NO_THROW(shard.require_tokenizer(tokenizer_.content_hash(), "the tokenizer"));
+  EXPECT_NO_THROW(shard.require_tokenizer(tokenizer_.fingerprint(), "the tokenizer"));
 }
 
 TEST_F(TokenizeFiles, LeavesNothingAfterAnError) {

@@ -68,8 +68,8 @@ TEST(TokenizeProgram, WritesAShardByATokenizerJson) {
   std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
   shard.read(0, tokens);
   EXPECT_EQ(tokens, (std::vector<int32_t>{724, 1, 724, 1}));
-  EXPECT_NO_THROW(shard.require_tokenizer(Tokenizer(tokenizer).content_hash(), tokenizer));
-  EXPECT_THROW(shard.require_tokenizer(Tokenizer(kModel).content_hash(), kModel), DataError);
+  EXPECT_NO_THROW(shard.require_tokenizer(Tokenizer(tokenizer).fingerprint(), tokenizer));
+  EXPECT_THROW(shard.require_tokenizer(Tokenizer(kModel).fingerprint(), kModel), DataError);
 }
 
 TEST(TokenizeProgram, WritesAShard) {

@@ -43,7 +43,7 @@ TEST_F(TokenizedFile, IsMadeOnceForATextAndItsOptions) {
   EXPECT_EQ(open(folder_.write("a.txt", read_file(path)))->document_count(), 1);
   const Tokenizer other("tests/goldens/tokenizers/sp_unigram/tokenizer.model");
   EXPECT_EQ(open_tokenized(path, other, {}, folder_ / "cache")->tokenizer_hash(),
-            other.content_hash());
+            other.fingerprint());
   EXPECT_EQ(cached(), 6u);
 }
 

@@ -45,7 +45,7 @@ TEST_F(Unigram, CountsAllSourcesAndOnlyWhatCarriesLoss) {
               -(std::log(0.4) + 2 * std::log(0.3) + std::log(0.1)) / 4, 1e-12);
 }
 
-TEST_F(Unigram, OfATextUnderItselfIsItsEntropy) {
+TEST_F(Unigram, CrossEntropyOfATextUnderItselfIsItsEntropy) {
   std::vector<int32_t> tokens(64 * 5000);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 64);
   const Shard text = shard("a", 64, 1, tokens);

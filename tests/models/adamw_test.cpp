@@ -372,7 +372,7 @@ TEST(RoundedAdamW, WeightsMoveWhereRoundingToNearestStalls) {
   }
 }
 
-TEST(RoundedAdamW, NothingComesOfNothing) {
+TEST(RoundedAdamW, ZeroGradientsChangeNothing) {
   for (KernelChoice kernels : kAllKernels)
     for (Variant variant : rounding_variants()) {
       SCOPED_TRACE(text(variant));

@@ -169,12 +169,12 @@ TEST(Backward, TellsThatTheLossIsMadeAgain) {
   t.output(loss, OutputRole::loss);
   Program forward = t.finish();
   BackwardProgram result = backward(forward);
-  ASSERT_EQ(result.also_made.size(), 1u);
-  EXPECT_EQ(result.also_made[0].of, loss.id);
-  EXPECT_EQ(result.program[result.also_made[0].gradient].type, forward[loss.id].type);
+  ASSERT_EQ(result.remade_outputs.size(), 1u);
+  EXPECT_EQ(result.remade_outputs[0].output, loss.id);
+  EXPECT_EQ(result.program[result.remade_outputs[0].value].type, forward[loss.id].type);
 }
 
-TEST(Backward, OfALlamaLayer) {
+TEST(Backward, EmitsTheNodesOfALlamaLayerInOrder) {
   Model model = decoder({.batch = 2,
                          .length = 8,
                          .vocabulary = 50,

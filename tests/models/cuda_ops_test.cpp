@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -22,6 +23,7 @@
 #include "models/ops/adamw.h"
 #include "models/ops/aten.h"
 #include "models/ops/attention_cudnn.h"
+#include "models/ops/linear.h"
 #include "models/ops/square_sum.h"
 #include "models/trace.h"
 #include "offload/cuda_backend.h"
@@ -317,6 +319,24 @@ TEST_F(CudaOps, AgreeInBfloat16) {
   compare_cases(large_cases(), Dtype::bfloat16);
 }
 TEST_F(CudaOps, AgreeAtTheWidthsOfRealModels) { compare_cases(real_cases(), Dtype::bfloat16); }
+
+// Sums of ones are the number of terms. Some of cuBLASLt's algorithms that split k leave out what
+// follows the last whole 64.
+TEST_F(CudaOps, ProductsSumAllTerms) {
+  for (const int64_t tokens : {4097, 8193, 11528, 16385, 24616, 32769})
+    for (const int64_t width : {8, 32, 64, 128, 256}) {
+      Trace trace("linear");
+      const Var x = trace.input("x", {{1, tokens, width}, Dtype::bfloat16});
+      trace.output(linear(x, trace.weight("w", {{width, width}, Dtype::bfloat16}, Weight{})));
+      const Program backward = differentiate(trace.finish()).program;
+      const auto gradient = std::ranges::find(backward.nodes, &linear_weight_grad_op, &Node::op);
+      ASSERT_NE(gradient, backward.nodes.end());
+      const at::Tensor ones = at::ones({1, tokens, width}, at::kBFloat16);
+      const at::Tensor sums = run_own(backward, *gradient, {ones, ones}).at(0);
+      EXPECT_EQ(sums.min().item<double>(), tokens) << width << " wide";
+      EXPECT_EQ(sums.max().item<double>(), tokens) << width << " wide";
+    }
+}
 
 // --- attention
 

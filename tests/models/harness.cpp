@@ -325,15 +325,15 @@ Tensors run_backward(const Program& forward, const BackwardProgram& backward,
     if (ValueId cotangent = backward.cotangents[i])
       known[backward.program[cotangent].name] =
           cotangents.at(forward[forward.outputs[i].value].name);
-  for (const GradientOf& sum : backward.accumulators)
-    known[backward.program[sum.gradient].name] = accumulators.at(forward[sum.of].name);
+  for (const auto& [weight, sum] : backward.accumulators)
+    known[backward.program[sum].name] = accumulators.at(forward[weight].name);
 
   Tensors values = run_program(backward.program, known, kernels, checks);
   // A loss that the backward pass makes as well is the same to the bit.
-  for (const GradientOf& again : backward.also_made)
-    EXPECT_TRUE(equal_bits(values.at(backward.program[again.gradient].name),
-                           forward_values.at(forward[again.of].name)))
-        << forward[again.of].name << " differs from what the backward program makes";
+  for (const auto& [output, value] : backward.remade_outputs)
+    EXPECT_TRUE(equal_bits(values.at(backward.program[value].name),
+                           forward_values.at(forward[output].name)))
+        << forward[output].name << " differs from what the backward program makes";
   Tensors gradients;
   for (const GradientOf& gradient : backward.gradients)
     gradients[forward[gradient.of].name] = values.at(backward.program[gradient.gradient].name);

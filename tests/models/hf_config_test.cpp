@@ -185,7 +185,7 @@ TEST(HfConfigWriting, TheDtypeChangesAlone) {
 }
 
 // Nothing and null are not the same to transformers.
-TEST(HfConfigReading, NullIsNotNothing) {
+TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
   const std::string start =
       R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,)"
       R"("intermediate_size":12,"rms_norm_eps":1e-5,"num_key_value_heads":1,"head_dim":4)";

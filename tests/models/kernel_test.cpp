@@ -224,14 +224,14 @@ TEST(ReferenceKernels, StayInTheirMemoryAndRepeat) {
       }
       BackwardProgram backward = differentiate(program, program.inputs_from(Source::weight));
       Tensors sums;
-      for (const GradientOf& sum : backward.accumulators)
-        sums[program[sum.of].name] = random_normal(backward.program[sum.gradient].type, kSums);
+      for (const auto& [weight, sum] : backward.accumulators)
+        sums[program[weight].name] = random_normal(backward.program[sum].type, kSums);
       run_step(program, backward, inputs, random_cotangents(program, kCotangents), sums,
                Target::reference, Checks::all);
     }
 }
 
-TEST(OneDnnMatmul, RefusesTheSameThingTwice) {
+TEST(OneDnnMatmul, RefusesAnUnsupportedProductEachTime) {
   for (int attempt = 0; attempt < 2; ++attempt)
     EXPECT_THROW(workspace_bytes(Matmul{.m = 4, .n = 3, .k = 2, .ab = Dtype::float64}),
                  InternalError)

@@ -52,7 +52,7 @@ TEST(TanhFast, IsOddToTheBit) {
     ASSERT_EQ(std::bit_cast<uint32_t>(y_negated[i]), std::bit_cast<uint32_t>(-y[i])) << x[i];
 }
 
-TEST(TanhFast, KnowsItsEnds) {
+TEST(TanhFast, IsOneBeyondItsRangeAndKeepsNan) {
   std::vector<float> y = tanh_of({kInfinity, -kInfinity, kNan, 20.f, 100.f});
   EXPECT_EQ(y[0], 1.f);
   EXPECT_EQ(y[1], -1.f);

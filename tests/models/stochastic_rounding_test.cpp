@@ -20,7 +20,7 @@ TEST(RoundingBits, AreThoseOfPhilox) {
     for (int64_t i = 0; i < RoundingBits::kCount; ++i) {
       int64_t element = first + i, lane = element % 32, half = element / 32 % 2;
       uint64_t pair = element / 64 * 32 + lane;
-      PhiloxBlock words = philox(stream.seed, RandomUse::kRounding, stream.sequence,
+      PhiloxBlock words = philox(stream.seed, RandomUse::rounding, stream.sequence,
                                  uint64_t{stream.step} << 32 | pair);
       uint32_t a = words[2 * half], b = words[2 * half + 1];
       ASSERT_EQ(bits.weight[i], a & 0xffff) << element;

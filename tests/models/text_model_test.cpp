@@ -50,7 +50,7 @@ TEST(TextModel, PublishedFilesLeaveMostToDefaults) {
   EXPECT_TRUE(read.tied_embeddings);
 }
 
-TEST(TextModel, WhatIsSaidCounts) {
+TEST(TextModel, ExplicitValuesReplaceDefaults) {
   json whole = published();
   whole["text_config"]["head_dim"] = 128;
   whole["text_config"]["eos_token_id"] = 1;

@@ -1,4 +1,4 @@
-#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_folder.h"
 
 #include <array>
 #include <cstdio>
@@ -89,7 +89,7 @@ class IndexReader : public StrictJson {
     return key_is_map_ ? "weight_map: expected an object" : "expected an object with a weight_map";
   }
 
-  // What stands beside weight_map is of no concern here.
+  // Keys other than weight_map are ignored.
   bool ignore(const std::string& found) const {
     if (depth_ == 0 || key_is_map_) refuse(found);
     return true;
@@ -178,7 +178,7 @@ std::vector<const SafetensorsTensor*> open_files(const fs::path& directory,
   throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
 }
 
-// As huggingface_hub's split_state_dict_into_shards_factory deals them out.
+// Deals tensors out to files as huggingface_hub's split_state_dict_into_shards_factory does.
 std::vector<std::vector<SafetensorsInfo>> split(std::span<const SafetensorsInfo> tensors,
                                                 int64_t max_shard_bytes) {
   std::vector<std::vector<SafetensorsInfo>> shards;
@@ -217,7 +217,7 @@ void write_shard(const fs::path& path, std::vector<SafetensorsInfo> tensors,
 
 }  // namespace
 
-Checkpoint::Checkpoint(const fs::path& directory, const TensorNaming& naming)
+SafetensorsFolder::SafetensorsFolder(const fs::path& directory, const TensorNaming& naming)
     : directory_(directory) {
   std::map<std::string, std::string_view> names_in_files;
   for (const SafetensorsTensor* tensor : open_files(directory, files_)) {
@@ -233,20 +233,20 @@ Checkpoint::Checkpoint(const fs::path& directory, const TensorNaming& naming)
   }
 }
 
-std::vector<std::string> Checkpoint::names() const {
+std::vector<std::string> SafetensorsFolder::names() const {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors_) names.emplace_back(name);
   return names;
 }
 
-const SafetensorsTensor& Checkpoint::at(std::string_view name) const {
+const SafetensorsTensor& SafetensorsFolder::at(std::string_view name) const {
   if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
   const std::string similar = nearest(name, names());
   throw DataError(directory_.string() + ": no tensor " + json_quoted(name) +
                   (similar.empty() ? "" : "; nearest: " + json_quoted(similar)));
 }
 
-std::vector<fs::path> checkpoint_files(const fs::path& directory) {
+std::vector<fs::path> safetensors_files(const fs::path& directory) {
   if (is_there(directory / kSingleFile) || !is_there(directory / kIndexFile))
     return {directory / kSingleFile};
   std::set<fs::path> files{directory / kIndexFile};
@@ -261,11 +261,11 @@ std::map<std::string, std::string> parse_safetensors_index(std::string_view text
   return reader.take();
 }
 
-void write_checkpoint(const fs::path& directory, std::span<const SafetensorsInfo> tensors,
-                      int64_t max_shard_bytes, const AppendData& append_data) {
+void write_safetensors_folder(const fs::path& directory, std::span<const SafetensorsInfo> tensors,
+                              int64_t max_shard_bytes, const AppendData& append_data) {
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) throw DataError(directory.string() + ": cannot make the folder: " + error.message());
+  if (error) throw FileError(directory.string() + ": cannot make the folder: " + error.message());
   for (const char* file : {kSingleFile, kIndexFile})
     if (is_there(directory / file))
       throw DataError((directory / file).string() +

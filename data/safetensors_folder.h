@@ -21,7 +21,7 @@
 
 namespace longshore::data {
 
-// What a Checkpoint calls a tensor of the files; nothing: it leaves the tensor out.
+// The name that a SafetensorsFolder gives to a tensor of the files, or nothing to leave it out.
 using TensorNaming = std::function<std::optional<std::string>(std::string_view)>;
 
 // All tensors of a folder by name, mapped. Where there are both an index and a single file, the
@@ -29,11 +29,12 @@ using TensorNaming = std::function<std::optional<std::string>(std::string_view)>
 // is a link that does), and index and files must agree on every tensor. Errors are DataErrors that
 // name the file; where index and files disagree, the error lists all that is wrong. Two tensors of
 // one name are refused.
-class Checkpoint {
+class SafetensorsFolder {
  public:
-  explicit Checkpoint(const std::filesystem::path& directory, const TensorNaming& naming = {});
-  Checkpoint(const Checkpoint&) = delete;
-  Checkpoint& operator=(const Checkpoint&) = delete;
+  explicit SafetensorsFolder(const std::filesystem::path& directory,
+                             const TensorNaming& naming = {});
+  SafetensorsFolder(const SafetensorsFolder&) = delete;
+  SafetensorsFolder& operator=(const SafetensorsFolder&) = delete;
 
   std::vector<std::string> names() const;  // sorted
   bool contains(std::string_view name) const { return tensors_.contains(name); }
@@ -45,9 +46,9 @@ class Checkpoint {
   std::map<std::string, SafetensorsTensor, std::less<>> tensors_;
 };
 
-// The files that a Checkpoint of the folder opens, which need not be there. Throws a DataError for
-// an index that is none.
-std::vector<std::filesystem::path> checkpoint_files(const std::filesystem::path& directory);
+// The files that a SafetensorsFolder of the folder opens, which need not be there. Throws a
+// DataError for an index that is none.
+std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& directory);
 
 // "weight_map" of an index: names of tensors to names of files, which are plain names. Throws a
 // DataError, which does not name the index, on anything else.
@@ -62,10 +63,10 @@ using AppendData = std::function<void(const SafetensorsInfo&, SafetensorsWriter&
 // tensor that is larger gets one to itself), and the index is written last. Within a file they are
 // sorted_as_safetensors, the order in which `append_data` is called.
 //
-// Throws a DataError when the directory holds a checkpoint already, since a failure while it is
-// written over would leave a mixture of both, and on trouble with the file system.
-void write_checkpoint(const std::filesystem::path& directory,
-                      std::span<const SafetensorsInfo> tensors, int64_t max_shard_bytes,
-                      const AppendData& append_data);
+// Throws a DataError when the directory holds weights already, since a failure while they are
+// written over would leave a mixture of both, and a FileError where the file system refuses.
+void write_safetensors_folder(const std::filesystem::path& directory,
+                              std::span<const SafetensorsInfo> tensors, int64_t max_shard_bytes,
+                              const AppendData& append_data);
 
 }  // namespace longshore::data
