@@ -28,10 +28,11 @@ class Arena {
   std::byte* memory_;
 };
 
-// One of each kind that temporaries are in: `device` and `pinned_host`.
+// An arena of each kind that has temporaries: `device` and `pinned_host`.
 class Arenas {
  public:
-  // Each as large as the largest of these plans needs. The backend must outlive this.
+  // Each arena is as large as the largest of these plans needs. The backend must outlive this
+  // object.
   Arenas(Backend& backend, const std::vector<const Plan*>& plans);
 
   const Arena& of(MemoryKind kind) const {

@@ -1,4 +1,4 @@
-// What plans work on by name: memory that is there before and after they run.
+// Arguments: memory that plans know by name, and that exists before and after they run.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace longshore::offload {
 
-// What lies in arguments, by name, for those who only read it.
+// Read-only access to arguments by name.
 class ArgumentReader {
  public:
   virtual ~ArgumentReader() = default;
@@ -23,11 +23,12 @@ class ArgumentReader {
                          int64_t bytes) const = 0;
 };
 
-// The arguments of plans by name. Allocated on first use; they keep their contents between plans.
+// The arguments of plans by name. They are allocated on first use and keep their contents between
+// plans.
 class Arguments : public ArgumentReader {
  public:
-  // Those on the device share one allocation of `device_bytes`, as far as they have room there: a
-  // GPU's driver rounds each allocation up to 2 MiB.
+  // Arguments on the device share one allocation of `device_bytes` as far as it has room for them,
+  // because a GPU's driver rounds each allocation up to 2 MiB.
   Arguments(Backend& backend, Ledger& ledger, int64_t device_bytes = 0);
   ~Arguments() override;
   Arguments(const Arguments&) = delete;
@@ -38,7 +39,7 @@ class Arguments : public ArgumentReader {
 
   void write(const std::string& name, const void* from, int64_t bytes);
   void read(const std::string& name, void* to, int64_t bytes) const;
-  // A part of it; throws InternalError where it would reach beyond.
+  // Writes a part of the argument; throws InternalError where that would reach beyond its end.
   void write_part(const std::string& name, int64_t offset, const void* from, int64_t bytes);
   void write_zeros(const std::string& name);
   void read_part(const std::string& name, int64_t offset, void* to, int64_t bytes) const override;

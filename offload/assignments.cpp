@@ -11,11 +11,11 @@ namespace {
 
 using models::Program;
 
-// A kind of layer, differentiated.
+// One kind of layer, with its backward program.
 struct Kind {
   const Program& forward;
   models::BackwardProgram backward;
-  double share = 0;  // of the stage's layers
+  double share = 0;  // the fraction of the stage's layers that are of this kind
 };
 
 std::vector<Kind> kinds_of(const models::Stage& stage) {
@@ -36,7 +36,8 @@ double seconds(const Program& program, const Hardware& hardware) {
   return seconds;
 }
 
-// Adds up what the policy takes; `read` are the labels that stay or come back.
+// Adds up what the policy costs. `read` receives the fates of the labels that the backward pass
+// reads without computing them again.
 Assignment assign(const std::vector<Kind>& kinds, const Policy& policy, const Hardware& hardware,
                   std::map<std::string, Fate>& read) {
   Assignment result{.policy = policy};
@@ -53,7 +54,7 @@ Assignment assign(const std::vector<Kind>& kinds, const Policy& policy, const Ha
   return result;
 }
 
-// Of what enters a layer, which cannot be computed again.
+// The labels of what enters a layer, which cannot be computed again.
 std::set<std::string> carry_labels(const models::Stage& stage) {
   std::set<std::string> labels;
   for (const Program& program : stage.programs)
@@ -61,7 +62,7 @@ std::set<std::string> carry_labels(const models::Stage& stage) {
   return labels;
 }
 
-// Labels that share a fate, and the fates that are open to them.
+// Labels that share a fate, and the fates to choose from.
 struct Choice {
   std::vector<std::string> labels;
   std::vector<Fate> fates;
@@ -93,7 +94,7 @@ std::vector<Choice> choices_of(const models::Stage& stage,
   return choices;
 }
 
-// Each combination of fates in turn, beginning with the first of each choice.
+// Enumerates all combinations of fates, beginning with the first fate of each choice.
 class Combinations {
  public:
   explicit Combinations(std::vector<Choice> choices)

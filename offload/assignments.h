@@ -1,5 +1,5 @@
-// What layers can do with their values, all of it: a fate for each label. Of all assignments only
-// those matter that no other beats in every respect.
+// All that the layers of a stage can do with their values: an assignment gives each label a fate.
+// Only assignments on the Pareto front matter, those that no other one beats in every respect.
 #pragma once
 
 #include <map>
@@ -14,20 +14,21 @@ namespace longshore::offload {
 
 struct Assignment {
   Policy policy;
-  // Of a layer, on the average of the stage's:
+  // Averages over the stage's layers, for one layer:
   double kept_bytes = 0;
   double offloaded_bytes = 0;
-  double backward_seconds = 0;  // of kernels, what is computed again included
+  double backward_seconds = 0;  // the time of all kernels, recomputation included
 };
 
-// Assignments of a scan that are none the better for another, `full` among them as far as `fixed`
-// allows: fates that stay, kUnlabelled among them. Query, key and value share a fate. They name as
-// kept and offloaded only what the backward pass reads.
+// The Pareto front of a scanned stage's assignments, by kept bytes, offloaded bytes and backward
+// time. Labels in `fixed`, which may include kUnlabelled, keep the fates given there; as far as
+// they allow it, the policy `full` is in the front. The query, key and value projections share a
+// fate. Labels count as kept or offloaded only if the backward pass reads them.
 std::vector<Assignment> assignments(const models::Stage& stage,
                                     const std::map<std::string, Fate>& fixed,
                                     const Hardware& hardware);
 
-// What that policy takes; its fates as they are.
+// What the given policy costs. Its fates are returned unchanged.
 Assignment assign(const models::Stage& stage, const Policy& policy, const Hardware& hardware);
 
 }  // namespace longshore::offload

@@ -24,7 +24,7 @@ class Backend {
 
   virtual models::Target target() const = 0;
 
-  // Throws PlanError when the memory cannot be had. The contents are undefined.
+  // Throws OutOfMemoryError where the memory cannot be had. The contents are undefined.
   virtual std::byte* allocate(MemoryKind kind, int64_t bytes) = 0;
   virtual void free(MemoryKind kind, std::byte* memory) = 0;
   // What could still be allocated, as the system tells.

@@ -74,8 +74,7 @@ const models::Op all_reduce_op{.name = "all_reduce",
 const char* name(Axis axis) { return axis == Axis::data ? "data" : "fsdp"; }
 
 Collective along(const DeviceMesh& mesh, Axis axis) {
-  const MeshRanks& ranks = axis == Axis::data ? mesh.data : mesh.fsdp;
-  return {axis, ranks.count, ranks.nodes};
+  return {axis, mesh.along(axis).size, mesh.along(axis).nodes};
 }
 
 double wire_bytes(const models::Op& op, const std::any& attrs, const Type& in) {

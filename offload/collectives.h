@@ -1,5 +1,5 @@
-// Collectives: what devices that train together exchange. In a plan they are instructions of
-// Lane::network; how the bytes travel is the backend's business.
+// The mesh of devices that train together, and the collectives by which they exchange values. In a
+// plan a collective is an instruction of Lane::network; the backend decides how the bytes travel.
 #pragma once
 
 #include <any>
@@ -9,31 +9,33 @@
 
 namespace longshore::offload {
 
-// Devices along one axis of the mesh: how many, in how many nodes, and which of them this one is.
-struct MeshRanks {
-  int64_t count = 1;
-  int64_t nodes = 1;
-  int64_t rank = 0;
+enum class Axis : uint8_t { data, fsdp };
 
-  bool operator==(const MeshRanks&) const = default;
+const char* name(Axis axis);
+
+// One axis of the mesh, as a device sees it.
+struct MeshAxis {
+  int64_t size = 1;   // devices along the axis
+  int64_t nodes = 1;  // nodes that these devices are in
+  int64_t rank = 0;   // of this device, from 0
+
+  bool operator==(const MeshAxis&) const = default;
 };
 
 // The devices of a run. Along `fsdp` each holds a shard of every slab; along `data` all hold the
 // same.
 struct DeviceMesh {
-  MeshRanks data, fsdp;
+  MeshAxis data, fsdp;
 
-  int64_t devices() const { return data.count * fsdp.count; }
-  // Of all of them: fsdp is the inner axis, so that its devices are neighbours.
-  int64_t rank() const { return data.rank * fsdp.count + fsdp.rank; }
+  const MeshAxis& along(Axis axis) const { return axis == Axis::data ? data : fsdp; }
+  int64_t devices() const { return data.size * fsdp.size; }
+  // This device's rank among all of them. The inner axis is fsdp, so that its devices are
+  // neighbours.
+  int64_t rank() const { return data.rank * fsdp.size + fsdp.rank; }
   bool operator==(const DeviceMesh&) const = default;
 };
 
-enum class Axis : uint8_t { data, fsdp };
-
-const char* name(Axis axis);
-
-// Among whom: the attributes of the ops below.
+// The devices among which the ops below exchange values: the attributes of these ops.
 struct Collective {
   Axis axis = Axis::fsdp;
   int64_t ranks = 1;
@@ -46,8 +48,8 @@ extern const models::Op all_gather_op;      // (x [k]) -> all ranks' x, in their
 extern const models::Op reduce_scatter_op;  // (x [ranks * k]) -> this rank's part of the sum [k]
 extern const models::Op all_reduce_op;      // (x) -> the sum; may be in place
 
-// Bytes that each rank sends, and as many receives, where they go around a ring: all but a rank's
-// own part of what is gathered or scattered, and twice that of what is reduced for all (Patarasuk &
+// Bytes that each rank sends, and also receives, where they travel around a ring: for all_gather
+// and reduce_scatter everything but the rank's own part, and for all_reduce twice that (Patarasuk &
 // Yuan 2009, "Bandwidth optimal all-reduce algorithms").
 double wire_bytes(const models::Op& op, const std::any& attrs, const models::Type& in);
 

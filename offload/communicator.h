@@ -1,4 +1,4 @@
-// The devices that train together, as one of them reaches the others.
+// How a device reaches the other devices that train with it.
 #pragma once
 
 #include "models/op.h"
@@ -9,9 +9,10 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  // A collective of offload/collectives.h, among the ranks along its axis, which all call it in the
-  // same order. Where the call has a stream it is enqueued there; otherwise it is done on return.
-  // Throws Error, naming the rank where that is known, when the others cannot be reached.
+  // Runs a collective of offload/collectives.h among the ranks along its axis, which all have to
+  // call their collectives in the same order. The collective is enqueued on the call's stream;
+  // without a stream it is done on return. Throws Error where another rank cannot be reached,
+  // naming the rank if it is known.
   virtual void run(const models::Op& op, const models::KernelCall& call) = 0;
 };
 

@@ -25,7 +25,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// What went wrong first, in any lane.
+// The first failure in any lane.
 class Failure {
  public:
   bool happened() const { return happened_; }
@@ -47,8 +47,8 @@ class Failure {
   std::atomic<bool> happened_ = false;
 };
 
-// Runs tasks in order on a thread of its own. After a failure, wherever it was, tasks count as
-// finished without running.
+// Runs tasks in order on a thread of its own. After a failure in any lane, tasks count as finished
+// without being run.
 class Worker {
  public:
   explicit Worker(Failure& failure) : failure_(failure), thread_([this] { work(); }) {}
@@ -103,7 +103,7 @@ class Worker {
   std::thread thread_;
 };
 
-// By all cores, where that is worth waking them.
+// Copies with all cores where there are enough bytes to be worth waking them.
 void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
   constexpr int64_t kPart = int64_t{1} << 17;
   const int64_t parts = (bytes + kPart - 1) / kPart;
@@ -117,7 +117,7 @@ class CpuBackend : public Backend {
   CpuBackend(models::Target target, std::shared_ptr<Communicator> communicator)
       : target_(target), communicator_(std::move(communicator)) {}
   ~CpuBackend() override {
-    // They wait for each other, and work in this memory.
+    // Workers wait for each other and use this memory.
     for (auto& worker : workers_)
       if (worker) worker->wait_for(worker->submitted());
     for (auto& [memory, bytes] : mapped_) munmap(memory, bytes);
@@ -130,8 +130,8 @@ class CpuBackend : public Backend {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       std::string why = std::strerror(errno);
-      throw PlanError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
-                      bytes_text(available_bytes(kind)) + " are available: " + why);
+      throw OutOfMemoryError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
+                             bytes_text(available_bytes(kind)) + " are available: " + why);
     }
     madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults; a refusal does no harm
     mapped_[static_cast<std::byte*>(memory)] = bytes;
@@ -176,7 +176,7 @@ class CpuBackend : public Backend {
   }
 
   void record(Lane lane, int event) override {
-    // The compute lane is the calling thread: what it has run is done.
+    // The compute lane is the calling thread, so everything that it was given is done.
     events_[event] = {lane, lane == Lane::compute ? 0 : worker(lane).submitted()};
   }
 
@@ -233,7 +233,7 @@ class CpuBackend : public Backend {
     timed(lane, f);
   }
 
-  // Each lane writes its own list; synchronize() stands between that and reading it.
+  // Each lane writes a list of its own, and the lists are read after synchronize().
   template <class F>
   void timed(Lane lane, F f) {
     if (!is_recording_) return f();

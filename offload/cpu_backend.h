@@ -1,5 +1,6 @@
-// The CPU as a device: its memory in two separately counted pools, kernels on the calling thread
-// (and OpenMP's), copies, work for the host and collectives on a worker thread for each lane.
+// The CPU as a device. Its memory is counted in two separate pools. Kernels run on the calling
+// thread and OpenMP's threads; copies, work for the host and collectives run on a worker thread for
+// each lane.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace longshore::offload {
 
-// The communicator reaches the other devices, where there are any.
+// The communicator reaches the other devices; it may be null where there are none.
 std::unique_ptr<Backend> make_cpu_backend(models::Target target = models::Target::cpu,
                                           std::shared_ptr<Communicator> communicator = nullptr);
 

@@ -42,7 +42,8 @@ class CudaBackend : public Backend {
     check_cuda(
         cudaEventCreateWithFlags(&host_work_done_, cudaEventBlockingSync | cudaEventDisableTiming),
         "making an event");
-    // ATen's cuBLAS keeps workspaces for each stream; they must not come from an op's.
+    // ATen's cuBLAS keeps a workspace for each stream. It is made here, so that it does not come
+    // from an op's workspace.
     c10::cuda::CUDAStreamGuard guard(compute());
     try {
       at::cuda::getCurrentCUDABlasHandle();
@@ -78,10 +79,10 @@ class CudaBackend : public Backend {
     else if (!(memory = std::aligned_alloc(kArenaAlignment, bytes)))
       status = cudaErrorMemoryAllocation;
     if (status != cudaSuccess) {
-      cudaGetLastError();  // it was reported here
-      throw PlanError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
-                      bytes_text(available_bytes(kind)) +
-                      " are available: " + cudaGetErrorString(status));
+      cudaGetLastError();  // resets the error, which is reported here
+      throw OutOfMemoryError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
+                             bytes_text(available_bytes(kind)) +
+                             " are available: " + cudaGetErrorString(status));
     }
     return static_cast<std::byte*>(memory);
   }
@@ -187,7 +188,7 @@ class CudaBackend : public Backend {
     if (kind != MemoryKind::device) return void(std::memset(to, 0, bytes));
     choose_device();  // of the calling thread
     check_cuda(cudaMemset(to, 0, bytes), "writing zeros");
-    // It comes back before the bytes are written, and lanes do not wait for them.
+    // cudaMemset returns before the bytes are written, and lanes do not wait for it.
     check_cuda(cudaStreamSynchronize(nullptr), "writing zeros");
   }
 
@@ -196,7 +197,7 @@ class CudaBackend : public Backend {
     cudaEvent_t begin = nullptr, end = nullptr;
   };
 
-  // While recording: events around what is enqueued during its life.
+  // Puts events around what is enqueued during its lifetime, while the backend records.
   class Recording {
    public:
     Recording(CudaBackend& backend, Lane lane) : backend_(backend), lane_(lane) {
@@ -211,7 +212,7 @@ class CudaBackend : public Backend {
     Recording& operator=(const Recording&) = delete;
 
    private:
-    // A failure here shows when the times are read.
+    // A failure here is reported when the times are read.
     cudaEvent_t mark() {
       cudaEvent_t event = nullptr;
       cudaEventCreate(&event);
@@ -265,7 +266,7 @@ class CudaBackend : public Backend {
     communicator_->run(op, on_stream);
   }
 
-  // In its lane's order: a thread of the driver calls the kernel when the stream gets there.
+  // A thread of the driver calls the kernel when the stream reaches the call.
   struct HostCall {
     CudaBackend& backend;
     const models::Op& op;
@@ -279,8 +280,8 @@ class CudaBackend : public Backend {
     check_cuda(status, "work for the host");
     host_has_work_ = true;
   }
-  // A thread that waits for a stream spins, on a core that this work wants. Errors are the
-  // stream's, and shown when that is waited for.
+  // A thread that waits for a stream spins on a core that the host's work needs. Errors here are
+  // the stream's, and synchronize() reports them when it waits for the stream.
   void sleep_until_host_is_done() {
     cudaEventRecord(host_work_done_, stream(Lane::host_compute));
     cudaEventSynchronize(host_work_done_);
@@ -298,8 +299,8 @@ class CudaBackend : public Backend {
     }
   }
 
-  // A collective's few blocks go first: behind those of a large product it would begin when that
-  // ends, and what waits for it would wait longer.
+  // Collectives have priority. A collective has few blocks, and if these had to wait for all blocks
+  // of a large product, what depends on the collective would wait as long.
   void make_streams() {
     int least = 0, greatest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
@@ -310,12 +311,12 @@ class CudaBackend : public Backend {
           "making a stream");
   }
 
-  // They are of our streams, which no other backend has.
+  // The workspaces belong to our streams, which no other backend uses.
   static void give_back_aten_workspaces() {
     try {
       at::cuda::clearCublasWorkspaces();
       c10::cuda::CUDACachingAllocator::emptyCache();
-    } catch (const c10::Error&) {  // of a GPU that has failed, as was said before
+    } catch (const c10::Error&) {  // from a GPU that has failed, which was reported before
     }
   }
 

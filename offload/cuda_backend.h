@@ -1,6 +1,6 @@
-// An NVIDIA GPU: five streams (compute, one for each direction of copies, work for the host, and
-// collectives), ordered by events alone; device and pinned memory of exact size. Kernels that call
-// ATen have its allocations served from their workspace.
+// An NVIDIA GPU. It has five streams (compute, one for each direction of copies, work for the host,
+// and collectives), which only events order, and allocates device and pinned memory of exact size.
+// What ATen allocates while a kernel runs comes from the kernel's workspace.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@ struct CudaDevice {
   std::string pci_bus_id = "";  // "0000:65:00.0"
 };
 
-// That of a node's process number `local_rank`, which may see all of the node's GPUs or its own
-// alone.
+// The GPU of process number `local_rank` of a node. The process may see all of the node's GPUs, or
+// its own alone.
 CudaDevice find_cuda_device(int64_t local_rank = 0);
-// The communicator reaches the other devices, where there are any.
-// For plans of that target: cuda or cuda_composed.
+// For plans of `target`: cuda or cuda_composed. The communicator reaches the other devices; it may
+// be null where there are none.
 std::unique_ptr<Backend> make_cuda_backend(int device = 0,
                                            std::shared_ptr<Communicator> communicator = nullptr,
                                            models::Target target = models::Target::cuda);

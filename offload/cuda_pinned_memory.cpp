@@ -18,7 +18,8 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kTouchedAtOnce = int64_t{64} << 20;
 
-// Begins at a huge page's border where it is as large as one. Null where the system refuses.
+// Memory that begins at a huge page's border where it is at least as large as a huge page. Null
+// where the system refuses.
 std::byte* map_pages(int64_t bytes) {
   const int64_t alignment = bytes >= kHugePage ? kHugePage : kPage;
   const int64_t mapped = bytes + alignment - kPage;
@@ -34,7 +35,7 @@ std::byte* map_pages(int64_t bytes) {
   return first + before;
 }
 
-// A refusal costs speed only.
+// Asks the system to take the pages from that memory node. A refusal costs only speed.
 void prefer_memory_node(std::byte* memory, int64_t bytes, int node) {
   constexpr int kNodes = 8 * sizeof(unsigned long);
   if (node < 0 || node >= kNodes) return;
@@ -57,7 +58,7 @@ void touch_pages(std::byte* memory, int64_t bytes) {
 
 CudaPinnedMemory::CudaPinnedMemory(int device) {
   if (cudaDeviceGetAttribute(&memory_node_, cudaDevAttrHostNumaId, device) != cudaSuccess) {
-    cudaGetLastError();  // not a failure of ours
+    cudaGetLastError();  // resets the error: pages then come from any node
     memory_node_ = -1;
   }
 }
@@ -65,7 +66,7 @@ CudaPinnedMemory::CudaPinnedMemory(int device) {
 std::byte* CudaPinnedMemory::allocate(int64_t bytes, cudaError_t& status) {
   bytes = round_up(bytes, kPage);
   status = cudaErrorMemoryAllocation;
-  // The system promises more than it has, and ends programs that touch it all.
+  // The system grants more memory than it has, and kills programs that then touch all of it.
   if (bytes > available_host_bytes()) return nullptr;
   std::byte* memory = map_pages(bytes);
   if (!memory) return nullptr;
@@ -78,7 +79,7 @@ std::byte* CudaPinnedMemory::allocate(int64_t bytes, cudaError_t& status) {
     return memory;
   }
   munmap(memory, static_cast<size_t>(bytes));
-  // What is not registered everywhere (not in some sandboxes) may still be allocated.
+  // Some sandboxes refuse to register memory, but do allocate pinned memory.
   void* allocated = nullptr;
   status = cudaHostAlloc(&allocated, static_cast<size_t>(bytes), cudaHostAllocDefault);
   return static_cast<std::byte*>(allocated);

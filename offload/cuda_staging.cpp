@@ -16,7 +16,7 @@ constexpr int64_t kBufferBytes = int64_t{2} << 20;
 
 }  // namespace
 
-// A buffer for as long as this lives.
+// Borrows a buffer for the lifetime of this object.
 class CudaStaging::Borrowed {
  public:
   explicit Borrowed(CudaStaging& staging) : staging_(staging), buffer_(staging.take()) {}

@@ -1,8 +1,8 @@
 // Copies between a GPU's memory and memory that is not pinned, by any number of threads at once.
 //
-// The driver lets such copies of its own take turns. Here each passes through a small pinned buffer
-// and on a stream of its own, so that one thread's copy within the host hides another's over the
-// link.
+// The driver makes its own copies of this kind one after the other. Here each copy uses a small
+// pinned buffer and a stream of its own, so that one thread copies within the host while another
+// one's bytes travel over the link.
 #pragma once
 
 #include <driver_types.h>
@@ -15,7 +15,7 @@
 
 namespace longshore::offload {
 
-// At most 16 MiB of pinned memory; a program that copies with one thread has 2 MiB.
+// Takes 2 MiB of pinned memory for each thread that copies at the same time, and at most 16 MiB.
 class CudaStaging {
  public:
   CudaStaging() = default;
@@ -23,8 +23,8 @@ class CudaStaging {
   CudaStaging(const CudaStaging&) = delete;
   CudaStaging& operator=(const CudaStaging&) = delete;
 
-  // Back when the bytes have arrived. They are not ordered with other streams. The device must be
-  // the calling thread's current one. Throw Error with what CUDA says.
+  // Return when the bytes have arrived. The copies are not ordered with other streams. The device
+  // must be the calling thread's current one. Throw Error with CUDA's message.
   void to_device(std::byte* to, const void* from, int64_t bytes);
   void to_host(void* to, const std::byte* from, int64_t bytes);
 

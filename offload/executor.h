@@ -1,4 +1,4 @@
-// The one loop that runs plans, on any backend.
+// Runs plans on any backend: the only code that does.
 #pragma once
 
 #include <cstddef>
@@ -9,39 +9,43 @@
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/backend.h"
+#include "offload/lifetimes.h"
 #include "offload/memory.h"
 #include "offload/plan.h"
 
 namespace longshore::offload {
 
-// A plan whose operands are addresses.
+// A plan whose operands are bound to addresses.
 class Executable {
  public:
-  // Where each buffer of the caller's is.
+  // Gives the address of a buffer that the caller owns: Buffer::bytes of memory of the buffer's
+  // kind. It is called once for each such buffer, by the constructor only.
   using Address = std::function<std::byte*(const Buffer&)>;
 
-  // The arenas must hold what the plan needs; plan, memory and arenas must outlive this.
+  // The plan, the backend, the arenas and the memory that `address` or `arguments` give must
+  // outlive this. Throws InternalError if an arena is smaller than the plan needs.
   Executable(const Plan& plan, Backend& backend, const Address& address, const Arenas& arenas);
   Executable(const Plan& plan, Backend& backend, Arguments& arguments, const Arenas& arenas);
 
-  // Enqueues everything and, at the end, lets each lane wait for the others; does not wait itself,
-  // unless something fails: then it throws when all lanes are at rest. Temporaries are entered in
-  // the ledger as they come and go.
+  // Enqueues all instructions and, at the end, lets each lane wait for the others. Does not wait
+  // for them itself, unless something fails: then it throws once all lanes are idle. Temporaries
+  // are entered in the ledger while they are live.
   void run(Ledger& ledger);
 
  private:
-  struct Bound {
+  struct BoundOperands {
     std::vector<models::Ref> in, out;
     std::span<std::byte> workspace;
   };
 
-  void enqueue(Ledger& ledger, std::vector<int>& alive);
+  void enqueue(Ledger& ledger, std::vector<bool>& is_live);
+  void enqueue(size_t instruction);
+  void join_lanes();
 
   const Plan& plan_;
   Backend& backend_;
-  std::vector<Bound> bound_;
-  std::vector<std::vector<int>> born_, dead_;  // temporaries, by instruction
-  std::vector<int> carried_;
+  std::vector<BoundOperands> bound_;  // by instruction
+  Lifetimes lifetimes_;
 };
 
 }  // namespace longshore::offload

@@ -25,7 +25,7 @@ std::string title(const LayerPlan& layers) {
   if (!layers.is_scan) return title;
   const std::string first = std::to_string(layers.first), last = std::to_string(layers.last);
   if (layers.count == 1) return title + ", layer " + first;
-  // Where kinds of layers take turns, others lie between.
+  // Where kinds of layers alternate, layers of other kinds lie in between.
   const bool is_every = layers.count == layers.last - layers.first + 1;
   return title + (is_every ? ", layers " : ", " + std::to_string(layers.count) + " layers from ") +
          first + " to " + last;

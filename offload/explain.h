@@ -1,4 +1,4 @@
-// What a policy does to a layer, label by label, for people.
+// Explains to the user what a policy does with each labelled value of a layer.
 #pragma once
 
 #include <string>
@@ -7,11 +7,12 @@
 
 namespace longshore::offload {
 
-// "stage decoder, layers 0 to 38", or ", 21 layers from 0 to 40" where others lie between
+// "stage decoder, layers 0 to 38"; "stage decoder, 21 layers from 0 to 40" where other layers lie
+// in between.
 std::string title(const LayerPlan& layers);
 
-// A table of labels: bytes, and whether the value stays, goes to the host, is computed again or is
-// not read; then the nodes that are recomputed.
+// A table with a line for each label: the value's bytes, and whether it stays on the device, goes
+// to the host, is computed again or is not read by the backward pass. Then the recomputed nodes.
 std::string explain(const LayerPlan& layers);
 
 }  // namespace longshore::offload

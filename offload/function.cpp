@@ -22,14 +22,14 @@ Placement nth(const std::vector<Placement>& placements, size_t i) {
 void check_function(const Program& program, const FunctionOptions& options) {
   if (options.inputs.size() > program.inputs.size() ||
       options.outputs.size() > program.outputs.size())
-    throw PlanError(program.name + ": more placements than inputs or outputs");
+    throw UsageError(program.name + ": more placements than inputs or outputs");
   for (int input : options.donated)
     if (input < 0 || input >= std::ssize(program.inputs))
-      throw PlanError(program.name + ": input " + std::to_string(input) +
-                      " is donated, but there are " + std::to_string(program.inputs.size()));
+      throw UsageError(program.name + ": input " + std::to_string(input) +
+                       " is donated, but there are " + std::to_string(program.inputs.size()));
 }
 
-// The value and what `put` made of it, which may be the same memory.
+// The value and the results of `put` on it, which may have the same memory.
 std::set<ValueId> with_aliases(const Program& program, ValueId value) {
   std::set<ValueId> aliases{value};
   for (const Node& node : program.nodes)
@@ -39,8 +39,8 @@ std::set<ValueId> with_aliases(const Program& program, ValueId value) {
 
 }  // namespace
 
-// The first donated input of the output's type and placement that nothing reads after the node
-// which makes the output, and that this node may write over if it reads it itself.
+// The first donated input of the output's type and placement that no node reads after the one that
+// makes the output. If that node reads the input itself, it has to be able to write over it.
 int Function::donated_input(const Program& program, const models::Output& output,
                             const Placement& placement, const FunctionOptions& options) const {
   int producer = program[output.value].producer;
@@ -81,8 +81,8 @@ Function::Function(Runtime& runtime, const Program& program, const FunctionOptio
                       const Placement& placement) {
     check(placement, type.shape.rank());
     if (placement.kind == MemoryKind::unpinned_host)
-      throw PlanError(program.name + ": " + name + " is to be in " + text(placement) +
-                      "; expected device or pinned_host");
+      throw UsageError(program.name + ": " + name + " is to be in " + text(placement) +
+                       "; expected device or pinned_host");
     return Operand{builder.argument(name, type.bytes(), placement.kind, Category::batch), 0, type};
   };
   for (size_t i = 0; i < program.inputs.size(); ++i) {
@@ -94,7 +94,8 @@ Function::Function(Runtime& runtime, const Program& program, const FunctionOptio
     input_buffers_.push_back(bindings[program.inputs[i].index].buffer);
   }
 
-  // Outputs that a node makes on the device are made in place; the others are moved there after.
+  // Outputs on the device are made in place where a node makes them; the others are moved
+  // afterwards.
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const models::Output& output = program.outputs[o];
     Result result{program[output.value].type, nth(options.outputs, o)};
@@ -121,15 +122,15 @@ Function::Function(Runtime& runtime, const Program& program, const FunctionOptio
 
 std::vector<Tensor> Function::operator()(const std::vector<Tensor>& inputs) {
   if (inputs.size() != input_types_.size())
-    throw PlanError(plan_.name + ": expected " + std::to_string(input_types_.size()) +
-                    " inputs, found " + std::to_string(inputs.size()));
+    throw UsageError(plan_.name + ": expected " + std::to_string(input_types_.size()) +
+                     " inputs, found " + std::to_string(inputs.size()));
   std::vector<std::byte*> address(plan_.buffers.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].type() != input_types_[i] || inputs[i].placement() != input_placements_[i])
-      throw PlanError(plan_.name + ": input " + std::to_string(i) + ": expected " +
-                      models::text(input_types_[i]) + " in " + text(input_placements_[i]) +
-                      ", found " + models::text(inputs[i].type()) + " in " +
-                      text(inputs[i].placement()));
+      throw UsageError(plan_.name + ": input " + std::to_string(i) + ": expected " +
+                       models::text(input_types_[i]) + " in " + text(input_placements_[i]) +
+                       ", found " + models::text(inputs[i].type()) + " in " +
+                       text(inputs[i].placement()));
     address[input_buffers_[i]] = inputs[i].memory();
   }
   std::vector<Tensor> outputs;

@@ -1,4 +1,4 @@
-// A traced function, compiled for a backend: inputs and outputs where the caller says.
+// A traced function, compiled for a backend. The caller chooses where inputs and outputs live.
 #pragma once
 
 #include <memory>
@@ -6,26 +6,29 @@
 
 #include "models/program.h"
 #include "offload/arenas.h"
+#include "offload/memory_analysis.h"
 #include "offload/plan_builder.h"
 #include "offload/tensor.h"
 
 namespace longshore::offload {
 
 struct FunctionOptions {
-  // Device where nothing is said.
+  // Of the first inputs and outputs; the others are on the device.
   std::vector<Placement> inputs, outputs;
-  // Inputs that are given away: an output of the same type and placement takes the memory of such
-  // an input where nothing reads it any more. The caller's tensor then holds the output.
+  // Indices of inputs whose memory may be reused: an output of the same type and placement takes it
+  // where nothing reads the input any more. The caller's input tensor then holds the output.
   std::vector<int> donated;
   Transfers transfers;
 };
 
 class Function {
  public:
-  // Throws PlanError when a node would work on values of different memory kinds, naming both.
+  // Throws UsageError for options that do not suit the program, and where a node would work on
+  // values of different memory kinds, naming both.
   Function(Runtime& runtime, const models::Program& program, const FunctionOptions& options = {});
 
-  // Throws PlanError when an input is not of the type and in the place that was compiled for.
+  // Throws UsageError where an input does not have the type and placement that the function was
+  // compiled for.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
 
   MemoryAnalysis memory_analysis(MemoryKind kind) const { return analyze(plan_, kind); }
@@ -35,7 +38,7 @@ class Function {
   struct Result {
     models::Type type;
     Placement placement;
-    int input = -1;  // whose memory it takes, or which it is
+    int input = -1;  // the input whose memory it takes; -1 for none
     int buffer = -1;
   };
   int donated_input(const models::Program& program, const models::Output& output,

@@ -1,5 +1,5 @@
-// Value and gradients of a model that a C++ user traced: stages and scans of their own, a policy as
-// data, and parameters that live where they are told to.
+// Value and gradients of a model that the C++ caller traced, with its own stages and scans, a
+// policy as data, and parameters that live in the memory that the caller chooses.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/executor.h"
+#include "offload/memory_analysis.h"
 #include "offload/scan.h"
 #include "offload/tensor.h"
 
@@ -23,38 +24,43 @@ struct GradientOptions {
   Transfers transfers;
 };
 
-// Parameters, batch inputs and gradients are known by their names in the model. Nothing is on the
-// device that the plan does not put there: parameters are written where they live.
+// Parameters, batch inputs and gradients have the names that the model gives them. Values that are
+// set are written where they live; only the plan moves them to the device.
 class GradientFunction {
  public:
   GradientFunction(Runtime& runtime, const models::Model& model, const GradientOptions& options);
   ~GradientFunction();
 
-  // float32 values; into the parameter's dtype by rounding to nearest. Throw InternalError for an
-  // unknown name, listing the known ones, or a wrong count.
+  // Values of a parameter or batch input of float32 or bfloat16, rounded to nearest. Throw
+  // UsageError for an unknown name, listing the known ones, for another dtype, and for a wrong
+  // count.
   void set_parameter(const std::string& name, std::span<const float> values);
   void set_batch(const std::string& name, std::span<const float> values);
 
   // The sum of losses and auxiliary losses.
   double operator()();
-  // Of the last call.
+  // The gradient of the last call. Throws UsageError for an unknown name, listing the known ones,
+  // and for a parameter that is frozen.
   std::vector<float> gradient(const std::string& name) const;
 
-  // Gradients are outputs here; analyses tell them apart from arguments and temporaries.
+  // Counts gradients as outputs.
   MemoryAnalysis memory_analysis(MemoryKind kind) const { return analyze(plan_, kind); }
   const Plan& plan() const { return plan_; }
 
  private:
+  // The part of an argument that holds the values of a parameter or batch input.
   struct Range {
     std::string argument;
     int64_t offset_bytes = 0;
     models::Type type;
   };
-  Range range(const std::string& parameter, Copy copy) const;
-  void write(const Range& range, std::span<const float> values);
+  const ParameterLayout::Location& location(const std::string& parameter) const;
+  Range range(const ParameterLayout::Location& location, Copy copy) const;
+  void write(const std::string& name, const Range& range, std::span<const float> values);
 
   Runtime& runtime_;
   ParameterLayout layout_;
+  std::map<std::string, models::Type> batch_inputs_;
   Plan plan_;
   Arguments arguments_;
   Arenas arenas_;

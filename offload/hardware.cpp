@@ -51,7 +51,7 @@ double Hardware::fetch_seconds(int64_t bytes) const {
   return cache_bytes > 0 ? static_cast<double>(bytes) / fetch_bytes_per_second : 0;
 }
 
-double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) const {
+double Hardware::copy_seconds(Lane lane, int64_t bytes, OtherDirection other_direction) const {
   if (lane == Lane::compute) {
     auto memory = bytes_per_second.find(models::name(models::OpClass::memory));
     double moved = 2.0 * static_cast<double>(bytes);
@@ -60,7 +60,7 @@ double Hardware::copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy) 
   }
   const RateCurve& link = lane == Lane::host_to_device ? link_to_device : link_to_host;
   double alone = static_cast<double>(bytes) / link.at(static_cast<double>(bytes));
-  return launch_seconds + alone / (other_way_is_busy ? link_both_ways : 1);
+  return launch_seconds + alone / (other_direction == OtherDirection::busy ? link_both_ways : 1);
 }
 
 double Hardware::collective_seconds(const models::Op& op, const std::any& attrs,

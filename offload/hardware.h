@@ -1,4 +1,5 @@
-// What a machine can do: sizes of its memories, rates of its lanes. Plans are timed with it.
+// What a machine can do: the sizes of its memories and the rates of its lanes, by which plans are
+// timed. Bytes count as such (1 GiB is 2^30), times are in seconds, rates in FLOP/s or bytes/s.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,16 @@
 
 namespace longshore::offload {
 
-// A rate that depends on the size of the work: straight between points in the logarithms of both,
-// constant before the first and behind the last. Without points it is infinite.
+// A rate (FLOP/s or bytes/s) as a function of the size of the work (FLOPs or bytes). Between two
+// points the logarithm of the rate is linear in that of the size; before the first point and after
+// the last the rate is constant. Without points it is infinite.
 class RateCurve {
  public:
   using Point = std::pair<double, double>;  // size, rate
 
   RateCurve() = default;
   RateCurve(double rate) : points_{{1, rate}} {}
-  // Sizes ascend; all are positive.
+  // Sizes ascend; sizes and rates are positive.
   explicit RateCurve(std::vector<Point> points) : points_(std::move(points)) {}
 
   double at(double size) const;
@@ -35,70 +37,71 @@ class RateCurve {
 struct Hardware {
   std::string name;
   models::Target target = models::Target::cpu;
-  int64_t device_bytes = 0;           // of one device
-  int64_t device_reserved_bytes = 0;  // of these: what the driver and libraries take
-  int64_t host_bytes = 0;             // that a device can pin
-  // Of dense products, by dtype: what MFU is against.
+  int64_t device_bytes = 0;           // bytes of memory of one device
+  int64_t device_reserved_bytes = 0;  // bytes of these that the driver and libraries take
+  int64_t host_bytes = 0;             // bytes of host memory that one device can pin
+  // FLOP/s of dense matrix products by dtype. MFU is relative to this.
   std::map<models::Dtype, double> peak_flops_per_second;
 
-  // A kernel takes its launch, and the longer of its FLOPs and its operands' bytes at their rates.
-  // Curves are found by op and dtype ("linear.bf16"), by op, by class and dtype ("matmul.bf16") or
-  // by class; those of host kernels begin with "host.".
-  double launch_seconds = 0;
-  std::map<std::string, RateCurve> flops_per_second;  // by FLOPs
-  std::map<std::string, RateCurve> bytes_per_second;  // by bytes
+  // A kernel takes `launch_seconds`, plus the longer of two times: its FLOPs at their rate, and the
+  // bytes of its operands at theirs. The rate curves of a kernel are those of its op and dtype
+  // ("linear.bf16"), else of its op ("linear"), else of its class and dtype ("matmul.bf16"), else
+  // of its class ("matmul"). The names for kernels on the host begin with "host.".
+  double launch_seconds = 0;                          // seconds, of copies and collectives too
+  std::map<std::string, RateCurve> flops_per_second;  // FLOP/s by FLOPs
+  std::map<std::string, RateCurve> bytes_per_second;  // bytes/s by bytes
 
-  // Kernels' rates are those with operands in the cache. The `cache_bytes` that were used last are
-  // there; others are fetched first, at `fetch_bytes_per_second`. 0: a cache makes no difference.
-  int64_t cache_bytes = 0;
-  double fetch_bytes_per_second = 0;
+  // These rates hold for operands in the cache. The cache has the `cache_bytes` that were used
+  // last; others have to be fetched first. 0: fetching takes no time.
+  int64_t cache_bytes = 0;            // bytes that the cache holds
+  double fetch_bytes_per_second = 0;  // bytes/s from memory into the cache
 
-  // Of copies: each way alone, and the part that is left of it while the other way is busy.
-  RateCurve link_to_device, link_to_host;  // bytes/s by bytes
-  double link_both_ways = 1;
-  // Devices of a node that share a link to the host when all of them use it; what the links of a
-  // node together can move, bytes/s each way, infinite where 0; and whether devices reach each
-  // other without them.
-  int gpus_per_link = 1;
-  double host_bandwidth = 0;
-  bool peer_to_peer = false;
-  // Of collectives: what a device sends a second, by the bytes it sends; to others in its node, and
-  // to other nodes.
-  RateCurve ici, dcn;
+  // The link between a device and its host.
+  RateCurve link_to_device, link_to_host;  // bytes/s by bytes, while the other direction is idle
+  double link_both_ways = 1;               // the fraction of that while the other direction is busy
+  int gpus_per_link = 1;      // devices of a node that share one link if all of them use it
+  double host_bandwidth = 0;  // bytes/s that all links of a node carry each way; 0: no limit
+  bool peer_to_peer = false;  // whether devices reach each other without these links
+  // What a device sends in collectives: within its node, and to other nodes.
+  RateCurve ici, dcn;  // bytes/s by bytes
 
-  // Whether kernels, copies and updates on the host take turns on the same cores: where the device
-  // is the host's processor.
+  // Whether kernels, copies and updates on the host take turns on the same cores, which they do if
+  // the device is the host's processor.
   bool takes_turns() const { return !models::is_cuda(target); }
+
+  enum class OtherDirection { idle, busy };
 
   double kernel_seconds(Lane lane, const models::Op& op, const std::any& attrs,
                         std::span<const models::Type> in, std::span<const models::Type> out) const;
-  // What a kernel or copy takes longer when `bytes` of its operands are not in the cache.
+  // The time that a kernel or copy takes longer if `bytes` of its operands are not in the cache.
   double fetch_seconds(int64_t bytes) const;
-  // On Lane::compute a copy within the device.
-  double copy_seconds(Lane lane, int64_t bytes, bool other_way_is_busy = false) const;
-  // Between nodes the ranks of a node send side by side.
+  // A copy on Lane::compute is one within the device, for which the link's other direction does not
+  // matter.
+  double copy_seconds(Lane lane, int64_t bytes,
+                      OtherDirection other_direction = OtherDirection::idle) const;
+  // The ranks of a node send to other nodes at the same time, each at the rate of `dcn`.
   double collective_seconds(const models::Op& op, const std::any& attrs,
                             const models::Type& in) const;
 
-  // This hardware as one of `devices` of a node sees it when all of them use their links. The
-  // host's memory and cores stay: profiles give a device's share of them.
+  // This hardware as one device sees it if `devices` devices of its node use their links. Memory
+  // and cores of the host remain as they are, since profiles give one device's share of them.
   Hardware shared_by(int64_t devices) const;
 };
 
-// The same rates whatever the size; infinite where 0.
+// Rates that do not depend on the size of the work. A rate of 0 stands for an infinite one.
 struct Rates {
-  double flops_per_second = 0;
-  double device_bytes_per_second = 0;
-  double link_bytes_per_second = 0;  // each way
-  double host_flops_per_second = 0;
-  double host_bytes_per_second = 0;
-  double launch_seconds = 0;
+  double flops_per_second = 0;         // FLOP/s of kernels on the device
+  double device_bytes_per_second = 0;  // bytes/s of kernels on the device
+  double link_bytes_per_second = 0;    // bytes/s of copies, each way
+  double host_flops_per_second = 0;    // FLOP/s of kernels on the host
+  double host_bytes_per_second = 0;    // bytes/s of kernels on the host
+  double launch_seconds = 0;           // seconds of any kernel or copy
 };
 
 Hardware uniform_hardware(models::Target target, const Rates& rates);
 
-// A device of that kind in round numbers: a data centre's GPU on PCIe 5, a desktop processor. For
-// choices that depend on proportions, where no profile is named.
+// A typical device of that kind in round numbers: a data centre's GPU on PCIe 5, or a desktop
+// processor. If no profile is named, choices that depend on proportions only are made with it.
 Hardware nominal_hardware(models::Target target);
 
 }  // namespace longshore::offload

@@ -7,7 +7,7 @@
 namespace longshore::offload {
 namespace {
 
-// The files of a group: in version 2 of control groups, and in version 1.
+// The names of a group's files, which differ between version 1 and version 2 of control groups.
 struct GroupFiles {
   const char *limit, *used, *inactive, *active;
 };

@@ -1,4 +1,4 @@
-// What the host can still give, and what this process has of it.
+// The host's memory: what is available, and what this process has taken.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@ namespace longshore::offload {
 // The kernel's estimate of memory available without swapping, within the process's control groups.
 int64_t available_host_bytes();
 
-// What the control groups of a process leave it, each being part of the one above; INT64_MAX where
-// none has a limit. What a group has of files is left: the kernel drops it when memory is short.
-// `membership` is the process's /proc/PID/cgroup, `root` where groups are mounted.
+// What the limits of a process's control groups, and of the groups above these, leave to it;
+// INT64_MAX where none has a limit. Cached files do not count as taken, since the kernel drops them
+// when memory is short. `membership` is the process's /proc/PID/cgroup; groups are mounted at
+// `root`.
 int64_t control_group_bytes(const std::filesystem::path& membership,
                             const std::filesystem::path& root);
 
-// Of this process, in physical memory; -1 where the kernel does not say.
+// Physical memory of this process, in bytes; -1 where the kernel does not tell.
 int64_t resident_bytes();       // now
-int64_t peak_resident_bytes();  // at most so far
+int64_t peak_resident_bytes();  // the most so far
 
 }  // namespace longshore::offload

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 
 namespace longshore::offload {
 namespace {
@@ -82,8 +82,8 @@ std::vector<LayerPlan> plans_of(const models::Stage& stage,
 
 class Partitioner {
  public:
-  Partitioner(const models::Model& model, const PassOptions& options, bool adds_to_gradients)
-      : model_(model), options_(options), adds_to_gradients_(adds_to_gradients) {}
+  Partitioner(const models::Model& model, const PassOptions& options, InitialGradients initial)
+      : model_(model), options_(options), initial_(initial) {}
 
   LayerPartitions operator()() {
     LayerPartitions result;
@@ -126,7 +126,7 @@ class Partitioner {
     for (ValueId id : program.inputs_from(Source::weight)) {
       if (!program[id].needs_gradient) continue;
       const bool is_new = touched_.insert(weight_name(stage, layer, program[id])).second;
-      if (!is_new || adds_to_gradients_) added_to.push_back(id);
+      if (!is_new || initial_ == InitialGradients::earlier_sums) added_to.push_back(id);
     }
     return added_to;
   }
@@ -135,9 +135,10 @@ class Partitioner {
                                                    const Program& program, const Policy& policy,
                                                    const std::vector<ValueId>& added_to) {
     models::BackwardProgram backward = models::backward(program, {.accumulate = added_to});
-    const Turn turn = &stage == &model_.stages.back() ? Turn::here : Turn::later;
+    const Schedule schedule =
+        &stage == &model_.stages.back() ? Schedule::back_to_back : Schedule::apart;
     auto made =
-        std::make_shared<const Partition>(offload::partition(program, backward, policy, turn));
+        std::make_shared<const Partition>(offload::partition(program, backward, policy, schedule));
     if (policy.name == "custom" && policy.offloads())
       asked_[policy == options_.policy].push_back({&program, std::move(backward), made});
     return made;
@@ -145,7 +146,7 @@ class Partitioner {
 
   const models::Model& model_;
   const PassOptions& options_;
-  const bool adds_to_gradients_;
+  const InitialGradients initial_;
   std::set<std::string> touched_;                      // weights
   std::map<bool, std::vector<Differentiated>> asked_;  // to honour the user's own policies
 };
@@ -153,8 +154,8 @@ class Partitioner {
 }  // namespace
 
 LayerPartitions partition_layers(const models::Model& model, const PassOptions& options,
-                                 bool adds_to_gradients) {
-  return Partitioner(model, options, adds_to_gradients)();
+                                 InitialGradients initial) {
+  return Partitioner(model, options, initial)();
 }
 
 }  // namespace longshore::offload

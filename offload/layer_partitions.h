@@ -25,10 +25,13 @@ struct LayerPartitions {
   std::vector<LayerPlan> plans;  // the distinct ones, in the order of stages and layers
 };
 
-// `adds_to_gradients`: every gradient holds something already; otherwise those that a later layer
-// touches too. Throws ConfigError where options do not fit the model, or a `custom` policy offloads
-// what no backward pass reads.
+// What the gradients of weights hold before a pass.
+enum class InitialGradients { nothing, earlier_sums };
+
+// A gradient is added to where it holds an earlier sum, or what a later layer made of it. Throws
+// ConfigError where options do not fit the model, or a `custom` policy offloads what no backward
+// pass reads.
 LayerPartitions partition_layers(const models::Model& model, const PassOptions& options,
-                                 bool adds_to_gradients);
+                                 InitialGradients initial);
 
 }  // namespace longshore::offload

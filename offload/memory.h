@@ -1,4 +1,4 @@
-// Kinds of memory, and what occupies them.
+// Kinds of memory, and the ledger of what occupies them.
 #pragma once
 
 #include <array>
@@ -7,7 +7,8 @@
 
 namespace longshore::offload {
 
-// `pinned_host` can be copied from and to while kernels run; `unpinned_host` is ordinary memory.
+// Copies to and from `pinned_host` run at the same time as kernels; `unpinned_host` is ordinary,
+// pageable host memory.
 enum class MemoryKind : uint8_t { device, pinned_host, unpinned_host };
 inline constexpr std::array kMemoryKinds{MemoryKind::device, MemoryKind::pinned_host,
                                          MemoryKind::unpinned_host};
@@ -20,7 +21,7 @@ enum class Category : uint8_t {
   kept,         // activations kept from the forward to the backward pass
   working_set,  // all other activations and gradients of activations
   staging,      // on the device: copies of what lives in host memory or on other devices
-  workspace,    // scratch of kernels
+  workspace,    // scratch memory of kernels
   cache,        // keys and values of the tokens of a text so far
 };
 inline constexpr std::array kCategories{
@@ -34,18 +35,20 @@ const char* name(Category category);
 // "3.2 GiB", "812.0 MiB", "512 bytes".
 std::string bytes_text(int64_t bytes);
 
-// Every byte, by memory kind and category: what is taken now, and what was at the peak of the kind.
+// Accounts for every byte that is in use, by memory kind and category: now, and at the peak of each
+// kind.
 class Ledger {
  public:
   using ByCategory = std::array<int64_t, kCategories.size()>;
 
   void take(MemoryKind kind, Category category, int64_t bytes);
+  // Throws InternalError when more is given than was taken.
   void give(MemoryKind kind, Category category, int64_t bytes);
 
   int64_t now_bytes(MemoryKind kind) const { return account(kind).now; }
   const ByCategory& now(MemoryKind kind) const { return account(kind).by_category; }
   int64_t peak_bytes(MemoryKind kind) const { return account(kind).peak; }
-  // Adds up to peak_bytes.
+  // What was in use when the peak was first reached; adds up to peak_bytes.
   const ByCategory& at_peak(MemoryKind kind) const { return account(kind).at_peak; }
 
  private:

@@ -48,7 +48,7 @@ class NcclCommunicator : public Communicator {
     split(Axis::data, mesh.data, mesh.fsdp);
   }
 
-  // Where something has failed, others may never come.
+  // ncclCommDestroy waits for the other processes, which may never come after a failure.
   ~NcclCommunicator() override {
     const auto end = std::uncaught_exceptions() > 0 ? ncclCommAbort : ncclCommDestroy;
     for (ncclComm_t among : along_) end(among);
@@ -57,7 +57,7 @@ class NcclCommunicator : public Communicator {
 
   void run(const models::Op& op, const models::KernelCall& call) override {
     ncclComm_t among = at(std::any_cast<const Collective&>(call.attrs).axis);
-    // What went wrong behind the last one's back; a stream would wait for ever.
+    // An earlier collective may have failed after it was enqueued; the stream would wait for ever.
     ncclResult_t state = ncclSuccess;
     check(ncclCommGetAsyncError(among, &state), among, op.name);
     check(state, among, op.name);
@@ -77,7 +77,7 @@ class NcclCommunicator : public Communicator {
  private:
   ncclComm_t& at(Axis axis) { return along_[static_cast<size_t>(axis)]; }
 
-  void split(Axis axis, const MeshRanks& along, const MeshRanks& across) {
+  void split(Axis axis, const MeshAxis& along, const MeshAxis& across) {
     check(ncclCommSplit(all_, static_cast<int>(across.rank), static_cast<int>(along.rank),
                         &at(axis), nullptr),
           all_, std::string("connecting along ") + name(axis));

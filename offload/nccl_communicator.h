@@ -13,9 +13,9 @@ namespace longshore::offload {
 // Gives every process the first one's bytes.
 using ShareBytes = std::function<std::string(const std::string&)>;
 
-// Along the axes of the mesh, of which `device` is this process's GPU. Every process calls it.
-// Collectives are enqueued on their call's stream. Throws Error, with what NCCL says, here and from
-// run() where devices cannot reach each other.
+// Communicates along the axes of the mesh; `device` is this process's GPU. Every process calls it.
+// Collectives are enqueued on their call's stream. This function and run() throw Error, with NCCL's
+// message, where devices cannot reach each other.
 std::shared_ptr<Communicator> make_nccl_communicator(const DeviceMesh& mesh, int device,
                                                      const ShareBytes& share);
 

@@ -94,10 +94,10 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
           layout.by_name[parameter.name] = {static_cast<int>(layout.slabs.size()),
                                             static_cast<int>(&parameter - slab->parameters.data())};
         }
-        const MeshRanks& shards = options.mesh.fsdp;
-        slab->count = round_up(slab->count, kParameterAlignment * shards.count);
-        slab->begin = slab->count / shards.count * shards.rank;
-        slab->end = slab->begin + slab->count / shards.count;
+        const MeshAxis& shards = options.mesh.fsdp;
+        slab->count = round_up(slab->count, kParameterAlignment * shards.size);
+        slab->begin = slab->count / shards.size * shards.rank;
+        slab->end = slab->begin + slab->count / shards.size;
         layout.slabs.push_back(std::move(*slab));
       }
     }

@@ -92,7 +92,7 @@ struct ParameterLayout {
   Homes homes;
   DeviceMesh mesh;
 
-  bool is_sharded() const { return mesh.fsdp.count > 1; }
+  bool is_sharded() const { return mesh.fsdp.size > 1; }
   const Slab& slab(const Location& location) const { return slabs[location.slab]; }
   const Parameter& parameter(const Location& location) const {
     return slabs[location.slab].parameters[location.parameter];

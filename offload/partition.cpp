@@ -19,13 +19,11 @@ class Available {
   Available(const Program& forward, const Policy& policy)
       : forward_(forward), policy_(policy), known_(forward.values.size(), Answer::unknown) {}
 
-  // Of a value that is kept: where. Auxiliary outputs share the fate of the first.
+  // Where a kept value stays.
   Fate fate(ValueId id) const {
-    const models::Value& value = forward_[id];
-    bool made_here = value.source == Source::node;
-    const std::string& label =
-        made_here ? forward_[forward_.nodes[value.producer].out[0]].label : value.label;
-    Fate fate = label.empty() && !made_here ? Fate::keep : policy_.fate(label);
+    const std::string& label = label_of(id);
+    const bool is_input = forward_[id].source != Source::node;
+    Fate fate = label.empty() && is_input ? Fate::keep : policy_.fate(label);
     return fate == Fate::remat ? Fate::keep : fate;  // an input cannot be made again
   }
 
@@ -38,12 +36,18 @@ class Available {
  private:
   enum class Answer : char { unknown, no, yes };
 
+  // The label that decides: all outputs of a node share the fate of the first.
+  const std::string& label_of(ValueId id) const {
+    const models::Value& value = forward_[id];
+    return value.source == Source::node ? forward_[forward_.nodes[value.producer].out[0]].label
+                                        : value.label;
+  }
+
   bool decide(ValueId id) {
     const models::Value& value = forward_[id];
     if (value.source != Source::node) return true;
     const Node& node = forward_.nodes[value.producer];
-    // Auxiliary outputs share the fate of the first.
-    if (policy_.fate(forward_[node.out[0]].label) == Fate::remat) return false;
+    if (policy_.fate(label_of(id)) == Fate::remat) return false;
     if (policy_.otherwise == Fate::keep) return true;
     // A cheap op whose inputs are there anyway is quicker to run again than its output to keep.
     return node.op->price == models::Price::dear ||
@@ -125,7 +129,7 @@ class Rewriter {
 }  // namespace
 
 Partition partition(const Program& forward, const models::BackwardProgram& backward,
-                    const Policy& policy, Turn turn) {
+                    const Policy& policy, Schedule schedule) {
   Rewriter rewriter(forward, backward, policy);
   Partition result{.forward = forward,
                    .backward = rewriter.take_backward(),
@@ -134,14 +138,14 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
                    .cotangents = backward.cotangents,
                    .gradients = backward.gradients,
                    .accumulators = backward.accumulators,
-                   .outputs_made_late = {}};
-  if (turn == Turn::here) result.outputs_made_late = backward.also_made;
+                   .remade_outputs = {}};
+  if (schedule == Schedule::back_to_back) result.remade_outputs = backward.remade_outputs;
 
   std::vector<ValueId> needed;
   for (const Residual& residual : result.residuals) needed.push_back(residual.value);
   for (const models::Output& output : forward.outputs)
-    if (std::none_of(result.outputs_made_late.begin(), result.outputs_made_late.end(),
-                     [&](const models::GradientOf& made) { return made.of == output.value; }))
+    if (std::ranges::find(result.remade_outputs, output.value, &models::RemadeOutput::output) ==
+        result.remade_outputs.end())
       needed.push_back(output.value);
   result.forward.drop_nodes_but_for(needed);
   return result;

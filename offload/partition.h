@@ -15,9 +15,9 @@
 namespace longshore::offload {
 
 // How a layer's forward and backward pass follow each other.
-enum class Turn {
-  later,  // other layers run in between
-  here,   // back to back (the last stage): what the backward program makes too is made once
+enum class Schedule {
+  apart,         // other layers run in between
+  back_to_back,  // as in the last stage: what the backward program makes too is made once
 };
 
 // A value of the forward pass that the backward pass reads.
@@ -31,16 +31,18 @@ struct Partition {
   // Its first values are the forward program's: residuals, weights, batch inputs. Clones are nodes
   // that recompute; what they make is named "<value>.again".
   models::Program backward;
-  std::vector<Residual> residuals;               // values of forward nodes and inputs, in order
-  std::vector<models::ValueId> recomputed;       // values of forward nodes that clones make again
-  std::vector<models::ValueId> cotangents;       // as in BackwardProgram
-  std::vector<models::GradientOf> gradients;     // likewise
-  std::vector<models::GradientOf> accumulators;  // likewise
-  std::vector<models::GradientOf> outputs_made_late;  // with Turn::here: by the backward program
+  std::vector<Residual> residuals;                // values of forward nodes and inputs, in order
+  std::vector<models::ValueId> recomputed;        // values of forward nodes that clones make again
+  std::vector<models::ValueId> cotangents;        // as in BackwardProgram
+  std::vector<models::GradientOf> gradients;      // likewise
+  std::vector<models::Accumulator> accumulators;  // likewise
+  // With Schedule::back_to_back: outputs that the backward program makes in the forward one's
+  // place.
+  std::vector<models::RemadeOutput> remade_outputs;
 };
 
 Partition partition(const models::Program& forward, const models::BackwardProgram& backward,
-                    const Policy& policy, Turn turn = Turn::later);
+                    const Policy& policy, Schedule schedule = Schedule::apart);
 
 // Bytes a layer keeps under that fate; what all layers read, and so is there once, does not count.
 int64_t residual_bytes(const Partition& partition, Fate fate);

@@ -109,42 +109,42 @@ bool PassOperands::gradients_start_anew() const {
   return layout_.is_sharded() || (layout_.mesh.devices() > 1 && needs_copy);
 }
 
-void PassOperands::reduce(int slab, bool to_add, bool ends_step, const Place& place) {
+void PassOperands::reduce(int slab, MicroBatch micro_batch, const Place& place) {
+  const bool adds = !begins_step(micro_batch);
   Operand sum = held(slab, Copy::gradient);
   if (gradients_start_anew()) {
     Operand part = unreduced_.at(slab);
     unreduced_.erase(slab);
     if (layout_.is_sharded()) {
       const Operand whole = part;
-      part = !to_add ? sum
-                     : builder_.temporary(
-                           argument_name(layout_.slabs[slab], Copy::gradient) + ".reduced",
-                           sum.type, MemoryKind::device, Category::gradients);
+      part = !adds ? sum
+                   : builder_.temporary(
+                         argument_name(layout_.slabs[slab], Copy::gradient) + ".reduced", sum.type,
+                         MemoryKind::device, Category::gradients);
       builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, place);
-    } else if (!to_add) {
+    } else if (!adds) {
       builder_.move(Lane::compute, part, sum, place);
     }
-    if (to_add) {
+    if (adds) {
       to_add_[slab] = part;
       return;
     }
   }
-  reduce_over_data(sum, ends_step, place);
+  reduce_over_data(sum, micro_batch, place);
 }
 
-bool PassOperands::continue_reduction(int slab, bool ends_step, const Place& place) {
+bool PassOperands::continue_reduction(int slab, MicroBatch micro_batch, const Place& place) {
   auto part = to_add_.find(slab);
   if (part == to_add_.end()) return true;
   Operand sum = held(slab, Copy::gradient);
-  models::Program addition = models::addition(sum.type);
-  PlanBuilder::Bindings operands{sum, part->second, sum};
-  builder_.run(addition, operands, place);
+  builder_.add(sum, part->second, place);
   to_add_.erase(part);
-  return !reduce_over_data(sum, ends_step, place);
+  return !reduce_over_data(sum, micro_batch, place);
 }
 
-bool PassOperands::reduce_over_data(const Operand& sum, bool ends_step, const Place& place) {
-  if (!ends_step || layout_.mesh.data.count == 1) return false;
+bool PassOperands::reduce_over_data(const Operand& sum, MicroBatch micro_batch,
+                                    const Place& place) {
+  if (!ends_step(micro_batch) || layout_.mesh.data.size == 1) return false;
   builder_.collective(all_reduce_op, along(layout_.mesh, Axis::data), sum, sum, place);
   return true;
 }
@@ -154,9 +154,8 @@ Operand PassOperands::batch(const Value& value) {
   if (operand && operand.type != value.type)
     throw InternalError("batch input " + value.name + " has two types");
   if (!operand) {
-    Operand host{builder_.argument(host_name(value.name), value.type.bytes(),
-                                   MemoryKind::pinned_host, Category::batch),
-                 0, value.type};
+    Operand host = builder_.argument(host_name(value.name), value.type, MemoryKind::pinned_host,
+                                     Category::batch);
     operand = builder_.temporary(value.name, value.type, MemoryKind::device, Category::batch);
     builder_.move(Lane::host_to_device, host, operand, {.stage = "batch"});
   }
@@ -168,14 +167,12 @@ Operand PassOperands::scalar(const std::string& name, models::Dtype dtype) {
 }
 
 Operand PassOperands::state(const std::string& name, const Type& type) {
-  return {builder_.argument(name, type.bytes(), MemoryKind::device, Category::cache), 0, type};
+  return builder_.argument(name, type, MemoryKind::device, Category::cache);
 }
 
 Operand PassOperands::host_scalar(const std::string& name, models::Dtype dtype) {
-  Type type{{}, dtype};
-  return {
-      builder_.argument(host_name(name), type.bytes(), MemoryKind::pinned_host, Category::batch), 0,
-      type};
+  return builder_.argument(host_name(name), Type{{}, dtype}, MemoryKind::pinned_host,
+                           Category::batch);
 }
 
 }  // namespace longshore::offload

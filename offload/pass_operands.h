@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "offload/parameter_layout.h"
+#include "offload/pass_options.h"
 #include "offload/plan_builder.h"
 
 namespace longshore::offload {
@@ -49,13 +50,12 @@ class PassOperands {
   // Where devices add up several micro-batches that is so wherever gradients live: one order of
   // summation.
   bool gradients_start_anew() const;
-  // Begins to sum up over devices what this pass made of a slab's gradient; where it is `to_add`,
-  // that is added to what is there. Behind the last micro-batch of a step the sum is that of the
-  // whole mesh.
-  void reduce(int slab, bool to_add, bool ends_step, const Place& place);
+  // Begins to sum up over devices what this micro-batch made of a slab's gradient, and to add that
+  // to what earlier ones made. After the last micro-batch the sum is that of the whole mesh.
+  void reduce(int slab, MicroBatch micro_batch, const Place& place);
   // To be called from time to time after that, so that kernels wait for no collective that was only
   // just begun, until it returns true: then the gradient is there.
-  bool continue_reduction(int slab, bool ends_step, const Place& place);
+  bool continue_reduction(int slab, MicroBatch micro_batch, const Place& place);
 
   // All of a copy that this device holds, for the compute lane.
   Operand held(int slab, Copy copy);
@@ -73,7 +73,8 @@ class PassOperands {
  private:
   Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
   Operand gathered_weight(const ParameterLayout::Location& location);
-  bool reduce_over_data(const Operand& sum, bool ends_step, const Place& place);  // if need be
+  // Returns whether there was a need.
+  bool reduce_over_data(const Operand& sum, MicroBatch micro_batch, const Place& place);
 
   const ParameterLayout& layout_;
   PlanBuilder& builder_;

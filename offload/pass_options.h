@@ -1,6 +1,7 @@
 // What a training pass is to do.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -10,8 +11,12 @@
 
 namespace longshore::offload {
 
-// Whether gradients and losses already hold those of earlier micro-batches.
-enum class MicroBatch { first, further };
+// Which of a step's micro-batches a pass is of. Gradients and losses add up from the first to the
+// last.
+enum class MicroBatch : uint8_t { only, first, further, last };
+
+constexpr bool begins_step(MicroBatch m) { return m == MicroBatch::only || m == MicroBatch::first; }
+constexpr bool ends_step(MicroBatch m) { return m == MicroBatch::only || m == MicroBatch::last; }
 
 struct PassOptions {
   Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
@@ -20,16 +25,17 @@ struct PassOptions {
   std::optional<int> offload_layers;
   // What the other layers follow; by default they keep on the device what the policy offloads.
   std::optional<Policy> others;
-  MicroBatch micro_batch = MicroBatch::first;
-  bool ends_step = true;  // it is the step's last micro-batch
-  // Called behind the instruction that makes the gradient of a parameter final on this device, and
-  // behind the layer that makes all those of a slab final and reads its weights last; where devices
-  // have to sum them up, when that is done.
-  std::function<void(const ParameterLayout::Location&, const Place&)> gradient_made;
-  std::function<void(int slab)> gradients_made;
-  // Called before each layer's forward pass and behind each node of its forward and its backward
-  // pass; `done` is the share of this pass's FLOPs that lies before.
-  std::function<void(int stage, int layer, double done)> forward_reached, backward_reached;
+  MicroBatch micro_batch = MicroBatch::only;
+
+  // Called once per trained parameter, after the instruction that makes its gradient final on this
+  // device.
+  std::function<void(const ParameterLayout::Location&, const Place&)> on_parameter_gradient;
+  // Called once per slab, when all its gradients are final, its weights are read no more and, with
+  // several devices, its gradients are reduced.
+  std::function<void(int slab)> on_slab_gradients;
+  // Called after each node of a layer's pass, and before the layer's first node in the forward
+  // pass; `done` is the share of that layer's FLOPs that lies before, from 0 to 1.
+  std::function<void(int stage, int layer, double done)> on_forward_progress, on_backward_progress;
 };
 
 }  // namespace longshore::offload

@@ -1,32 +1,20 @@
-// Where a value lives: how it is split over a mesh of devices, and in which kind of memory.
+// Where a value lives: how it is sharded over the mesh of devices, and in which kind of memory.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "offload/collectives.h"
 #include "offload/memory.h"
 
 namespace longshore::offload {
 
-struct MeshAxis {
-  std::string name;
-  int64_t size = 1;
-
-  bool operator==(const MeshAxis&) const = default;
-};
-
-// Devices in a grid with named axes; no axes: one device.
-struct Mesh {
-  std::vector<MeshAxis> axes;
-
-  int64_t devices() const;
-  bool operator==(const Mesh&) const = default;
-};
-
 struct Placement {
-  Mesh mesh;
-  std::vector<std::string> split;  // for each dimension the mesh axis that cuts it; "": none
+  DeviceMesh mesh;
+  // For each dimension the mesh axis that divides it; dimensions without one, and those beyond the
+  // list, are not divided.
+  std::vector<std::optional<Axis>> split;
   MemoryKind kind = MemoryKind::device;
 
   // The same sharding in another memory.
@@ -34,11 +22,12 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-// "pinned_host, split (x, y) over mesh (x: 1, y: 1)".
+// "pinned_host, split (data, -) over mesh (data: 1, fsdp: 1)"; "pinned_host" without a split.
 std::string text(const Placement& placement);
 
-// Throws PlanError when a split names an axis that the mesh lacks or names one twice, when a value
-// has fewer dimensions than the split, or when the mesh has more than one device.
+// Throws UsageError where two dimensions are divided by one axis, where a value of `rank`
+// dimensions has fewer of them than the split, and where the mesh has more than one device: tensors
+// and functions work on one.
 void check(const Placement& placement, int rank);
 
 }  // namespace longshore::offload

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "offload/memory_planning.h"
 #include "offload/put.h"
 #include "offload/waits.h"
@@ -31,6 +32,11 @@ int PlanBuilder::argument(const std::string& name, int64_t bytes, MemoryKind kin
                         " bytes here and " + std::to_string(plan_.buffers[entry->second].bytes) +
                         " elsewhere");
   return entry->second;
+}
+
+Operand PlanBuilder::argument(const std::string& name, const models::Type& type, MemoryKind kind,
+                              Category category) {
+  return {argument(name, type.bytes(), kind, category), 0, type};
 }
 
 int PlanBuilder::temporary(const std::string& name, int64_t bytes, MemoryKind kind,
@@ -158,9 +164,9 @@ void PlanBuilder::check_kinds(const Instruction& instruction, const Node& node, 
   for (const std::vector<Operand>* operands : {&instruction.in, &instruction.out})
     for (const Operand& operand : *operands)
       if (const Buffer& buffer = plan_.buffers[operand.buffer]; buffer.kind != kind)
-        throw PlanError(plan_.name + ": " + node.op->name + " works in " + name(kind) + ", but " +
-                        buffer.name + " lies in " + name(buffer.kind) +
-                        ". Nothing moves by itself: put it into " + name(kind));
+        throw UsageError(plan_.name + ": " + node.op->name + " works in " + name(kind) + ", but " +
+                         buffer.name + " lies in " + name(buffer.kind) +
+                         ". Nothing moves by itself: put it into " + name(kind));
 }
 
 void PlanBuilder::move(const Operand& from, const Operand& to, const Place& place) {
@@ -170,6 +176,12 @@ void PlanBuilder::move(const Operand& from, const Operand& to, const Place& plac
        : from_device ? Lane::compute
                      : Lane::host_to_device,
        from, to, place);
+}
+
+void PlanBuilder::add(const Operand& sum, const Operand& part, const Place& place) {
+  const models::Program addition = models::addition(sum.type);
+  Bindings operands{sum, part, sum};
+  run(addition, operands, place);
 }
 
 void PlanBuilder::move(Lane lane, const Operand& from, const Operand& to, const Place& place) {
@@ -263,28 +275,28 @@ void PlanBuilder::reuse_dying_inputs() {
 
 void PlanBuilder::place_temporaries() {
   for (MemoryKind kind : kMemoryKinds) {
-    std::vector<int> block_of(plan_.buffers.size(), -1);
-    std::vector<Block> blocks;
+    std::vector<int> lifetime_of(plan_.buffers.size(), -1);
+    std::vector<BufferLifetime> lifetimes;
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const Buffer& buffer = plan_.buffers[i];
-      if (buffer.owner != Owner::plan || buffer.kind != kind || buffer.first < 0) continue;
-      int& block = block_of[place_of_[i]];
-      if (block < 0) {
-        block = static_cast<int>(blocks.size());
-        blocks.push_back({.bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
+      if (!buffer.is_in_arena() || buffer.kind != kind) continue;
+      int& lifetime = lifetime_of[place_of_[i]];
+      if (lifetime < 0) {
+        lifetime = static_cast<int>(lifetimes.size());
+        lifetimes.push_back({.bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
         if (auto fixed = fixed_.find(static_cast<int>(i)); fixed != fixed_.end()) {
-          blocks[block].offset = fixed->second;
-          blocks[block].is_fixed = true;
+          lifetimes[lifetime].offset = fixed->second;
+          lifetimes[lifetime].is_fixed = true;
         }
       }
       if (buffer.is_carried) continue;
-      blocks[block].first = std::min(blocks[block].first, buffer.first);
-      blocks[block].last = std::max(blocks[block].last, buffer.last);
+      lifetimes[lifetime].first = std::min(lifetimes[lifetime].first, buffer.first);
+      lifetimes[lifetime].last = std::max(lifetimes[lifetime].last, buffer.last);
     }
-    plan_.arena_bytes[static_cast<size_t>(kind)] = place(blocks);
+    plan_.arena_bytes[static_cast<size_t>(kind)] = assign_offsets(lifetimes);
     for (size_t i = 0; i < plan_.buffers.size(); ++i)
-      if (int block = block_of[place_of_[i]]; block >= 0)
-        plan_.buffers[i].offset = blocks[block].offset;
+      if (int lifetime = lifetime_of[place_of_[i]]; lifetime >= 0)
+        plan_.buffers[i].offset = lifetimes[lifetime].offset;
   }
 }
 

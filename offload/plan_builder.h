@@ -19,6 +19,8 @@ class PlanBuilder {
 
   // The argument of that name, made on first use. Every use must agree on bytes.
   int argument(const std::string& name, int64_t bytes, MemoryKind kind, Category category);
+  Operand argument(const std::string& name, const models::Type& type, MemoryKind kind,
+                   Category category);
   int temporary(const std::string& name, int64_t bytes, MemoryKind kind, Category category);
   Operand temporary(const std::string& name, const models::Type& type, MemoryKind kind,
                     Category category);
@@ -42,10 +44,12 @@ class PlanBuilder {
 
   // Appends the program's nodes; `after` is called behind each. On Lane::compute operands lie on
   // the device, on Lane::host_compute in pinned host memory; a node given both is refused with a
-  // PlanError. put nodes become moves, or windows where they bring host memory to the device.
+  // UsageError. put nodes become moves, or windows where they bring host memory to the device.
   using AfterNode = std::function<void(const models::Node&)>;
   void run(const models::Program& program, Bindings& bindings, const Place& place,
            Lane lane = Lane::compute, const AfterNode& after = nullptr);
+  // sum += part
+  void add(const Operand& sum, const Operand& part, const Place& place);
   void move(Lane lane, const Operand& from, const Operand& to, const Place& place);
   // On the lane that leads from one to the other.
   void move(const Operand& from, const Operand& to, const Place& place);

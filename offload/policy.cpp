@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/text.h"
 
 namespace longshore::offload {
 namespace {

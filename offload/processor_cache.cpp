@@ -4,7 +4,6 @@
 
 namespace longshore::offload {
 
-// Bytes of `used` that were held; they no longer are.
 int64_t ProcessorCache::take_out(Range used) {
   std::deque<Range> left;
   int64_t found = 0;

@@ -34,7 +34,7 @@ const models::Op put_op{.name = "put",
 
 models::Var put(models::Var x, MemoryKind kind) {
   if (kind == MemoryKind::unpinned_host)
-    throw PlanError(
+    throw UsageError(
         "put: a running plan cannot move from or to unpinned_host; expected device or "
         "pinned_host");
   return x.trace->emit(put_op, kind, {x})[0];

@@ -1,6 +1,6 @@
-// put(x, kind) in a traced function: x in that kind of memory, on the way from where it is. Plans
-// turn it into moves: what is brought to the device is there while it is used and comes again when
-// it is used again; what is sent to the host stays there. The gradient passes through.
+// put(x, kind) in a traced function moves x to that kind of memory. A value that is brought to the
+// device is there while it is used, and is brought again for a later use; a value that is sent to
+// the host stays there. The gradient passes through unchanged.
 #pragma once
 
 #include "models/trace.h"
@@ -10,7 +10,7 @@ namespace longshore::offload {
 
 extern const models::Op put_op;  // (x) -> x; its attributes are the MemoryKind
 
-// Device or pinned_host; throws PlanError for others.
+// `kind` is device or pinned_host; throws UsageError for others.
 models::Var put(models::Var x, MemoryKind kind);
 
 }  // namespace longshore::offload

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
 
 namespace longshore::offload {
 
@@ -28,24 +27,21 @@ std::string state_name(const std::string& stage, int layer, const std::string& s
 
 Operand Scan::loss_argument(OutputRole role) {
   const char* name = role == OutputRole::loss ? kLoss : kAuxiliaryLoss;
-  return {builder_.argument(name, Type{}.bytes(), MemoryKind::device, Category::batch), 0, {}};
+  return builder_.argument(name, Type{}, MemoryKind::device, Category::batch);
 }
 
 void Scan::bind_loss(const Program& program, ValueId value, OutputRole role,
                      PlanBuilder::Bindings& bindings) {
-  if (loss_begun_[role] || options_.micro_batch != MicroBatch::first) return;
+  if (loss_begun_[role] || !begins_step(options_.micro_batch)) return;
   bindings.resize(program.values.size());
   bindings[value.index] = loss_argument(role);
   loss_begun_[role] = true;
 }
 
-void Scan::finish_loss(const Program& program, ValueId value, OutputRole role,
-                       const PlanBuilder::Bindings& bindings, const Place& place) {
+void Scan::finish_loss(ValueId value, OutputRole role, const PlanBuilder::Bindings& bindings,
+                       const Place& place) {
   Operand sum = loss_argument(role), part = bindings[value.index];
-  if (part.buffer == sum.buffer) return;
-  Program addition = models::addition(program[value].type);
-  PlanBuilder::Bindings operands{sum, part, sum};
-  builder_.run(addition, operands, place);
+  if (part.buffer != sum.buffer) builder_.add(sum, part, place);
 }
 
 // --- forward
@@ -97,14 +93,13 @@ void Scan::run_forward(const Program& program, int stage, int layer,
     if (output.role == OutputRole::value)
       outputs_[{stage, static_cast<int>(o)}] = bindings[output.value.index];
     else if (is_loss(output.role) && runs_here(output))
-      finish_loss(program, output.value, output.role, bindings, place);
+      finish_loss(output.value, output.role, bindings, place);
   }
 }
 
 void Scan::give_to_host(const std::string& name, const Operand& value, const Place& place) {
-  Operand host{builder_.argument(host_name(name), value.type.bytes(), MemoryKind::pinned_host,
-                                 Category::batch),
-               0, value.type};
+  Operand host =
+      builder_.argument(host_name(name), value.type, MemoryKind::pinned_host, Category::batch);
   builder_.move(Lane::device_to_host, value, host, place);
 }
 
@@ -191,16 +186,12 @@ void bind_sums(const Program& program, ValueId sum, ValueId accumulator, const O
 class Progress {
  public:
   explicit Progress(const Program& program) : program_(program) {
-    for (const models::Node& node : program.nodes) total_ += flops(node);
+    for (const models::Node& node : program.nodes) total_ += program.cost(node).flops;
   }
   // The share of the program's FLOPs that is done when this node is, being called for each in turn.
-  double behind(const models::Node& node) { return (done_ += flops(node)) / total_; }
+  double behind(const models::Node& node) { return (done_ += program_.cost(node).flops) / total_; }
 
  private:
-  double flops(const models::Node& node) const {
-    return node.op->cost(node.attrs, program_.types(node.in), program_.types(node.out)).flops;
-  }
-
   const Program& program_;
   double done_ = 0, total_ = 0;
 };
@@ -232,19 +223,19 @@ void Scan::bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings
   }
 }
 
-Operand Scan::home_of_gradient(int stage, int layer, const models::GradientOf& gradient) {
+Operand Scan::home_of_gradient(int stage, int layer, ValueId weight) {
   const Program& forward = layers_[stage][layer].partition->forward;
-  return operands_.gradient(weight_name(model_.stages[stage], layer, forward[gradient.of]));
+  return operands_.gradient(weight_name(model_.stages[stage], layer, forward[weight]));
 }
 
 Scan::WeightGradients Scan::bind_weight_gradients(int stage, int layer,
                                                   PlanBuilder::Bindings& bindings) {
   const Partition& partition = *layers_[stage][layer].partition;
-  for (const models::GradientOf& a : partition.accumulators)
-    bindings[a.gradient.index] = home_of_gradient(stage, layer, a);
+  for (const auto& [weight, sum] : partition.accumulators)
+    bindings[sum.index] = home_of_gradient(stage, layer, weight);
   auto accumulator_of = [&](ValueId weight) {
-    auto found = std::ranges::find(partition.accumulators, weight, &models::GradientOf::of);
-    return found == partition.accumulators.end() ? ValueId{} : found->gradient;
+    auto found = std::ranges::find(partition.accumulators, weight, &models::Accumulator::weight);
+    return found == partition.accumulators.end() ? ValueId{} : found->sum;
   };
   const auto& final_gradients = layers_[stage][layer].final_gradients;
   WeightGradients gradients;
@@ -255,7 +246,7 @@ Scan::WeightGradients Scan::bind_weight_gradients(int stage, int layer,
       continue;
     }
     bind_sums(partition.backward, g.gradient, accumulator_of(g.of),
-              home_of_gradient(stage, layer, g), bindings);
+              home_of_gradient(stage, layer, g.of), bindings);
     if (auto location = final_gradients.find(g.of); location != final_gradients.end())
       gradients.final_at_home[g.gradient] = location->second;
   }
@@ -274,26 +265,27 @@ void Scan::run_backward(int stage, int layer) {
   auto role_of = [&](ValueId output) {
     return std::ranges::find(partition.forward.outputs, output, &Output::value)->role;
   };
-  for (const models::GradientOf& made : partition.outputs_made_late)
-    bind_loss(backward, made.gradient, role_of(made.of), bindings);
+  for (const auto& [output, value] : partition.remade_outputs)
+    bind_loss(backward, value, role_of(output), bindings);
 
   auto tell = [&](const ParameterLayout::Location& location) {
-    if (options_.gradient_made) options_.gradient_made(location, place);
+    if (options_.on_parameter_gradient) options_.on_parameter_gradient(location, place);
   };
   Progress progress(backward);
   builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
     for (ValueId id : node.out)
       if (auto made = gradients.final_at_home.find(id); made != gradients.final_at_home.end())
         tell(made->second);
-    if (options_.backward_reached) options_.backward_reached(stage, layer, progress.behind(node));
+    if (options_.on_backward_progress)
+      options_.on_backward_progress(stage, layer, progress.behind(node));
   });
   for (const models::GradientOf& g : gradients.elsewhere) {
-    builder_.move(bindings[g.gradient.index], home_of_gradient(stage, layer, g), place);
+    builder_.move(bindings[g.gradient.index], home_of_gradient(stage, layer, g.of), place);
     if (auto made = l.final_gradients.find(g.of); made != l.final_gradients.end())
       tell(made->second);
   }
-  for (const models::GradientOf& made : partition.outputs_made_late)
-    finish_loss(backward, made.gradient, role_of(made.of), bindings, place);
+  for (const auto& [output, value] : partition.remade_outputs)
+    finish_loss(value, role_of(output), bindings, place);
   add_input_gradients(stage, layer, bindings);
   continue_reductions(place);
   begin_reductions(l, place);
@@ -318,19 +310,18 @@ void Scan::begin_reductions(const Layer& layer, const Place& place) {
   for (const auto& [value, location] : layer.final_gradients) {
     if (--gradients_missing_.at(location.slab) > 0) continue;
     if (operands_.layout().mesh.devices() > 1) {
-      operands_.reduce(location.slab, options_.micro_batch == MicroBatch::further,
-                       options_.ends_step, place);
+      operands_.reduce(location.slab, options_.micro_batch, place);
       reducing_.push_back(location.slab);
-    } else if (options_.gradients_made) {
-      options_.gradients_made(location.slab);
+    } else if (options_.on_slab_gradients) {
+      options_.on_slab_gradients(location.slab);
     }
   }
 }
 
 void Scan::continue_reductions(const Place& place) {
   std::erase_if(reducing_, [&](int slab) {
-    if (!operands_.continue_reduction(slab, options_.ends_step, place)) return false;
-    if (options_.gradients_made) options_.gradients_made(slab);
+    if (!operands_.continue_reduction(slab, options_.micro_batch, place)) return false;
+    if (options_.on_slab_gradients) options_.on_slab_gradients(slab);
     return true;
   });
 }
@@ -339,8 +330,9 @@ void Scan::continue_reductions(const Place& place) {
 
 void Scan::prepare(const PassOptions& options) {
   options_ = options;
-  const bool adds = options.micro_batch == MicroBatch::further && !operands_.gradients_start_anew();
-  LayerPartitions partitions = partition_layers(model_, options, adds);
+  const bool adds = !begins_step(options.micro_batch) && !operands_.gradients_start_anew();
+  LayerPartitions partitions = partition_layers(
+      model_, options, adds ? InitialGradients::earlier_sums : InitialGradients::nothing);
   layers_.resize(partitions.by_layer.size());
   for (size_t stage = 0; stage < layers_.size(); ++stage)
     for (std::shared_ptr<const Partition>& partition : partitions.by_layer[stage])
@@ -387,7 +379,7 @@ void Scan::train_forward(int stage, int layer) {
   };
   Progress progress(forward);
   auto reached = [&](double done) {
-    if (options_.forward_reached) options_.forward_reached(stage, layer, done);
+    if (options_.on_forward_progress) options_.on_forward_progress(stage, layer, done);
   };
   reached(0);
   bind_inputs(forward, stage, layer, l.bindings);

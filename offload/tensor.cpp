@@ -24,8 +24,8 @@ Tensor::Tensor(Runtime& runtime, const models::Type& type, const Placement& plac
 
 void Tensor::write(std::span<const std::byte> bytes) const {
   if (static_cast<int64_t>(bytes.size()) != type().bytes())
-    throw InternalError("a tensor of " + std::to_string(type().bytes()) + " bytes is given " +
-                        std::to_string(bytes.size()));
+    throw UsageError("a tensor of " + std::to_string(type().bytes()) + " bytes is given " +
+                     std::to_string(bytes.size()));
   runtime().backend->write(placement().kind, memory(), bytes.data(), type().bytes());
 }
 
@@ -44,7 +44,7 @@ Tensor make_tensor(Runtime& runtime, const models::Shape& shape, std::span<const
 
 std::vector<float> values(const Tensor& tensor) {
   if (tensor.type().dtype != models::Dtype::float32)
-    throw InternalError("values: expected a tensor of f32, found " + models::text(tensor.type()));
+    throw UsageError("values: expected a tensor of f32, found " + models::text(tensor.type()));
   std::vector<std::byte> bytes = tensor.read();
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());

@@ -1,5 +1,5 @@
-// Tensors that know where they live. They stay there: nothing made on the host goes to the device
-// unless put() says so, and no op takes values of several memory kinds.
+// Tensors with a placement. Only put() moves values from one memory to another, and no op takes
+// values of several memory kinds.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,19 @@
 
 namespace longshore::offload {
 
-// A backend, and what is taken of its memory.
+// A backend, and the account of its memory.
 struct Runtime {
   std::unique_ptr<Backend> backend;
   Ledger ledger;
 };
 
-// A handle: copies share the memory, which goes with the last of them. The runtime must outlive it.
+// A handle: copies share the memory, which is freed with the last of them. The runtime must outlive
+// all copies.
 class Tensor {
  public:
   Tensor() = default;
-  // Undefined contents. Throws PlanError for a placement that does not suit, or without memory.
+  // The contents are undefined. Throws UsageError for a placement that does not suit the type, and
+  // OutOfMemoryError where the memory cannot be had.
   Tensor(Runtime& runtime, const models::Type& type, const Placement& placement = {});
 
   explicit operator bool() const { return storage_ != nullptr; }
@@ -32,7 +34,8 @@ class Tensor {
   std::byte* memory() const { return storage_->memory; }
   Runtime& runtime() const { return storage_->runtime; }
 
-  // From and to ordinary memory of exactly its bytes.
+  // Copy from and to ordinary memory, exactly type().bytes(). write() throws UsageError for another
+  // number of bytes.
   void write(std::span<const std::byte> bytes) const;
   std::vector<std::byte> read() const;
 
@@ -51,12 +54,12 @@ class Tensor {
   std::shared_ptr<const Storage> storage_;
 };
 
-// float32 values.
+// Tensors of float32 values. values() throws UsageError for another dtype.
 Tensor make_tensor(Runtime& runtime, const models::Shape& shape, std::span<const float> values,
                    const Placement& placement = {});
 std::vector<float> values(const Tensor& tensor);
 
-// The same values elsewhere; a tensor that is there already is returned as it is.
+// The same values in another place. A tensor that is there already is returned itself.
 Tensor put(const Tensor& tensor, const Placement& placement);
 
 }  // namespace longshore::offload

@@ -8,7 +8,7 @@
 namespace longshore::offload {
 namespace {
 
-// Spans as they come, overlapping ones joined.
+// The union of spans, as disjoint spans in ascending order.
 std::vector<Span> joined(std::vector<Span> spans) {
   std::sort(spans.begin(), spans.end(),
             [](const Span& a, const Span& b) { return a.begin < b.begin; });
@@ -27,7 +27,7 @@ double length(const std::vector<Span>& spans) {
   return seconds;
 }
 
-// Of two lists of disjoint spans.
+// The length of the intersection of two lists of disjoint, ascending spans.
 double common_length(const std::vector<Span>& a, const std::vector<Span>& b) {
   double seconds = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {

@@ -1,4 +1,4 @@
-// What lanes did and when: a plan's instructions with the times that a backend recorded.
+// Timelines: a plan's instructions with the times at which lanes ran them, as a backend recorded.
 #pragma once
 
 #include <string>
@@ -11,24 +11,24 @@ namespace longshore::offload {
 
 struct Event {
   Lane lane = Lane::compute;
-  std::string name;  // of what is made or moved
+  std::string name;  // the name of what is computed or moved
   std::string op;    // "move" for copies
   Place place;
   bool recomputes = false;
-  int64_t bytes = 0;  // moved; 0 for kernels
+  int64_t bytes = 0;  // how many are moved; 0 for kernels
   Span span;
 };
 
-// The plans ran one after the other while `spans` was recorded. Throws InternalError when the
-// numbers of calls do not fit.
+// The instructions of plans that ran one after the other while `spans` was recorded. Throws
+// InternalError if the numbers of calls on the lanes do not match those of the plans' instructions.
 std::vector<Event> timeline(const std::vector<const Plan*>& plans, const LaneSpans& spans);
 
-// How well copies hide behind kernels; seconds.
+// How well copies overlap with kernels, in seconds.
 struct Overlap {
-  double copying = 0;    // while one of the copy lanes was busy
-  double computing = 0;  // while Lane::compute was
-  double hidden = 0;     // both at once
-  double total = 0;      // from the first begin to the last end
+  double copying = 0;    // how long at least one of the copy lanes was busy
+  double computing = 0;  // how long Lane::compute was busy
+  double hidden = 0;     // how long both were busy at once
+  double total = 0;      // from the begin of the first event to the end of the last
 };
 
 Overlap overlap(const std::vector<Event>& events);

@@ -16,7 +16,7 @@ class VirtualBackend : public Backend {
       : hardware_(hardware), cache_(hardware.cache_bytes) {}
 
   models::Target target() const override { return hardware_.target; }
-  // Addresses that differ, of no memory.
+  // Gives distinct addresses, where there is no memory.
   std::byte* allocate(MemoryKind, int64_t bytes) override {
     std::byte* memory = reinterpret_cast<std::byte*>(next_address_);
     next_address_ += static_cast<uintptr_t>(align_up(bytes));
@@ -41,7 +41,9 @@ class VirtualBackend : public Backend {
     Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
     bool other_is_busy = is_busy(other, clock(lane)) ||
                          (!hardware_.peer_to_peer && is_busy(Lane::network, clock(lane)));
-    spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_is_busy) + fetching);
+    auto other_direction =
+        other_is_busy ? Hardware::OtherDirection::busy : Hardware::OtherDirection::idle;
+    spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_direction) + fetching);
   }
 
   void record(Lane lane, int event) override { events_[event] = clock(lane); }
@@ -66,7 +68,8 @@ class VirtualBackend : public Backend {
   void write_zeros(MemoryKind, std::byte*, int64_t) override {}
 
  private:
-  // Lanes that take turns have one clock: what comes first in the plan has the first turn.
+  // Lanes that take turns share a clock: the instruction that comes first in the plan has the first
+  // turn.
   double& clock(Lane lane) {
     if (hardware_.takes_turns() && lane != Lane::network) lane = Lane::compute;
     return clocks_[static_cast<size_t>(lane)];
@@ -83,8 +86,8 @@ class VirtualBackend : public Backend {
     if (is_recording_) spans_[static_cast<size_t>(lane)].push_back(latest(lane));
   }
 
-  // For operands that are not at hand. Those that together are more than the cache were not either
-  // when the rates were measured.
+  // The time to fetch operands that are not in the cache. Operands that together are larger than
+  // the cache take none, since they were not in the cache either when the rates were measured.
   double fetch_seconds(std::span<const models::Ref> in, std::span<const models::Ref> out,
                        std::span<const std::byte> workspace = {}) {
     if (hardware_.cache_bytes == 0) return 0;

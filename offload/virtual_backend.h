@@ -1,6 +1,6 @@
-// A device that computes nothing and has no memory, but a clock for each lane: plans for any target
-// are walked on it by the same executor that trains, so that what it counts is what training will
-// take.
+// A device without memory that computes nothing, but has a clock for each lane. The executor that
+// trains also walks plans for any target on this device, so that the times and bytes that are
+// counted are those of training.
 #pragma once
 
 #include <memory>

@@ -8,12 +8,12 @@ namespace {
 
 constexpr int kNone = -1;
 
-// Of each lane the latest instruction that is known to have finished (a vector clock: F. Mattern,
-// Virtual Time and Global States of Distributed Systems, 1989).
-using Clock = std::array<int, kLanes.size()>;
+// By lane, the latest instruction that is known to have finished (F. Mattern, Virtual Time and
+// Global States of Distributed Systems, 1989).
+using VectorClock = std::array<int, kLanes.size()>;
 
-// The latest uses of some bytes; a write is ordered behind all uses before it, so it stands for
-// them.
+// The latest uses of some bytes: the last write, and the reads since then. A write waits for all
+// uses before it, so whoever waits for the write need not wait for those.
 struct LatestUses {
   int64_t end = 0;
   int write = kNone;
@@ -24,10 +24,11 @@ struct LatestUses {
   }();
 };
 
-// One memory: an arena or an argument. Pieces do not overlap; bytes in none were not used yet.
+// One memory: an arena or an argument. It is divided into pieces, which do not overlap. Bytes that
+// lie in no piece were not used yet.
 class Memory {
  public:
-  // The instructions that a use of these bytes must come after, the user's own lane included.
+  // Appends to `earlier` the instructions, on all lanes, that a use of these bytes must come after.
   void collect(int64_t begin, int64_t end, bool writes, std::vector<int>& earlier) const {
     for (auto piece = first(begin); piece != pieces_.end() && piece->first < end; ++piece) {
       const LatestUses& uses = piece->second;
@@ -53,7 +54,7 @@ class Memory {
     cut(end);
     int64_t at = begin;
     for (auto piece = pieces_.lower_bound(begin); at < end; ++piece) {
-      // Bytes that were there before the plan ran.
+      // Nothing used these bytes yet: they were there before the plan ran.
       if (piece == pieces_.end() || piece->first > at) {
         int64_t next = piece == pieces_.end() ? end : std::min(end, piece->first);
         piece = pieces_.emplace_hint(piece, at, LatestUses{});
@@ -101,44 +102,51 @@ Range range_of(const Plan& plan, const Operand& operand, int64_t bytes) {
   return {memory, begin, begin + bytes};
 }
 
+struct Accesses {
+  std::vector<Range> reads, writes;
+};
+
+Accesses accesses_of(const Plan& plan, const Instruction& instruction) {
+  Accesses accesses;
+  for (const Operand& in : instruction.in)
+    accesses.reads.push_back(range_of(plan, in, in.type.bytes()));
+  for (const Operand& out : instruction.out)
+    accesses.writes.push_back(range_of(plan, out, out.type.bytes()));
+  if (const Operand& workspace = instruction.workspace)
+    accesses.writes.push_back(range_of(plan, workspace, plan.buffers[workspace.buffer].bytes));
+  return accesses;
+}
+
 }  // namespace
 
 void find_waits(Plan& plan) {
   std::map<int, Memory> memories;
-  // Lanes keep their order, so the latest instruction of a lane stands for the earlier ones, and
-  // what its lane knew then is known to whoever waits for it.
-  std::array<Clock, kLanes.size()> clocks;  // of each lane's latest instruction
-  for (Clock& clock : clocks) clock.fill(kNone);
-  std::vector<Clock> done;  // with each instruction
+  // A lane's latest instruction stands for its earlier ones, since lanes keep their order. Whoever
+  // waits for an instruction knows what its lane knew then.
+  std::array<VectorClock, kLanes.size()> clocks;  // by lane, after its latest instruction so far
+  for (VectorClock& clock : clocks) clock.fill(kNone);
+  std::vector<VectorClock> done;  // by instruction, after it
   done.reserve(plan.instructions.size());
 
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+  for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     Instruction& instruction = plan.instructions[i];
-    int now = static_cast<int>(i);
-    std::vector<Range> reads, writes;
-    for (const Operand& in : instruction.in) reads.push_back(range_of(plan, in, in.type.bytes()));
-    for (const Operand& out : instruction.out)
-      writes.push_back(range_of(plan, out, out.type.bytes()));
-    if (instruction.workspace)
-      writes.push_back(
-          range_of(plan, instruction.workspace, plan.buffers[instruction.workspace.buffer].bytes));
-
+    const auto [reads, writes] = accesses_of(plan, instruction);
     std::vector<int> earlier;
     for (const Range& r : reads) memories[r.memory].collect(r.begin, r.end, false, earlier);
     for (const Range& r : writes) memories[r.memory].collect(r.begin, r.end, true, earlier);
+    // The latest first: what they wait for needs no wait of its own.
     std::sort(earlier.rbegin(), earlier.rend());
-    Clock& clock = clocks[static_cast<size_t>(instruction.lane)];
+    VectorClock& clock = clocks[static_cast<size_t>(instruction.lane)];
     for (int other : earlier) {
       if (other <= clock[static_cast<size_t>(plan.instructions[other].lane)]) continue;
       std::ranges::transform(clock, done[other], clock.begin(), std::ranges::max);
       instruction.waits.push_back(other);
       plan.instructions[other].awaited = true;
     }
-    clock[static_cast<size_t>(instruction.lane)] = now;
+    clock[static_cast<size_t>(instruction.lane)] = i;
     done.push_back(clock);
-    for (const Range& r : reads)
-      memories[r.memory].note_read(r.begin, r.end, now, instruction.lane);
-    for (const Range& r : writes) memories[r.memory].note_write(r.begin, r.end, now);
+    for (const Range& r : reads) memories[r.memory].note_read(r.begin, r.end, i, instruction.lane);
+    for (const Range& r : writes) memories[r.memory].note_write(r.begin, r.end, i);
   }
 }
 

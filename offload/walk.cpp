@@ -14,7 +14,7 @@ std::vector<Event> walk(const std::vector<const Plan*>& plans, const Hardware& h
   auto run = [&] {
     for (const Plan* plan : plans) Executable(*plan, *backend, arguments, arenas).run(ledger);
   };
-  if (hardware.cache_bytes > 0) run();  // a step finds at hand what the one before used last
+  if (hardware.cache_bytes > 0) run();  // fills the cache with what the previous step used last
   backend->start_recording();
   run();
   return timeline(plans, backend->stop_recording());

@@ -1,4 +1,4 @@
-// Plans without data: what lanes would do and when, on the virtual clock.
+// Runs plans without data, on the virtual clock.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,8 @@
 
 namespace longshore::offload {
 
-// The plans one after the other.
+// What the lanes would do, and when, if the plans ran one after the other on such hardware. If the
+// hardware has a processor cache, the plans have run once before.
 std::vector<Event> walk(const std::vector<const Plan*>& plans, const Hardware& hardware);
 
 }  // namespace longshore::offload

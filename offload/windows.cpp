@@ -1,129 +1,29 @@
 #include "offload/windows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "offload/transfer_clock.h"
 
 namespace longshore::offload {
 namespace {
-
-// Compute instructions are ticks; stretches of them, layer after layer or update after update, are
-// units of time, however many ticks each has.
-class Stretches {
- public:
-  void begin(int tick) { begins_.push_back(tick); }
-  int count() const { return static_cast<int>(begins_.size()); }
-
-  double time(int stretch, int tick, int end) const {
-    int length = std::max(1, this->end(stretch, end) - begins_[stretch]);
-    return stretch + static_cast<double>(tick - begins_[stretch]) / length;
-  }
-  // The first tick at or after that time; before the first stretch there is only the beginning.
-  int tick(double time, int end) const {
-    if (time <= 0) return 0;
-    if (time >= count()) return end;
-    int stretch = static_cast<int>(time);
-    int length = this->end(stretch, end) - begins_[stretch];
-    return begins_[stretch] + static_cast<int>(std::ceil((time - stretch) * length - 1e-9));
-  }
-
- private:
-  int end(int stretch, int end) const { return stretch + 1 < count() ? begins_[stretch + 1] : end; }
-
-  std::vector<int> begins_;  // ticks
-};
-
-// Updates that count as a layer. One ahead is not enough where several stand behind one long
-// kernel.
-constexpr double kUpdatesOfALayer = 4;
-
-// Whose instructions the clock goes by. Devices differ in how their shares of a slab are updated,
-// and so in those instructions; what they do together must stand in the same order on all of them.
-enum class Ticks { all, of_layers };
-
-class Clock {
- public:
-  Clock(const Plan& plan, const Transfers& transfers, Ticks ticks = Ticks::all)
-      : plan_(plan), layers_ahead_(transfers.layers_ahead) {
-    for (const Instruction& instruction : plan.instructions) {
-      bool is_update = instruction.place.phase == Phase::optimizer;
-      // Collectives and what the host gives stand also within layers that are not theirs.
-      bool is_guest = instruction.lane == Lane::network ||
-                      instruction.lane == Lane::host_to_device ||
-                      (is_update && ticks == Ticks::of_layers);
-      int tick = static_cast<int>(ticks_.size()), now = static_cast<int>(moments_.size());
-      // Updates may stand among the instructions of a layer, which goes on behind them.
-      bool keeps_own_time = is_update && ticks == Ticks::all;
-      const Place*& place = keeps_own_time ? update_ : layer_;
-      Stretches& stretches = keeps_own_time ? updates_ : layers_;
-      if (!place || (!is_guest && *place != instruction.place)) {
-        stretches.begin(tick);
-        place = &instruction.place;
-      }
-      moments_.push_back({&stretches, stretches.count() - 1, tick});
-      if (instruction.lane == Lane::compute && !(is_update && is_guest)) ticks_.push_back(now);
-    }
-  }
-
-  // Whether two uses are so near to each other that a window stays open between them.
-  bool near(int earlier, int later) const {
-    int apart = moments_[later].tick - moments_[earlier].tick;
-    return apart <= 1 || moments_[earlier].tick >= ahead_tick(later);
-  }
-  // The instruction before which a move that `instruction` waits for starts.
-  int ahead(int instruction) const { return std::min(instruction, at(ahead_tick(instruction))); }
-  // The instruction until which what is sent after, or by, `instruction` is held.
-  int behind(int instruction) const {
-    const Moment& moment = moments_[instruction];
-    bool computes = plan_.instructions[instruction].lane == Lane::compute;
-    int tick = moment.stretches->tick(time(moment) + distance(moment), end()) - (computes ? 0 : 1);
-    return std::max(instruction, at(std::max(0, tick)));
-  }
-
- private:
-  struct Moment {
-    const Stretches* stretches;
-    int stretch, tick;
-  };
-
-  int end() const { return static_cast<int>(ticks_.size()); }
-  double time(const Moment& moment) const {
-    return moment.stretches->time(moment.stretch, moment.tick, end());
-  }
-  double distance(const Moment& moment) const {
-    return layers_ahead_ * (moment.stretches == &updates_ ? kUpdatesOfALayer : 1);
-  }
-  int ahead_tick(int instruction) const {
-    const Moment& moment = moments_[instruction];
-    return moment.stretches->tick(time(moment) - distance(moment), end());
-  }
-  int at(int tick) const {
-    return tick < end() ? ticks_[tick] : static_cast<int>(moments_.size()) - 1;
-  }
-
-  const Plan& plan_;
-  double layers_ahead_;
-  Stretches layers_, updates_;
-  const Place *layer_ = nullptr, *update_ = nullptr;  // at hand
-  std::vector<Moment> moments_;                       // of instructions
-  std::vector<int> ticks_;                            // the compute instructions
-};
 
 struct Use {
   int instruction;
   bool reads, writes;
 };
 
-// A time during which a window is on the device, and where in the list it comes and goes.
+// A time during which a window is on the device: uses that are near to each other, and where in the
+// list of instructions its bytes come and go.
 struct Visit {
   const Window* window;
   std::vector<Use> uses;
-  int fetch = -1;        // before this instruction; -1: it starts with being written
-  int first_write = -1;  // instruction
-  int store = -1;        // after this instruction; -1: nothing is written
+  int fetch = -1;        // before this instruction; -1: the first use writes all of it
+  int first_write = -1;  // instruction; -1: nothing writes it
+  int store = -1;        // after this instruction; -1: nothing writes it
+  int buffer = -1;       // the temporary that holds the bytes
 };
 
 bool covers_whole(const Plan& plan, const Operand& operand) {
@@ -145,7 +45,7 @@ std::vector<Use> uses_of(const Plan& plan, const Window& window,
     for (const Operand& out : instruction.out)
       if (out.buffer == window.buffer) {
         use.writes = true;
-        // What is not written must be there already.
+        // The bytes that it does not write must be there already.
         use.reads |= !covers_whole(plan, out);
       }
     uses.push_back(use);
@@ -153,55 +53,52 @@ std::vector<Use> uses_of(const Plan& plan, const Window& window,
   return uses;
 }
 
-std::vector<Visit> visits_of(const Plan& plan, std::span<const Window> windows,
-                             const Clock& clock) {
-  std::map<int, std::vector<int>> users;  // by window buffer, ascending
+// The instructions that use each window, ascending, by the window's buffer.
+std::map<int, std::vector<int>> users_of(const Plan& plan, std::span<const Window> windows) {
+  std::map<int, std::vector<int>> users;
   for (const Window& window : windows) users[window.buffer];
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+  for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     auto note = [&](const Operand& operand) {
       auto found = users.find(operand.buffer);
       if (found == users.end()) return;
-      if (found->second.empty() || found->second.back() != static_cast<int>(i))
-        found->second.push_back(static_cast<int>(i));
+      if (found->second.empty() || found->second.back() != i) found->second.push_back(i);
     };
     for (const Operand& operand : plan.instructions[i].in) note(operand);
     for (const Operand& operand : plan.instructions[i].out) note(operand);
   }
+  return users;
+}
 
+// The visits of all windows, without their fetches and buffers.
+std::vector<Visit> visits_of(const Plan& plan, std::span<const Window> windows,
+                             const TransferClock& clock) {
+  const std::map<int, std::vector<int>> users = users_of(plan, windows);
   std::vector<Visit> visits;
   for (const Window& window : windows) {
     const Use* previous = nullptr;
-    std::vector<Use> uses = uses_of(plan, window, users.at(window.buffer));
+    const std::vector<Use> uses = uses_of(plan, window, users.at(window.buffer));
     for (const Use& use : uses) {
-      if (!previous || !clock.near(previous->instruction, use.instruction))
+      if (!previous || !clock.are_near(previous->instruction, use.instruction))
         visits.push_back({.window = &window, .uses = {}});
-      visits.back().uses.push_back(use);
+      Visit& visit = visits.back();
+      visit.uses.push_back(use);
       previous = &use;
-    }
-  }
-  for (Visit& visit : visits)
-    for (const Use& use : visit.uses) {
       if (!use.writes) continue;
       if (visit.first_write < 0) visit.first_write = use.instruction;
       visit.store = use.instruction;
     }
+  }
   return visits;
 }
 
-// What is written of windows' sources, and when it is there: after which instruction.
-struct SourceWrite {
-  Operand range;
-  int begun, done;
-  const Visit* by;  // null for instructions that stood in the plan already
-};
-
-// Through windows that are not opened yet one sees what they stand for.
-class Behind {
+// Resolves operands that are windows to what the windows stand for.
+class WindowSources {
  public:
-  explicit Behind(std::span<const Window> windows) {
+  explicit WindowSources(std::span<const Window> windows) {
     for (const Window& window : windows) sources_[window.buffer] = window.source;
   }
-  Operand operator()(const Operand& operand) const {
+
+  Operand resolve(const Operand& operand) const {
     auto found = sources_.find(operand.buffer);
     if (found == sources_.end()) return operand;
     return {found->second.buffer, found->second.offset + operand.offset, operand.type};
@@ -211,17 +108,25 @@ class Behind {
   std::map<int, Operand> sources_;  // by the windows' buffers
 };
 
-std::map<int, std::vector<SourceWrite>> source_writes(const Plan& plan,
-                                                      std::span<const Visit> visits,
-                                                      std::span<const Window> windows,
-                                                      const Behind& behind) {
-  std::map<int, std::vector<SourceWrite>> writes;  // by buffer
-  for (const Window& window : windows) writes[behind(window.source).buffer];
-  for (size_t i = 0; i < plan.instructions.size(); ++i)
+// A range that some windows show is written: the newest bytes are elsewhere from instruction
+// `begun` on, and are there after instruction `done`.
+struct SourceWrite {
+  Operand range;
+  int begun, done;
+  const Visit* by;  // nullptr for an instruction that writes the range itself
+};
+
+using SourceWrites = std::map<int, std::vector<SourceWrite>>;  // by buffer
+
+SourceWrites source_writes(const Plan& plan, std::span<const Visit> visits,
+                           std::span<const Window> windows, const WindowSources& unopened) {
+  SourceWrites writes;
+  for (const Window& window : windows) writes[unopened.resolve(window.source).buffer];
+  for (int i = 0; i < std::ssize(plan.instructions); ++i)
     for (const Operand& out : plan.instructions[i].out) {
-      const Operand range = behind(out);
+      const Operand range = unopened.resolve(out);
       if (auto found = writes.find(range.buffer); found != writes.end())
-        found->second.push_back({range, static_cast<int>(i), static_cast<int>(i), nullptr});
+        found->second.push_back({range, i, i, nullptr});
     }
   for (const Visit& visit : visits)
     if (visit.store >= 0)
@@ -235,16 +140,16 @@ std::map<int, std::vector<SourceWrite>> source_writes(const Plan& plan,
                       plan.buffers[buffer].name + " while newer bytes of it are elsewhere");
 }
 
-// As early as the lookahead allows, but not before its bytes are at the source. From its first use
-// to its last read nothing else may bring newer ones there.
-void choose_fetch(Visit& visit, const Operand& source, const Plan& plan, const Clock& clock,
+// Fetches as early as the clock allows, but not before the newest bytes are at the source. From the
+// visit's first use to its last read nothing else may bring newer bytes there.
+void choose_fetch(Visit& visit, const Operand& source, const Plan& plan, const TransferClock& clock,
                   const std::vector<SourceWrite>& writes) {
   int first = visit.uses.front().instruction;
   auto last_read = std::find_if(visit.uses.rbegin(), visit.uses.rend(),
                                 [](const Use& use) { return use.reads; });
   if (last_read == visit.uses.rend()) return;
   bool is_fetched = visit.uses.front().reads;
-  if (is_fetched) visit.fetch = clock.ahead(first);
+  if (is_fetched) visit.fetch = clock.fetch_start(first);
   for (const SourceWrite& write : writes) {
     if (write.by == &visit || !overlap(write.range, source)) continue;
     if (write.done >= first && write.begun < last_read->instruction)
@@ -253,8 +158,9 @@ void choose_fetch(Visit& visit, const Operand& source, const Plan& plan, const C
   }
 }
 
-// Who reads host memory itself must find there what windows were given before.
-void check_host_reads(const Plan& plan, const std::map<int, std::vector<SourceWrite>>& writes) {
+// An instruction that reads host memory itself must find there what earlier instructions wrote
+// through windows.
+void check_host_reads(const Plan& plan, const SourceWrites& writes) {
   for (int i = 0; i < std::ssize(plan.instructions); ++i)
     for (const Operand& in : plan.instructions[i].in) {
       auto found = writes.find(in.buffer);
@@ -265,74 +171,73 @@ void check_host_reads(const Plan& plan, const std::map<int, std::vector<SourceWr
     }
 }
 
-// A hold in the making: of that buffer, or of what an instruction reads in the end.
-struct Holding {
-  int buffer, instruction, until;
-};
-
-// Windows of one kind; those of `later` may lie behind them. What is held is kept up to date.
-void open(Plan& plan, std::span<const Window> windows, std::span<const Window> later,
-          const Transfers& transfers, std::vector<Holding>& held) {
-  if (windows.empty()) return;
-  Clock clock(plan, transfers, windows[0].gather ? Ticks::of_layers : Ticks::all);
-  Behind behind(later);
-  std::vector<Visit> visits = visits_of(plan, windows, clock);
-  std::map<int, std::vector<SourceWrite>> writes = source_writes(plan, visits, windows, behind);
+void choose_fetches(std::vector<Visit>& visits, const Plan& plan, std::span<const Window> windows,
+                    const WindowSources& unopened, const TransferClock& clock) {
+  const SourceWrites writes = source_writes(plan, visits, windows, unopened);
   for (Visit& visit : visits) {
-    const Operand source = behind(visit.window->source);
-    choose_fetch(visit, source, plan, clock, writes[source.buffer]);
+    const Operand source = unopened.resolve(visit.window->source);
+    choose_fetch(visit, source, plan, clock, writes.at(source.buffer));
   }
   check_host_reads(plan, writes);
+}
 
-  // Fetches stand in the order of their first uses, which is the order they are wanted in.
-  std::stable_sort(visits.begin(), visits.end(), [](const Visit& a, const Visit& b) {
-    return a.uses.front().instruction < b.uses.front().instruction;
-  });
-  std::vector<std::vector<Instruction>> before(plan.instructions.size()), after = before;
+// Gives each visit a temporary of its own, and lets the instructions use it in the window's place.
+void give_buffers(Plan& plan, std::vector<Visit>& visits) {
   std::set<int> taken;
-  for (const Visit& visit : visits) {
-    const Window& window = *visit.window;
-    int temporary = window.buffer;  // the first visit's; each further one has its own
-    if (!taken.insert(temporary).second) {
-      temporary = static_cast<int>(plan.buffers.size());
-      plan.buffers.push_back(plan.buffers[window.buffer]);
+  for (Visit& visit : visits) {
+    const int window = visit.window->buffer;
+    visit.buffer = window;
+    if (!taken.insert(window).second) {
+      visit.buffer = static_cast<int>(plan.buffers.size());
+      plan.buffers.push_back(plan.buffers[window]);
     }
     auto rename = [&](Operand& operand) {
-      if (operand.buffer == window.buffer) operand.buffer = temporary;
+      if (operand.buffer == window) operand.buffer = visit.buffer;
     };
     for (const Use& use : visit.uses) {
       for (Operand& operand : plan.instructions[use.instruction].in) rename(operand);
       for (Operand& operand : plan.instructions[use.instruction].out) rename(operand);
     }
-    Operand device{temporary, 0, window.type};
-    auto move = [&](Lane lane, const Operand& from, const Operand& to, int place_of) {
-      return Instruction{.lane = lane,
-                         .in = {from},
-                         .out = {to},
-                         .name = plan.buffers[window.buffer].name,
-                         .place = plan.instructions[place_of].place};
-    };
-    if (visit.fetch >= 0) {
-      Instruction fetch =
-          move(Lane::host_to_device, window.source, device, visit.uses.front().instruction);
-      if (window.gather) {
-        fetch.lane = Lane::network;
-        fetch.op = &all_gather_op;
-        fetch.attrs = *window.gather;
-      }
-      before[visit.fetch].push_back(std::move(fetch));
-    }
-    if (visit.store >= 0) {
-      if (window.gather)
-        throw InternalError(plan.name + ": " + plan.buffers[window.buffer].name +
-                            " is gathered, but something writes it");
-      after[visit.store].push_back(move(Lane::device_to_host, device, window.source, visit.store));
-      held.push_back({temporary, -1, clock.behind(visit.store)});
-    }
   }
+}
 
+Instruction fetch_of(const Plan& plan, const Visit& visit) {
+  const Window& window = *visit.window;
+  Instruction fetch{.lane = Lane::host_to_device,
+                    .in = {window.source},
+                    .out = {{visit.buffer, 0, window.type}},
+                    .name = plan.buffers[visit.buffer].name,
+                    .place = plan.instructions[visit.uses.front().instruction].place};
+  if (window.gather) {
+    fetch.lane = Lane::network;
+    fetch.op = &all_gather_op;
+    fetch.attrs = *window.gather;
+  }
+  return fetch;
+}
+
+Instruction store_of(const Plan& plan, const Visit& visit) {
+  const Window& window = *visit.window;
+  if (window.gather)
+    throw InternalError(plan.name + ": " + plan.buffers[window.buffer].name +
+                        " is gathered, but something writes it");
+  return {.lane = Lane::device_to_host,
+          .in = {{visit.buffer, 0, window.type}},
+          .out = {window.source},
+          .name = plan.buffers[visit.buffer].name,
+          .place = plan.instructions[visit.store].place};
+}
+
+// Inserts the fetches and stores of the visits into the list of instructions, those of one place in
+// the order of the visits. Returns the new index of each former instruction.
+std::vector<int> insert_moves(Plan& plan, std::span<const Visit> visits) {
+  std::vector<std::vector<Instruction>> before(plan.instructions.size()), after = before;
+  for (const Visit& visit : visits) {
+    if (visit.fetch >= 0) before[visit.fetch].push_back(fetch_of(plan, visit));
+    if (visit.store >= 0) after[visit.store].push_back(store_of(plan, visit));
+  }
   std::vector<Instruction> list;
-  std::vector<int> index;  // of each former instruction
+  std::vector<int> index;
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     for (Instruction& move : before[i]) list.push_back(std::move(move));
     index.push_back(static_cast<int>(list.size()));
@@ -340,23 +245,49 @@ void open(Plan& plan, std::span<const Window> windows, std::span<const Window> l
     for (Instruction& move : after[i]) list.push_back(std::move(move));
   }
   plan.instructions = std::move(list);
-  for (Holding& holding : held) {
-    holding.until = index[holding.until];
-    if (holding.instruction >= 0) holding.instruction = index[holding.instruction];
+  return index;
+}
+
+// A hold while windows are being opened. It is of `buffer`, or, if that is -1, of what
+// `instruction` reads once all windows are open.
+struct PendingHold {
+  int buffer, instruction, until;
+};
+
+// Opens windows of one kind, whose sources may be windows that are still `unopened`. Adds what is
+// to be held to `holds`, and keeps the instructions in there up to date.
+void open(Plan& plan, std::span<const Window> windows, std::span<const Window> unopened,
+          const Transfers& transfers, std::vector<PendingHold>& holds) {
+  if (windows.empty()) return;
+  const TransferClock clock(plan, transfers.layers_ahead,
+                            windows[0].gather ? Ticks::layers_only : Ticks::all);
+  std::vector<Visit> visits = visits_of(plan, windows, clock);
+  choose_fetches(visits, plan, windows, WindowSources(unopened), clock);
+  // Fetches are wanted in the order of their first uses.
+  std::stable_sort(visits.begin(), visits.end(), [](const Visit& a, const Visit& b) {
+    return a.uses.front().instruction < b.uses.front().instruction;
+  });
+  give_buffers(plan, visits);
+  for (const Visit& visit : visits)
+    if (visit.store >= 0) holds.push_back({visit.buffer, -1, clock.hold_end(visit.store)});
+  const std::vector<int> index = insert_moves(plan, visits);
+  for (PendingHold& hold : holds) {
+    hold.until = index[hold.until];
+    if (hold.instruction >= 0) hold.instruction = index[hold.instruction];
   }
 }
 
-// What leaves the device, or this device, from a temporary must not be written over at once.
-std::vector<Holding> hold_what_leaves(const Plan& plan, const Transfers& transfers) {
-  Clock clock(plan, transfers);
-  std::vector<Holding> held;
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+// Holds the temporaries that instructions send to the host or to other devices.
+std::vector<PendingHold> hold_what_is_sent(const Plan& plan, const Transfers& transfers) {
+  const TransferClock clock(plan, transfers.layers_ahead);
+  std::vector<PendingHold> holds;
+  for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    bool leaves = instruction.lane == Lane::device_to_host || instruction.op == &reduce_scatter_op;
-    if (leaves && plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
-      held.push_back({-1, static_cast<int>(i), clock.behind(static_cast<int>(i))});
+    bool sends = instruction.lane == Lane::device_to_host || instruction.op == &reduce_scatter_op;
+    if (sends && plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
+      holds.push_back({-1, i, clock.hold_end(i)});
   }
-  return held;
+  return holds;
 }
 
 }  // namespace
@@ -365,13 +296,14 @@ std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
                                const Transfers& transfers) {
   std::vector<Window> gathered, on_host;
   for (const Window& window : windows) (window.gather ? gathered : on_host).push_back(window);
-  std::vector<Holding> held = hold_what_leaves(plan, transfers);
-  open(plan, gathered, on_host, transfers, held);
-  open(plan, on_host, {}, transfers, held);
+  std::vector<PendingHold> pending = hold_what_is_sent(plan, transfers);
+  open(plan, gathered, on_host, transfers, pending);
+  open(plan, on_host, {}, transfers, pending);
   std::vector<Hold> holds;
-  for (const Holding& h : held)
+  for (const PendingHold& hold : pending)
     holds.push_back(
-        {h.instruction < 0 ? h.buffer : plan.instructions[h.instruction].in[0].buffer, h.until});
+        {hold.buffer >= 0 ? hold.buffer : plan.instructions[hold.instruction].in[0].buffer,
+         hold.until});
   return holds;
 }
 

@@ -1,8 +1,8 @@
-// Windows: how plans work on memory that lives elsewhere. Kernels touch memory of this device only;
-// a window is a device operand that stands for a range of host memory, or for a slab whose shards
-// lie on several devices. Here windows become temporaries and moves or collectives: brought in
-// ahead of the instructions that read them, sent back after those that write them, and gone in
-// between.
+// Windows are how plans work on memory that lies elsewhere. Kernels touch the memory of their own
+// device only. A window is a device operand that stands for a range of host memory, or for a slab
+// whose shards lie on several devices. The functions here turn windows into temporaries with moves
+// or collectives: a temporary is filled ahead of the instructions that read it, sent back after
+// those that write it, and takes no memory in between.
 #pragma once
 
 #include <optional>
@@ -18,31 +18,33 @@ struct Window {
   int buffer = -1;    // on the device, as instructions name it
   models::Type type;  // of what it shows
   Operand source;     // the range of host memory, of the same bytes; or this device's shard
-  // Where shards are gathered; such windows are only read.
+  // How the shards are gathered, if `source` is one. Such windows are only read.
   std::optional<Collective> gather;
 };
 
-// A buffer keeps its bytes until this instruction, though nothing uses them: who takes their place
-// finds the copy out of them finished.
+// A buffer keeps its bytes up to this instruction, although nothing uses them any longer, so that
+// the copy out of them has finished before other bytes take their place.
 struct Hold {
   int buffer = -1;
-  int until = -1;
+  int until = -1;  // instruction
 };
 
-// How far moves may run ahead of what reads them, and behind what they send, in layers of compute
-// instructions. 0 fetches at the moment of use: the least memory, and nothing is hidden. Between
-// two uses that are nearer to each other than this, a window stays on the device. For what an
-// update of parameters moves, a layer is four updates.
 struct Transfers {
+  // How many layers of compute instructions lie between a fetch and its first use, and how long a
+  // buffer that is sent is held. 0 fetches at the moment of use: that takes the least memory and
+  // hides nothing. Between two uses that are nearer to each other than this, a window stays on the
+  // device. For updates of parameters, four updates count as a layer.
   double layers_ahead = 1;
   // Neighbouring parameters that are smaller than this are fetched together.
   int64_t smallest_bytes = int64_t{1} << 20;
 };
 
-// Rewrites the plan's instructions; a window's buffer becomes that of its first visit. What goes to
-// the host or is reduced over devices from temporaries of the device is held, too. A shard may
-// itself be a window on host memory. Throws InternalError where an instruction would read a range,
-// through a window or on the host itself, while newer bytes of it are elsewhere.
+// Rewrites the plan's instructions such that they use temporaries in place of windows. The first
+// temporary of a window is its buffer, further ones are added. Returns what must be held: the
+// temporaries that are stored, and those of the device that other instructions send to the host or
+// reduce over devices. The shard that a window gathers may itself be a window on host memory.
+// Throws InternalError if an instruction would read a range, through a window or on the host
+// itself, while newer bytes of it are elsewhere.
 std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
                                const Transfers& transfers);
 

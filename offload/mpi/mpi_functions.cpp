@@ -39,7 +39,7 @@ MPI_Datatype datatype(LongshoreMpi::Dtype dtype) {
   return MPI_BYTE;
 }
 
-// The network lane's thread and the program's own both communicate.
+// The thread of the network lane and the program's main thread both communicate.
 const char* init(int32_t* rank, int32_t* size) {
   int provided = 0;
   if (const char* error = text(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided)))
@@ -90,7 +90,7 @@ const char* send(int32_t communicator, int32_t to, const void* from, int64_t byt
       MPI_Send(from, static_cast<int>(bytes), MPI_BYTE, to, 0, communicators()[communicator]));
 }
 
-// MPI_Recv would keep a core busy with looking; who receives has time.
+// MPI_Recv would keep a core busy with polling, and receivers have time.
 const char* receive(int32_t communicator, int32_t from, void* to, int64_t bytes) {
   if (is_too_large(bytes)) return kTooLarge;
   const MPI_Comm among = communicators()[communicator];

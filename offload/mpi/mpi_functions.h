@@ -1,20 +1,21 @@
-// What Longshore asks of an MPI, as a table of C functions. They are in a library of their own,
-// which is loaded only where a run is launched with MPI: nothing else needs one to be installed.
+// The functions that Longshore needs of MPI, as a table of C functions. A library of their own
+// contains them; it is loaded only where MPI launched the run, so that nothing else needs an MPI to
+// be installed.
 #pragma once
 
 #include <cstdint>
 
 extern "C" {
 
-// An error is a text of MPI's that stays valid until the next call in the same thread; null is
-// success. Counts are of elements.
+// Functions return null for success, and otherwise MPI's error text, which stays valid until the
+// next call in the same thread. Counts are numbers of elements.
 struct LongshoreMpi {
   enum Dtype : int32_t { byte, int64, float32, float64 };
 
   const char* (*init)(int32_t* rank, int32_t* size);
   void (*finalize)();
-  // A communicator of its own for all who give the same color, in the order of their keys. The
-  // world's is 0.
+  // Makes a communicator for all processes that give the same color, ranked in the order of their
+  // keys. Communicator 0 is the world's.
   const char* (*split)(int32_t color, int32_t key, int32_t* communicator);
   const char* (*all_gather)(int32_t communicator, Dtype dtype, const void* from, void* to,
                             int64_t count);  // of each rank

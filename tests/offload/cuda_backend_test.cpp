@@ -75,7 +75,7 @@ TEST_F(CudaBackend, LanesCopyFromAndToPinnedMemory) {
 TEST_F(CudaBackend, PinsNoMoreThanTheHostHas) {
   const auto backend = make_cuda_backend();
   const int64_t available = backend->available_bytes(MemoryKind::pinned_host);
-  EXPECT_THROW(backend->allocate(MemoryKind::pinned_host, 2 * available), PlanError);
+  EXPECT_THROW(backend->allocate(MemoryKind::pinned_host, 2 * available), OutOfMemoryError);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
+#include "offload/memory_analysis.h"
 #include "offload/virtual_backend.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/random_plan.h"
@@ -235,7 +236,7 @@ TEST(CpuBackend, RefusesWhatTheSystemRefuses) {
   try {
     backend->allocate(MemoryKind::pinned_host, int64_t{1} << 60);
     FAIL() << "an exabyte was there";
-  } catch (const PlanError& error) {
+  } catch (const OutOfMemoryError& error) {
     EXPECT_NE(std::string(error.what()).find("pinned_host"), std::string::npos);
   }
   EXPECT_GT(backend->available_bytes(MemoryKind::device), int64_t{64} << 20);

@@ -34,8 +34,8 @@ class RefusingBackend : public ForwardingBackend {
 
   std::byte* allocate(MemoryKind kind, int64_t bytes) override {
     if (asked_++ == refused_)
-      throw PlanError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) +
-                      ", 0 bytes are available: refused");
+      throw OutOfMemoryError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) +
+                             ", 0 bytes are available: refused");
     ++held_;
     return ForwardingBackend::allocate(kind, bytes);
   }
@@ -64,7 +64,7 @@ TEST(RefusedMemory, IsSaidAndWhatWasTakenIsGivenBack) {
   for (int refused = 0; refused < counting.asked(); ++refused) {
     RefusingBackend refusing(*cpu, refused);
     options.backend = &refusing;
-    std::string message = message_of<PlanError>([&] { train(options); });
+    std::string message = message_of<OutOfMemoryError>([&] { train(options); });
     EXPECT_NE(message.find("asked for"), std::string::npos) << message;
     pinned += message.starts_with("pinned_host");
     EXPECT_EQ(refusing.asked(), refused + 1);
@@ -90,7 +90,7 @@ int64_t address_space_bytes() {
   backend->free(kHost, backend->allocate(kHost, int64_t{64} << 20));
   try {
     backend->allocate(kHost, int64_t{1} << 30);
-  } catch (const PlanError& error) {
+  } catch (const OutOfMemoryError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     std::_Exit(0);
   }

@@ -10,11 +10,15 @@
 #include "models/model.h"
 #include "models/ops/add.h"
 #include "models/ops/gelu.h"
+#include "models/ops/l2_penalty.h"
 #include "models/ops/linear.h"
-#include "models/ops/losses.h"
 #include "models/ops/scale.h"
+#include "models/ops/sum.h"
+#include "models/toys.h"
 #include "models/trace.h"
 #include "offload/cpu_backend.h"
+#include "tests/message_of.h"
+#include "tests/offload/toy_models.h"
 
 namespace longshore::offload {
 namespace {
@@ -165,6 +169,70 @@ TEST(GradientFunction, AddsUpLossesOfOneRole) {
   function.set_parameter("w2", std::vector<float>(4, 2));
   function.set_batch("x", std::vector<float>(4, 0));
   EXPECT_EQ(function(), 4 * 1 + 4 * 4);
+}
+
+constexpr Weight kFrozen{.trainable = models::Trainable::no, .init = {models::Init::Kind::zeros}};
+
+TEST(GradientFunction, ListsTheNamesThatThereAre) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    return models::linear(models::linear(x, t.weight("w1", kSquare, kTrained)),
+                          t.weight("w2", kSquare, kTrained));
+  })});
+  Runtime runtime = cpu_runtime();
+  GradientFunction function(runtime, model, {.policy = keep_all()});
+  const std::vector<float> values(4, 0);
+  EXPECT_EQ(message_of<UsageError>([&] { function.set_parameter("w3", values); }),
+            "no parameter is named 'w3'; there are w1, w2");
+  EXPECT_EQ(message_of<UsageError>([&] { (void)function.gradient("x"); }),
+            "no parameter is named 'x'; there are w1, w2");
+  EXPECT_EQ(message_of<UsageError>([&] { function.set_batch("y", values); }),
+            "no batch input is named 'y'; there are x");
+}
+
+TEST(GradientFunction, RefusesAnotherNumberOfValues) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    return models::linear(x, t.weight("w", kSquare, kTrained));
+  })});
+  Runtime runtime = cpu_runtime();
+  GradientFunction function(runtime, model, {.policy = keep_all()});
+  const std::vector<float> values(3, 0);
+  EXPECT_EQ(message_of<UsageError>([&] { function.set_parameter("w", values); }),
+            "w: expected f32[2,2], found 3 values");
+  EXPECT_EQ(message_of<UsageError>([&] { function.set_batch("x", values); }),
+            "x: expected f32[2,2], found 3 values");
+}
+
+TEST(GradientFunction, RoundsValuesToBfloat16) {
+  for (models::Dtype dtype : cpu_dtypes()) {
+    Runtime runtime = cpu_runtime();
+    const Model model =
+        models::toy_a({.rows = 2, .width = 2, .inner = 2, .layers = 1, .dtype = dtype});
+    GradientFunction function(runtime, model, {.policy = keep_all()});
+    const bool is_narrow = dtype == models::Dtype::bfloat16;
+    const float one = is_narrow ? 1 + 1.0f / 1024 : 1;  // which is 1 in bfloat16
+    function.set_batch("x", std::vector<float>(4, one));
+    function.set_parameter("layers.0.w1", std::vector<float>(4, one / 2));
+    function.set_parameter("layers.0.w2", std::vector<float>(4, one / 4));
+    EXPECT_EQ(function(), 2) << models::name(dtype);
+  }
+}
+
+// Values of 8 bytes, and of 4 that are no float32.
+TEST(GradientFunction, RefusesTypesThatValuesAreNotRoundedTo) {
+  const Model model = network({layer("layer", [](Trace& t, Var x) {
+    t.weight("wide", {{2, 2}, models::Dtype::float64}, kFrozen);
+    t.batch("ids", {{2, 2}, models::Dtype::int32});
+    return models::linear(x, t.weight("w", kSquare, kTrained));
+  })});
+  Runtime runtime = cpu_runtime();
+  GradientFunction function(runtime, model, {.policy = keep_all()});
+  const std::vector<float> values(4, 1);
+  EXPECT_EQ(message_of<UsageError>([&] { function.set_parameter("wide", values); }),
+            "wide: float32 values are given for f64[2,2]; expected a type of f32 or bf16");
+  EXPECT_EQ(message_of<UsageError>([&] { function.set_batch("ids", values); }),
+            "ids: float32 values are given for i32[2,2]; expected a type of f32 or bf16");
+  EXPECT_EQ(message_of<UsageError>([&] { (void)function.gradient("wide"); }),
+            "wide: it is frozen, so it has no gradient");
 }
 
 TEST(Model, RefusesAStageWithoutLayers) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/batches.h"
+#include "offload/memory_analysis.h"
 #include "offload/partition.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/training.h"

@@ -7,11 +7,13 @@
 #include <fstream>
 #include <map>
 
+#include "models/model.h"
 #include "offload/alignment.h"
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/host_memory.h"
+#include "offload/memory_analysis.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
@@ -188,7 +190,7 @@ TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
     }
 }
 
-TEST(StepAllocations, NorWithEverythingOnTheHost) {
+TEST(StepAllocations, KernelsTakeNothingFromTheHeapWithEverythingOnTheHost) {
   for (const Format& format : formats())
     for (Lane lane : {Lane::compute, Lane::host_compute}) {
       Ready ready(several_tiles(cpu_dtypes().back()), "minimal_offloaded", 2,
@@ -198,7 +200,7 @@ TEST(StepAllocations, NorWithEverythingOnTheHost) {
     }
 }
 
-TEST(StepAllocations, AreCounted) {
+TEST(StepAllocations, EveryAllocationIsCounted) {
   AllocationCount count;
   at::Tensor tensor = at::empty({1000}, at::kFloat);
   auto* volatile bytes = new char[100000];

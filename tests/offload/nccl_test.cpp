@@ -64,7 +64,7 @@ class Device {
 
 DeviceMesh mesh_along(Axis axis, int64_t ranks, int64_t rank) {
   DeviceMesh mesh;
-  (axis == Axis::fsdp ? mesh.fsdp : mesh.data) = {.count = ranks, .rank = rank};
+  (axis == Axis::fsdp ? mesh.fsdp : mesh.data) = {.size = ranks, .rank = rank};
   return mesh;
 }
 
@@ -114,9 +114,9 @@ void expect_collectives(Axis axis, int64_t ranks) {
   });
 }
 
-TEST_P(Nccl, OnOneGpu) { expect_collectives(GetParam(), 1); }
+TEST_P(Nccl, CollectivesGiveTheExpectedValuesOnOneGpu) { expect_collectives(GetParam(), 1); }
 
-TEST_P(Nccl, OnAllGpus) {
+TEST_P(Nccl, CollectivesGiveTheExpectedValuesOnAllGpus) {
   if (gpus() < 2) GTEST_SKIP() << "there is one GPU";
   expect_collectives(GetParam(), gpus());
 }

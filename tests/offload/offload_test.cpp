@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "offload/alignment.h"
+#include "offload/memory_analysis.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"
@@ -185,7 +186,7 @@ TEST(Offload, EveryFormatGivesTheBitsOfNone) {
 }
 
 // Stages that run once, frozen weights, tied weights, batch inputs and auxiliary losses.
-TEST(Offload, TheToyToo) {
+TEST(Offload, HomesOfAToysStatesGiveTheBitsOfNone) {
   for (int64_t micro_batches : {1, 2}) {
     TrainingOptions options{.model = toy(), .micro_batches = micro_batches};
     Training none = train(options);

@@ -332,17 +332,16 @@ TEST(Partition, BackToBackTheLossIsMadeOnce) {
       return std::string(node.op->name) == "linear_cross_entropy";
     });
   };
-  Partition later = partition(head, backward, keep_all(), Turn::later);
-  EXPECT_EQ(losses(later.forward), 1);
-  EXPECT_TRUE(later.outputs_made_late.empty());
+  Partition apart = partition(head, backward, keep_all(), Schedule::apart);
+  EXPECT_EQ(losses(apart.forward), 1);
+  EXPECT_TRUE(apart.remade_outputs.empty());
 
-  Partition here = partition(head, backward, keep_all(), Turn::here);
-  EXPECT_EQ(losses(here.forward), 0);
-  EXPECT_EQ(here.forward.nodes.size(), later.forward.nodes.size() - 1);
-  ASSERT_EQ(here.outputs_made_late.size(), 1u);
-  EXPECT_EQ(here.outputs_made_late[0].of, head.outputs[0].value);
-  EXPECT_EQ(here.backward[here.outputs_made_late[0].gradient].type,
-            head[head.outputs[0].value].type);
+  Partition joined = partition(head, backward, keep_all(), Schedule::back_to_back);
+  EXPECT_EQ(losses(joined.forward), 0);
+  EXPECT_EQ(joined.forward.nodes.size(), apart.forward.nodes.size() - 1);
+  ASSERT_EQ(joined.remade_outputs.size(), 1u);
+  EXPECT_EQ(joined.remade_outputs[0].output, head.outputs[0].value);
+  EXPECT_EQ(joined.backward[joined.remade_outputs[0].value].type, head[head.outputs[0].value].type);
 }
 
 // Nothing of a stage without anything to train is kept, and it has no backward pass.

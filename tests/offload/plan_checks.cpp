@@ -243,8 +243,8 @@ std::vector<std::string> placement_faults(const Plan& plan) {
       int now = static_cast<int>(i);
       // Where an output takes an input's place, the input's life ends an instruction earlier.
       bool begun = now >= buffer.first, ended = now > buffer.last + (access.writes ? 0 : 1);
-      bool is_alive = buffer.is_carried ? begun || !ended : begun && !ended;
-      if (buffer.owner == Owner::plan && !is_alive)
+      bool is_live = buffer.is_carried ? begun || !ended : begun && !ended;
+      if (buffer.owner == Owner::plan && !is_live)
         faults.push_back(where(plan, i) + " uses " + buffer.name + " outside of its lifetime");
     }
   return faults;
@@ -264,7 +264,7 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
     }
   for (size_t b = 0; b < plan.buffers.size(); ++b)
     lives[b].last = std::max(lives[b].last, plan.buffers[b].last);
-  auto is_alive = [&](size_t b, int now) {
+  auto is_live = [&](size_t b, int now) {
     const Buffer& buffer = plan.buffers[b];
     if (!buffer.is_carried) return lives[b].at(now);
     return lives[b].first >= 0 && (now >= buffer.first || now <= buffer.last);
@@ -279,7 +279,7 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
       if (buffer.kind != kind) continue;
       if (buffer.owner == Owner::caller) {
         now += align_up(buffer.bytes);
-      } else if (is_alive(b, static_cast<int>(i))) {
+      } else if (is_live(b, static_cast<int>(i))) {
         int64_t& place = places[buffer.offset];
         place = std::max(place, align_up(buffer.bytes));
       }

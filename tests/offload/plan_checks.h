@@ -25,8 +25,8 @@ std::vector<std::string> order_faults(const Plan& plan);
 // Offsets are aligned and within the arena, and buffers' lifetimes cover their uses.
 std::vector<std::string> placement_faults(const Plan& plan);
 
-// The most bytes alive at one time, arguments included: from uses, and from how long a source is
-// held for a copy.
+// The most bytes that are live at one time, arguments included: from uses, and from how long a
+// source is held for a copy.
 int64_t live_bytes(const Plan& plan, MemoryKind kind);
 
 }  // namespace longshore::offload

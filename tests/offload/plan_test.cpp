@@ -8,7 +8,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "offload/alignment.h"
+#include "offload/memory_analysis.h"
 #include "offload/plan_builder.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"
@@ -307,7 +309,7 @@ TEST(PlanText, EveryInstructionIsALine) {
 
 // --- sizes that matter
 
-// What fragmentation and alignment add to the bytes that are alive, for whole training steps.
+// What fragmentation and alignment add to the bytes that are live, for whole training steps.
 TEST(StepPlan, ArenasStayNearTheBound) {
   struct Shape {
     const char* name;

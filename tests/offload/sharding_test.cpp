@@ -7,6 +7,9 @@
 #include <cstring>
 #include <map>
 
+#include "base/error.h"
+#include "models/toys.h"
+#include "tests/message_of.h"
 #include "tests/offload/training.h"
 #include "trainer/step/memory_report.h"
 
@@ -17,14 +20,14 @@ constexpr MemoryKind kHost = MemoryKind::pinned_host;
 const Homes kAllOnHost{.parameters = kHost, .gradients = kHost, .optimizer = kHost};
 
 DeviceMesh mesh_of(int64_t data, int64_t fsdp) {
-  return {.data = {.count = data}, .fsdp = {.count = fsdp}};
+  return {.data = {.size = data}, .fsdp = {.size = fsdp}};
 }
 
 // A float32 copy of a slab, from the shards of the devices that hold it.
 std::vector<float> whole(const std::vector<Training>& ranks, const DeviceMesh& mesh,
                          const std::string& name) {
   std::vector<float> values;
-  for (int64_t rank = 0; rank < mesh.fsdp.count; ++rank) {
+  for (int64_t rank = 0; rank < mesh.fsdp.size; ++rank) {
     const std::vector<std::byte>& shard = ranks[rank].state.at(name);
     size_t before = values.size();
     values.resize(before + shard.size() / sizeof(float));
@@ -109,7 +112,7 @@ TEST_P(Devices, KeepsDevicesTogether) {
   std::vector<Training> ranks = without_gradients(
       train_on(mesh, {.micro_batches = c.micro_batches, .clipping_threshold = c.threshold}));
   for (int64_t rank = 0; rank < mesh.devices(); ++rank) {
-    EXPECT_EQ(differences(ranks[rank % mesh.fsdp.count], ranks[rank]), "") << rank;
+    EXPECT_EQ(differences(ranks[rank % mesh.fsdp.size], ranks[rank]), "") << rank;
     for (size_t i = 0; i < ranks[0].results.size(); ++i) {
       EXPECT_EQ(ranks[rank].results[i].loss, ranks[0].results[i].loss);
       EXPECT_EQ(ranks[rank].results[i].gradient_norm, ranks[0].results[i].gradient_norm);
@@ -183,7 +186,7 @@ TEST(Sharding, LeavesDevicesWithoutPartOfASlab) {
 // Ring collectives over n devices send (n - 1) / n of what is gathered or scattered, and twice that
 // of what is reduced for all. Each slab is gathered for the forward and for the backward pass, and
 // its gradient scattered once.
-TEST(Wire, CarriesWhatTheoryKnows) {
+TEST(Wire, BytesAreThoseOfRingCollectives) {
   constexpr double kDevices = 4;
   TrainingOptions options{.policy = "full", .steps = 1};
   options.layout.mesh = mesh_of(1, 4);
@@ -229,6 +232,21 @@ INSTANTIATE_TEST_SUITE_P(Cases, Devices,
                                          Case{"data_2_thrice", 2, 1, 3, 0},
                                          Case{"data_2_fsdp_2", 2, 2, 2, 0.5}),
                          [](const auto& info) { return info.param.name; });
+
+// Each of two weights has 4 elements, padded to 256; so only two of four devices hold one.
+TEST(Sharding, RefusesADeviceThatWouldTrainNothing) {
+  const models::Model model = models::toy_a({.rows = 2, .width = 2, .inner = 2, .layers = 1});
+  const trainer::StepOptions options{.policy = keep_all(),
+                                     .optimizer = trainer::OptimizerOptions{
+                                         .adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
+  auto plan = [&](int64_t rank) {
+    const ParameterLayout layout = lay_out(model, {.mesh = {.fsdp = {.size = 4, .rank = rank}}});
+    (void)trainer::plan_step(model, layout, options, models::Target::cpu);
+  };
+  plan(1);
+  EXPECT_EQ(message_of<ConfigError>([&] { plan(2); }),
+            "a device would hold no trained parameter: too many devices for this model");
+}
 
 }  // namespace
 }  // namespace longshore::offload

@@ -82,11 +82,10 @@ std::vector<std::shared_ptr<Communicator>> thread_communicators(const DeviceMesh
     for (int64_t i = 0; i < count; ++i) groups.push_back(std::make_shared<Group>(ranks));
     return groups;
   };
-  auto fsdp = groups(mesh.data.count, mesh.fsdp.count),
-       data = groups(mesh.fsdp.count, mesh.data.count);
+  auto fsdp = groups(mesh.data.size, mesh.fsdp.size), data = groups(mesh.fsdp.size, mesh.data.size);
   std::vector<std::shared_ptr<Communicator>> ranks;
-  for (int64_t d = 0; d < mesh.data.count; ++d)
-    for (int64_t f = 0; f < mesh.fsdp.count; ++f)
+  for (int64_t d = 0; d < mesh.data.size; ++d)
+    for (int64_t f = 0; f < mesh.fsdp.size; ++f)
       ranks.push_back(
           std::make_shared<ThreadCommunicator>(std::map<Axis, ThreadCommunicator::Place>{
               {Axis::fsdp, {fsdp[d], f}}, {Axis::data, {data[f], d}}}));

@@ -1,4 +1,4 @@
-// Times: the virtual clock against sums by hand, how well copies hide behind kernels, and what the
+// Times: the virtual clock against sums by hand, how well copies overlap with kernels, and what the
 // CPU's backend records of a real step.
 #include "offload/timeline.h"
 
@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
@@ -216,7 +217,7 @@ constexpr Rates kSlowLink{.flops_per_second = 1e9, .link_bytes_per_second = 1e5}
 
 double length(const std::vector<Event>& events) { return overlap(events).total; }
 
-// Of copies of what layers keep, the time in which no kernel ran.
+// How long copies of what the layers keep ran while no kernel did.
 double exposed_seconds(const std::vector<Event>& events) {
   std::vector<Event> relevant;
   for (const Event& event : events)

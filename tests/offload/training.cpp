@@ -7,6 +7,7 @@
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
+#include "offload/memory_analysis.h"
 #include "offload/scan.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/plan_checks.h"
@@ -92,7 +93,7 @@ Training train(const TrainingOptions& options) {
   Tokens tokens = tokens_of(options.model);
   data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, kDataSeed);
   const DeviceMesh& mesh = options.layout.mesh;
-  const int64_t rank = mesh.data.rank * mesh.fsdp.count + mesh.fsdp.rank;
+  const int64_t rank = mesh.data.rank * mesh.fsdp.size + mesh.fsdp.rank;
   for (int i = 0; i < options.steps; ++i) {
     std::vector<data::Batch> batches;
     int64_t total_weights = 0;
@@ -128,8 +129,8 @@ std::vector<Training> train_on(DeviceMesh mesh, const TrainingOptions& options) 
       TrainingOptions mine = options;
       mine.communicator = communicators[rank];
       mine.layout.mesh = mesh;
-      mine.layout.mesh.data.rank = static_cast<int64_t>(rank) / mesh.fsdp.count;
-      mine.layout.mesh.fsdp.rank = static_cast<int64_t>(rank) % mesh.fsdp.count;
+      mine.layout.mesh.data.rank = static_cast<int64_t>(rank) / mesh.fsdp.size;
+      mine.layout.mesh.fsdp.rank = static_cast<int64_t>(rank) % mesh.fsdp.size;
       trainings[rank] = train(mine);
     });
   for (std::thread& thread : threads) thread.join();
@@ -160,7 +161,12 @@ PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& mi
     PlanBuilder builder("pass", inputs.target);
     PassOperands operands(layout, builder, GradientOwner::caller);
     Scan scan(inputs.model, operands, builder);
-    scan.train({.policy = policy, .micro_batch = i == 0 ? MicroBatch::first : MicroBatch::further});
+    const bool is_first = i == 0, is_last = i + 1 == micro_batches.size();
+    scan.train({.policy = policy,
+                .micro_batch = is_first && is_last ? MicroBatch::only
+                               : is_first          ? MicroBatch::first
+                               : is_last           ? MicroBatch::last
+                                                   : MicroBatch::further});
     plans.push_back(builder.finish());
   }
 

@@ -44,25 +44,25 @@ void expect_mentions(const std::string& message, std::initializer_list<const cha
     EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' in: " << message;
 }
 
-const Placement kOnDevice{.mesh = {{{"x", 1}, {"y", 1}}}, .split = {"x", "y"}};
+const Placement kOnDevice{.split = {Axis::data, Axis::fsdp}};
 const Placement kOnHost = kOnDevice.with_memory_kind(kHost);
 
 // --- NamedSharding and memory kinds
 
 TEST(Tutorial, PlacementsAreShardingAndMemoryKind) {
-  EXPECT_EQ(text(kOnDevice), "device, split (x, y) over mesh (x: 1, y: 1)");
-  EXPECT_EQ(text(kOnHost), "pinned_host, split (x, y) over mesh (x: 1, y: 1)");
+  EXPECT_EQ(text(kOnDevice), "device, split (data, fsdp) over mesh (data: 1, fsdp: 1)");
+  EXPECT_EQ(text(kOnHost), "pinned_host, split (data, fsdp) over mesh (data: 1, fsdp: 1)");
   EXPECT_EQ(kOnHost.with_memory_kind(kDevice), kOnDevice);
   EXPECT_EQ(kOnHost.mesh, kOnDevice.mesh);
 
   auto runtime = cpu_runtime();
   auto refusal = [&](const Placement& placement) {
-    return message_of<Error>([&] { Tensor(*runtime, {{2, 4}}, placement); });
+    return message_of<UsageError>([&] { Tensor(*runtime, {{2, 4}}, placement); });
   };
-  expect_mentions(refusal({.mesh = {{{"x", 1}}}, .split = {"z"}}), {"'z'", "x"});
-  expect_mentions(refusal({.mesh = {{{"x", 1}}}, .split = {"x", "x"}}), {"'x'", "twice"});
-  expect_mentions(refusal({.mesh = {{{"x", 1}}}, .split = {"x", "", ""}}), {"3", "2"});
-  expect_mentions(refusal({.mesh = {{{"x", 2}}}, .split = {"x"}}), {"one device", "2"});
+  expect_mentions(refusal({.split = {Axis::fsdp, Axis::fsdp}}), {"'fsdp'", "twice"});
+  expect_mentions(refusal({.split = {Axis::data, {}, {}}}), {"(data, -, -)", "3", "2"});
+  expect_mentions(refusal({.mesh = {.fsdp = {.size = 2}}, .split = {Axis::fsdp}}),
+                  {"fsdp: 2", "one device", "found 2"});
 }
 
 // --- Data placement with device_put
@@ -127,13 +127,13 @@ TEST(Tutorial, DataMovesToTheDeviceBeforeTheComputation) {
     EXPECT_TRUE(order_faults(add.plan()).empty());
   }
   // Without the put nothing moves silently: both memories are named.
-  expect_mentions(message_of<Error>([&] {
+  expect_mentions(message_of<UsageError>([&] {
                     Function(*runtime, traced(false), {.inputs = {kOnHost, kOnDevice}});
                   }),
                   {"add", "input.x", "pinned_host", "device"});
   // Nor is a tensor of another place taken for the one that was compiled for.
   Function add(*runtime, traced(true), {.inputs = {kOnHost, kOnDevice}});
-  expect_mentions(message_of<Error>([&] {
+  expect_mentions(message_of<UsageError>([&] {
                     add({one, one});
                   }),
                   {"input 0", "pinned_host", "device"});

@@ -1,5 +1,5 @@
-// Where the moves of windows stand, and that whatever is windowed, fetched early and sent late
-// leaves the bytes that plain execution leaves.
+// Checks where the moves of windows stand in the list of instructions, and that plans with windows
+// leave the same bytes as plain execution, however early they fetch and however late they send.
 #include "offload/windows.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
+#include "offload/memory_analysis.h"
 #include "offload/plan_builder.h"
 #include "tests/message_of.h"
 #include "tests/offload/plan_checks.h"
@@ -109,7 +110,7 @@ TEST(Windows, StayBetweenUsesThatAreNear) {
   EXPECT_EQ(order({{0, kReadsW}, {2, kReadsW}}, 0), "<w 0 1 <w 2 3 4 5 6 7");
 }
 
-TEST(Windows, AreStoredOnceBehindTheLastWriteThatIsNear) {
+TEST(Windows, AreStoredOnceAfterTheLastWriteThatIsNear) {
   EXPECT_EQ(order({{0, kWritesW}, {2, kWritesW}}, 1), "0 1 2 >w 3 4 5 6 7");
   EXPECT_EQ(order({{0, kWritesW}, {3, kWritesW}}, 1), "0 >w 1 2 3 >w 4 5 6 7");
   EXPECT_EQ(order({{0, kUpdatesW}, {2, kUpdatesW}}, 1), "<w 0 1 2 >w 3 4 5 6 7");
@@ -131,7 +132,7 @@ TEST(Windows, WhatIsWrittenInPartIsFetchedFirst) {
 }
 
 TEST(Windows, WhatIsSentIsHeldByTheLayersAhead) {
-  // The store stands at 2, addition i behind it at i + 1.
+  // The store is instruction 2, and addition i after it is instruction i + 1.
   for (auto [ahead, last] : {std::pair{0.0, 2}, {0.5, 3}, {1.0, 4}, {3.0, 8}, {9.0, 8}}) {
     Plan plan = plan_of({{}, kWritesW, {}, {}, {}, {}, {}, {}}, ahead);
     ASSERT_EQ(order(plan), "0 1 >w 2 3 4 5 6 7");
@@ -159,7 +160,7 @@ TEST(Windows, ReadNothingThatAnotherIsAboutToReplace) {
     std::string message = message_of<InternalError>([&] { order(uses, 1); });
     EXPECT_NE(message.find("reads o while newer bytes"), std::string::npos) << message;
   }
-  // What is written whole does not care.
+  // A window that is written whole is not fetched, so nothing can be stale.
   EXPECT_EQ(order({{1, kWritesO}, {2, kWritesW}, {3, kWritesO}}, 1), "0 1 2 >w 3 >o 4 5 6 7");
 }
 
@@ -184,7 +185,7 @@ TEST(Windows, NodesWorkInOneKindOfMemory) {
         bindings.push_back(builder.temporary(i == odd ? "stray" : "fitting", type,
                                              i == odd ? wrong : right, Category::working_set));
       std::string message =
-          message_of<PlanError>([&] { builder.run(addition, bindings, {}, lane); });
+          message_of<UsageError>([&] { builder.run(addition, bindings, {}, lane); });
       EXPECT_NE(message.find(std::string("works in ") + name(right)), std::string::npos) << message;
       EXPECT_NE(message.find(std::string("stray lies in ") + name(wrong)), std::string::npos)
           << message;
@@ -223,7 +224,7 @@ class Generator {
   }
 
  private:
-  static constexpr int kHosts = 4, kInstructions = 80, kAlive = 4;
+  static constexpr int kHosts = 4, kInstructions = 80, kLive = 4;
   static constexpr int64_t kShort = 100, kLong = 300, kHostFloats = 1200;
 
   // A range of host memory and where the plan sees it.
@@ -283,11 +284,11 @@ class Generator {
     std::copy(value.begin(), value.end(), result_.after.at(view.host).begin() + view.begin);
   }
 
-  std::vector<Known>& alive(int64_t count) { return count == kShort ? short_ : long_; }
+  std::vector<Known>& live(int64_t count) { return count == kShort ? short_ : long_; }
 
   void remember(Known known) {
-    std::vector<Known>& list = alive(std::ssize(known.value));
-    if (list.size() < kAlive)
+    std::vector<Known>& list = live(std::ssize(known.value));
+    if (list.size() < kLive)
       list.push_back(std::move(known));
     else
       any(list) = std::move(known);
@@ -316,7 +317,7 @@ class Generator {
   }
 
   void send(int64_t count) {
-    const Known& from = any(alive(count));
+    const Known& from = any(live(count));
     View to = direct(count);
     builder_.move(Lane::device_to_host, from.operand, to.operand, place_);
     ++instructions_;
@@ -345,8 +346,8 @@ class Generator {
 
   void step() {
     const View& window = any(windows_);
-    Known& a = any(alive(window.count()));
-    const Known& b = any(alive(window.count()));
+    Known& a = any(live(window.count()));
+    const Known& b = any(live(window.count()));
     switch (below(9)) {
       case 0:
       case 1:
@@ -442,7 +443,7 @@ TEST(WindowedPlans, ThatLieApartLeaveWhatPlainExecutionLeaves) {
   EXPECT_GT(moves, fewest / (std::ssize(kLayersAhead) - 1));
 }
 
-// What cannot be right is refused.
+// Plans that cannot be right are refused.
 TEST(WindowedPlans, ThatOverlapAreRefusedOrLeaveWhatPlainExecutionLeaves) {
   int built = 0, refused = 0;
   for (uint32_t seed = 0; seed < 40; ++seed)
