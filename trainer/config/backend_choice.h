@@ -1,4 +1,4 @@
-// Which backend a run uses, and why.
+// The choice of a run's backend.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,16 @@ namespace longshore::trainer {
 
 struct ChosenBackend {
   models::Target target = models::Target::cpu;
-  int device = 0;           // of the GPUs that this process sees
+  int device = 0;           // the number of the GPU among those that this process sees
   std::string description;  // "cpu (2 threads), since this build has no CUDA backend"
 };
 
-// For a node's process number `local_rank`. Throws ConfigError when `backend: cuda` asks for what
-// is not there. Makes nothing: a GPU is looked for, not touched.
+// The backend of a node's process number `local_rank`. Looks for a GPU, but does not touch it.
+// Throws ConfigError if the config asks for a GPU and there is none, or this build has no CUDA
+// backend.
 ChosenBackend choose_backend(const Config& config, int64_t local_rank = 0);
 
-// Of a target and device that were chosen. The communicator reaches the other devices, where there
+// The backend for a chosen target and device. The communicator reaches the other devices, if there
 // are any.
 std::unique_ptr<offload::Backend> make_backend(
     models::Target target, int device = 0,

@@ -9,7 +9,10 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "trainer/config/keys.h"
+#include "base/text.h"
+#include "trainer/config/hf_model.h"
+#include "trainer/config/key_values.h"
+#include "trainer/config/other_names.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -20,7 +23,7 @@ namespace fs = std::filesystem;
 const std::string kBaseConfig = "base_config";
 const std::string kModelName = "model_name";
 
-// Longer words are no misspellings.
+// Words that are longer than any key are not taken for misspellings.
 std::string nearest_help(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr size_t kMaxWord = 64;
   std::string best = word.size() > kMaxWord ? "" : nearest(word, candidates);
@@ -62,7 +65,7 @@ fs::path absolute_path(const fs::path& path) {
   return result.has_filename() ? result : result.parent_path();
 }
 
-// One spelling for each file, so that a cycle shows.
+// The same spelling for each path to a file, so that cycles are found.
 fs::path canonical_path(const fs::path& path) {
   std::error_code error;
   fs::path result = fs::weakly_canonical(path, error);
@@ -87,7 +90,7 @@ void set(const Setting& setting, const fs::path& relative_to, Config& config) {
   config.origins[key.name] = setting.origin;
 }
 
-// Applies sources of settings, the weakest first.
+// Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
  public:
   explicit Resolver(const fs::path& configs_directory)
@@ -126,12 +129,14 @@ class Resolver {
 
   Config finish(const fs::path& file, void (*check)(const Config&)) {
     config_.config_file = shown(file);
+    take_model_of_weights(config_);
     check(config_);
     return std::move(config_);
   }
 
  private:
-  // As messages name it: files of the source tree from its root.
+  // The name of a file in messages. It is relative to the root of the source tree if the file is
+  // there.
   std::string shown(const fs::path& file) const {
     fs::path relative = file.lexically_relative(root_);
     bool inside = !relative.empty() && *relative.begin() != "..";
@@ -143,7 +148,9 @@ class Resolver {
       if (setting.key == kBaseConfig || find_key(setting.key)) continue;
       std::vector<std::string> known = key_names(config_keys());
       known.push_back(kBaseConfig);
-      refuse(setting, "an unknown key", "one that --help lists", nearest_help(setting.key, known));
+      const std::string meant = key_for_other_name(setting.key);
+      refuse(setting, "an unknown key", "one that --help lists",
+             meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
     }
   }
 
@@ -203,7 +210,7 @@ class Resolver {
   fs::path configs_;
   fs::path root_;
   Config config_;
-  std::vector<fs::path> open_files_;  // from the outermost to the one being applied
+  std::vector<fs::path> open_files_;  // from the outermost file to the one that is being applied
 };
 
 using Check = void (*)(const Config&);
@@ -325,7 +332,7 @@ std::string resolved_text(const Config& config) {
   for_each_key(
       [&](const std::string& title) { text += (text.empty() ? "# " : "\n# ") + title + "\n"; },
       [&](const Key& key) {
-        if (!is_valid(key, config)) return;  // this model has no use for it
+        if (!is_valid(key, config)) return;  // the model does not use this key
         text +=
             key.name + ": " + value_text(key, config) + "  # " + origin(config, key.name) + "\n";
       });

@@ -1,19 +1,20 @@
-// The config: what one run is told, with the origin of every value.
+// The config of a run, with the origin of every value.
 //
-// Strict: an unknown key, a wrong type, a value out of range or two values that contradict each
-// other throw ConfigError, which names the file and line (or the command line), the key, what was
-// found, what was expected and the nearest valid choice. Each key's meaning and range stand once,
-// in the table of keys.cpp, its default below; config_help() shows all three.
+// Configs are checked strictly. An unknown key, a wrong type, a value out of range or two values
+// that contradict each other throw ConfigError, which names the file and line (or the command
+// line), the key, what was found, what was expected, and the nearest valid choice. The table in
+// keys.cpp defines the meaning and the range of each key, and the struct below its default;
+// config_help() shows all of these.
 //
-// Later ones win: defaults, then the file named by base_config, then the model's file, then the
-// file's own keys, then the command line. model_name replaces every model key set before it, so a
-// recipe may override its model's keys, and naming another model leaves nothing of the first.
+// Values come from these sources, of which later ones win: the defaults, the file named by
+// base_config, the model's file, the file's own keys, the command line. model_name replaces every
+// model key that was set before it. So a recipe may override its model's keys, and nothing remains
+// of a model if another one is named later.
 //
-// A relative path is relative to where it is written: in a file to the folder that holds configs/,
-// on the command line to the working directory. Config holds absolute paths; an empty path means
-// none was given.
+// A relative path in a file is relative to the folder that holds configs/, one on the command line
+// to the working directory. Config holds absolute paths; an empty path means that none was given.
 //
-// Sizes are bounded so that products of sizes (bytes of all parameters or activations) fit in
+// Sizes are bounded so that their products (the bytes of all parameters or activations) fit in
 // int64_t.
 #pragma once
 
@@ -48,7 +49,7 @@ struct DatasetFile {
 
 struct Config {
   // run
-  std::string model_name;  // file of configs/models that the sizes came from, or empty
+  std::string model_name;  // the file of configs/models that the sizes are from, or empty
   std::string run_name;
   std::filesystem::path base_output_directory = "runs";
   std::filesystem::path load_parameters_path;
@@ -63,7 +64,7 @@ struct Config {
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;
 
-  // model; 0: has no default and must be given
+  // model; sizes of 0 have no default and must be given
   ModelType model_type = ModelType::llama;
   int64_t base_emb_dim = 0;
   int64_t base_num_decoder_layers = 0;
@@ -111,8 +112,8 @@ struct Config {
   // remat
   std::string remat_policy = "full";
   int64_t offload_layers = -1;
-  // label -> "remat", "device" or "offload", or two of them: of the first offload_layers layers,
-  // and of the others; given ones only
+  // The fates of the labels whose keys are set: "remat", "device" or "offload", or two of them, for
+  // the first offload_layers layers and for the others.
   std::map<std::string, std::vector<std::string>> label_fates;
 
   // offload
@@ -144,7 +145,7 @@ struct Config {
   std::vector<DatasetFile> dataset_path;
   std::filesystem::path eval_dataset_path;
   std::filesystem::path tokenizer_path;
-  std::string chat_template;  // empty: none
+  std::string chat_template;  // empty for none
   bool packing = true;
   data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
   bool skip_bad_lines = false;
@@ -160,7 +161,7 @@ struct Config {
 
   std::string config_file;  // as messages name it: configs/quickstart.yml
 
-  // Where each key that was set got its value: "configs/x.yml:14" or "command line".
+  // The origin of the value of each key that was set: "configs/x.yml:14" or "command line".
   std::map<std::string, std::string> origins;
 };
 
@@ -168,50 +169,55 @@ struct Config {
 std::filesystem::path default_configs_directory();
 
 // Reads `file_or_name` (a path, else a file of `configs_directory`) and applies `overrides`, each
-// "key=value". A value is taken as it stands; in quotes it is a quoted YAML scalar. The result has
-// passed validate().
+// "key=value". A value is taken literally, except that one in quotes is a quoted YAML scalar. The
+// result has passed validate().
 Config load_config(const std::filesystem::path& file_or_name,
                    std::span<const std::string> overrides,
                    const std::filesystem::path& configs_directory);
 
-// The same for programs that are given policies beside it: what goes with which remat policy is not
-// checked. trainer/planning/policy_plan.h does it for each.
+// The same for programs that are given remat policies in addition to the config: does not check
+// whether the keys go together with the policy. with_policy() in trainer/planning/policy_plan.h
+// does that for each policy.
 Config load_config_for_policies(const std::filesystem::path& file_or_name,
                                 std::span<const std::string> overrides,
                                 const std::filesystem::path& configs_directory);
 
-// The same for text that need not be in a file; `file` names it in messages, and base_config is
-// looked for beside it.
+// The same for a text that need not be in a file. Messages name it `file`, and base_config is
+// searched in the folder of `file`.
 Config load_config_text(std::string_view text, const std::filesystem::path& file,
                         std::span<const std::string> overrides,
                         const std::filesystem::path& configs_directory);
 
-// `config` with `overrides`, for programs that read a few keys only: others are refused, and these
-// listed. Checks each value, but not whether they contradict each other.
+// Returns `config` with `overrides`, for programs that read only a few keys. Throws ConfigError for
+// keys other than `keys`, which it lists. Checks each value, but not whether values contradict each
+// other.
 Config override_config(Config config, std::span<const std::string> overrides,
                        std::span<const std::string> keys);
 
-// Throws ConfigError when a value is out of its range or two values contradict each other. For
+// Throws ConfigError if a value is out of its range or two values contradict each other. For
 // configs that were changed after loading.
 void validate(const Config& config);
 
-// The part of it that says with which remat policy there are fates of labels, and all others.
+// The two parts of validate(): whether the remat policy goes together with the label keys and with
+// auto_micro_batch, and everything else.
 void validate_remat(const Config& config);
 void validate_but_remat(const Config& config);
 
-// Bounds what one micro-batch's activations can add up to.
+// The most tokens of a micro-batch, which bounds the size of its activations.
 inline constexpr int64_t kMaxTokens = 1 << 24;
 
-// A network of the offloading tutorial: for plan, without heads and tokens.
+// Whether the model is a network of the offloading tutorial. Those have no heads and no tokens, and
+// can only be planned.
 bool is_toy(const Config& config);
 
 // "configs/x.yml:14", "command line" or "default".
 std::string origin(const Config& config, const std::string& key);
 
-// "configs/x.yml:14 key": how an error about a key's value begins.
+// "configs/x.yml:14 key", with which errors about a key's value begin.
 std::string location(const Config& config, const std::string& key);
 
-// What `make` gives; a KeyError of it becomes a ConfigError that begins with location().
+// Returns the result of `make`. Turns a KeyError that it throws into a ConfigError that begins with
+// location().
 template <class Make>
 auto with_origin(const Config& config, Make make) {
   try {
@@ -221,15 +227,16 @@ auto with_origin(const Config& config, Make make) {
   }
 }
 
-// Every key, its value and its origin, as a file that gives an equal config when loaded.
+// The text of a config file with every key, its value and its origin. Loading it gives an equal
+// config.
 std::string resolved_text(const Config& config);
-// Writes it. The file appears whole or not at all; throws Error when it cannot be written.
+// Writes that text. The file appears whole or not at all; throws Error when it cannot be written.
 void write_resolved(const Config& config, const std::filesystem::path& file);
 
 // All keys by section, with default, meaning and range.
 std::string config_help();
 
-// These keys, a line for each, with the values that they have in `config`.
+// A line for each of these keys, with the value that it has in `config` in place of the default.
 std::string config_help(const Config& config, std::span<const std::string> keys);
 
 }  // namespace longshore::trainer

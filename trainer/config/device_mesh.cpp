@@ -12,7 +12,7 @@ namespace {
 
 int64_t filled(int64_t parallelism) { return std::max<int64_t>(parallelism, 1); }
 
-// The profile's key that a plan for the mesh would need and lacks; "" for none.
+// The key of the profile that is missing and that a plan for the mesh needs; "" if none is.
 const char* missing_rate(const offload::Hardware& hardware, const Config& config) {
   const offload::DeviceMesh mesh = device_mesh(config);
   if (devices_per_node(config) > 1 && hardware.ici.points().empty()) return "ici";
@@ -24,12 +24,12 @@ const char* missing_rate(const offload::Hardware& hardware, const Config& config
 
 offload::DeviceMesh device_mesh(const Config& config, int64_t rank) {
   offload::DeviceMesh mesh;
-  mesh.data = {.count = filled(config.ici_data_parallelism) * config.dcn_data_parallelism,
+  mesh.data = {.size = filled(config.ici_data_parallelism) * config.dcn_data_parallelism,
                .nodes = config.dcn_data_parallelism};
-  mesh.fsdp = {.count = filled(config.ici_fsdp_parallelism) * config.dcn_fsdp_parallelism,
+  mesh.fsdp = {.size = filled(config.ici_fsdp_parallelism) * config.dcn_fsdp_parallelism,
                .nodes = config.dcn_fsdp_parallelism};
-  mesh.data.rank = rank / mesh.fsdp.count;
-  mesh.fsdp.rank = rank % mesh.fsdp.count;
+  mesh.data.rank = rank / mesh.fsdp.size;
+  mesh.fsdp.rank = rank % mesh.fsdp.size;
   return mesh;
 }
 
@@ -59,7 +59,7 @@ std::optional<offload::Hardware> named_hardware(const Config& config) {
     throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing +
                       ", which a plan for " + mesh_text(config) + " needs");
   if (models::is_cuda(hardware.target) && config.backend == BackendChoice::cuda_composed)
-    hardware.target = models::Target::cuda_composed;  // which no profile says
+    hardware.target = models::Target::cuda_composed;  // profiles say cuda or cpu
   return hardware.shared_by(devices_per_node(config));
 }
 
@@ -70,8 +70,8 @@ bool reaches_mesh(const offload::Hardware& hardware, const Config& config) {
 std::string mesh_text(const Config& config) {
   const offload::DeviceMesh mesh = device_mesh(config);
   if (mesh.devices() == 1) return "";
-  return fmt::format("one of {} devices: data {} x fsdp {}", mesh.devices(), mesh.data.count,
-                     mesh.fsdp.count);
+  return fmt::format("one of {} devices: data {} x fsdp {}", mesh.devices(), mesh.data.size,
+                     mesh.fsdp.size);
 }
 
 }  // namespace longshore::trainer

@@ -1,4 +1,4 @@
-// The devices that a config spreads a run over.
+// The mesh of devices that a config distributes a run over.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,24 @@
 
 namespace longshore::trainer {
 
-// The mesh as device number `rank` sees it. An axis that is still to be filled has one device.
+// The mesh as device number `rank` sees it. An axis of size -1, which with_devices() has not filled
+// yet, has one device.
 offload::DeviceMesh device_mesh(const Config& config, int64_t rank = 0);
 
-// The config for that number of devices: an axis that is to be filled takes those that are left.
-// Throws ConfigError where they are not as many as the axes say.
+// The config for that number of devices: an axis of size -1 gets the devices that the other axes
+// leave. Throws ConfigError if the product of the axes is another number.
 Config with_devices(Config config, int64_t devices);
 
-// Devices that share a node's links to the host.
+// The number of devices that share a node's links to the host.
 int64_t devices_per_node(const Config& config);
 
-// The profile that `hardware` names, if it does, as one of these devices sees it; a GPU's is for
-// the target cuda_composed where `backend` says so. Throws ConfigError as read_hardware() does, and
-// where the profile says nothing of how devices reach each other.
+// The profile that the key `hardware` names, if it is set, as one of the mesh's devices sees it.
+// Its target is cuda_composed if the profile is a GPU's and `backend` is cuda_composed. Throws
+// ConfigError as read_hardware() does, and if the mesh has several devices and the profile does not
+// say how fast they reach each other.
 std::optional<offload::Hardware> named_hardware(const Config& config);
 
-// Whether the profile says how the mesh's devices reach each other.
+// Whether the profile says how fast the mesh's devices reach each other.
 bool reaches_mesh(const offload::Hardware& hardware, const Config& config);
 
 // "one of 8 devices: data 2 x fsdp 4"; "" for one.

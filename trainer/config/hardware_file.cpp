@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -21,8 +22,8 @@ using models::Dtype;
 using offload::Hardware;
 using offload::RateCurve;
 
-constexpr double kMostDevices = 64;  // that share a link
-constexpr double kMost = 1e30;       // of anything: products of two stay finite
+constexpr double kMaxGpusPerLink = 64;
+constexpr double kMaxNumber = 1e30;  // products of two such numbers are still finite
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          const std::string& hint = "") {
@@ -36,22 +37,22 @@ std::optional<double> positive(std::string_view text) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   bool is_whole = error == std::errc() && end == text.data() + text.size();
-  if (!is_whole || !(value > 0) || value > kMost) return std::nullopt;
+  if (!is_whole || !(value > 0) || value > kMaxNumber) return std::nullopt;
   return value;
 }
 
-double number(const Setting& setting, double most = kMost) {
+double number(const Setting& setting, double most = kMaxNumber) {
   std::optional<double> value;
   if (!setting.value.list) value = positive(setting.value.text);
   if (!value || *value > most)
-    refuse(setting,
-           most < kMost ? fmt::format("a number above 0, at most {:g}", most) : "a number above 0");
+    refuse(setting, most < kMaxNumber ? fmt::format("a number above 0, at most {:g}", most)
+                                      : "a number above 0");
   return *value;
 }
 
 int64_t bytes(const Setting& setting) {
-  constexpr double kMostBytes = 1e18;
-  return static_cast<int64_t>(number(setting, kMostBytes));
+  constexpr double kMaxBytes = 1e18;
+  return static_cast<int64_t>(number(setting, kMaxBytes));
 }
 
 RateCurve curve(const Setting& setting) {
@@ -80,12 +81,12 @@ RateCurve curve(const Setting& setting) {
 enum class Presence { required, optional };
 using enum Presence;
 
-// A key of a profile but the rates of WORK.
+// A key of a profile, other than the rates of WORK.
 struct ProfileKey {
   std::string name;
   Presence presence;
   std::function<void(const Setting&, Hardware&)> set;
-  std::function<std::string(const Hardware&)> text;  // the value; "": the profile has none
+  std::function<std::string(const Hardware&)> text;  // the value; "" if the profile has none
 };
 
 std::string number_text(double value) { return value > 0 ? fmt::format("{:.6g}", value) : ""; }
@@ -108,7 +109,7 @@ ProfileKey bytes_key(const char* name, Presence presence, int64_t Hardware::*mem
 }
 
 ProfileKey number_key(const char* name, Presence presence, double Hardware::*member,
-                      double most = kMost) {
+                      double most = kMaxNumber) {
   return {
       name, presence,
       [=](const Setting& setting, Hardware& hardware) { hardware.*member = number(setting, most); },
@@ -140,7 +141,7 @@ void set_target(const Setting& setting, Hardware& hardware) {
 }
 
 void set_gpus_per_link(const Setting& setting, Hardware& hardware) {
-  const double count = number(setting, kMostDevices);
+  const double count = number(setting, kMaxGpusPerLink);
   if (count != std::floor(count)) refuse(setting, "a whole number");
   hardware.gpus_per_link = static_cast<int>(count);
 }
@@ -177,7 +178,7 @@ const std::vector<ProfileKey>& profile_keys() {
   return keys;
 }
 
-// Every WORK there is.
+// All values of WORK.
 const std::set<std::string>& works() {
   static const std::set<std::string> works = [] {
     std::set<std::string> bare, all;
@@ -225,8 +226,8 @@ void set(const Setting& setting, Hardware& hardware) {
     set_rate(setting, hardware);
 }
 
-// Without a rate a kernel would take no time. What is measured names ops, what is written by hand
-// their class.
+// Throws if there is no rate for a class of ops, whose kernels would then take no time. Measured
+// profiles name ops, those written by hand their classes.
 void require_rates(const std::set<std::string>& given, const std::string& file) {
   auto has = [&](const std::string& key) {
     return given.contains(key) || given.contains(key + ".bf16") || given.contains(key + ".f32");

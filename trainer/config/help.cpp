@@ -20,7 +20,7 @@ std::string key_name(std::string argument) {
   return argument;
 }
 
-// "; nearest: ..." for an argument that the program has no option for; "" where nothing is near.
+// "; nearest: ..." for an argument that the program has no option for; "" if nothing is near.
 std::string nearest_argument(const CLI::App& app, const std::string& argument) {
   if (argument.find_first_not_of('-') == std::string::npos) return "";
   const std::string name = key_name(argument);

@@ -1,4 +1,4 @@
-// What the programs that read a config say of its keys.
+// The help on config keys of the programs that read a config.
 #pragma once
 
 #include <string>
@@ -10,10 +10,11 @@ class App;
 
 namespace longshore::trainer {
 
-// The arguments key=value, keys and remat policies below the options of --help, and the nearest key
-// or option where one is refused.
+// Adds the arguments key=value to a program. --help then lists all keys and remat policies below
+// the options, and the message on an unknown argument names the nearest key or option.
 void add_config_keys(CLI::App& app, std::vector<std::string>& overrides);
 
+// A line for each remat policy.
 std::string policies_help();
 
 }  // namespace longshore::trainer

@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of that name's like in its folder, or in that one's like, with where it is; "" if none.
+// The path of the entry in the same folder whose name is nearest to that of `path`; "" if none is
+// near.
 std::string nearest_path(const fs::path& path) {
   std::error_code error;
   const fs::path folder = path.parent_path();
@@ -51,9 +52,9 @@ void require_inputs(const Config& config) {
       require(config, "dataset_path", file.path, Kind::file);
   require(config, "eval_dataset_path", config.eval_dataset_path, Kind::file);
   require(config, "tokenizer_path", config.tokenizer_path, Kind::either);
-  const bool may_go_on =
+  const bool may_resume =
       !config.run_name.empty() && fs::exists(config.base_output_directory / config.run_name);
-  if (may_go_on) return;
+  if (may_resume) return;
   require(config, "load_parameters_path", config.load_parameters_path, Kind::folder);
   require(config, "load_adapter_path", config.load_adapter_path, Kind::folder);
   require(config, "load_full_state_path", config.load_full_state_path, Kind::folder);

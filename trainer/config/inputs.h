@@ -5,8 +5,8 @@
 
 namespace longshore::trainer {
 
-// Throws ConfigError for a key that names a file or a folder which is not there. What a run that
-// goes on from its checkpoint no longer reads is not looked for.
+// Throws ConfigError for a key that names a file or a folder that does not exist. Ignores inputs
+// that a run which resumes from its checkpoint does not read any more.
 void require_inputs(const Config& config);
 
 }  // namespace longshore::trainer

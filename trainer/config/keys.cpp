@@ -1,12 +1,10 @@
 #include "trainer/config/keys.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <set>
+#include <limits>
 #include <type_traits>
+#include <utility>
 
-#include "base/nearest.h"
 #include "data/chat_template.h"
 #include "models/labels.h"
 #include "models/limits.h"
@@ -16,18 +14,9 @@
 namespace longshore::trainer {
 namespace {
 
-// Bounds of a model's sizes are in models/limits.h, of a run's in keys.h.
+// models/limits.h has the bounds of a model's sizes, keys.h those of a run's.
 constexpr int64_t kMaxDevices = 1 << 12;
 constexpr double kMaxGibibytes = 1 << 20;
-constexpr size_t kMaxItems = 100;
-constexpr size_t kMaxItemBytes = 256;
-
-template <class... Cases>
-struct Overload : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overload(Cases...) -> Overload<Cases...>;
 
 template <auto member>
 ChoiceKey choice(std::vector<std::string> names) {
@@ -43,7 +32,7 @@ NumberKey fraction(double Config::*member) { return {member, 0, End::included, 1
 NumberKey memory(double Config::*member) { return {member, 0, End::included, kMaxGibibytes}; }
 NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
 
-// "none", then the templates.
+// "none", then the names of the templates.
 const std::vector<std::string>& chat_template_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> names{"none"};
@@ -189,8 +178,7 @@ std::vector<Key> make_config_keys() {
       {"ici_fsdp_parallelism", parallelism,
        IntegerKey{&Config::ici_fsdp_parallelism, 1, kMaxDevices, -1},
        "devices of a node over which parameters, gradients and optimizer state are divided; -1: "
-       "all "
-       "that are left"},
+       "all that are left"},
       {"dcn_data_parallelism", parallelism,
        IntegerKey{&Config::dcn_data_parallelism, 1, kMaxDevices},
        "nodes that each hold a copy of the states"},
@@ -297,135 +285,6 @@ std::vector<Key> make_config_keys() {
   return keys;
 }
 
-const std::vector<std::string> kFlags = {"true", "false"};
-
-// A YAML number in decimal. std::from_chars knows no leading plus.
-template <class T>
-std::optional<T> parse_number(std::string_view text) {
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  T value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::string number_text(double value) {
-  char text[32];
-  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-}
-
-bool accepts(const IntegerKey& key, int64_t value) {
-  return (value >= key.low && value <= key.high) || value == key.also;
-}
-
-bool accepts(const NumberKey& key, double value) {
-  bool above = key.low_end == End::included ? value >= key.low : value > key.low;
-  bool below = key.high_end == End::included ? value <= key.high : value < key.high;
-  return std::isfinite(value) && ((above && below) || value == key.also);
-}
-
-// File names and C interfaces end at a NUL.
-bool accepts_text(const std::string& text) { return text.find('\0') == std::string::npos; }
-
-bool accepts(const ListKey& key, const std::vector<std::string>& items) {
-  auto accepts_item = [&](const std::string& item) {
-    return !item.empty() && item.size() <= kMaxItemBytes && accepts_text(item) &&
-           (key.choices.empty() || std::ranges::find(key.choices, item) != key.choices.end());
-  };
-  bool is_set = key.choices.empty() || std::set(items.begin(), items.end()).size() == items.size();
-  return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
-}
-
-bool accepts(const LabelKey& key, const std::vector<std::string>& fates) {
-  return (fates.size() == 1 || fates.size() == 2) &&
-         std::ranges::all_of(fates, [&](const std::string& fate) {
-           return std::ranges::find(key.fates, fate) != key.fates.end();
-         });
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> items;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(',', begin), text.size());
-    std::string item = text.substr(begin, end - begin);
-    item.erase(0, item.find_first_not_of(' '));
-    item.erase(item.find_last_not_of(' ') + 1);
-    items.push_back(item);
-    begin = end + 1;
-  }
-  return items;
-}
-
-std::optional<std::vector<std::string>> items_of(const Scalar& value) {
-  if (value.list) return value.list;
-  if (value.style == ScalarStyle::quoted) return std::vector{value.text};
-  return value.text.starts_with('[') ? parse_list(value.text) : split_at_commas(value.text);
-}
-
-// "a.jsonl:0.7"; nothing where the weight is none that a file can have.
-std::optional<DatasetFile> dataset_file(const std::string& item,
-                                        const std::filesystem::path& relative_to) {
-  size_t colon = item.rfind(':');
-  std::optional<double> weight;
-  if (colon != std::string::npos) weight = parse_number<double>(item.substr(colon + 1));
-  std::string path = weight ? item.substr(0, colon) : item;
-  if (path.empty()) return std::nullopt;
-  return DatasetFile{(relative_to / path).lexically_normal(), weight};
-}
-
-bool accepts(const DatasetKey&, const std::vector<DatasetFile>& files) {
-  return files.size() <= kMaxItems && std::ranges::all_of(files, [](const DatasetFile& file) {
-           bool is_weight = !file.weight || (std::isfinite(*file.weight) && *file.weight > 0);
-           return !file.path.empty() && accepts_text(file.path.native()) && is_weight;
-         });
-}
-
-std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
-                                                      const std::filesystem::path& relative_to) {
-  std::vector<DatasetFile> files;
-  if (!value.list && value.text.empty()) return files;
-  std::optional<std::vector<std::string>> items = items_of(value);
-  if (!items) return std::nullopt;
-  for (const std::string& item : *items) {
-    std::optional<DatasetFile> file = dataset_file(item, relative_to);
-    if (!file) return std::nullopt;
-    files.push_back(*std::move(file));
-  }
-  return files;
-}
-
-std::string list_text(const std::vector<std::string>& items) {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + yaml_quoted(item);
-  return "[" + text + "]";
-}
-
-std::string dataset_text(const std::vector<DatasetFile>& files) {
-  std::vector<std::string> items;
-  for (const DatasetFile& file : files)
-    items.push_back(file.path.native() + (file.weight ? ":" + number_text(*file.weight) : ""));
-  return list_text(items);
-}
-
-std::string join_alternatives(const std::vector<std::string>& words) {
-  std::string text = words.front();
-  for (size_t i = 1; i < words.size(); ++i) {
-    text += (i + 1 == words.size() ? " or " : ", ") + words[i];
-  }
-  return text;
-}
-
-std::string expected_number(const NumberKey& key) {
-  std::string low = number_text(key.low);
-  if (std::isinf(key.high)) {
-    return key.low_end == End::included ? "a number of at least " + low : "a number above " + low;
-  }
-  std::string high = number_text(key.high);
-  std::string range =
-      "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
-  return key.also ? range + ", or " + number_text(*key.also) : range;
-}
-
 }  // namespace
 
 const std::vector<Key>& config_keys() {
@@ -436,184 +295,6 @@ const std::vector<Key>& config_keys() {
 const Key* find_key(const std::string& name) {
   auto key = std::ranges::find(config_keys(), name, &Key::name);
   return key == config_keys().end() ? nullptr : &*key;
-}
-
-std::vector<std::string> choices(const Key& key) {
-  return std::visit(Overload{
-                        [](const ChoiceKey& kind) { return kind.names; },
-                        [](const ListKey& kind) { return kind.choices; },
-                        [](const LabelKey& kind) { return kind.fates; },
-                        [](const FlagKey&) { return kFlags; },
-                        [](const auto&) { return std::vector<std::string>(); },
-                    },
-                    key.kind);
-}
-
-std::string expected(const Key& key) {
-  return std::visit(
-      Overload{
-          [](const IntegerKey& kind) {
-            std::string range = "an integer ";
-            if (kind.high == std::numeric_limits<int64_t>::max()) {
-              range += "of at least " + std::to_string(kind.low);
-            } else {
-              range += "from " + std::to_string(kind.low) + " to " + std::to_string(kind.high);
-            }
-            return kind.also ? range + ", or " + std::to_string(*kind.also) : range;
-          },
-          [](const NumberKey& kind) { return expected_number(kind); },
-          [](const TextKey&) { return std::string("text"); },
-          [](const PathKey&) { return std::string("a path"); },
-          [](const ListKey& kind) {
-            std::string text = "a list, [a, b], of ";
-            if (!kind.choices.empty())
-              return text + kind.items + " out of " + join(kind.choices) + ", each once";
-            return text + "at most " + std::to_string(kMaxItems) + " " + kind.items +
-                   ", each of at most " + std::to_string(kMaxItemBytes) + " bytes";
-          },
-          [](const LabelKey& kind) {
-            return join_alternatives(kind.fates) +
-                   ", or two of them: of the first offload_layers layers, and of the others";
-          },
-          [](const DatasetKey&) {
-            return "a path, or a list of at most " + std::to_string(kMaxItems) +
-                   ": [a.jsonl:0.7, b.tokens:0.3], with or without weights above 0";
-          },
-          [&](const auto&) { return join_alternatives(choices(key)); },
-      },
-      key.kind);
-}
-
-bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,
-                Config& config) {
-  bool takes_lists = std::holds_alternative<ListKey>(key.kind) ||
-                     std::holds_alternative<LabelKey>(key.kind) ||
-                     std::holds_alternative<DatasetKey>(key.kind);
-  if (value.style == ScalarStyle::null || (value.list && !takes_lists)) return false;
-  bool plain = value.style == ScalarStyle::plain;
-  const std::string& text = value.text;
-  auto resolved = [&](const std::string& path) {
-    return (relative_to / path).lexically_normal().string();
-  };
-  return std::visit(Overload{
-                        [&](const IntegerKey& kind) {
-                          std::optional<int64_t> number = parse_number<int64_t>(text);
-                          if (!plain || !number || !accepts(kind, *number)) return false;
-                          config.*kind.member = *number;
-                          return true;
-                        },
-                        [&](const NumberKey& kind) {
-                          std::optional<double> number = parse_number<double>(text);
-                          if (!plain || !number || !accepts(kind, *number)) return false;
-                          config.*kind.member = *number;
-                          return true;
-                        },
-                        [&](const FlagKey& kind) {
-                          bool is_true = text == "true" || text == "True" || text == "TRUE";
-                          bool is_false = text == "false" || text == "False" || text == "FALSE";
-                          if (!plain || (!is_true && !is_false)) return false;
-                          config.*kind.member = is_true;
-                          return true;
-                        },
-                        [&](const TextKey& kind) {
-                          if (!accepts_text(text)) return false;
-                          const bool is_path =
-                              kind.may_be_path &&
-                              (text.find('/') != std::string::npos || text.ends_with(".yml"));
-                          config.*kind.member = is_path ? resolved(text) : text;
-                          return true;
-                        },
-                        [&](const PathKey& kind) {
-                          if (!accepts_text(text)) return false;
-                          config.*kind.member = text.empty() ? "" : resolved(text);
-                          return true;
-                        },
-                        [&](const ListKey& kind) {
-                          std::optional<std::vector<std::string>> items = items_of(value);
-                          if (!items || !accepts(kind, *items)) return false;
-                          config.*kind.member = *std::move(items);
-                          return true;
-                        },
-                        [&](const DatasetKey& kind) {
-                          auto files = dataset_files(value, relative_to);
-                          if (!files || !accepts(kind, *files)) return false;
-                          config.*kind.member = *std::move(files);
-                          return true;
-                        },
-                        [&](const ChoiceKey& kind) {
-                          auto name = std::ranges::find(kind.names, text);
-                          if (name == kind.names.end()) return false;
-                          kind.set(config, static_cast<size_t>(name - kind.names.begin()));
-                          return true;
-                        },
-                        [&](const LabelKey& kind) {
-                          if (!value.list && text.empty()) {
-                            config.label_fates.erase(key.name);
-                            return true;
-                          }
-                          std::optional<std::vector<std::string>> items = items_of(value);
-                          if (!items || !accepts(kind, *items)) return false;
-                          config.label_fates[key.name] = *std::move(items);
-                          return true;
-                        },
-                    },
-                    key.kind);
-}
-
-bool is_valid(const Key& key, const Config& config) {
-  return std::visit(
-      Overload{
-          [&](const IntegerKey& kind) { return accepts(kind, config.*kind.member); },
-          [&](const NumberKey& kind) { return accepts(kind, config.*kind.member); },
-          [&](const FlagKey&) { return true; },
-          [&](const TextKey& kind) { return accepts_text(config.*kind.member); },
-          [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
-          [&](const ListKey& kind) { return accepts(kind, config.*kind.member); },
-          [&](const DatasetKey& kind) { return accepts(kind, config.*kind.member); },
-          [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
-          [&](const LabelKey& kind) {
-            auto fates = config.label_fates.find(key.name);
-            return fates == config.label_fates.end() || accepts(kind, fates->second);
-          },
-      },
-      key.kind);
-}
-
-void copy_value(const Key& key, const Config& from, Config& to) {
-  std::visit(Overload{
-                 [&](const ChoiceKey& kind) { kind.set(to, kind.get(from)); },
-                 [&](const LabelKey&) {
-                   to.label_fates.erase(key.name);
-                   auto fate = from.label_fates.find(key.name);
-                   if (fate != from.label_fates.end()) to.label_fates.insert(*fate);
-                 },
-                 [&](const auto& kind) { to.*kind.member = from.*kind.member; },
-             },
-             key.kind);
-}
-
-std::string value_text(const Key& key, const Config& config) {
-  return std::visit(
-      Overload{
-          [&](const IntegerKey& kind) { return std::to_string(config.*kind.member); },
-          [&](const NumberKey& kind) { return number_text(config.*kind.member); },
-          [&](const FlagKey& kind) { return std::string(config.*kind.member ? "true" : "false"); },
-          [&](const TextKey& kind) { return yaml_quoted(config.*kind.member); },
-          [&](const PathKey& kind) { return yaml_quoted((config.*kind.member).native()); },
-          [&](const ListKey& kind) { return list_text(config.*kind.member); },
-          [&](const DatasetKey& kind) { return dataset_text(config.*kind.member); },
-          [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
-          [&](const LabelKey&) {
-            auto fates = config.label_fates.find(key.name);
-            if (fates == config.label_fates.end()) return std::string("\"\"");
-            return fates->second.size() == 1 ? fates->second[0] : "[" + join(fates->second) + "]";
-          },
-      },
-      key.kind);
-}
-
-std::string described(const Config& config, const std::string& key) {
-  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
 }
 
 }  // namespace longshore::trainer

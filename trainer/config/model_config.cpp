@@ -11,7 +11,7 @@ namespace {
 
 bool cpu_multiplies_bfloat16() {
 #ifdef __x86_64__
-  // The names that GCC 12 knows end before AMX; every processor with AMX has AVX512-BF16 too.
+  // GCC 12 knows no name for AMX, but every processor with AMX has AVX512-BF16 as well.
   return __builtin_cpu_supports("avx512bf16");
 #else
   return false;

@@ -1,4 +1,4 @@
-// From the config's keys to a model of models/.
+// The model of models/ that a config describes.
 #pragma once
 
 #include "models/decoder.h"
@@ -6,13 +6,13 @@
 
 namespace longshore::trainer {
 
-// `dtype: auto` takes bfloat16 where the backend multiplies matrices in it natively, or the weights
-// have it.
+// The dtype of activations. `dtype: auto` means bfloat16 if the target multiplies bfloat16 matrices
+// natively or the weights are bfloat16, else float32.
 models::Dtype compute_dtype(const Config& config, models::Target target);
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
-// Of any model_type; what trains is marked as the config says.
+// The model of any model_type. trainable_parameters_mask has been applied to it.
 models::Model make_model(const Config& config, models::Target target);
 
 }  // namespace longshore::trainer

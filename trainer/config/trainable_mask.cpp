@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "data/pcre2.h"
 #include "models/lora.h"
 #include "trainer/config/yaml.h"
@@ -17,10 +18,10 @@ namespace {
 
 const std::string kKey = "trainable_parameters_mask";
 
-// A name is about fifty characters; an expression that takes longer than this on one backtracks
-// without end.
-constexpr uint32_t kMostSteps = 100'000;
-constexpr uint32_t kMostHeapKib = 1024;
+// Names have about fifty characters. An expression that takes more steps on one backtracks
+// exponentially.
+constexpr uint32_t kMaxMatchSteps = 100'000;
+constexpr uint32_t kMaxHeapKib = 1024;
 
 class Expression {
  public:
@@ -36,8 +37,8 @@ class Expression {
     context_.reset(pcre2_match_context_create(nullptr));
     result_.reset(pcre2_match_data_create(1, nullptr));
     if (!context_ || !result_) throw std::bad_alloc();
-    pcre2_set_match_limit(context_.get(), kMostSteps);
-    pcre2_set_heap_limit(context_.get(), kMostHeapKib);
+    pcre2_set_match_limit(context_.get(), kMaxMatchSteps);
+    pcre2_set_heap_limit(context_.get(), kMaxHeapKib);
   }
 
   bool is_found_in(const std::string& name) const {
@@ -85,7 +86,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// "; nearest: q_proj", for the first word of the expression that is in no name but close to one.
+// "; nearest: q_proj" for the first word of the expression that is in no name but near to one.
 std::string nearest_help(const std::string& expression, const std::vector<std::string>& names) {
   std::set<std::string> seen;
   for (const std::string& name : names)

@@ -1,4 +1,4 @@
-// trainable_parameters_mask: which parameters a run trains.
+// trainable_parameters_mask, which selects the parameters that a run trains.
 #pragma once
 
 #include "models/model.h"
@@ -6,10 +6,10 @@
 
 namespace longshore::trainer {
 
-// With a mask, freezes the parameters in whose full name no expression of it is found, but leaves
-// adapters as they are; without one, changes nothing. Expressions are PCRE2's, matched within fixed
-// bounds of time and memory. Throws ConfigError for one that cannot be read, that is found in no
-// name, or that exceeds these bounds.
+// If there is a mask, freezes all parameters whose full name matches no expression of it, except
+// adapters. Expressions are PCRE2's and may match anywhere in a name, within fixed bounds of time
+// and memory. Throws ConfigError for an expression that is not valid, matches no name, or exceeds
+// these bounds.
 void apply_mask(const Config& config, models::Model& model);
 
 }  // namespace longshore::trainer

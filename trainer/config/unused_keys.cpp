@@ -3,13 +3,13 @@
 #include <optional>
 
 #include "offload/policy.h"
-#include "trainer/config/keys.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
 namespace {
 
-// A key, when it turns others off, and which.
+// A key that turns off others, when it does so, and which others.
 struct Switch {
   std::string key;
   bool (*is_off)(const Config&);
@@ -18,7 +18,7 @@ struct Switch {
 
 bool is_synthetic(const Config& config) { return config.dataset_type == DatasetType::synthetic; }
 
-// By the names of policies, as layers are not at hand.
+// Judged by the policy's name, since the model's layers are not known here.
 bool keeps_activations_on_device(const Config& config) {
   const std::string& policy = config.remat_policy;
   return policy != offload::kAuto && policy != "custom" && !policy.ends_with("_offloaded");

@@ -1,5 +1,6 @@
-// Keys that are set and read by nobody, as another key turns off what they are about. Such a config
-// is right all the same: lora_rank=0 makes a full fine-tuning of a recipe for adapters.
+// Keys that are set but have no effect, since another key turns off the feature that they belong
+// to. Such a config is valid all the same: lora_rank=0 turns a recipe for adapters into full
+// fine-tuning.
 #pragma once
 
 #include <string>
@@ -9,11 +10,12 @@
 
 namespace longshore::trainer {
 
-// Of each key that is set, to another value than its default, and has no effect:
+// A line for each key that is set to another value than its default and has no effect:
 // "configs/x.yml:14 lora_alpha: 32 has no effect with lora_rank = 0 (command line)".
 std::vector<std::string> unused_keys(const Config& config);
 
-// The same where several remat policies are asked of the config: what is of use to one is of use.
+// The same for a config that is used with several remat policies: the keys that have no effect with
+// the policy that uses the most of them.
 std::vector<std::string> unused_keys(const Config& config,
                                      const std::vector<std::string>& policies);
 

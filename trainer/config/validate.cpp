@@ -5,7 +5,7 @@
 #include "data/text_format.h"
 #include "offload/policy.h"
 #include "trainer/config/config.h"
-#include "trainer/config/keys.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -17,7 +17,7 @@ namespace {
                     excerpt(value_text(*find_key(key), config)) + ", expected " + expectation);
 }
 
-// Toys have no heads and no vocabulary.
+// Whether the model uses the key. Toys have no heads and no vocabulary.
 bool is_read(const Key& key, const Config& config) {
   static const std::set<std::string> kOfToyA{"model_type", "base_emb_dim",
                                              "base_num_decoder_layers", "base_mlp_dim"};
@@ -32,9 +32,10 @@ void check_ranges(const Config& config) {
     if (is_valid(key, config) || !is_read(key, config)) continue;
     bool is_missing = value_text(key, config) == value_text(key, defaults);
     if (!is_missing) refuse(config, key.name, expected(key));
-    throw ConfigError((config.config_file.empty() ? "config" : config.config_file) + " " +
-                      key.name + ": found nothing, expected " + expected(key) +
-                      "; model_name brings all model keys");
+    throw ConfigError(
+        (config.config_file.empty() ? "config" : config.config_file) + " " + key.name +
+        ": found nothing, expected " + expected(key) +
+        "; model_name, or a load_parameters_path with a config.json, brings all model keys");
   }
 }
 

@@ -21,8 +21,8 @@ std::string origin_of(const std::string& name, int line) {
   return name + ":" + std::to_string(line);
 }
 
-// Stops at the first event that a flat map of scalars does not have, so deep nesting and alias
-// bombs cost nothing.
+// Throws at the first event that a flat map of scalars and lists does not have, so that deep
+// nesting and alias bombs cost nothing.
 class FlatMapReader : public YAML::EventHandler {
  public:
   explicit FlatMapReader(std::string name) : name_(std::move(name)) {}
@@ -44,7 +44,8 @@ class FlatMapReader : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
-    // The parser's own tags: "?" for a plain scalar, "!" for one in quotes or a block.
+    // The parser gives these tags to scalars without one: "?" to plain ones, "!" to those in quotes
+    // or blocks.
     if (tag != "?" && tag != "!") refuse(mark, "the tag " + excerpt(tag), "a value without a tag");
     add_scalar(mark, {value, tag == "?" ? ScalarStyle::plain : ScalarStyle::quoted});
   }
@@ -92,7 +93,7 @@ class FlatMapReader : public YAML::EventHandler {
   void add_scalar(const YAML::Mark& mark, Scalar scalar) {
     switch (state_) {
       case State::root:
-        if (scalar.style == ScalarStyle::null) return;  // "---" alone: no keys
+        if (scalar.style == ScalarStyle::null) return;  // "---" on its own has no keys
         refuse(mark, excerpt(scalar.text), "key: value");
       case State::key:
         if (scalar.text == "<<") refuse(mark, "a merge key (<<)", "base_config: other.yml");
@@ -137,8 +138,9 @@ std::string hex(char c) {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
-// The YAML parser repairs bad UTF-8 silently and takes some control characters for the text's end.
-// Throws for the first such byte; `origin` gives the place of a line.
+// Throws for the first byte that is not valid UTF-8 or is a control character: the YAML parser
+// repairs invalid UTF-8 silently and ends at some control characters. `origin` gives the place of a
+// line.
 template <class Origin>
 void check_characters(std::string_view text, Origin origin) {
   int line = 1;
@@ -160,8 +162,8 @@ void read_yaml(std::string_view text, const std::string& name, YAML::EventHandle
   }
   check_characters(text, [&](int line) { return origin_of(name, line); });
   try {
-    // The parser misses that quotes are not closed when the text ends with its line; a comment
-    // behind it makes it notice.
+    // If the text ends on the line of an open quote, the parser notices that it is not closed only
+    // if a comment follows.
     std::istringstream stream(std::string(text) + (text.ends_with('\n') ? "#" : "\n#"));
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(handler)) {
@@ -172,7 +174,7 @@ void read_yaml(std::string_view text, const std::string& name, YAML::EventHandle
   }
 }
 
-// One `key: value` of YAML with a key we know.
+// The value of a text that may be a YAML scalar or list.
 std::optional<Scalar> parse_value(const std::string& text) {
   FlatMapReader reader{std::string(kCommandLine)};
   try {
@@ -288,7 +290,7 @@ std::string printable(std::string_view text) {
 std::string excerpt(std::string_view text) {
   constexpr size_t kMaxBytes = 60;
   if (text.size() <= kMaxBytes) return printable(text);
-  size_t end = kMaxBytes;  // back to where a character begins
+  size_t end = kMaxBytes;  // is moved back to the beginning of a character
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return printable(text.substr(0, end)) + "...";
 }

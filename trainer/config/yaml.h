@@ -1,8 +1,8 @@
-// From text to settings: flat YAML, one `key: scalar` or `key: [scalar, ...]` a line, and
-// `key=value` arguments.
+// Reads settings from flat YAML, with one `key: scalar` or `key: [scalar, ...]` on each line, and
+// from `key=value` arguments. Does not know which keys exist.
 //
-// Everything else YAML can say is refused with file and line: nested maps and lists, anchors,
-// aliases, merge keys, tags, several documents, a key given twice. Does not know which keys exist.
+// Throws ConfigError with file and line for all other YAML: nested maps and lists, anchors,
+// aliases, merge keys, tags, several documents, and a key that is given twice.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ enum class ScalarStyle { plain, quoted, null };
 struct Scalar {
   std::string text;
   ScalarStyle style = ScalarStyle::plain;
-  // A list has no text of its own.
+  // The items of a list, whose `text` is empty.
   std::optional<std::vector<std::string>> list = std::nullopt;
 };
 
@@ -32,29 +32,29 @@ struct Setting {
 inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 inline constexpr std::string_view kCommandLine = "command line";
 
-// `name` stands for the file in origins and messages.
+// `name` is the name of the file in origins and messages.
 std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name);
 
-// The text of a file, or so much of it that parse_yaml_settings() refuses it for its length. Throws
-// ConfigError where it cannot be read.
+// The text of a file, or as much of it as parse_yaml_settings() needs to refuse it for its length.
+// Throws ConfigError if the file cannot be read.
 std::string read_yaml_file(const std::filesystem::path& file, const std::string& name);
 
-// The YAML files of a folder, sorted; none when there is no such folder.
+// The names of the YAML files in a folder, sorted; none if there is no such folder.
 std::vector<std::string> yaml_files(const std::filesystem::path& directory);
 
 // `arguments` are "key=value".
 std::vector<Setting> parse_command_line_settings(std::span<const std::string> arguments);
 
-// The items of "[a, 'b']", or nothing when that is not all of a YAML list of scalars.
+// The items of "[a, 'b']"; nothing if the text is not exactly one YAML list of scalars.
 std::optional<std::vector<std::string>> parse_list(const std::string& text);
 
 // A double-quoted YAML scalar that reads back as `text`, which must be UTF-8.
 std::string yaml_quoted(std::string_view text);
 
-// `text` on one line: control characters and bad UTF-8 become question marks.
+// `text` on one line, with question marks in place of control characters and invalid UTF-8.
 std::string printable(std::string_view text);
 
-// `text` as a message quotes it: printable and not too long.
+// `text` as messages quote it: printable and not too long.
 std::string excerpt(std::string_view text);
 
 }  // namespace longshore::trainer

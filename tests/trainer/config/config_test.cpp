@@ -1,280 +1,16 @@
 #include "trainer/config/config.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "base/error.h"
-#include "data/chat_template.h"
-#include "tests/message_of.h"
+#include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/inputs.h"
-#include "trainer/config/keys.h"
+#include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A valid model in eleven lines; what a test adds begins on line 12.
-const std::string kModelLines =
-    "model_type: llama\n"
-    "base_emb_dim: 64\n"
-    "base_num_decoder_layers: 2\n"
-    "base_num_query_heads: 4\n"
-    "base_num_kv_heads: 2\n"
-    "head_dim: 16\n"
-    "base_mlp_dim: 96\n"
-    "vocab_size: 100\n"
-    "normalization_layer_epsilon: 1e-5\n"
-    "rope_max_timescale: 10000\n"
-    "logits_via_embedding: false\n";
-
-void write_file(const fs::path& file, const std::string& text) {
-  fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
-}
-
-std::string read_file(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-// A source tree of our own: root/configs, root/configs/models and what the test writes there.
-class ConfigTest : public testing::Test {
- protected:
-  ConfigTest() {
-    std::string name = (fs::temp_directory_path() / "config_test_XXXXXX").string();
-    root = mkdtemp(name.data());
-    write_file(root / "configs/models/small.yml", kModelLines);
-    write_file(root / "configs/models/large.yml",
-               "base_emb_dim: 128\nbase_num_decoder_layers: 3\nbase_num_query_heads: 8\n"
-               "base_num_kv_heads: 8\nhead_dim: 32\nbase_mlp_dim: 256\nvocab_size: 200\n");
-  }
-  ~ConfigTest() override { fs::remove_all(root); }
-
-  Config load(const std::string& name, const std::vector<std::string>& overrides = {}) const {
-    return load_config(name, overrides, root / "configs");
-  }
-
-  Config load_text(const std::string& text, const std::vector<std::string>& overrides = {}) const {
-    return load_config_text(text, root / "configs/test.yml", overrides, root / "configs");
-  }
-
-  std::string text_error(const std::string& text,
-                         const std::vector<std::string>& overrides = {}) const {
-    return message_of<ConfigError>([&] { load_text(text, overrides); });
-  }
-
-  // The error for `lines` that follow a valid model, from line 12.
-  std::string error(const std::string& lines,
-                    const std::vector<std::string>& overrides = {}) const {
-    return text_error(kModelLines + lines, overrides);
-  }
-
-  fs::path root;
-};
-
-std::map<std::string, std::string> values_of(const Config& config) {
-  std::map<std::string, std::string> values;
-  for (const Key& key : config_keys()) values[key.name] = value_text(key, config);
-  return values;
-}
-
-// Values at the edges of what a key accepts, as text after `key=`.
-std::vector<std::string> edge_values(const Key& key) {
-  if (auto* integer = std::get_if<IntegerKey>(&key.kind)) {
-    std::vector<std::string> values = {std::to_string(integer->low), std::to_string(integer->high),
-                                       "+" + std::to_string(integer->low)};
-    if (integer->also) values.push_back(std::to_string(*integer->also));
-    return values;
-  }
-  if (auto* number = std::get_if<NumberKey>(&key.kind)) {
-    std::vector<std::string> values = {"0.30000000000000004", "1e-300", "5e-324", ".5", "+5E-1"};
-    if (number->low >= 1) values = {"1.0000000000000002", "1.7976931348623157e308", "+1E4", "3"};
-    if (number->low_end == End::included) values.push_back(std::to_string(number->low));
-    return values;
-  }
-  if (std::holds_alternative<TextKey>(key.kind) || std::holds_alternative<PathKey>(key.kind)) {
-    return {"plain",
-            "two words # and no comment",
-            "a: b, [c] {d} &e *f !g |h >i %j @k `l",
-            "\\ back",
-            "say \"so\"",
-            "tab\tnewline\nreturn\r\n end",
-            " led and ended ",
-            "caf\u00e9 \u4f60\u597d \u2028 \U0001F6A2 \ufeff",
-            "true",
-            "12",
-            "\"\\x07 \\e\"",
-            "it's"};
-  }
-  if (auto* list = std::get_if<ListKey>(&key.kind)) {
-    if (!list->choices.empty()) return {"[]", "k_proj", "up_proj, q_proj", "[ 'o_proj', k_proj ]"};
-    return {"[]",
-            "a,b ,  c",
-            R"(['^(?!.*mlp)', "\\d{1,2}"])",
-            R"(\.[qk]_proj$)",
-            "[~x]",
-            "# 'it''s' \"so\": {a} caf\u00e9"};
-  }
-  if (std::holds_alternative<DatasetKey>(key.kind)) {
-    return {"", "a.jsonl", "a.jsonl:0.7, b.tokens:3",
-            "['with, comma:1e-3', \"/with:colon\", 'with:0.5:1']",
-            "# 'it''s' \"so\": {a} caf\u00e9"};
-  }
-  return choices(key);
-}
-
-bool is_invalid(const Config& config) {
-  try {
-    validate(config);
-    return false;
-  } catch (const ConfigError&) {
-    return true;
-  }
-}
-
-TEST_F(ConfigTest, EveryKeyIsWrittenSoThatItLoadsAgain) {
-  const fs::path file = root / "run/config.yml";
-  fs::create_directories(file.parent_path());
-  size_t checked = 0;
-  for (const Key& key : config_keys()) {
-    if (key.name == "model_name") continue;  // one of the models, tested below
-    for (const std::string& value : edge_values(key)) {
-      SCOPED_TRACE(key.name + "=" + value);
-      Config config = load_text(kModelLines);
-      Scalar scalar{value, ScalarStyle::plain};
-      ASSERT_TRUE(read_value(key, scalar, root, config));
-      EXPECT_TRUE(is_valid(key, config));
-      write_resolved(config, file);
-      // A value that contradicts another key is written all the same; reading it says so.
-      if (is_invalid(config)) {
-        EXPECT_THROW(load_config(file, {}, root / "configs"), ConfigError);
-        continue;
-      }
-      Config again = load_config(file, {}, root / "configs");
-      EXPECT_EQ(values_of(again), values_of(config));
-      ++checked;
-    }
-  }
-  EXPECT_GT(checked, 2 * config_keys().size());
-}
-
-TEST_F(ConfigTest, EveryKeyRefusesWhatItDoesNotExpect) {
-  for (const Key& key : config_keys()) {
-    SCOPED_TRACE(key.name);
-    std::vector<std::string> wrong = {"", "~", "null", "[1, 2]", "{a: 1}", "\n  a: 1", "\n  - 1"};
-    bool is_number =
-        std::holds_alternative<IntegerKey>(key.kind) || std::holds_alternative<NumberKey>(key.kind);
-    if (is_number) {
-      for (const char* value :
-           {"abc", "true", "\"1\"", "'1'", ".nan", "nan", ".inf", "-.inf", "inf", "1e999", "1_000",
-            "0x10", "1 2", "--1", "+-1", "99999999999999999999999999x", "1,5", "\"\""}) {
-        wrong.push_back(value);
-      }
-    }
-    if (auto* integer = std::get_if<IntegerKey>(&key.kind)) {
-      for (const char* value : {"1.0", "1e3", "9223372036854775808", "-9223372036854775809"}) {
-        wrong.push_back(value);
-      }
-      wrong.push_back(std::to_string(integer->low - (integer->also ? 3 : 1)));
-      if (integer->high < std::numeric_limits<int64_t>::max()) {
-        wrong.push_back(std::to_string(integer->high + 1));
-      }
-    }
-    if (auto* number = std::get_if<NumberKey>(&key.kind)) {
-      wrong.push_back("-1e-9");
-      if (number->low_end == End::excluded) wrong.push_back(std::to_string(number->low));
-      if (number->high == 1) wrong.push_back("1.0000000000000002");
-      if (number->high_end == End::excluded) wrong.push_back("1");
-    }
-    if (!choices(key).empty()) {
-      for (const char* value : {"nonsense", "1", "yes"}) wrong.push_back(value);
-    }
-    if (std::holds_alternative<TextKey>(key.kind) || std::holds_alternative<PathKey>(key.kind)) {
-      wrong.push_back("\"nul \\0\"");
-    }
-    auto* list = std::get_if<ListKey>(&key.kind);
-    if (list || std::holds_alternative<DatasetKey>(key.kind)) {
-      std::erase(wrong, "[1, 2]");
-      std::erase(wrong, "\n  - 1");
-      for (const char* value : {"[a, [b]]", "[a, {b: c}]", "[a, ~]", "[\"\"]", "[a, &b c]",
-                                "[a, !!str b]", "!!set [a]", "&x [a]", "a,,b", "a,"})
-        wrong.push_back(value);
-      wrong.push_back("[\"nul \\0\"]");
-      std::string many = "x";
-      for (int i = 0; i < 100; ++i) many += ",x";
-      wrong.push_back(many);
-    }
-    if (list) {
-      wrong.push_back("\"\"");
-      if (list->choices.empty()) wrong.push_back(std::string(257, 'x'));
-      if (!list->choices.empty())
-        wrong.push_back("[" + list->choices[0] + ", " + list->choices[0] + "]");
-    }
-    for (const std::string& value : wrong) {
-      SCOPED_TRACE(value);
-      // Without the model, so that no key is there twice: the value is refused before the missing
-      // keys are.
-      std::string message = text_error("# one\n# two\n" + key.name + ": " + value + "\n");
-      bool is_list = value.starts_with("\n  -");
-      std::string line = value.starts_with('\n') && !is_list ? "4" : "3";
-      EXPECT_TRUE(message.starts_with("configs/test.yml:" + line + " " + key.name + ": found "))
-          << message;
-      EXPECT_NE(message.find(", expected "), std::string::npos) << message;
-    }
-  }
-}
-
-TEST_F(ConfigTest, ChoicesMeanTheirEnumerators) {
-  auto with = [&](const std::string& override) { return load_text(kModelLines, {override}); };
-  EXPECT_EQ(with("backend=auto").backend, BackendChoice::automatic);
-  EXPECT_EQ(with("backend=cpu").backend, BackendChoice::cpu);
-  EXPECT_EQ(with("backend=cuda").backend, BackendChoice::cuda);
-  EXPECT_EQ(with("backend=cuda_composed").backend, BackendChoice::cuda_composed);
-  EXPECT_EQ(with("dtype=auto").dtype, ComputeDtype::automatic);
-  EXPECT_EQ(with("dtype=float32").dtype, ComputeDtype::float32);
-  EXPECT_EQ(with("dtype=bfloat16").dtype, ComputeDtype::bfloat16);
-  EXPECT_EQ(with("weight_dtype=float32").weight_dtype, WeightDtype::float32);
-  EXPECT_EQ(with("model_type=llama").model_type, ModelType::llama);
-  EXPECT_EQ(with("dataset_type=synthetic").dataset_type, DatasetType::synthetic);
-  auto of_type = [&](const std::string& type) {
-    return load_text(kModelLines + "dataset_path: x\n", {"dataset_type=" + type}).dataset_type;
-  };
-  EXPECT_EQ(of_type("tokens"), DatasetType::tokens);
-  EXPECT_EQ(of_type("documents"), DatasetType::documents);
-  auto with_excess = [&](const std::string& strategy) {
-    return with("excess_length_strategy=" + strategy).excess_length_strategy;
-  };
-  EXPECT_EQ(with_excess("truncate"), data::ExcessLength::truncate);
-  EXPECT_EQ(with_excess("split"), data::ExcessLength::split);
-  EXPECT_EQ(with_excess("skip"), data::ExcessLength::skip);
-  EXPECT_EQ(with("chat_template=none").chat_template, "");
-  for (const std::string& name : data::kChatTemplates)
-    EXPECT_EQ(with("chat_template=" + name).chat_template, name);
-  EXPECT_TRUE(with("logits_via_embedding=True").logits_via_embedding);
-  EXPECT_FALSE(with("logits_via_embedding=FALSE").logits_via_embedding);
-}
-
-TEST_F(ConfigTest, NoTwoKeysShareANameOrAMember) {
-  const Config defaults = load_text(kModelLines);
-  for (const Key& key : config_keys()) {
-    for (const std::string& value : edge_values(key)) {
-      Config config = defaults;
-      ASSERT_TRUE(read_value(key, {value, ScalarStyle::plain}, root, config));
-      for (const Key& other : config_keys()) {
-        if (&other == &key) continue;
-        EXPECT_NE(other.name, key.name);
-        EXPECT_EQ(value_text(other, config), value_text(other, defaults))
-            << key.name << " changes " << other.name;
-      }
-    }
-  }
-}
 
 TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(error("stepps: 3\n"),
@@ -337,35 +73,7 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "configs/test.yml:12 model_name: found ../tes");
   EXPECT_EQ(text_error("steps: 3\n"),
             "configs/test.yml base_emb_dim: found nothing, expected an integer from 1 to 262144; "
-            "model_name brings all model keys");
-}
-
-TEST_F(ConfigTest, ListsAreReadInEverySpelling) {
-  using List = std::vector<std::string>;
-  auto targets = [&](const std::string& value) {
-    return load_text(kModelLines + "lora_targets: " + value + "\n").lora_targets;
-  };
-  const List expected{"q_proj", "up_proj"};
-  for (const char* value :
-       {"[q_proj, up_proj]", "['q_proj', \"up_proj\"]", "q_proj,up_proj", "q_proj, up_proj",
-        "\n  - q_proj\n  - up_proj", "\n- q_proj\n- up_proj"})
-    EXPECT_EQ(targets(value), expected) << value;
-  auto mask = [&](const std::string& value) {
-    return load_text(kModelLines, {"trainable_parameters_mask=" + value}).trainable_parameters_mask;
-  };
-  EXPECT_EQ(mask("a,b"), (List{"a", "b"}));
-  EXPECT_EQ(mask("[a, b]"), (List{"a", "b"}));
-  EXPECT_EQ(mask("['a,b']"), List{"a,b"});
-  EXPECT_EQ(mask("'a{1,2}'"), List{"a{1,2}"});
-  EXPECT_EQ(mask("[]"), List{});
-  EXPECT_EQ(mask(R"(['\.[0-9]'])"), List{R"(\.[0-9])"});
-  EXPECT_EQ(load_text(kModelLines, {"run_name=[a]"}).run_name, "[a]");
-  EXPECT_EQ(error("lora_targets: [q_prj]\n").substr(0, 55),
-            "configs/test.yml:12 lora_targets: found a list, q_prj, ");
-  EXPECT_EQ(error("run_name: [a]\n"),
-            "configs/test.yml:12 run_name: found a list, a, expected text");
-  EXPECT_EQ(error("", {"lora_targets="}).substr(0, 42),
-            "command line lora_targets: found nothing, ");
+            "model_name, or a load_parameters_path with a config.json, brings all model keys");
 }
 
 TEST_F(ConfigTest, AdaptersAskForWhatTheyNeed) {
@@ -580,28 +288,6 @@ TEST_F(ConfigTest, PathsAreRelativeToWhereTheyAreWritten) {
   EXPECT_EQ(load_text(kModelLines, {"hardware=a.yml"}).hardware, fs::current_path() / "a.yml");
 }
 
-TEST_F(ConfigTest, DatasetsHaveWeightsBehindAColon) {
-  using Files = std::vector<std::pair<std::string, std::optional<double>>>;
-  auto files = [&](const std::string& value) {
-    Files files;
-    for (const DatasetFile& file :
-         load_text(kModelLines + "dataset_path: " + value + "\n").dataset_path)
-      files.emplace_back(file.path.lexically_relative(root).string(), file.weight);
-    return files;
-  };
-  EXPECT_EQ(files("a.jsonl"), (Files{{"a.jsonl", std::nullopt}}));
-  EXPECT_EQ(files("a.jsonl:0.7, b.tokens:3"), (Files{{"a.jsonl", 0.7}, {"b.tokens", 3}}));
-  EXPECT_EQ(files("[a, 'b, c:1', d:e]"),
-            (Files{{"a", std::nullopt}, {"b, c", 1}, {"d:e", std::nullopt}}));
-  EXPECT_EQ(files("a:0.5:1"), (Files{{"a:0.5", 1}}));
-  EXPECT_EQ(files("\"\""), Files{});
-  for (const char* value : {"a:0", "a:-1", "a:inf", "a:nan", ":1", "[a, '']", "a,,b"}) {
-    std::string message = error("dataset_path: " + std::string(value) + "\n");
-    EXPECT_TRUE(message.starts_with("configs/test.yml:12 dataset_path: found ")) << message;
-    EXPECT_NE(message.find("with or without weights above 0"), std::string::npos) << message;
-  }
-}
-
 TEST_F(ConfigTest, CommandLineValuesAreTakenAsTheyStand) {
   auto prompt = [&](const std::string& value) {
     return load_text(kModelLines, {"sample_prompt=" + value}).sample_prompt;
@@ -733,15 +419,6 @@ TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {
       message_of<ConfigError>([&] { validate(config); }),
       "default context: found somewhere, expected remat, device or offload, or two of them: of "
       "the first offload_layers layers, and of the others");
-}
-
-TEST_F(ConfigTest, LabelKeysFillTheCustomPolicy) {
-  Config config = load_text(
-      kModelLines + "remat_policy: custom\nquery_proj: device\nmlpwo: remat\ncontext: device\n",
-      {"context="});
-  std::map<std::string, std::vector<std::string>> fates = {{"query_proj", {"device"}},
-                                                           {"mlpwo", {"remat"}}};
-  EXPECT_EQ(config.label_fates, fates);
 }
 
 TEST_F(ConfigTest, TheResolvedFileShowsEveryKeyWithItsOrigin) {

@@ -87,9 +87,11 @@ TEST(Hardware, FindsTheCurveThatIsNearest) {
 
 TEST(Hardware, SharesItsLink) {
   Hardware hardware = parse("link_both_ways: 0.5\n");
-  EXPECT_NEAR(hardware.copy_seconds(Lane::host_to_device, 2'000'000'000, false), 1, 1e-5);
-  EXPECT_NEAR(hardware.copy_seconds(Lane::device_to_host, 2'000'000'000, false), 2, 1e-5);
-  EXPECT_NEAR(hardware.copy_seconds(Lane::device_to_host, 2'000'000'000, true), 4, 1e-5);
+  EXPECT_NEAR(hardware.copy_seconds(Lane::host_to_device, 2'000'000'000), 1, 1e-5);
+  EXPECT_NEAR(hardware.copy_seconds(Lane::device_to_host, 2'000'000'000), 2, 1e-5);
+  EXPECT_NEAR(
+      hardware.copy_seconds(Lane::device_to_host, 2'000'000'000, Hardware::OtherDirection::busy), 4,
+      1e-5);
 }
 
 double all_reduce_seconds(const Hardware& hardware, const offload::Collective& among) {

@@ -28,7 +28,7 @@ TEST(UnusedKeys, AreToldWithWhatTurnsThemOff) {
                   "false (command line)"});
 }
 
-TEST(UnusedKeys, AreTheProfilersInRunsThatEndBeforeIt) {
+TEST(UnusedKeys, IncludeTheProfilersKeysInRunsThatEndBeforeIt) {
   const std::vector<std::string> late{"steps=4", "profiler_steps=2"};
   auto skipping = [&](const char* steps) {
     std::vector<std::string> keys = late;
@@ -39,13 +39,13 @@ TEST(UnusedKeys, AreTheProfilersInRunsThatEndBeforeIt) {
   EXPECT_EQ(skipping("4").size(), 2u);
 }
 
-TEST(UnusedKeys, AreNoneWhereTheyAreRead) {
+TEST(UnusedKeys, AreNoneWhereAllKeysAreRead) {
   EXPECT_EQ(unused("llama3_8b_lora.yml"), Lines());
   EXPECT_EQ(unused("llama3_8b.yml", {"profiler_steps=2", "skip_first_n_steps_for_profiler=3"}),
             Lines());
 }
 
-TEST(UnusedKeys, AreNoneOfThoseThatSayWhatIsSoAnyway) {
+TEST(UnusedKeys, LeaveOutKeysSetToTheirDefaults) {
   EXPECT_EQ(unused("llama3_8b.yml", {"skip_first_n_steps_for_profiler=1", "profiler_steps=0"}),
             Lines());
 }

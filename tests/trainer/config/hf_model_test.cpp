@@ -1,0 +1,110 @@
+#include "trainer/config/hf_model.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "trainer/config/hf_config.h"
+#include "trainer/config/model_config.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using models::Target;
+
+const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs",
+               kModels = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/models";
+
+Config config_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return load_config_text(text, kConfigs / "test.yml", overrides, kConfigs);
+}
+
+TEST(ModelKeys, DescribeEveryShippedModel) {
+  for (const auto& entry : fs::directory_iterator(kConfigs / "models")) {
+    const Config shipped = config_of("model_name: " + entry.path().stem().string() + "\n");
+    const models::DecoderConfig decoder = decoder_config(shipped, Target::cpu);
+    Config config;
+    set_model_keys(decoder, config);
+    EXPECT_EQ(decoder_config(config, Target::cpu), decoder) << entry.path();
+  }
+}
+
+// What trains from a folder alone is the model that its config.json describes.
+TEST(ModelKeys, AreThoseOfTheWeightsWhereNoneAreGiven) {
+  int folders = 0;
+  for (const auto& entry : fs::directory_iterator(kModels)) {
+    const fs::path folder = entry.path();
+    if (!fs::exists(folder / "config.json")) continue;
+    const Config config = config_of("load_parameters_path: " + folder.string() + "\n");
+    const models::DecoderConfig here = decoder_config(config, Target::cpu);
+    models::DecoderConfig published = read_hf_config(folder).decoder;
+    published.batch = here.batch;
+    published.length = here.length;
+    published.dtype = here.dtype;
+    if (published.windowed.empty() || here.windowed.empty()) published.windowed = here.windowed;
+    EXPECT_EQ(here, published) << folder;
+    EXPECT_EQ(origin(config, "base_emb_dim"), (folder / "config.json").string());
+    ++folders;
+  }
+  EXPECT_GE(folders, 10);
+}
+
+TEST(ModelKeys, KeysThatAreSetOverrideTheFoldersConfig) {
+  const fs::path folder = kModels / "llama31_gqa";
+  const Config config =
+      config_of("load_parameters_path: " + folder.string() + "\n", {"base_num_decoder_layers=1"});
+  EXPECT_EQ(config.base_num_decoder_layers, 1);
+  EXPECT_EQ(config.base_emb_dim, read_hf_config(folder).decoder.width);
+}
+
+TEST(ModelKeys, SayWhichConfigJsonIsNoDecoders) {
+  const fs::path folder = fs::path(testing::TempDir()) / "no_decoder";
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"model_type": "bert"})";
+  try {
+    config_of("load_parameters_path: " + folder.string() + "\n");
+    FAIL() << "it was taken";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find((folder / "config.json").string()), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ModelKeys, RefuseWindowsWithoutAPeriod) {
+  models::DecoderConfig decoder;
+  decoder.layers = 5;
+  decoder.window = 16;
+  decoder.windowed = {true, false, true, true, false};
+  Config config;
+  try {
+    set_model_keys(decoder, config);
+    FAIL() << "it was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("layer 4"), std::string::npos) << error.what();
+  }
+}
+
+// The tokenizer is the folder's own too, where text is read.
+TEST(ModelKeys, BringTheTokenizerWhereTextIsRead) {
+  const fs::path folder = fs::path(testing::TempDir()) / "with_tokenizer";
+  fs::create_directories(folder);
+  fs::copy_file(kModels / "llama31_gqa/config.json", folder / "config.json",
+                fs::copy_options::overwrite_existing);
+  std::ofstream(folder / "tokenizer.json") << "{}";
+  const std::string weights = "load_parameters_path: " + folder.string() + "\n";
+  EXPECT_EQ(config_of(weights).tokenizer_path, "");
+  EXPECT_EQ(
+      config_of(weights + "dataset_type: documents\ndataset_path: chat.jsonl\n").tokenizer_path,
+      folder);
+  EXPECT_EQ(config_of(weights + "dataset_type: documents\ndataset_path: chat.jsonl\n",
+                      {"tokenizer_path=/elsewhere"})
+                .tokenizer_path,
+            "/elsewhere");
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,37 @@
+#include "trainer/config/other_names.h"
+
+#include "tests/trainer/config/config_fixture.h"
+#include "trainer/config/keys.h"
+
+namespace longshore::trainer {
+namespace {
+
+class OtherNamesTest : public ConfigTest {};
+
+TEST_F(OtherNamesTest, LeadToTheKeyHere) {
+  for (const auto& [name, key] :
+       std::map<std::string, std::string>{{"mu_dtype", "moment_dtype"},
+                                          {"training.seq_len", "max_target_length"},
+                                          {"gradient_checkpointing", "remat_policy"},
+                                          {"per_device_train_batch_size", "per_device_batch_size"},
+                                          {"weight_decay", "adam_weight_decay"}}) {
+    EXPECT_NE(find_key(key), nullptr) << key;
+    EXPECT_EQ(find_key(name), nullptr) << name;
+    EXPECT_EQ(key_for_other_name(name), key);
+    EXPECT_EQ(error("", {name + "=1"}),
+              "command line " + name +
+                  ": found an unknown key, expected one that --help lists; nearest: " + key);
+  }
+}
+
+TEST_F(OtherNamesTest, AreNoneOfOurs) {
+  for (const Key& key : config_keys()) EXPECT_EQ(key_for_other_name(key.name), "") << key.name;
+}
+
+TEST_F(OtherNamesTest, LeaveMisspellingsAlone) {
+  EXPECT_EQ(key_for_other_name("remat_polcy"), "");
+  EXPECT_TRUE(error("", {"remat_polcy=full"}).ends_with("nearest: remat_policy"));
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,37 @@
+#include "trainer/config/hf_config.h"
+
+#include "base/error.h"
+#include "data/file_mapping.h"
+#include "models/hf/config.h"
+#include "models/hf/text_model.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_text(const fs::path& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  const data::FileMapping file(path, data::Access::from_front_to_back);
+  if (file.text().size() > kMostBytes)
+    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
+                    " bytes, expected at most 1 MiB");
+  return std::string(file.text());
+}
+
+}  // namespace
+
+HfConfig read_hf_config(const fs::path& folder) {
+  const fs::path path = folder / kHfConfigFile;
+  HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
+  try {
+    config.text = models::text_model_config(config.text);
+    config.decoder = models::parse_hf_config(config.text);
+    config.max_position_embeddings = models::max_position_embeddings(config.text);
+  } catch (const DataError& error) {
+    throw DataError(path.string() + ": " + error.what());
+  }
+  return config;
+}
+
+}  // namespace longshore::trainer

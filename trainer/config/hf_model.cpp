@@ -1,0 +1,129 @@
+#include "trainer/config/hf_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <variant>
+
+#include "base/error.h"
+#include "data/text_format.h"
+#include "models/decoder.h"
+#include "trainer/config/hf_config.h"
+#include "trainer/config/key_values.h"
+#include "trainer/config/keys.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelType model_type(const models::DecoderConfig& decoder) {
+  switch (decoder.block) {
+    case models::Block::gemma:
+      return ModelType::gemma;
+    case models::Block::gemma2:
+      return decoder.qk_norm ? ModelType::gemma3_text : ModelType::gemma2;
+    case models::Block::llama:
+      break;
+  }
+  if (decoder.qk_norm) return ModelType::qwen3;
+  return decoder.qkv_bias && !decoder.output_bias ? ModelType::qwen2 : ModelType::llama;
+}
+
+// Every how many layers one has no window; 0 where all have one.
+int64_t full_attention_period(const std::vector<bool>& windowed) {
+  const auto first_full = std::ranges::find(windowed, false);
+  if (first_full == windowed.end()) return 0;
+  const int64_t period = first_full - windowed.begin() + 1;
+  for (int64_t layer = 1; layer <= std::ssize(windowed); ++layer)
+    if (windowed[layer - 1] != (layer % period != 0))
+      throw ConfigError("layer " + std::to_string(layer) +
+                        (windowed[layer - 1] ? " has" : " has no") +
+                        " window, expected every layer without one to be a multiple of " +
+                        std::to_string(period) + ", the first (full_attention_period)");
+  return period;
+}
+
+void set_rope(const models::RopeScaling& scaling, Config& config) {
+  config.rope_type = RopeType::unscaled;
+  if (const auto* linear = std::get_if<models::LinearRopeScaling>(&scaling)) {
+    config.rope_type = RopeType::linear;
+    config.rope_factor = linear->factor;
+  } else if (const auto* llama3 = std::get_if<models::Llama3RopeScaling>(&scaling)) {
+    config.rope_type = RopeType::llama3;
+    config.rope_factor = llama3->factor;
+    config.rope_low_freq_factor = llama3->low_freq_factor;
+    config.rope_high_freq_factor = llama3->high_freq_factor;
+    config.rope_original_max_position_embeddings =
+        static_cast<int64_t>(llama3->original_max_position_embeddings);
+  }
+}
+
+bool reads_text(const Config& config) {
+  const bool tokenizes = config.dataset_type != DatasetType::synthetic &&
+                         std::ranges::any_of(config.dataset_path, [](const DatasetFile& file) {
+                           return data::is_text(file.path);
+                         });
+  return tokenizes || data::is_text(config.eval_dataset_path) || config.sample_tokens > 0;
+}
+
+bool has_tokenizer(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "tokenizer.json", error) ||
+         fs::exists(folder / "tokenizer.model", error);
+}
+
+}  // namespace
+
+void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
+  config.model_type = model_type(decoder);
+  config.base_emb_dim = decoder.width;
+  config.base_num_decoder_layers = decoder.layers;
+  config.base_num_query_heads = decoder.query_heads;
+  config.base_num_kv_heads = decoder.kv_heads;
+  config.head_dim = decoder.head_dim;
+  config.base_mlp_dim = decoder.mlp_width;
+  config.vocab_size = decoder.vocabulary;
+  config.normalization_layer_epsilon = decoder.norm_epsilon;
+  config.rope_max_timescale = decoder.rope_base;
+  config.logits_via_embedding = decoder.tied_embeddings;
+  config.attention_bias = decoder.output_bias;
+  config.mlp_bias = decoder.mlp_bias;
+  const bool has_windows = decoder.windowed.empty() ||
+                           std::ranges::find(decoder.windowed, true) != decoder.windowed.end();
+  config.sliding_window_size = has_windows ? decoder.window : 0;
+  config.full_attention_period =
+      config.sliding_window_size > 0 ? full_attention_period(decoder.windowed) : 0;
+  config.query_pre_attn_scalar =
+      decoder.query_scale > 0 ? models::query_pre_attn_scalar(decoder.query_scale) : 0;
+  config.attn_logits_soft_cap = decoder.attention_cap;
+  config.final_logits_soft_cap = decoder.logits_cap;
+  config.local_rope_max_timescale = decoder.window_rope_base;
+  set_rope(decoder.rope_scaling, config);
+}
+
+void take_model_of_weights(Config& config) {
+  const fs::path& folder = config.load_parameters_path;
+  std::error_code error;
+  if (folder.empty() || !config.model_name.empty() || !fs::exists(folder / kHfConfigFile, error))
+    return;
+  Config model;
+  const std::string origin = (folder / kHfConfigFile).string();
+  try {
+    set_model_keys(read_hf_config(folder).decoder, model);
+  } catch (const ConfigError& fault) {
+    throw ConfigError(origin + ": " + fault.what());
+  }
+  for (const Key& key : config_keys()) {
+    if (key.section != Section::model || config.origins.contains(key.name)) continue;
+    copy_value(key, model, config);
+    config.origins[key.name] = origin;
+  }
+  if (config.tokenizer_path.empty() && reads_text(config) && has_tokenizer(folder)) {
+    config.tokenizer_path = folder;
+    config.origins["tokenizer_path"] = location(config, "load_parameters_path");
+  }
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,19 @@
+// The model of a config that names none: that of the weights it starts from.
+#pragma once
+
+#include "models/decoder.h"
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+// Fills in the model keys that nobody set where load_parameters_path has a config.json, and
+// tokenizer_path where that folder has a tokenizer; their origin is that folder's file. Does
+// nothing for a config with a model_name. Throws DataError for a config.json that is no decoder's,
+// and ConfigError for one that model keys cannot describe.
+void take_model_of_weights(Config& config);
+
+// The model keys that make this decoder; the other keys stay. Throws ConfigError where windows
+// follow no full_attention_period.
+void set_model_keys(const models::DecoderConfig& decoder, Config& config);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,388 @@
+#include "trainer/config/key_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Items = std::vector<std::string>;
+
+constexpr size_t kMaxItems = 100;
+constexpr size_t kMaxItemBytes = 256;
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The text of a number without the underscores between its digits, as in YAML 1.1's 500_000.
+std::string without_underscores(std::string_view text) {
+  std::string digits;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool separates = text[i] == '_' && i > 0 && is_digit(text[i - 1]) &&
+                           i + 1 < text.size() && is_digit(text[i + 1]);
+    if (!separates) digits += text[i];
+  }
+  return digits;
+}
+
+// Reads a YAML number in decimal. std::from_chars does not accept a leading plus.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const std::string digits = without_underscores(text);
+  T value{};
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+// Also one that is written as a float, such as 12.0 or 1e3.
+std::optional<int64_t> parse_integer(std::string_view text) {
+  if (auto value = parse_number<int64_t>(text)) return value;
+  constexpr double kMostExact = 9007199254740992;  // 2^53
+  const std::optional<double> number = parse_number<double>(text);
+  if (!number || std::abs(*number) > kMostExact || *number != std::floor(*number))
+    return std::nullopt;
+  return static_cast<int64_t>(*number);
+}
+
+bool is_plain(const Scalar& value) { return value.style == ScalarStyle::plain; }
+
+std::string number_text(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+// --- which values keys accept
+
+bool accepts(const IntegerKey& key, int64_t value) {
+  return (value >= key.low && value <= key.high) || value == key.also;
+}
+
+bool accepts(const NumberKey& key, double value) {
+  bool above = key.low_end == End::included ? value >= key.low : value > key.low;
+  bool below = key.high_end == End::included ? value <= key.high : value < key.high;
+  return std::isfinite(value) && ((above && below) || value == key.also);
+}
+
+// File names and C interfaces end at a NUL.
+bool accepts_text(const std::string& text) { return text.find('\0') == std::string::npos; }
+
+bool accepts(const ListKey& key, const Items& items) {
+  auto accepts_item = [&](const std::string& item) {
+    return !item.empty() && item.size() <= kMaxItemBytes && accepts_text(item) &&
+           (key.choices.empty() || std::ranges::find(key.choices, item) != key.choices.end());
+  };
+  bool is_set = key.choices.empty() || std::set(items.begin(), items.end()).size() == items.size();
+  return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
+}
+
+bool accepts(const LabelKey& key, const Items& fates) {
+  return (fates.size() == 1 || fates.size() == 2) &&
+         std::ranges::all_of(fates, [&](const std::string& fate) {
+           return std::ranges::find(key.fates, fate) != key.fates.end();
+         });
+}
+
+bool accepts(const DatasetKey&, const std::vector<DatasetFile>& files) {
+  return files.size() <= kMaxItems && std::ranges::all_of(files, [](const DatasetFile& file) {
+           bool is_weight = !file.weight || (std::isfinite(*file.weight) && *file.weight > 0);
+           return !file.path.empty() && accepts_text(file.path.native()) && is_weight;
+         });
+}
+
+// --- the same in words
+
+std::string joined_by_or(const std::vector<std::string>& words) {
+  std::string text = words.front();
+  for (size_t i = 1; i < words.size(); ++i)
+    text += (i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+std::string expected_value(const IntegerKey& key) {
+  std::string range = "an integer ";
+  if (key.high == std::numeric_limits<int64_t>::max())
+    range += "of at least " + std::to_string(key.low);
+  else
+    range += "from " + std::to_string(key.low) + " to " + std::to_string(key.high);
+  return key.also ? range + ", or " + std::to_string(*key.also) : range;
+}
+
+std::string expected_value(const NumberKey& key) {
+  std::string low = number_text(key.low);
+  if (std::isinf(key.high))
+    return key.low_end == End::included ? "a number of at least " + low : "a number above " + low;
+  std::string high = number_text(key.high);
+  std::string range =
+      "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
+  return key.also ? range + ", or " + number_text(*key.also) : range;
+}
+
+std::string expected_value(const FlagKey&) { return "true or false"; }
+
+std::string expected_value(const TextKey&) { return "text"; }
+
+std::string expected_value(const PathKey&) { return "a path"; }
+
+std::string expected_value(const ListKey& key) {
+  std::string text = "a list, [a, b], of ";
+  if (!key.choices.empty())
+    return text + key.items + " out of " + join(key.choices) + ", each once";
+  return text + "at most " + std::to_string(kMaxItems) + " " + key.items + ", each of at most " +
+         std::to_string(kMaxItemBytes) + " bytes";
+}
+
+std::string expected_value(const DatasetKey&) {
+  return "a path, or a list of at most " + std::to_string(kMaxItems) +
+         ": [a.jsonl:0.7, b.tokens:0.3], with or without weights above 0";
+}
+
+std::string expected_value(const ChoiceKey& key) { return joined_by_or(key.names); }
+
+std::string expected_value(const LabelKey& key) {
+  return joined_by_or(key.fates) +
+         ", or two of them: of the first offload_layers layers, and of the others";
+}
+
+// --- reading
+
+Items split_at_commas(const std::string& text) {
+  Items items;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    std::string item = text.substr(begin, end - begin);
+    item.erase(0, item.find_first_not_of(' '));
+    item.erase(item.find_last_not_of(' ') + 1);
+    items.push_back(item);
+    begin = end + 1;
+  }
+  return items;
+}
+
+std::optional<Items> items_of(const Scalar& value) {
+  if (value.list) return value.list;
+  if (value.style == ScalarStyle::quoted) return Items{value.text};
+  return value.text.starts_with('[') ? parse_list(value.text) : split_at_commas(value.text);
+}
+
+fs::path resolved(const std::string& path, const fs::path& relative_to) {
+  return (relative_to / path).lexically_normal();
+}
+
+// Reads "a.jsonl:0.7" or "a.jsonl". What follows the colon belongs to the path if it is no number.
+std::optional<DatasetFile> dataset_file(const std::string& item, const fs::path& relative_to) {
+  size_t colon = item.rfind(':');
+  std::optional<double> weight;
+  if (colon != std::string::npos) weight = parse_number<double>(item.substr(colon + 1));
+  std::string path = weight ? item.substr(0, colon) : item;
+  if (path.empty()) return std::nullopt;
+  return DatasetFile{resolved(path, relative_to), weight};
+}
+
+std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
+                                                      const fs::path& relative_to) {
+  std::vector<DatasetFile> files;
+  if (!value.list && value.text.empty()) return files;
+  std::optional<Items> items = items_of(value);
+  if (!items) return std::nullopt;
+  for (const std::string& item : *items) {
+    std::optional<DatasetFile> file = dataset_file(item, relative_to);
+    if (!file) return std::nullopt;
+    files.push_back(*std::move(file));
+  }
+  return files;
+}
+
+bool read(const IntegerKey& key, const Scalar& value, Config& config) {
+  std::optional<int64_t> number = is_plain(value) ? parse_integer(value.text) : std::nullopt;
+  if (!number || !accepts(key, *number)) return false;
+  config.*key.member = *number;
+  return true;
+}
+
+bool read(const NumberKey& key, const Scalar& value, Config& config) {
+  std::optional<double> number = is_plain(value) ? parse_number<double>(value.text) : std::nullopt;
+  if (!number || !accepts(key, *number)) return false;
+  config.*key.member = *number;
+  return true;
+}
+
+bool read(const FlagKey& key, const Scalar& value, Config& config) {
+  const std::string& text = value.text;
+  bool is_true = text == "true" || text == "True" || text == "TRUE";
+  bool is_false = text == "false" || text == "False" || text == "FALSE";
+  if (value.style != ScalarStyle::plain || (!is_true && !is_false)) return false;
+  config.*key.member = is_true;
+  return true;
+}
+
+bool read(const TextKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
+  const std::string& text = value.text;
+  if (!accepts_text(text)) return false;
+  const bool is_path =
+      key.may_be_path && (text.find('/') != std::string::npos || text.ends_with(".yml"));
+  config.*key.member = is_path ? resolved(text, relative_to).string() : text;
+  return true;
+}
+
+bool read(const PathKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
+  if (!accepts_text(value.text)) return false;
+  config.*key.member = value.text.empty() ? fs::path() : resolved(value.text, relative_to);
+  return true;
+}
+
+bool read(const ListKey& key, const Scalar& value, Config& config) {
+  std::optional<Items> items = items_of(value);
+  if (!items || !accepts(key, *items)) return false;
+  config.*key.member = *std::move(items);
+  return true;
+}
+
+bool read(const DatasetKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
+  std::optional<std::vector<DatasetFile>> files = dataset_files(value, relative_to);
+  if (!files || !accepts(key, *files)) return false;
+  config.*key.member = *std::move(files);
+  return true;
+}
+
+bool read(const ChoiceKey& key, const Scalar& value, Config& config) {
+  auto name = std::ranges::find(key.names, value.text);
+  if (name == key.names.end()) return false;
+  key.set(config, static_cast<size_t>(name - key.names.begin()));
+  return true;
+}
+
+bool read(const LabelKey& key, const std::string& label, const Scalar& value, Config& config) {
+  if (!value.list && value.text.empty()) {
+    config.label_fates.erase(label);
+    return true;
+  }
+  std::optional<Items> items = items_of(value);
+  if (!items || !accepts(key, *items)) return false;
+  config.label_fates[label] = *std::move(items);
+  return true;
+}
+
+bool takes_lists(const Key& key) {
+  return std::holds_alternative<ListKey>(key.kind) || std::holds_alternative<LabelKey>(key.kind) ||
+         std::holds_alternative<DatasetKey>(key.kind);
+}
+
+// --- printing
+
+std::string list_text(const Items& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + yaml_quoted(item);
+  return "[" + text + "]";
+}
+
+std::string dataset_text(const std::vector<DatasetFile>& files) {
+  Items items;
+  for (const DatasetFile& file : files)
+    items.push_back(file.path.native() + (file.weight ? ":" + number_text(*file.weight) : ""));
+  return list_text(items);
+}
+
+std::string fates_text(const std::string& label, const Config& config) {
+  auto fates = config.label_fates.find(label);
+  if (fates == config.label_fates.end()) return "\"\"";
+  return fates->second.size() == 1 ? fates->second[0] : "[" + join(fates->second) + "]";
+}
+
+}  // namespace
+
+std::string expected(const Key& key) {
+  return std::visit([](const auto& kind) { return expected_value(kind); }, key.kind);
+}
+
+std::vector<std::string> choices(const Key& key) {
+  return std::visit(Overload{
+                        [](const ChoiceKey& kind) { return kind.names; },
+                        [](const ListKey& kind) { return kind.choices; },
+                        [](const LabelKey& kind) { return kind.fates; },
+                        [](const FlagKey&) {
+                          return Items{"true", "false"};
+                        },
+                        [](const auto&) { return Items(); },
+                    },
+                    key.kind);
+}
+
+bool read_value(const Key& key, const Scalar& value, const fs::path& relative_to, Config& config) {
+  if (value.style == ScalarStyle::null || (value.list && !takes_lists(key))) return false;
+  return std::visit(
+      Overload{
+          [&](const TextKey& kind) { return read(kind, value, relative_to, config); },
+          [&](const PathKey& kind) { return read(kind, value, relative_to, config); },
+          [&](const DatasetKey& kind) { return read(kind, value, relative_to, config); },
+          [&](const LabelKey& kind) { return read(kind, key.name, value, config); },
+          [&](const auto& kind) { return read(kind, value, config); },
+      },
+      key.kind);
+}
+
+bool is_valid(const Key& key, const Config& config) {
+  return std::visit(
+      Overload{
+          [&](const FlagKey&) { return true; },
+          [&](const TextKey& kind) { return accepts_text(config.*kind.member); },
+          [&](const PathKey& kind) { return accepts_text((config.*kind.member).native()); },
+          [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
+          [&](const LabelKey& kind) {
+            auto fates = config.label_fates.find(key.name);
+            return fates == config.label_fates.end() || accepts(kind, fates->second);
+          },
+          [&](const auto& kind) { return accepts(kind, config.*kind.member); },
+      },
+      key.kind);
+}
+
+void copy_value(const Key& key, const Config& from, Config& to) {
+  std::visit(Overload{
+                 [&](const ChoiceKey& kind) { kind.set(to, kind.get(from)); },
+                 [&](const LabelKey&) {
+                   to.label_fates.erase(key.name);
+                   auto fates = from.label_fates.find(key.name);
+                   if (fates != from.label_fates.end()) to.label_fates.insert(*fates);
+                 },
+                 [&](const auto& kind) { to.*kind.member = from.*kind.member; },
+             },
+             key.kind);
+}
+
+std::string value_text(const Key& key, const Config& config) {
+  return std::visit(
+      Overload{
+          [&](const IntegerKey& kind) { return std::to_string(config.*kind.member); },
+          [&](const NumberKey& kind) { return number_text(config.*kind.member); },
+          [&](const FlagKey& kind) { return std::string(config.*kind.member ? "true" : "false"); },
+          [&](const TextKey& kind) { return yaml_quoted(config.*kind.member); },
+          [&](const PathKey& kind) { return yaml_quoted((config.*kind.member).native()); },
+          [&](const ListKey& kind) { return list_text(config.*kind.member); },
+          [&](const DatasetKey& kind) { return dataset_text(config.*kind.member); },
+          [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
+          [&](const LabelKey&) { return fates_text(key.name, config); },
+      },
+      key.kind);
+}
+
+std::string described(const Config& config, const std::string& key) {
+  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
+}
+
+}  // namespace longshore::trainer

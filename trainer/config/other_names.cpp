@@ -1,0 +1,73 @@
+#include "trainer/config/other_names.h"
+
+#include <map>
+
+namespace longshore::trainer {
+
+std::string key_for_other_name(const std::string& name) {
+  static const std::map<std::string, std::string> kKeys{
+      // MaxText
+      {"attention_type", "sliding_window_size"},
+      {"data_shuffle_seed", "seed"},
+      {"decoder_block", "model_type"},
+      {"eval_dataset_name", "eval_dataset_path"},
+      {"grad_dtype", "weight_dtype"},
+      {"hf_eval_files", "eval_dataset_path"},
+      {"hf_train_files", "dataset_path"},
+      {"init_weights_seed", "seed"},
+      {"learning_rate_final_fraction", "cosine_learning_rate_final_fraction"},
+      {"mu_dtype", "moment_dtype"},
+      {"num_epoch", "steps"},
+      {"sliding_window", "sliding_window_size"},
+      // torchtitan
+      {"activation_checkpoint", "remat_policy"},
+      {"data_parallel_replicate_degree", "dcn_data_parallelism"},
+      {"data_parallel_shard_degree", "ici_fsdp_parallelism"},
+      {"dump_folder", "base_output_directory"},
+      {"enable_cpu_offload", "optimizer_memory_host_offload"},
+      {"enable_profiling", "profiler_steps"},
+      {"global_batch_size", "gradient_accumulation_steps"},
+      {"initial_load_path", "load_parameters_path"},
+      {"interval", "checkpoint_period"},
+      {"local_batch_size", "per_device_batch_size"},
+      {"lr", "learning_rate"},
+      {"max_norm", "gradient_clipping_threshold"},
+      {"min_lr_factor", "cosine_learning_rate_final_fraction"},
+      {"mixed_precision_param", "dtype"},
+      {"seq_len", "max_target_length"},
+      // transformers' Trainer, peft and TRL
+      {"activation_checkpointing", "remat_policy"},
+      {"adam_beta1", "adam_b1"},
+      {"adam_beta2", "adam_b2"},
+      {"adam_epsilon", "adam_eps"},
+      {"bf16", "dtype"},
+      {"gradient_checkpointing", "remat_policy"},
+      {"lora_r", "lora_rank"},
+      {"max_grad_norm", "gradient_clipping_threshold"},
+      {"max_length", "max_target_length"},
+      {"max_seq_length", "max_target_length"},
+      {"max_steps", "steps"},
+      {"model_name_or_path", "load_parameters_path"},
+      {"num_train_epochs", "steps"},
+      {"output_dir", "base_output_directory"},
+      {"per_device_train_batch_size", "per_device_batch_size"},
+      {"r", "lora_rank"},
+      {"resume_from_checkpoint", "run_name"},
+      {"save_steps", "checkpoint_period"},
+      {"save_total_limit", "max_num_checkpoints_to_keep"},
+      {"target_modules", "lora_targets"},
+      {"train_file", "dataset_path"},
+      {"warmup_ratio", "warmup_steps_fraction"},
+      {"warmup_steps", "warmup_steps_fraction"},
+      {"weight_decay", "adam_weight_decay"},
+      // and elsewhere
+      {"batch_size", "per_device_batch_size"},
+      {"epochs", "steps"},
+      {"grad_clip", "gradient_clipping_threshold"},
+      {"sequence_length", "max_target_length"},
+  };
+  const auto key = kKeys.find(name.substr(name.rfind('.') + 1));
+  return key == kKeys.end() ? "" : key->second;
+}
+
+}  // namespace longshore::trainer
