@@ -8,9 +8,9 @@
 namespace longshore::trainer {
 namespace {
 
-constexpr double kMostTicks = 5;
+constexpr double kMaxTicks = 5;
 
-// Between two ticks, at least `least`.
+// The distance between two ticks, at least `least`.
 double tick_step(double least, Axis::Ticks ticks) {
   if (ticks == Axis::Ticks::binary) return std::exp2(std::ceil(std::log2(least)));
   double power = std::pow(10, std::floor(std::log10(least)));
@@ -19,7 +19,7 @@ double tick_step(double least, Axis::Ticks ticks) {
   return 10 * power;
 }
 
-// What stands where along the axis.
+// Maps values to positions along the axis.
 class Scale {
  public:
   Scale(const std::vector<Bar>& bars, Axis::Ticks ticks) {
@@ -29,9 +29,9 @@ class Scale {
       if (bar.marker) include(*bar.marker);
     }
     if (high_ == low_)
-      high_ = 0.5;  // all is 0: that tick alone
+      high_ = 0.5;  // all values are 0, so there is only that tick
     else
-      step_ = tick_step((high_ - low_) / kMostTicks, ticks);
+      step_ = tick_step((high_ - low_) / kMaxTicks, ticks);
     double margin = 0.03 * (high_ - low_);
     if (low_ < 0) low_ -= margin;
     if (high_ > 0) high_ += margin;

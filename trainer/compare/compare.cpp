@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "base/timing.h"
 #include "trainer/compare/energy_meter.h"
 #include "trainer/config/device_mesh.h"
@@ -24,7 +24,7 @@
 namespace longshore::trainer {
 namespace {
 
-constexpr int64_t kUntimedSteps = 2;  // of each turn
+constexpr int64_t kUntimedSteps = 2;  // at the beginning of each turn
 
 struct Sweep {
   std::string key;
@@ -182,7 +182,7 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
 }
 
 void interleave(std::vector<Candidate>& candidates, const Amount& amount, const TakeTurn& take_turn,
-                const Say& say) {
+                const Log& log) {
   std::vector<Candidate*> taking_part;
   for (Candidate& candidate : candidates)
     if (candidate.obstacle.empty()) taking_part.push_back(&candidate);
@@ -202,12 +202,12 @@ void interleave(std::vector<Candidate>& candidates, const Amount& amount, const 
         candidate.failure = error.what();
         how = "failed: " + candidate.failure;
       }
-      say(fmt::format("round {} of {}, {}: {}", request.round, rounds, candidate.policy, how));
+      log(fmt::format("round {} of {}, {}: {}", request.round, rounds, candidate.policy, how));
     }
   }
 }
 
-void measure(Comparison& comparison, const Amount& amount, const Say& say) {
+void measure(Comparison& comparison, const Amount& amount, const Log& log) {
   const Config& config = comparison.workload.config;
   models::Target target = comparison.backend.target;
   std::unique_ptr<offload::Backend> backend = make_backend(target);
@@ -223,12 +223,12 @@ void measure(Comparison& comparison, const Amount& amount, const Say& say) {
   interleave(
       comparison.candidates, amount,
       [&](const Candidate& candidate, const TurnRequest& request) {
-        // Once a turn, so that one slow moment does not count.
+        // Measured before each turn, so that one slow moment does not decide.
         Peak peak = find_peak(config, dtype, *backend);
         if (peak.flops_per_second > comparison.peak.flops_per_second) comparison.peak = peak;
         return train_a_while(*candidate.plan, request.timed_steps, *backend, meter.get());
       },
-      [&](const std::string& line) { say(comparison.workload.name + ": " + line); });
+      [&](const std::string& line) { log(comparison.workload.name + ": " + line); });
 }
 
 }  // namespace longshore::trainer

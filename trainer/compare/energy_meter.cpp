@@ -22,14 +22,15 @@ std::optional<int64_t> read_integer(const fs::path& file) {
   return stream >> value ? std::optional(value) : std::nullopt;
 }
 
-// Other zones are parts of a package, the whole platform, or packages once more by another way.
+// Other zones are parts of a package, the whole platform, or the packages a second time through
+// another interface.
 bool is_package(const fs::path& zone) {
   std::string name;
-  return zone.filename().string().starts_with("intel-rapl:") &&  // AMD's, too
+  return zone.filename().string().starts_with("intel-rapl:") &&  // also on AMD's processors
          std::ifstream(zone / "name") >> name && name.starts_with("package");
 }
 
-// One package's counter, which begins anew at 0 behind its range.
+// The counter of a package. It restarts at 0 after its range.
 struct Package {
   fs::path file;
   int64_t range_microjoules;
@@ -56,8 +57,8 @@ class PackageMeter : public EnergyMeter {
 };
 
 #ifdef LONGSHORE_CUDA
-// NVML as its header declares it (nvml.h, part of the CUDA toolkit); the library is the driver's,
-// so it is looked for only when the program runs.
+// Uses NVML with the declarations of its header (nvml.h, part of the CUDA toolkit). The library is
+// part of the driver, so it is loaded when the program runs.
 class GpuMeter : public EnergyMeter {
  public:
   static std::unique_ptr<EnergyMeter> find() {

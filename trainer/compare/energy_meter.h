@@ -1,5 +1,5 @@
-// The energy a machine uses, where its counters say it. They count for the whole processor or GPU,
-// whoever works on it.
+// The energy that a machine uses, if it has counters. They count the whole processor or GPU,
+// including the work of other programs.
 #pragma once
 
 #include <filesystem>
@@ -14,13 +14,13 @@ class EnergyMeter {
  public:
   virtual ~EnergyMeter() = default;
 
-  // Joules since some moment in the past: differences count. To be asked every few minutes, as
-  // processors' counters begin anew that soon.
+  // Joules since some moment in the past, so only differences have a meaning. Has to be called
+  // every few minutes, after which the counters of processors wrap around.
   virtual double joules() = 0;
 };
 
-// Of the device that a backend of that target computes on: NVML's counter of the GPU, or those of
-// all processor packages. Null where the machine has none, or does not let this user read it.
+// The meter of the device that a backend of that target computes on: NVML's counter of the GPU, or
+// those of all processor packages. Null if the machine has none or does not let this user read it.
 std::unique_ptr<EnergyMeter> find_energy_meter(models::Target target);
 
 // Linux's power capping framework: intel-rapl:N/energy_uj, in microjoules, for each package N.

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "base/timing.h"
 
 namespace longshore::trainer {
@@ -56,7 +56,7 @@ bool is_same(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
-// What first differs, or "".
+// A text on the first difference; "" if there is none.
 std::string difference(const Candidate& first, const Turn& expected, const Candidate& other,
                        const Turn& found) {
   for (size_t i = 0; i < std::min(expected.steps.size(), found.steps.size()); ++i)

@@ -189,7 +189,7 @@ std::string workload_html(const Comparison& comparison, const ComparisonReport& 
          html_escaped(resolved_text(comparison.workload.config)) + "</pre></details>\n</section>\n";
 }
 
-// One of the figures of each policy but the baseline, workload by workload.
+// A chart of one figure of each policy other than the baseline, workload by workload.
 struct GainChart {
   std::string title;
   double (*value)(const Gain&);

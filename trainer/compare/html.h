@@ -1,4 +1,4 @@
-// A comparison as a page for any browser: one file, nothing loaded from anywhere.
+// The report of a comparison as an HTML page, in one file that loads nothing from elsewhere.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace longshore::trainer {
 
-// Gain and headroom by workload; for each workload step times with their spread and predictions,
-// memory by kind and category, all figures, what was not measured and why, and the config.
+// The page shows the saved time and memory by workload. For each workload it shows step times with
+// their spread and predictions, memory by kind and category, all figures, why policies were not
+// measured, and the config.
 std::string html(const ComparisonReport& report);
 
 }  // namespace longshore::trainer

@@ -14,13 +14,13 @@ using nlohmann::ordered_json;
 using offload::bytes_text;
 using offload::MemoryKind;
 
-const std::string kNothing = "-";
+const std::string kEmptyCell = "-";
 
 std::string peak_text(const MemoryByKind& memory, MemoryKind kind) {
   return bytes_text(of(memory, kind).peak_bytes);
 }
 
-// A column, and what it says of a policy; "" where it has nothing to say.
+// A column with its cell for a policy, which is "" if the policy has no such figure.
 struct Column {
   std::string title;
   std::function<std::string(const Candidate&, const Figures&)> cell;
@@ -162,7 +162,7 @@ Table figures_table(const Comparison& comparison, std::optional<double> price) {
     if (std::ranges::all_of(cells, &std::string::empty)) continue;
     table[0].push_back(column.title);
     for (size_t i = 0; i < cells.size(); ++i)
-      table[i + 1].push_back(cells[i].empty() ? kNothing : cells[i]);
+      table[i + 1].push_back(cells[i].empty() ? kEmptyCell : cells[i]);
   }
   return table;
 }
@@ -180,8 +180,8 @@ Table gains_table(const ComparisonReport& report) {
       const Candidate& candidate = comparison.candidates[i];
       std::optional<Gain> gain;
       if (!candidate.turns.empty()) gain = figures(comparison, candidate, {}).gain;
-      row.push_back(gain ? percent_text(gain->part) : kNothing);
-      row.push_back(gain ? signed_bytes_text(gain->saved_device_bytes) : kNothing);
+      row.push_back(gain ? percent_text(gain->part) : kEmptyCell);
+      row.push_back(gain ? signed_bytes_text(gain->saved_device_bytes) : kEmptyCell);
     }
   }
   return table;

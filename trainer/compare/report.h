@@ -1,4 +1,4 @@
-// Comparisons as a terminal and other programs read them.
+// The report of comparisons as text for terminals and as JSON for other programs.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,29 @@
 
 namespace longshore::trainer {
 
-// What was measured, and how.
+// The comparisons, and how they were measured.
 struct ComparisonReport {
   std::vector<Comparison> comparisons;
-  int64_t steps = 0;  // timed ones of each policy
+  int64_t steps = 0;  // the number of timed steps of each policy
   std::optional<double> price_per_device_hour;
 };
 
-// The first row is the head; all rows are as long.
+// The first row has the titles. All rows have the same length.
 using Table = std::vector<std::vector<std::string>>;
 
-// Columns in line, the first to the left and the others to the right.
+// The table with aligned columns: the first one to the left and the others to the right.
 std::string text(const Table& table);
 
-// A row for each policy that was measured: times, rates, memory, gain. Columns that nothing is
-// known for are left out.
+// A row for each policy that was measured, with times, rates, memory and gain. Columns without any
+// value are left out.
 Table figures_table(const Comparison& comparison, std::optional<double> price_per_device_hour);
-// A row for each workload: every policy's gain over the baseline and the device memory it saves.
+// A row for each workload, with the gain of each policy over the baseline and the memory that it
+// saves.
 Table gains_table(const ComparisonReport& report);
 
-// "policy: why it was not measured", or not to the end, for each that was not.
+// "policy: why it was not measured" for each policy that was not measured, or not to the end.
 std::vector<std::string> obstacles(const Comparison& comparison);
-// Where measured peaks are not the planned ones, or that they are.
+// The measured peaks that differ from the planned ones, or a line that none does.
 std::vector<std::string> memory_notes(const Comparison& comparison);
 
 // "+5.1 %", "-1.21 GiB"
@@ -41,9 +42,9 @@ std::string signed_bytes_text(int64_t bytes);
 
 std::string text(const ComparisonReport& report);
 
-// {"steps", "losses_equal", "workloads": [...], "plans": [{"workload", ..., "measured"}]}: plans as
-// plan's json(), for all workloads one after the other; "fits" is what this machine says, and
-// "measured" is null where it says no.
+// {"steps", "losses_equal", "workloads": [...], "plans": [{"workload", ..., "measured"}]}. The
+// plans of all workloads are in one list, each as json() in plan_report.h writes it. "fits" says
+// whether the plan fits this machine; "measured" is null if it does not.
 nlohmann::ordered_json json(const ComparisonReport& report);
 
 }  // namespace longshore::trainer

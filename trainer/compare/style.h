@@ -1,4 +1,4 @@
-// How a comparison's page looks: with light and dark colours, from a telephone's width up.
+// The style of a comparison's page, with light and dark colours, for screens of any width.
 #pragma once
 
 namespace longshore::trainer {

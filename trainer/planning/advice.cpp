@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "base/parallel.h"
-#include "trainer/step/lookahead.h"
+#include "trainer/planning/step_trial.h"
 
 namespace longshore::trainer {
 namespace {
@@ -17,68 +17,36 @@ using offload::Fate;
 using offload::Hardware;
 using offload::MemoryKind;
 
-// Part of a step: smaller gains have turned out to be losses on real machines.
-constexpr double kSureGain = 0.04;
-// Part of a step: what the figures, in tenths of a percent, would show as 0.
-constexpr double kNothing = 0.0005;
+// A part of the step time: smaller gains have turned out to be losses on real machines.
+constexpr double kReliableGain = 0.04;
+// A part of the step time: smaller gains are printed as 0.0 %.
+constexpr double kNegligibleGain = 0.0005;
 
-// Layers of the two short models that stand for a long one. Less than a dozen are mostly beginning
-// and end: with five, some advice had another sign than that of the whole model.
-constexpr int64_t kFewLayers = 12, kMoreLayers = 24;
-// Micro-batches of the two short steps that stand for a long one: of two, one begins the gradients
-// and one ends the step; a third is like all others.
-constexpr int64_t kFewMicroBatches = 2, kMoreMicroBatches = 3;
-
-// Times the machine's link: the fastest that is asked about. No link of today's is that fast.
+// The fastest link that rate_that_pays() tries, as a multiple of the machine's. No link today is
+// that fast.
 constexpr double kFastestLink = 64;
-// The rate of a link that pays is known to 5 %, which is nearer than the profiles' rates are.
+// rate_that_pays() finds the rate to within this factor, which is closer than the profiles' rates
+// are to those of real machines.
 constexpr double kRatePrecision = 1.05;
-// Bytes of a copy so large that a link reaches its full rate.
+// The bytes of a copy that is so large that a link reaches its full rate.
 constexpr double kLargeCopyBytes = 1e9;
 
-// Seconds of a step.
-struct Times {
-  double step = 0, exposed = 0, recompute = 0;
-};
-
-Times times_of(const StepPlans& step, const Hardware& hardware) {
-  const Estimate walked = estimate(step, hardware);
-  return {walked.step_seconds, walked.phases.exposed_transfer + walked.phases.exposed_host,
-          walked.phases.recompute};
-}
-
-// A step of `count` layers or micro-batches, and the factor by which its time enters a sum.
-struct WeightedCount {
-  int64_t count;
-  double weight;
-};
-
-// Which shorter steps to walk to know the time of one with `count` layers or micro-batches. Only
-// the first and the last few of these take times of their own, all between them take the same. So
-// the time of a long step is linear in `count`, on the line through the times of `few` and of
-// `more`. A step that is no longer than these two together is walked itself.
-std::vector<WeightedCount> steps_to_walk(int64_t count, int64_t few, int64_t more) {
-  if (count <= few + more) return {{count, 1}};
-  const double beyond = static_cast<double>(count - few) / static_cast<double>(more - few);
-  return {{few, 1 - beyond}, {more, beyond}};
-}
-
-// A change, or none, as it was tried.
+// A change of the plan, or none, with its times on the machine.
 struct Trial {
-  std::vector<std::pair<double, StepPlans>> steps;  // each with its weight in `times`
-  Times times;                                      // of the whole model's step
+  StepTrial plans;
+  StepTimes times;
 };
 
-// Lines are printed by rank.
+// Lines are printed in the order of their ranks.
 enum class Rank {
-  gain,     // what a change would gain or lose, or what one that is made gains
+  gain,     // the gain or loss by a change, or by what the config already has
   no_room,  // changes that do not fit
-  home,     // what other homes would cost
+  home,     // the cost of new homes
 };
 
 struct Line {
   Rank rank = Rank::gain;
-  double gain = 0;  // seconds of a step; of one rank what gains most comes first
+  double gain = 0;  // seconds of a step; within a rank, the largest gain comes first
   std::string text;
 };
 
@@ -91,6 +59,7 @@ class Adviser {
         room_(room),
         hardware_(hardware),
         layers_(static_cast<int>(scan_stage(plans.model).layers.size())),
+        trials_(config, plans, hardware),
         base_(trial(plans.options, layout_options(config))) {}
 
   std::vector<std::string> lines() {
@@ -110,42 +79,10 @@ class Adviser {
   }
 
  private:
-  // As a config would be planned that differs only in these options.
-  Trial trial(StepOptions options, const offload::LayoutOptions& layout) const {
-    options.transfers.layers_ahead = layers_ahead(options, layout);
-    Trial trial;
-    for (const WeightedCount& layers : steps_to_walk(layers_, kFewLayers, kMoreLayers)) {
-      const models::Model model =
-          models::first_layers(plans_.model, static_cast<int>(layers.count));
-      StepOptions some = options;
-      if (options.offload_layers)
-        some.offload_layers = static_cast<int>(*options.offload_layers * layers.count / layers_);
-      for (const WeightedCount& micro_batches :
-           steps_to_walk(options.micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
-        some.micro_batches = micro_batches.count;
-        trial.steps.emplace_back(
-            layers.weight * micro_batches.weight,
-            plan_step(model, offload::lay_out(model, layout), some, hardware_.target));
-      }
-    }
-    trial.times = walk(trial, hardware_);
-    return trial;
-  }
-
-  double layers_ahead(const StepOptions& options, const offload::LayoutOptions& layout) const {
-    if (config_.prefetch_layers >= 0) return config_.prefetch_layers;
-    return choose_layers_ahead(plans_.model, layout, options, hardware_.target, hardware_);
-  }
-
-  static Times walk(const Trial& trial, const Hardware& hardware) {
-    Times sum;
-    for (const auto& [weight, step] : trial.steps) {
-      const Times times = times_of(step, hardware);
-      sum.step += weight * times.step;
-      sum.exposed += weight * times.exposed;
-      sum.recompute += weight * times.recompute;
-    }
-    return sum;
+  Trial trial(const StepOptions& options, const offload::LayoutOptions& layout) const {
+    StepTrial plans = trials_.plan(options, layout);
+    const StepTimes times = plans.times(hardware_);
+    return {std::move(plans), times};
   }
 
   StepOptions with_fate(const std::string& label, Fate fate) const {
@@ -159,21 +96,9 @@ class Adviser {
     return options;
   }
 
+  // A trial of the step with another fate of the label.
   Trial trial_with(const std::string& label, Fate fate) const {
     return trial(with_fate(label, fate), layout_options(config_));
-  }
-
-  MemoryByKind memory_with(const std::string& label, Fate fate) const {
-    TrainingPlans changed{.model = plans_.model,
-                          .layout = plans_.layout,
-                          .options = with_fate(label, fate),
-                          .step = {},
-                          .evaluate = plans_.evaluate,
-                          .sample = plans_.sample,
-                          .has_snapshot = plans_.has_snapshot};
-    changed.options.transfers.layers_ahead = layers_ahead(changed.options, layout_options(config_));
-    changed.step = plan_step(changed.model, changed.layout, changed.options, hardware_.target);
-    return analyze(changed);
   }
 
   void ask_about_labels(const offload::Partition& partition) {
@@ -193,19 +118,22 @@ class Adviser {
 
   double milliseconds_a_layer(double seconds) const { return 1e3 * seconds / layers_; }
 
-  bool is_nothing(double gain) const { return std::abs(gain) < kNothing * base_.times.step; }
+  bool is_negligible(double gain) const {
+    return std::abs(gain) < kNegligibleGain * base_.times.step;
+  }
 
   // "pays, 3.2 % of a step; ..."
   std::string verdict(double gain) const {
-    if (is_nothing(gain)) return "makes no difference";
+    if (is_negligible(gain)) return "makes no difference";
     const double percent = 100 * gain / base_.times.step;
     if (gain < 0) return fmt::format("does not pay, {:.1f} % of a step", -percent);
-    return fmt::format("pays, {:.1f} % of a step{}", percent,
-                       gain < kSureGain * base_.times.step ? "; less than 4 %: measure it" : "");
+    return fmt::format(
+        "pays, {:.1f} % of a step{}", percent,
+        gain < kReliableGain * base_.times.step ? "; less than 4 %: measure it" : "");
   }
 
-  // Seconds by which the trial's step takes longer than the plan's, both with a link that is
-  // `factor` times as fast.
+  // The seconds by which the trial's step takes longer than that of the config's plan, both with a
+  // link that is `factor` times as fast.
   double longer(const Trial& trial, double factor) const {
     Hardware faster = hardware_;
     for (offload::RateCurve* link : {&faster.link_to_device, &faster.link_to_host}) {
@@ -213,11 +141,11 @@ class Adviser {
       for (auto& [size, rate] : points) rate *= factor;
       *link = offload::RateCurve(points);
     }
-    return walk(trial, faster).step - walk(base_, faster).step;
+    return trial.plans.times(faster).step - base_.plans.times(faster).step;
   }
 
-  // The bytes a second that the link needs so that the trial is as fast as the plan; 0 where no
-  // link up to kFastestLink makes it so.
+  // The link's rate in bytes/s at which the trial is as fast as the config's plan; 0 if no link up
+  // to kFastestLink is enough.
   double rate_that_pays(const Trial& trial) const {
     double low = 1, high = 2;
     for (; longer(trial, high) > 0; high *= 2) {
@@ -234,7 +162,7 @@ class Adviser {
   std::vector<Line> advice_on_recomputed(const std::string& label) const {
     Trial kept = trial_with(label, Fate::keep);
     double saved = base_.times.recompute - kept.times.recompute;
-    if (saved <= 0) return {};  // nothing reads it, or it costs nothing
+    if (saved <= 0) return {};  // nothing reads the value, or computing it again costs nothing
     std::vector<Line> lines{advice_on_offloading(label, saved)};
     if (room_.fits()) lines.push_back(advice_on_keeping(label, kept));
     return lines;
@@ -247,7 +175,7 @@ class Adviser {
     std::string text =
         fmt::format("offloading {} would save {:.2f} ms a layer and expose {:.2f} ms: it ", label,
                     milliseconds_a_layer(saved), milliseconds_a_layer(std::max(0.0, exposed)));
-    if (gain > 0 || is_nothing(gain)) return {.gain = gain, .text = text + verdict(gain)};
+    if (gain > 0 || is_negligible(gain)) return {.gain = gain, .text = text + verdict(gain)};
     double rate = rate_that_pays(sent);
     return {.gain = gain,
             .text = text + "does not pay here; " +
@@ -256,7 +184,7 @@ class Adviser {
   }
 
   Line advice_on_keeping(const std::string& label, const Trial& kept) const {
-    const MemoryByKind memory = memory_with(label, Fate::keep);
+    const MemoryByKind memory = trials_.memory(with_fate(label, Fate::keep));
     const int64_t bytes = of(memory, MemoryKind::device).peak_bytes -
                           of(analyze(plans_), MemoryKind::device).peak_bytes;
     const Room left = room(memory, hardware_, memory_limits(config_));
@@ -313,8 +241,9 @@ class Adviser {
   const Room& room_;
   const Hardware& hardware_;
   int layers_;
-  Trial base_;
-  std::vector<std::function<std::vector<Line>()>> questions_;  // answered side by side
+  StepTrials trials_;
+  Trial base_;                                                 // the config's own plan
+  std::vector<std::function<std::vector<Line>()>> questions_;  // answered in parallel
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which single changes to a config would make its step faster on a machine, and which would not, in
-// words, with what a change saves beside what it costs.
+// Advice on a config: which single changes would make its step faster on a machine and which would
+// not, in words, with what each change saves and what it costs.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@
 
 namespace longshore::trainer {
 
-// A line for each change: a label whose values are computed again could be offloaded, or, where the
-// plan fits, kept on the device; one that is offloaded could be computed again; parameters,
-// gradients and optimizer state could live on the other side of the link. What saves most comes
-// first; keeping what there is no room for and homes that would be new come last. A transfer costs
-// the time that kernels wait for it, not the time that it takes. Each change is planned and walked
-// by itself, as a config would be that makes it. `plans` are the config's, `room` is what they
-// leave on `hardware`.
+// Returns a line for each change. `plans` are the config's, `room` is what they leave on
+// `hardware`. These changes are considered, each planned and walked alone as for a config that
+// makes it:
+// - A label whose values are computed again is offloaded or, if the plan fits, kept on the device.
+// - A label that is offloaded is computed again.
+// - Parameters, gradients or optimizer state live on the other side of the link.
+// The change that saves most comes first. Changes that do not fit and new homes come last. A
+// transfer costs the time that kernels wait for it, not the time that it takes.
 std::vector<std::string> advise(const Config& config, const TrainingPlans& plans, const Room& room,
                                 const offload::Hardware& hardware);
 

@@ -1,12 +1,12 @@
-// What a user reads of a choice of remat_policy: auto.
+// The account of a choice of remat_policy: auto, for the user.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "base/nearest.h"
-#include "trainer/config/keys.h"
+#include "base/text.h"
+#include "trainer/config/key_values.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/policy_plan.h"
 
@@ -16,31 +16,31 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-// "offload query_proj, key_proj; keep context": what is neither is computed again. `which` is 0 for
-// the first layers, 1 for the others.
+// "offload query_proj, key_proj; keep context"; labels that it does not name are computed again.
+// `which` is 0 for the first layers and 1 for the others.
 std::string fates_text(const Config& config, size_t which) {
   std::map<std::string, std::vector<std::string>> labels;  // by fate
   for (const Key& key : config_keys())
     if (auto fates = config.label_fates.find(key.name); fates != config.label_fates.end())
       labels[fates->second[std::min(which, fates->second.size() - 1)]].push_back(key.name);
   if (!labels.contains("remat") && !labels.contains("offload")) return "keep all";
-  std::erase(labels["device"], "decoder_layer_input");  // always kept where it is not offloaded
+  std::erase(labels["device"], "decoder_layer_input");  // it is always kept if it is not offloaded
   std::string text;
   for (auto [fate, verb] : {std::pair{"offload", "offload "}, std::pair{"device", "keep "}})
     if (!labels[fate].empty()) text += (text.empty() ? "" : "; ") + (verb + join(labels[fate]));
   return text.empty() ? "compute all again" : text;
 }
 
-// A plan that takes more time for one thing may take less for others. That is said where it makes
-// up for a tenth or more: less of it hardly explains the difference.
-constexpr double kWorthSaying = 0.1;
+// A plan that spends more time on one thing may save some on others. The account mentions the time
+// saved if it is more than this share of the time spent: less hardly explains the difference.
+constexpr double kMentionedShare = 0.1;
 
-// Why a plan lost to the choice: it does not fit, it is no faster, or the thing that takes it most
-// time more than the choice.
+// Why a plan lost to the choice: it does not fit, it is no faster, or else what it spends the most
+// additional time on.
 std::string why(const WalkedPlan& one, const WalkedPlan& choice) {
   if (!one.room.fits()) return "does not fit, " + fits_text(one.room);
   double slower = one.step_seconds - choice.step_seconds;
-  if (slower <= kAsFast * choice.step_seconds)
+  if (slower <= kEqualTimeTolerance * choice.step_seconds)
     return one.moved_bytes > choice.moved_bytes
                ? fmt::format("no faster, and moves {} more",
                              bytes_text(static_cast<int64_t>(one.moved_bytes - choice.moved_bytes)))
@@ -56,8 +56,9 @@ std::string why(const WalkedPlan& one, const WalkedPlan& choice) {
     if (part.first > most.first) most = part;
   const std::string more = fmt::format(fmt::runtime(most.second), most.first);
   const double saved = most.first - slower;
-  return saved > kWorthSaying * most.first ? fmt::format("{}, {:.4f} s less otherwise", more, saved)
-                                           : more;
+  return saved > kMentionedShare * most.first
+             ? fmt::format("{}, {:.4f} s less otherwise", more, saved)
+             : more;
 }
 
 }  // namespace
@@ -98,7 +99,7 @@ std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& confi
 }
 
 std::string text(const AutoChoice& choice) {
-  constexpr size_t kRunnersUp = 5;  // enough to see by how little they differ
+  constexpr size_t kRunnersUp = 5;  // enough to see how little they differ
   const WalkedPlan& best = choice.chosen();
   std::string result = fmt::format("remat_policy auto, of {} plans walked: {}\n",
                                    choice.plans.size(), summary(best.config));
@@ -111,7 +112,7 @@ std::string text(const AutoChoice& choice) {
                           bytes_text(host_peak_bytes(one.memory)), summary(one.config), remark);
   };
   line(best, "");
-  std::multiset<std::string> shown;  // named policies once each, of the others the fastest
+  std::multiset<std::string> shown;  // each named policy once, and the fastest custom ones
   for (size_t i = 1; i < choice.plans.size(); ++i) {
     const WalkedPlan& one = choice.plans[i];
     const std::string& policy = one.config.remat_policy;

@@ -14,8 +14,8 @@ using offload::MemoryKind;
 using offload::Phase;
 using offload::Plan;
 
-// A link's rate depends on the size of a copy. This is about the size of a layer's value that is
-// worth offloading: 4096 tokens of 12,000 numbers in bf16.
+// The size of the copies for which the link's rate is taken. This is about the size of a value that
+// is worth offloading: 4096 tokens with 12,000 numbers each in bf16.
 constexpr double kUsualCopyBytes = 1e8;
 
 double& seconds_of(LaneSeconds& busy, Lane lane) {
@@ -35,7 +35,7 @@ double& seconds_of(LaneSeconds& busy, Lane lane) {
 }
 
 void set_lane_seconds(const Estimate& estimate, BasePlan& base) {
-  double turn = estimate.step_seconds;  // when the backward pass begins
+  double turn = estimate.step_seconds;  // the time at which the backward pass begins
   for (const Event& event : estimate.events)
     if (event.lane == Lane::compute && event.place.phase == Phase::backward)
       turn = std::min(turn, event.span.begin);
@@ -47,25 +47,26 @@ void set_lane_seconds(const Estimate& estimate, BasePlan& base) {
   }
 }
 
-// Bytes in use on the device, the most by the number of layers that hold values.
-std::vector<double> most_in_use(const StepPlans& step, const std::string& scan, int layers) {
+// The most bytes that are live on the device, by the number of layers that hold values.
+std::vector<double> most_live_bytes(const StepPlans& step, const std::string& scan, int layers) {
   std::vector<double> most(layers + 1);
   for (const Plan& plan : step.plans) {
-    std::vector<int64_t> alive = alive_bytes(plan, MemoryKind::device);
+    const std::vector<int64_t> live_bytes = live_bytes_by_instruction(plan, MemoryKind::device);
     int holding = 0;
-    for (size_t i = 0; i < alive.size(); ++i) {
+    for (size_t i = 0; i < live_bytes.size(); ++i) {
       const offload::Instruction& instruction = plan.instructions[i];
       const offload::Place& place = instruction.place;
       if (instruction.lane == Lane::compute && place.stage == scan &&
           (place.phase == Phase::forward || place.phase == Phase::backward))
         holding = place.layer + 1;
-      most[holding] = std::max(most[holding], static_cast<double>(alive[i]));
+      most[holding] = std::max(most[holding], static_cast<double>(live_bytes[i]));
     }
   }
   return most;
 }
 
-// Without those that cannot be the fullest: with more layers that hold values as much is in use.
+// The moments that can be the fullest: at all others no more is live than at one with more layers
+// that hold values.
 std::vector<BasePlan::Moment> moments(const std::vector<double>& most) {
   std::vector<BasePlan::Moment> moments;
   for (int holding = static_cast<int>(most.size()) - 1; holding >= 0; --holding)
@@ -86,7 +87,8 @@ BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> cho
                     of(full.memory, MemoryKind::device).peak_bytes + full.room.device_spare_bytes),
                 .host_room_bytes = static_cast<double>(full.room.host_spare_bytes)};
   set_lane_seconds(*full.estimate, base);
-  base.moments = moments(most_in_use(full.plans.step, scan_stage(full.plans.model).name, layers));
+  base.moments =
+      moments(most_live_bytes(full.plans.step, scan_stage(full.plans.model).name, layers));
   return base;
 }
 
@@ -131,7 +133,7 @@ double StepFormula::seconds(const Assignment& first, const Assignment& others, i
   const Assignment& full = choices_.full;
   const double copies =
       of_step(first.offloaded_bytes, others.offloaded_bytes) / link_bytes_per_second_;
-  // What is kept is out of the caches when it is written, and when it is read.
+  // Values that are kept are not in the cache when they are written, nor when they are read.
   const double fetching = fetch_seconds_per_byte_ * of_step(first.kept_bytes - full.kept_bytes,
                                                             others.kept_bytes - full.kept_bytes);
   LaneSeconds forward = base_.forward, backward = base_.backward;
@@ -159,9 +161,9 @@ std::optional<LayerSplit> StepFormula::best(size_t first, size_t others,
   return best.layers > 0 ? std::optional(best) : std::nullopt;
 }
 
-// Time is linear in the number of first layers but where the link becomes the limit, and the
-// numbers that fit are a range. So the best is at an end of the range or where the link is just
-// full. Numbers that a model does not have may be among them.
+// Time is piecewise linear in the number of first layers, with bends where the link becomes the
+// limit, and the numbers that fit form a range. So the best number is at an end of the range or at
+// a bend. The result may contain numbers that are no numbers of layers of the model.
 std::vector<int> StepFormula::counts_worth_a_try(const Assignment& first,
                                                  const Assignment& others) const {
   std::vector<int> counts{1, choices_.layers};
@@ -171,8 +173,8 @@ std::vector<int> StepFormula::counts_worth_a_try(const Assignment& first,
   return counts;
 }
 
-// The end of the range that fits where it begins with 1 or with all layers; none where both fit, or
-// neither does.
+// The numbers of first layers that fit form a range. If exactly one of 1 and all layers is in it,
+// returns the range's other end, else nothing.
 std::optional<int> StepFormula::end_of_what_fits(const Assignment& first,
                                                  const Assignment& others) const {
   auto fits = [&](int layers) { return missing_bytes(first, others, layers) == 0; };
@@ -186,8 +188,8 @@ std::optional<int> StepFormula::end_of_what_fits(const Assignment& first,
   return low_fits ? low : high;
 }
 
-// In each pass, the number of first layers on either side of that with which copies take the time
-// of the kernels that run beside them.
+// For each pass, the two whole numbers next to the number of first layers with which copies take as
+// long as the kernels of that pass.
 std::vector<int> StepFormula::counts_that_fill_the_link(const Assignment& first,
                                                         const Assignment& others) const {
   const double seconds_a_layer =

@@ -1,8 +1,8 @@
-// What a step takes when the layers do one thing or another with their values, by a formula quick
-// enough for millions of combinations. It starts from a plan that was walked under the policy
-// `full` and adds what layers do besides: in each of the two passes the time of kernels beside that
-// of copies, and memory at the moments when most of it is in use. It knows neither waiting for
-// single values nor gaps in the arena; those are the walk's.
+// A formula for the time and memory of a step with given assignments of its layers, quick enough
+// for millions of combinations. It starts from a plan that was walked under the policy `full`, and
+// adds what other assignments change: in each of the two passes the times of kernels and of copies,
+// and memory at the moments when most of it is in use. It ignores that kernels wait for single
+// values and that the arena has gaps; walks do not.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,21 @@
 
 #include "trainer/planning/auto_layer_choices.h"
 #include "trainer/planning/policy_plan.h"
+#include "trainer/step/lookahead.h"
 
 namespace longshore::trainer {
 
-// Seconds that each lane is busy in one of the two passes. An update counts for the pass during
+// The seconds that each lane is busy in one of the two passes. An update belongs to the pass during
 // which it runs.
 struct LaneSeconds {
   double compute = 0, to_host = 0, to_device = 0, on_host = 0, network = 0;
 };
 
-// A config that says how a step is cut into micro-batches and where its states live, planned and
-// walked under the policy `full`.
+// A cut of a step into micro-batches and homes of its states, planned and walked under the policy
+// `full`.
 struct BasePlan {
-  // The most that is in use on the device while the first `holding_layers` layers hold what they
-  // keep for the backward pass.
+  // The most bytes that are in use on the device while the first `holding_layers` layers hold the
+  // values that they keep for the backward pass.
   struct Moment {
     int holding_layers = 0;
     double device_bytes = 0;
@@ -35,48 +36,49 @@ struct BasePlan {
   std::shared_ptr<const LayerChoices> choices;
   LaneSeconds forward, backward;
   double step_seconds = 0;
-  std::vector<Moment> moments;   // those that can be a step's fullest, most layers first
-  double device_room_bytes = 0;  // for all that is in use on the device
+  std::vector<Moment> moments;  // those that can be a step's fullest, in descending order of layers
+  double device_room_bytes = 0;  // for everything on the device
   double host_room_bytes = 0;    // for the values that layers offload
 };
 
-// `full` is the config's plan under that policy, with a profile.
+// `full` is the config's plan under the policy `full`, with an estimate.
 BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
                    const PolicyPlan& full);
 
-// How many layers ahead of their use transfers start: a copy has the time of one layer's kernels.
-inline constexpr double kLayersAhead = 1;
+// The depth of lookahead that splits start with: at 1 layer ahead a copy has the time of the
+// kernels of one layer.
+inline constexpr size_t kUsualDepth = 2;  // a place in kLookaheadDepths
+static_assert(kLookaheadDepths[kUsualDepth] == 1);
 
 // The first `layers` layers have one assignment, the others another.
 struct LayerSplit {
   const BasePlan* base = nullptr;
   size_t first = 0, others = 0;  // places in LayerChoices::assignments
   int layers = 0;
-  double seconds = 0;  // of a step, by the formula
-  double layers_ahead = kLayersAhead;
+  double seconds = 0;  // the step time by the formula
+  double layers_ahead = kLookaheadDepths[kUsualDepth];
 };
 
 // What the formula leaves unused.
 struct FormulaMargin {
-  double link_factor = 1;   // the part of the link's rate that it counts on
-  double device_bytes = 0;  // stay empty; negative: counts on more than there are
+  double link_factor = 1;   // the part of the link's rate that the formula counts on
+  double device_bytes = 0;  // bytes that stay empty; negative: more are used than there are
 };
 
 class StepFormula {
  public:
   StepFormula(const BasePlan& base, const offload::Hardware& hardware, const FormulaMargin& margin);
 
-  // The quickest split between two assignments, with `first_layers` of the first where that is
-  // given; none where nothing fits.
+  // The quickest split between two assignments, with `first_layers` first layers if that is given.
+  // Returns nothing if no split fits.
   std::optional<LayerSplit> best(size_t first, size_t others,
                                  std::optional<int> first_layers) const;
 
-  // Of a step whose first `layers` layers have one assignment, the others another.
+  // The time of a step whose first `layers` layers have one assignment and the others another.
   double seconds(const offload::Assignment& first, const offload::Assignment& others,
                  int layers) const;
 
-  // Of such a step: the bytes that the device lacks and those that the host lacks, added up; 0
-  // where it fits.
+  // The bytes that the device and the host lack for such a step, added up; 0 if it fits.
   double missing_bytes(const offload::Assignment& first, const offload::Assignment& others,
                        int layers) const;
 
@@ -92,7 +94,7 @@ class StepFormula {
   const BasePlan& base_;
   const LayerChoices& choices_;
   double link_bytes_per_second_, fetch_seconds_per_byte_, device_room_bytes_;
-  bool is_one_processor_;  // its lanes take turns, its memory is the device's and the host's
+  bool is_one_processor_;  // whose lanes take turns, and whose memory is both device's and host's
 };
 
 }  // namespace longshore::trainer

@@ -19,7 +19,7 @@ std::vector<NamedPolicy> named_policies(const models::Stage& stage, const Hardwa
       named.push_back({info.name, assign(stage, policy, hardware),
                        assign(stage, policy.kept_on_device(), hardware)});
     } catch (const ConfigError&) {
-      // It does not suit the model.
+      // The policy does not suit the model.
     }
   return named;
 }
@@ -34,7 +34,7 @@ std::shared_ptr<const LayerChoices> layer_choices(const models::Model& model,
                                                   const std::map<std::string, offload::Fate>& fixed,
                                                   int64_t micro_batches, const Hardware& hardware) {
   const models::Stage& stage = scan_stage(model);
-  offload::make_policy("custom", fixed, stage.programs[0]);  // throws where they do not suit
+  offload::make_policy("custom", fixed, stage.programs[0]);  // throws if they do not suit the model
   auto choices = std::make_shared<LayerChoices>(LayerChoices{
       .assignments = offload::assignments(stage, fixed, hardware),
       .full = assign(stage, offload::make_policy("full", {}, stage.programs[0]), hardware),

@@ -1,5 +1,5 @@
-// What the layers of a model can do with their values: every assignment that is worth a thought,
-// and what the named policies assign.
+// The assignments of fates to the values of a model's layers that `auto` considers, and those of
+// the named policies.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,32 @@
 
 namespace longshore::trainer {
 
-// What a named policy does to the layers that follow it, and to the last one: the backward pass
-// reads the last layer's values at once, so what the policy offloads stays on the device there.
+// The assignments of a named policy to all layers but the last, and to the last one. There the
+// values that the policy offloads stay on the device, since the backward pass reads them right
+// away.
 struct NamedPolicy {
   std::string name;
   offload::Assignment layers, last_layer;
 };
 
-// For one size of micro-batches.
+// The choices for one size of micro-batches.
 struct LayerChoices {
-  // The first `count_for_all` are for all layers. Each of the rest keeps what one of those
-  // offloads: they are for the last layers, whose values the backward pass reads at once.
+  // The first `count_for_all` assignments can be those of all layers. Each of the rest keeps what
+  // one of those offloads. They are for the last layers, whose values the backward pass reads
+  // first.
   std::vector<offload::Assignment> assignments;
   size_t count_for_all = 0;
-  offload::Assignment full;        // of the policy `full`
-  std::vector<NamedPolicy> named;  // those that suit the model; none where fates are fixed
-  int layers = 0;
-  int64_t micro_batches = 0;  // of a step
+  offload::Assignment full;        // the assignment of the policy `full`
+  std::vector<NamedPolicy> named;  // those that suit the model; empty if fates are fixed
+  int layers = 0;                  // of the model
+  int64_t micro_batches = 0;       // in a step
 
-  // Bytes on the device, the most that a layer can keep there.
+  // The most bytes that a layer can keep on the device.
   double most_kept_bytes() const;
 };
 
-// Labels in `fixed` have that fate in all assignments. Throws ConfigError where the model does not
-// emit one of them, or it cannot have that fate.
+// Labels in `fixed` have that fate in all assignments. Throws ConfigError if the model does not
+// emit one of them, or if it cannot have its fate.
 std::shared_ptr<const LayerChoices> layer_choices(const models::Model& model,
                                                   const std::map<std::string, offload::Fate>& fixed,
                                                   int64_t micro_batches,

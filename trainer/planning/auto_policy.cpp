@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/planning/auto_search.h"
+#include "trainer/step/lookahead.h"
 
 namespace longshore::trainer {
 namespace {
@@ -18,7 +19,7 @@ using offload::bytes_text;
 using offload::Hardware;
 using offload::MemoryKind;
 
-// The best first; each once, and only what can be planned.
+// Sorts the plans, the best first. Removes duplicates and those that cannot be planned.
 std::vector<WalkedPlan> in_order(std::vector<WalkedPlan> plans) {
   std::erase_if(plans, [](const WalkedPlan& one) { return one.is_refused; });
   std::ranges::stable_sort(plans, is_better);
@@ -29,15 +30,17 @@ std::vector<WalkedPlan> in_order(std::vector<WalkedPlan> plans) {
   return plans;
 }
 
-// Of those that are as fast as the fastest, the one that moves least; of these a named policy, for
-// its config is shorter; of these the smallest. None where nothing fits.
+// Among the plans that are as fast as the fastest, chooses one that moves the least; among those a
+// named policy, since its config is shorter; among those the one with the smallest peaks. Returns
+// nothing if no plan fits.
 std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
   if (fastest_seconds(plans) == INFINITY) return std::nullopt;
   auto slower = std::ranges::find_if(plans, [&](const WalkedPlan& one) {
-    return !one.fits() || one.step_seconds > plans[0].step_seconds * (1 + kAsFast);
+    return !one.fits() || one.step_seconds > plans[0].step_seconds * (1 + kEqualTimeTolerance);
   });
   auto cost = [&](const WalkedPlan& one) {
-    // In whole percent of what the fastest moves: batches and results move in any case.
+    // Rounded to whole percent of what the fastest plan moves, so that batches and results, which
+    // every plan moves, do not decide.
     const double moved = std::round(100 * one.moved_bytes / (1 + plans[0].moved_bytes));
     return std::tuple{moved, one.config.remat_policy == "custom", total_peak_bytes(one.memory)};
   };
@@ -60,13 +63,13 @@ std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
       what_helps(least.config, hardware, searched_keys(config))));
 }
 
-// What is fetched later takes less of the device, and a little ahead may be faster than not at all.
+// Searches with transfers that start as late as possible, so that less device memory is in use at
+// once: not ahead of their use at all, or as little ahead as may be faster than that.
 AutoChoice choose_with_late_transfers(const Config& config, models::Target target,
                                       const Hardware& hardware) {
-  constexpr double kLittleAhead = 0.25;  // the least depth above 0 of choose_layers_ahead()
   Config none_ahead = config, little_ahead = config;
   choose_value(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
-  choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kLittleAhead);
+  choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kLookaheadDepths[0]);
   std::vector<WalkedPlan> plans = in_order(search(none_ahead, target, hardware));
   std::optional<AutoChoice> choice = choose_among(plans);
   if (!choice) refuse(none_ahead, hardware, plans);

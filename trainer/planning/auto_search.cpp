@@ -18,34 +18,40 @@ namespace {
 using offload::Assignment;
 using offload::Hardware;
 
-// What the formula leaves unused, so that what it finds best has some slack when it is walked: a
-// part of the link's rate, and on the device the values of so many layers, of each all that it can
-// keep.
+// What the formula leaves unused, so that a plan which is the best by the formula fits when it is
+// walked, and is as fast.
 struct Margin {
-  double link_factor, layers;
+  double link_factor;  // the part of the link's rate that the formula counts on
+  double layers;       // device memory for the values of that many layers, all that these can keep
 };
 
-// A walk can find less in use at one moment than the formula does. Without it the choice for Llama
-// 3 8B on `rtx4090` with 19 GiB is 2.4 % slower.
+// The formula can overestimate the memory that is in use at one moment, so this margin lets one
+// layer too many keep its values. Without it the choice for Llama 3 8B on `rtx4090` with 19 GiB is
+// 2.4 % slower.
 constexpr Margin kOneLayerTooMany{1, -1};
-// That, just what there is, and a little less of the link, of the memory and of both: walks take up
-// to 9 % longer than the formula says where copies fill the link. By judgement; no one of the last
-// five is worth more than 0.1 % to Llama 3 8B on `rtx4090` and `h200`.
+// The margins that are always tried: also none at all, and some of the link, of the memory and of
+// both, since a walk takes up to 9 % longer than the formula says if copies fill the link. The
+// values are a matter of judgement: leaving out any one of the last five changes the choices for
+// Llama 3 8B on `rtx4090` and `h200` by no more than 0.1 %.
 constexpr Margin kMargins[] = {kOneLayerTooMany, {1, 0}, {0.85, 0}, {0.6, 0}, {1, 1}, {0.85, 1}};
-// Tried where they promise more than was found: gaps in the arena can take several layers' values.
+// The margins that are tried if, by the formula, they beat the best plan so far by kWorthwhileGain.
+// Gaps in the arena can be as large as the values of several layers.
 constexpr Margin kWiderMargins[] = {{1, 2}, {1, 4}, {1, 8}};
-// Of a step, what they have to promise: five times kAsFast, for what follows walks dozens of plans.
-constexpr double kPromise = 0.005;
+// A part of the step time: five times kEqualTimeTolerance, since trying a margin walks dozens of
+// plans.
+constexpr double kWorthwhileGain = 0.005;
 
-// Of a step: what the formula finds that much slower than its best is not walked. It is mostly 1 to
-// 6 % too low; with half as much, choices for Llama 3 8B on `rtx4090` are 0.8 and 1.4 % slower.
-constexpr double kNear = 0.03;
-// Plans to walk for each margin: twice as many as have sufficed for Llama 3 8B.
+// Splits that are slower than the best one by more than this part, by the formula, are not walked.
+// The formula's times are mostly 1 to 6 % too low; with half this cutoff, two choices for Llama 3
+// 8B on `rtx4090` are 0.8 % and 1.4 % slower.
+constexpr double kRankingCutoff = 0.03;
+// The number of plans that are walked for a margin: twice as many as have sufficed for Llama 3 8B.
 constexpr size_t kWalksOfMargin = 8;
-// Of these, with the same base and the same assignment of the first layers, since they differ
-// little; one alone would miss up to 0.04 %.
+// The number of these that may have the same base and the same assignment of the first layers,
+// since such plans differ little. With only one, choices are up to 0.04 % slower.
 constexpr size_t kWalksAlike = 2;
-// Of the smallest plans, where nothing fits: the smallest is reported, and bases differ most.
+// The number of the smallest plans that are walked if nothing fits, one for each base: bases differ
+// most, and an error message reports the smallest plan.
 constexpr size_t kWalksOfThriftiest = 6;
 
 class Search {
@@ -63,7 +69,7 @@ class Search {
     walk_named();
     for (const Margin& margin : kWiderMargins)
       if (const std::vector<LayerSplit> splits = ranked(margin);
-          !splits.empty() && splits[0].seconds < (1 - kPromise) * fastest_seconds(walked_)) {
+          !splits.empty() && splits[0].seconds < (1 - kWorthwhileGain) * fastest_seconds(walked_)) {
         select(splits);
         walk_selected();
       }
@@ -83,7 +89,7 @@ class Search {
              .device_bytes = margin.layers * base.choices->most_kept_bytes()}};
   }
 
-  // Of each pair of assignments the best split that fits, the quickest first.
+  // The best split that fits for each pair of assignments, the quickest first.
   std::vector<LayerSplit> ranked(const Margin& margin) const {
     std::vector<LayerSplit> splits;
     for (const BasePlan& base : bases_) {
@@ -96,13 +102,14 @@ class Search {
     return splits;
   }
 
-  // The best of a ranking, few of them alike; and the best of each base that comes near.
+  // Selects the best splits of a ranking, but few that are alike, and the best of each base unless
+  // it is slower by more than kRankingCutoff.
   void select(const std::vector<LayerSplit>& ranking) {
     std::map<const BasePlan*, size_t> of_base;
     std::map<std::pair<const BasePlan*, size_t>, size_t> alike;
     size_t count = 0;
     for (const LayerSplit& split : ranking) {
-      if (split.seconds > ranking[0].seconds * (1 + kNear)) break;
+      if (split.seconds > ranking[0].seconds * (1 + kRankingCutoff)) break;
       const bool is_first_of_base = of_base[split.base]++ == 0;
       size_t& walks_alike = alike[{split.base, split.first}];
       if (!is_first_of_base && (count >= kWalksOfMargin || walks_alike >= kWalksAlike)) continue;
@@ -126,11 +133,11 @@ class Search {
 
   // A base under a named policy.
   struct NamedPlan {
-    double seconds;  // by the formula
+    double seconds;  // the step time by the formula
     Config config;
   };
 
-  // By policy, the bases under which the formula finds it to fit.
+  // The bases with which a policy fits by the formula, for each policy by its name.
   std::map<std::string, std::vector<NamedPlan>> named_plans() const {
     std::map<std::string, std::vector<NamedPlan>> plans;
     for (const BasePlan& base : bases_) {
@@ -144,7 +151,8 @@ class Search {
     return plans;
   }
 
-  // Each policy in the order of the formula, until one has fitted and the next is not near.
+  // Walks the plans of each policy in the formula's order, until one fits and the next is slower
+  // than it by more than kRankingCutoff.
   void walk_named() {
     std::map<std::string, std::vector<NamedPlan>> plans = named_plans();
     std::vector<std::vector<WalkedPlan>> walked(plans.size());
@@ -156,13 +164,14 @@ class Search {
       for (const NamedPlan& plan : of_policy) {
         if (plan.seconds > enough) break;
         walked[i].push_back(walked_plan(plan.config, target_, hardware_));
-        if (walked[i].back().fits()) enough = std::min(enough, plan.seconds * (1 + kNear));
+        if (walked[i].back().fits()) enough = std::min(enough, plan.seconds * (1 + kRankingCutoff));
       }
     });
     for (std::vector<WalkedPlan>& of_policy : walked) add(std::move(of_policy));
   }
 
-  // With all layers alike, what lacks least, of each base one at most.
+  // Walks the plans that lack the fewest bytes, at most one for each base. All their layers have
+  // the same assignment.
   void walk_thriftiest() {
     std::vector<std::pair<double, LayerSplit>> splits;  // with the bytes that are missing
     for (const BasePlan& base : bases_) {
@@ -185,10 +194,11 @@ class Search {
 
   models::Target target_;
   const Hardware& hardware_;
-  std::optional<int> first_layers_;  // where the config says how many
+  std::optional<int> first_layers_;  // if the config sets their number
   std::vector<BasePlan> bases_;
   SplitWalker walker_;
-  // To be walked: base, first and other assignment, number of first layers.
+  // The splits to walk next, by base, assignments of the first and of the other layers, and number
+  // of first layers.
   std::map<std::tuple<const BasePlan*, size_t, size_t, int>, LayerSplit> selected_;
   std::vector<WalkedPlan> walked_;
 };

@@ -1,7 +1,8 @@
 // The search of remat_policy: auto. The formula ranks every split of the layers between two
-// assignments, for each cut into micro-batches and each combination of homes; the best few dozen
-// are walked, and around the best of these other numbers of layers and other starts of transfers.
-// Each named policy that suits the model is walked as well, so none is faster than the best.
+// assignments, for each cut into micro-batches and each combination of homes. The best few dozen
+// are walked, then plans near the best of these with other numbers of layers and other depths of
+// lookahead. Each named policy that suits the model is walked as well, so none of them is faster
+// than the best plan.
 #pragma once
 
 #include <vector>
@@ -10,8 +11,9 @@
 
 namespace longshore::trainer {
 
-// All plans that were walked, in no order, some of them twice. Keys that are set stay. Where
-// nothing fits, the smallest plans are among them. Throws ConfigError as base_plans() does.
+// All plans that were walked, in no particular order, some of them twice. Values of keys that were
+// set are kept. If nothing fits, the smallest plans are among them. Throws ConfigError as
+// base_plans() does.
 std::vector<WalkedPlan> search(const Config& config, models::Target target,
                                const offload::Hardware& hardware);
 

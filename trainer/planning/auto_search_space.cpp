@@ -1,9 +1,7 @@
 #include "trainer/planning/auto_search_space.h"
 
-#include <algorithm>
-#include <map>
-
 #include "base/parallel.h"
+#include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
@@ -12,8 +10,9 @@ namespace {
 using offload::Fate;
 using offload::Hardware;
 
-// The first cut into so many is the last that is tried: each micro-batch launches all kernels,
-// reads all weights and adds to all gradients anew, so smaller ones are taken not to be faster.
+// Cuts into more micro-batches than the first one that has at least this many are not tried. Each
+// micro-batch launches all kernels, reads all weights and adds to all gradients, so smaller ones
+// are assumed not to be faster.
 constexpr int64_t kManyMicroBatches = 64;
 
 std::vector<Config> micro_batch_cuts(const Config& config) {
@@ -31,8 +30,8 @@ std::vector<Config> micro_batch_cuts(const Config& config) {
   return cuts;
 }
 
-// Each combination of states that live on the host, and of these the optimizer's updated there or
-// on the device.
+// Each combination of states that live on the host. If the optimizer's are among them, they are
+// updated there or on the device.
 std::vector<Config> homes_of_states(const Config& config) {
   std::vector<Config> homes{config};
   auto also_on_host = [&](const char* key, bool Config::*member) {
@@ -43,7 +42,8 @@ std::vector<Config> homes_of_states(const Config& config) {
     }
   };
   also_on_host("parameter_memory_host_offload", &Config::parameter_memory_host_offload);
-  if (config.model_type == ModelType::toy_a) return homes;  // it has neither gradients nor states
+  if (config.model_type == ModelType::toy_a)
+    return homes;  // has no gradients and no optimizer state
   also_on_host("gradient_memory_host_offload", &Config::gradient_memory_host_offload);
   also_on_host("optimizer_memory_host_offload", &Config::optimizer_memory_host_offload);
   if (is_set(config, "optimizer_compute")) return homes;
@@ -56,22 +56,15 @@ std::vector<Config> homes_of_states(const Config& config) {
   return homes;
 }
 
-std::map<std::string, Fate> fixed_fates(const Config& config) {
-  std::map<std::string, Fate> fixed;
-  for (const auto& [label, fates] : config.label_fates)
-    fixed[label] = offload::fate_named(fates[0]);
-  return fixed;
-}
-
-// Puts in the place of `auto` what it has chosen.
+// Replaces `auto` by the policy that it chose.
 void set_policy(Config& config, const std::string& policy) {
   config.remat_policy = policy;
   config.origins["remat_policy"] = kChosen;
   choose_value(config, "auto_micro_batch", &Config::auto_micro_batch, false);
 }
 
-// As a label's key says them: one where all layers have it, but two of `offload`, which alone is
-// that of the first layers only.
+// The value of a label's key. One fate is enough if all layers have it, except for `offload`, which
+// on its own is the fate in the first layers only.
 std::vector<std::string> fate_texts(Fate first, Fate others) {
   if (first == others && first != Fate::offload) return {name(first)};
   return {name(first), name(others)};
@@ -92,7 +85,8 @@ std::vector<BasePlan> base_plans(const Config& config, models::Target target,
   for (Config& cut : micro_batch_cuts(config)) {
     const models::Model model = make_model(cut, target);
     const auto choices = with_origin(config, [&] {
-      return layer_choices(model, fixed_fates(cut), cut.gradient_accumulation_steps, hardware);
+      return layer_choices(model, fates_in_first_layers(cut), cut.gradient_accumulation_steps,
+                           hardware);
     });
     cut.label_fates.clear();
     const std::vector<Config> homes = homes_of_states(cut);

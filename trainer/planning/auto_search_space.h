@@ -1,6 +1,6 @@
-// What remat_policy: auto may choose from, beside what the layers do: how a step is cut into
-// micro-batches, and where parameters, gradients and optimizer state live. And how a choice is
-// written down as a config.
+// The choices of remat_policy: auto other than the assignments of layers: how a step is cut into
+// micro-batches, and where parameters, gradients and optimizer state live. Also the configs that
+// stand for choices.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace longshore::trainer {
 
-inline constexpr const char* kChosen = "auto";  // the origin of keys that were chosen
+inline constexpr const char* kChosen = "auto";  // the origin of keys whose value was chosen
 
-// Whether somebody set the key, or it was chosen before.
+// Whether the key has been set by the user or chosen before.
 bool is_set(const Config& config, const char* key);
 
-// Writes that down as chosen, where it is not the key's value anyway.
+// Sets the key and marks it as chosen, unless it has that value already.
 template <class T>
 void choose_value(Config& config, const char* key, T Config::*member, const T& value) {
   if (config.*member == value) return;
@@ -25,20 +25,19 @@ void choose_value(Config& config, const char* key, T Config::*member, const T& v
   config.origins[key] = kChosen;
 }
 
-// Each way to cut a step into micro-batches with each combination of homes, all planned under the
-// policy `full`. Keys that are set stay. Throws ConfigError where a label key does not suit the
-// model.
+// Each cut of a step into micro-batches with each combination of homes, all planned under the
+// policy `full`. Values of keys that were set are kept. Throws ConfigError if a label key does not
+// suit the model.
 std::vector<BasePlan> base_plans(const Config& config, models::Target target,
                                  const offload::Hardware& hardware);
 
 // The keys whose other values are searched.
 std::set<std::string> searched_keys(const Config& config);
 
-// The number of layers that a config sets to be the first; none where it is to be found.
+// The number of first layers if the config sets it.
 std::optional<int> first_layers_set(const Config& config);
 
-// As configs are written down, without `auto`: a split as the policy `custom`, and a base under a
-// named policy.
+// The config of a split, whose policy is `custom`, and that of a base under a named policy.
 Config split_config(const LayerSplit& split);
 Config named_config(const Config& base, const std::string& policy);
 

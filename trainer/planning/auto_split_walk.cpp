@@ -10,14 +10,18 @@ namespace {
 
 using offload::Assignment;
 
-// Where a plan does not fit: half the usual, so that half as much is on its way at once.
-constexpr double kLateLayersAhead = kLayersAhead / 2;
-// Around the best: the neighbours of the usual among the depths of choose_layers_ahead().
-constexpr double kLayersAheadNearby[] = {kLayersAhead / 2, 2 * kLayersAhead};
-// Around the best, in this order: together they reach all numbers up to 7 more or fewer.
-constexpr int kStepsOfLayers[] = {4, 2, 1};
-// The first shift is by the assignments' bytes, the others by what its plan still lacks.
-constexpr int kMostShifts = 3;
+// The depth of a plan that does not fit with the usual one: later transfers occupy less memory at
+// once.
+constexpr double kLaterDepth = kLookaheadDepths[kUsualDepth - 1];
+// The depths that are tried for the best plan.
+constexpr double kNeighbouringDepths[] = {kLookaheadDepths[kUsualDepth - 1],
+                                          kLookaheadDepths[kUsualDepth + 1]};
+// By how many layers the best split is moved either way, one after the other. The sums of these
+// reach every number up to 7.
+constexpr int kLayerSteps[] = {4, 2, 1};
+// The most attempts to make a plan fit with other numbers of layers. The first goes by the missing
+// bytes of the original plan, each other one by those that its predecessor still misses.
+constexpr int kMaxShifts = 3;
 
 }  // namespace
 
@@ -42,20 +46,20 @@ WalkedPlan SplitWalker::walk_fitting(LayerSplit& split) const {
   WalkedPlan walked = walk(split);
   if (walked.fits()) return walked;
   LayerSplit late = split;
-  late.layers_ahead = kLateLayersAhead;
+  late.layers_ahead = kLaterDepth;
   WalkedPlan walked_late = walk(late), shifted = shift_layers(split, std::move(walked));
   if (!is_better(walked_late, shifted)) return shifted;
   split = late;
   return walked_late;
 }
 
-// `walked` is the split's plan, which does not fit.
+// `walked` is the plan of the split and does not fit.
 WalkedPlan SplitWalker::shift_layers(LayerSplit& split, WalkedPlan walked) const {
   const std::vector<Assignment>& assignments = split.base->choices->assignments;
   const double more = assignments[split.first].kept_bytes - assignments[split.others].kept_bytes;
   if (!may_shift(split) || more == 0) return walked;
-  for (int i = 0; i < kMostShifts && !walked.fits() && !walked.is_refused; ++i) {
-    // Not an integer: where the assignments hardly differ, it is more than an integer holds.
+  for (int i = 0; i < kMaxShifts && !walked.fits() && !walked.is_refused; ++i) {
+    // A double, since the number overflows an integer if the assignments hardly differ.
     const double shift =
         std::ceil(static_cast<double>(missing_bytes(walked.room)) / std::abs(more));
     const double layers = split.layers + (more > 0 ? -shift : shift);
@@ -81,11 +85,11 @@ std::vector<WalkedPlan> SplitWalker::walk_around(LayerSplit best, WalkedPlan fou
       }
     std::ranges::move(walked, std::back_inserter(all));
   };
-  for (int step : kStepsOfLayers) try_each(with_other_layers(best, step));
+  for (int step : kLayerSteps) try_each(with_other_layers(best, step));
   const bool has_transfers = found.config.origins.contains("prefetch_layers");
   if (!has_transfers || sets_layers_ahead_) return all;
   std::vector<LayerSplit> nearby;
-  for (double layers_ahead : kLayersAheadNearby) {
+  for (double layers_ahead : kNeighbouringDepths) {
     nearby.push_back(best);
     nearby.back().layers_ahead = layers_ahead;
   }

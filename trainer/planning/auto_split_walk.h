@@ -1,5 +1,5 @@
-// Walks what the formula finds best, makes it fit where it turns out not to, and looks for better
-// ones around the best.
+// Walks the splits that the formula ranks highest, makes those fit that turn out not to, and looks
+// for better splits near the best one.
 #pragma once
 
 #include <vector>
@@ -11,18 +11,20 @@ namespace longshore::trainer {
 
 class SplitWalker {
  public:
-  // Keys that `config` sets stay. `hardware` has to outlive it.
+  // Splits keep the values of keys that `config` sets. `hardware` has to outlive the walker.
   SplitWalker(const Config& config, models::Target target, const offload::Hardware& hardware);
 
-  // On all cores.
+  // The plan of each split; they are computed on all cores.
   std::vector<WalkedPlan> walk_each(const std::vector<LayerSplit>& splits) const;
 
-  // The plan of the split. Where that does not fit: of it with transfers that start later, or with
-  // fewer layers of the kind that keeps more, whichever is better; the split becomes that.
+  // The plan of the split. If that does not fit, changes the split and returns its new plan: either
+  // transfers start later, or fewer layers have the assignment that keeps more, whichever is
+  // better.
   WalkedPlan walk_fitting(LayerSplit& split) const;
 
-  // All plans that were walked around `best`, whose plan is `found`: other numbers of layers, and
-  // transfers that start earlier or later. Each goes on from the best so far.
+  // Walks splits near `best`, whose plan is `found`: with other numbers of layers, then with
+  // transfers that start earlier or later, always starting from the best split so far. Returns all
+  // plans that were walked.
   std::vector<WalkedPlan> walk_around(LayerSplit best, WalkedPlan found) const;
 
  private:
@@ -33,7 +35,7 @@ class SplitWalker {
 
   models::Target target_;
   const offload::Hardware& hardware_;
-  bool sets_first_layers_, sets_layers_ahead_;
+  bool sets_first_layers_, sets_layers_ahead_;  // whether the config does
 };
 
 }  // namespace longshore::trainer

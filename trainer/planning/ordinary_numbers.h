@@ -8,8 +8,9 @@
 
 namespace longshore::trainer {
 
-// So many bytes of numbers of 0.5 to 1 and either sign, as irregular as those of trained weights:
-// of constants fewer bits flip, and a GPU that draws less power runs faster. float32 or bfloat16.
+// `bytes` bytes of numbers from 0.5 to 1 with either sign, as irregular as those of trained
+// weights: with constants fewer bits flip, so a GPU draws less power and runs faster. `dtype` is
+// float32 or bfloat16.
 std::vector<uint32_t> ordinary_numbers(models::Dtype dtype, int64_t bytes);
 
 }  // namespace longshore::trainer

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kRepeats = 5;
 
-// Seconds of so many products [n,n]·[n,n] one behind the other, the quickest of several times.
+// The seconds of `count` products [n,n]·[n,n] in sequence, the quickest of several timings.
 double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Backend& backend) {
   models::Trace t("matmul");
   models::Type square{{n, n}, dtype};
@@ -29,9 +29,8 @@ double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Bac
   offload::PlanBuilder builder("peak", backend.target());
   offload::PlanBuilder::Bindings bindings;
   for (const char* name : {"x", "weight", "y"})
-    bindings.push_back({builder.argument(name, square.bytes(), offload::MemoryKind::device,
-                                         offload::Category::working_set),
-                        0, square});
+    bindings.push_back(builder.argument(name, square, offload::MemoryKind::device,
+                                        offload::Category::working_set));
   builder.run(program, bindings, {});
   offload::Plan plan = builder.finish();
 
@@ -45,7 +44,7 @@ double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Bac
     for (int i = 0; i < count; ++i) executable.run(ledger);
     backend.synchronize();
   };
-  run();  // touches fresh memory
+  run();  // touches the memory for the first time
   return quickest_seconds(kRepeats, run);
 }
 
@@ -58,8 +57,8 @@ Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& back
                         location(config, "peak_tflops_per_device"))};
   const bool is_cuda = models::is_cuda(backend.target());
   const int64_t n = is_cuda ? 8192 : 2048;
-  // A GPU that is cool runs faster for a moment than its power lets it go on, so on GPUs a timing
-  // is a tenth of a second of products.
+  // A GPU that was idle runs faster for a moment than its power limit lets it sustain, so on GPUs a
+  // timing consists of about a tenth of a second of products.
   const int count = is_cuda ? 64 : 1;
   const double rate = 2.0 * n * n * n * count / quickest_products(count, n, dtype, backend);
   return {rate, fmt::format("{:.4g} TFLOP/s, the quickest of {}{} matmuls of {}x{}x{} in {} here",

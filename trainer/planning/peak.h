@@ -1,4 +1,4 @@
-// The matmul rate that utilisation is measured against.
+// The matmul rate that MFU is relative to.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Peak {
   std::string description;
 };
 
-// From peak_tflops_per_device, or measured now where that is 0.
+// Takes peak_tflops_per_device, or measures the rate if that is 0.
 Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& backend);
 
 }  // namespace longshore::trainer

@@ -91,7 +91,7 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
       alone.advice = advise(one, alone.plans, alone.room, *hardware);
       if (!alone.room.fits()) alone.what_helps = what_helps(one, *hardware);
     } catch (const ConfigError& error) {
-      if (names != kAllPolicies) throw;  // of all policies, those that suit the model
+      if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
       obstacle = error.what();
     }
   }
@@ -219,20 +219,20 @@ int64_t largest_that_fits(const Config& config, const std::string& key,
     try {
       validate(one);
     } catch (const ConfigError&) {
-      return false;  // beyond the key's own bounds
+      return false;  // the value is beyond the bounds of its key
     }
     try {
       return plan_policy(one, hardware.target, hardware).room.fits();
     } catch (const PlanError&) {
-      return false;  // whatever `auto` may choose
+      return false;  // nothing that `auto` may choose fits
     }
   };
   if (!fits(1)) return 0;
-  int64_t least = 1;  // fits; twice as much may
-  while (fits(2 * least)) least *= 2;
-  for (int64_t step = least / 2; step > 0; step /= 2)
-    if (fits(least + step)) least += step;
-  return least;
+  int64_t most = 1;  // the largest value that is known to fit
+  while (fits(2 * most)) most *= 2;
+  for (int64_t step = most / 2; step > 0; step /= 2)
+    if (fits(most + step)) most += step;
+  return most;
 }
 
 }  // namespace longshore::trainer

@@ -15,10 +15,10 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-// The CPU backend's kinds share one memory, so they must fit together.
+// On the CPU backend both kinds are the same memory, so they must fit together.
 bool shares_memory(models::Target target) { return !models::is_cuda(target); }
 
-// What a machine has for plans; twice the same where the kinds share one memory.
+// The memory that a machine has for plans; the same number twice if both kinds share one memory.
 struct Capacity {
   int64_t device_bytes, host_bytes;
   bool is_shared;
@@ -35,7 +35,7 @@ Capacity capacity(const offload::Hardware& hardware) {
           hardware.host_bytes - (is_shared ? reserved : 0), is_shared};
 }
 
-// Of one of the devices that share the backend's host.
+// The capacity of one of the devices that share the backend's host.
 Capacity capacity(offload::Backend& backend, int64_t devices_of_host) {
   const bool is_shared = shares_memory(backend.target());
   return {backend.available_bytes(MemoryKind::device) / (is_shared ? devices_of_host : 1),
@@ -112,7 +112,7 @@ std::string needs(const MemoryByKind& memory, models::Target target, const Memor
 
 using RoomOf = std::function<Room(const MemoryByKind&)>;
 
-// Whether less is missing of a kind of which something was.
+// Whether a kind of memory that was missing before is missing less after.
 bool lessens(const Room& before, const Room& after) {
   return (before.device_spare_bytes < 0 && after.device_spare_bytes > before.device_spare_bytes) ||
          (before.host_spare_bytes < 0 && after.host_spare_bytes > before.host_spare_bytes);

@@ -1,5 +1,5 @@
-// A config that was planned and whose step was walked on the virtual clock: exact in memory, and in
-// time as good as the profile. What `auto` compares.
+// A config that was planned and whose step was walked on the virtual clock. `auto` compares these.
+// Their memory is exact; their times are as good as the profile.
 #pragma once
 
 #include <vector>
@@ -10,18 +10,19 @@
 
 namespace longshore::trainer {
 
-// Of a step: plans that close are as fast as each other. Measured steps differ by more.
-inline constexpr double kAsFast = 1e-3;
+// Two plans count as equally fast if their step times differ by no more than this part, which is
+// less than the times of measured steps vary.
+inline constexpr double kEqualTimeTolerance = 1e-3;
 
 struct WalkedPlan {
-  Config config;  // as it would be written down: without `auto`
+  Config config;  // with the policy that was planned in place of `auto`
   double step_seconds = 0;
   Phases phases;
   double moved_bytes = 0;  // between device and host, both ways
   MemoryByKind memory;
   Room room;
-  // No such plan can be made: the first layers or the others, by themselves, read nothing of what
-  // they are to offload. Nothing but `config` is set.
+  // There is no such plan, because either the first layers or the others read none of the values
+  // that they are to offload. Only `config` is set then.
   bool is_refused = false;
 
   bool fits() const { return !is_refused && room.fits(); }
@@ -30,17 +31,18 @@ struct WalkedPlan {
 WalkedPlan walked_plan(const Config& config, models::Target target,
                        const offload::Hardware& hardware);
 
-// The same of each config, on all cores.
+// The plan of each config; they are computed on all cores.
 std::vector<WalkedPlan> walked_plans(const std::vector<Config>& configs, models::Target target,
                                      const offload::Hardware& hardware);
 
-// Of device and host together, by which the plan does not fit.
+// The bytes that the device and the host lack for a plan, added up; 0 if it fits.
 int64_t missing_bytes(const Room& room);
 
-// What fits before what does not, then the faster.
+// Whether `a` is better than `b`: a plan that fits is better than one that does not; if that does
+// not decide, the faster one is.
 bool is_better(const WalkedPlan& a, const WalkedPlan& b);
 
-// Of a step of the fastest that fits; INFINITY where none does.
+// The step time of the fastest plan that fits; INFINITY if none does.
 double fastest_seconds(const std::vector<WalkedPlan>& plans);
 
 }  // namespace longshore::trainer

@@ -112,7 +112,7 @@ struct Followed {
   std::vector<std::string> fates, more;
 };
 
-TEST(Advice, IsRightOfAConfigThatFollowsIt) {
+TEST(Advice, PredictsWhatFollowingItGives) {
   const Hardware hardware = h100(0);
   const std::string profile = "hardware=" + (kConfigs / "hardware/h100.yml").string();
   const std::vector<Followed> cases{
@@ -179,7 +179,7 @@ int64_t device_peak(const Config& config) {
       .peak_bytes;
 }
 
-TEST(Advice, KnowsTheRoom) {
+TEST(Advice, SaysHowManyBytesAreMissing) {
   std::string keeping = "keeping mlpwi_0 would save";
   const Advised large = advised("full", h100(0));
   EXPECT_NE(large.about(keeping).find("which is there"), std::string::npos);

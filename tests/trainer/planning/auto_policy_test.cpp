@@ -158,7 +158,7 @@ TEST_F(AutoPolicy, MovesNothingWhereAllFits) {
   EXPECT_EQ(choice.config.remat_policy, "none");
 }
 
-TEST_F(AutoPolicy, WhatIsSetStays) {
+TEST_F(AutoPolicy, KeepsKeysThatAreSet) {
   Config config = config_of("llama", gpu(1e10),
                             {"context=offload", "optimizer_memory_host_offload=true",
                              "gradient_memory_host_offload=false", "offload_layers=3"});

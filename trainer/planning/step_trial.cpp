@@ -1,0 +1,91 @@
+#include "trainer/planning/step_trial.h"
+
+#include <cstdint>
+
+#include "trainer/step/estimate.h"
+#include "trainer/step/lookahead.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Hardware;
+
+// The numbers of layers of the two short models that stand for a long one. With fewer than a dozen,
+// the first and last layers, which differ from the others, make up too much of a model: with five,
+// some changes seemed to gain that lose on the whole model.
+constexpr int64_t kFewLayers = 12, kMoreLayers = 24;
+// The numbers of micro-batches of the two short steps that stand for a long one. The first
+// micro-batch begins the gradients and the last ends the step; a third is like all between them.
+constexpr int64_t kFewMicroBatches = 2, kMoreMicroBatches = 3;
+
+// A step with `count` layers or micro-batches, and the factor by which its time enters a sum.
+struct WeightedCount {
+  int64_t count;
+  double weight;
+};
+
+// The shorter steps from whose times that of a step with `count` layers or micro-batches follows.
+// Only the first and last few layers or micro-batches take times of their own; all between them
+// take the same. So the time is linear in `count`, on the line through the times of `few` and of
+// `more`. A step that is no longer than these two together is walked itself.
+std::vector<WeightedCount> steps_to_walk(int64_t count, int64_t few, int64_t more) {
+  if (count <= few + more) return {{count, 1}};
+  const double beyond = static_cast<double>(count - few) / static_cast<double>(more - few);
+  return {{few, 1 - beyond}, {more, beyond}};
+}
+
+}  // namespace
+
+StepTimes StepTrial::times(const Hardware& hardware) const {
+  StepTimes sum;
+  for (const auto& [weight, step] : steps_) {
+    const Estimate walked = estimate(step, hardware);
+    sum.step += weight * walked.step_seconds;
+    sum.exposed += weight * (walked.phases.exposed_transfer + walked.phases.exposed_host);
+    sum.recompute += weight * walked.phases.recompute;
+  }
+  return sum;
+}
+
+StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const Hardware& hardware)
+    : config_(config), plans_(plans), hardware_(hardware) {}
+
+StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
+  const auto all_layers = std::ssize(scan_stage(plans_.model).layers);
+  options.transfers.layers_ahead = layers_ahead(options, layout);
+  StepTrial::WeightedSteps steps;
+  for (const WeightedCount& layers : steps_to_walk(all_layers, kFewLayers, kMoreLayers)) {
+    const models::Model model = models::first_layers(plans_.model, static_cast<int>(layers.count));
+    StepOptions some = options;
+    if (options.offload_layers)
+      some.offload_layers = static_cast<int>(*options.offload_layers * layers.count / all_layers);
+    for (const WeightedCount& micro_batches :
+         steps_to_walk(options.micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
+      some.micro_batches = micro_batches.count;
+      steps.emplace_back(layers.weight * micro_batches.weight,
+                         plan_step(model, offload::lay_out(model, layout), some, hardware_.target));
+    }
+  }
+  return StepTrial(std::move(steps));
+}
+
+MemoryByKind StepTrials::memory(StepOptions options) const {
+  options.transfers.layers_ahead = layers_ahead(options, layout_options(config_));
+  TrainingPlans changed{.model = plans_.model,
+                        .layout = plans_.layout,
+                        .options = std::move(options),
+                        .step = {},
+                        .evaluate = plans_.evaluate,
+                        .sample = plans_.sample,
+                        .has_snapshot = plans_.has_snapshot};
+  changed.step = plan_step(changed.model, changed.layout, changed.options, hardware_.target);
+  return analyze(changed);
+}
+
+double StepTrials::layers_ahead(const StepOptions& options,
+                                const offload::LayoutOptions& layout) const {
+  if (config_.prefetch_layers >= 0) return config_.prefetch_layers;
+  return choose_layers_ahead(plans_.model, layout, options, hardware_.target, hardware_);
+}
+
+}  // namespace longshore::trainer
