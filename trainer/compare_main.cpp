@@ -8,8 +8,8 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "trainer/compare/compare.h"
 #include "trainer/compare/figures.h"
 #include "trainer/compare/html.h"
@@ -30,7 +30,7 @@ struct Request {
 
 constexpr int64_t kMaxSteps = 10000;
 
-// Before anything is measured, as that takes long.
+// Called before anything is measured, since measuring takes long.
 void require_folder(const std::string& option, const std::filesystem::path& file) {
   if (file.empty()) return;
   std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
@@ -61,14 +61,14 @@ std::vector<Comparison> plan(const Request& request) {
   return comparisons;
 }
 
-// Workloads mostly have the same.
+// Prints each warning once: most workloads cause the same ones.
 void warn_of(const std::vector<Comparison>& comparisons, Console& console) {
-  std::set<std::string> said;
+  std::set<std::string> printed;
   for (const Comparison& comparison : comparisons) {
     std::vector<std::string> policies;
     for (const Candidate& candidate : comparison.candidates) policies.push_back(candidate.policy);
     for (const std::string& line : unused_keys(comparison.workload.loaded, policies))
-      if (said.insert(line).second) console.line("warning: " + line);
+      if (printed.insert(line).second) console.line("warning: " + line);
   }
 }
 
@@ -79,7 +79,7 @@ void compare(const Request& request) {
                           .price_per_device_hour = request.price};
   Console console;
   warn_of(report.comparisons, console);
-  // After each turn: what takes long may be stopped before its end.
+  // Called after each turn, so that there are results if a long measurement is stopped.
   auto write_json = [&] {
     if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");
   };

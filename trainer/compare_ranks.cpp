@@ -1,4 +1,4 @@
-#include "trainer/distributed/compare_ranks.h"
+#include "trainer/compare_ranks.h"
 
 #include <fmt/format.h>
 

@@ -8,12 +8,13 @@
 
 namespace longshore::trainer {
 
-Console::Console(bool speaks) : speaks_(speaks), is_terminal_(speaks && isatty(STDOUT_FILENO)) {}
+Console::Console(bool is_enabled)
+    : is_enabled_(is_enabled), is_terminal_(is_enabled && isatty(STDOUT_FILENO)) {}
 
 Console::~Console() { erase_bar(); }
 
 void Console::line(const std::string& text) {
-  if (!speaks_) return;
+  if (!is_enabled_) return;
   std::string bar = bar_;
   erase_bar();
   std::printf("%s\n", text.c_str());

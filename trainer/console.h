@@ -1,5 +1,5 @@
-// What a person sees while a program runs: lines on standard output and, on a terminal, a progress
-// bar with the time left below them.
+// What a person sees while a program runs: lines on standard output and, if that is a terminal, a
+// progress bar below them.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,20 @@ namespace longshore::trainer {
 
 class Console {
  public:
-  // Of a run's processes only one speaks.
-  explicit Console(bool speaks = true);
+  // A console that is not enabled prints nothing: of a run's processes only the first has an
+  // enabled one.
+  explicit Console(bool is_enabled = true);
   ~Console();
 
   void line(const std::string& text);
-  // Does nothing unless standard output is a terminal. `note` is what else is under way.
+  // Draws the bar, if standard output is a terminal. `note` follows the time left; it says what
+  // else is under way, "" if nothing is.
   void progress(int64_t done, int64_t total, double seconds_left, const std::string& note);
 
  private:
   void erase_bar();
 
-  bool speaks_, is_terminal_;
+  bool is_enabled_, is_terminal_;
   std::string bar_;
 };
 

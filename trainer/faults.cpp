@@ -14,7 +14,7 @@
 namespace longshore::trainer {
 namespace {
 
-// Says where they are.
+// Writes them as files for probe --inputs and returns the names of the files.
 std::string dump_batches(const std::filesystem::path& folder, int64_t step,
                          const std::vector<data::Batch>& batches) {
   std::error_code error;
@@ -33,9 +33,9 @@ std::string dump_batches(const std::filesystem::path& folder, int64_t step,
 }  // namespace
 
 bool is_out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const PlanError*>(&error))
+  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const OutOfMemoryError*>(&error))
     return true;
-  // LibTorch's CUDA and CPU allocators, and oneDNN.
+  // What LibTorch's CUDA and CPU allocators and oneDNN say.
   constexpr std::array kWords{"out of memory", "can't allocate memory",
                               "could not create a memory"};
   const std::string_view what = error.what();
@@ -64,7 +64,7 @@ std::string NonFiniteSteps::account(const StepMetrics& step,
       fmt::format("step {}: loss {}, grad_norm {}", step.step, step.loss, step.gradient_norm);
   if (++count_ <= kMostDumps) try {
       text += "; its batch, for probe --inputs: " + dump_batches(folder_, step.step, micro_batches);
-    } catch (const DataError& error) {
+    } catch (const FileError& error) {
       text += std::string("; its batch is lost: ") + error.what();
     }
   return text;

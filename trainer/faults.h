@@ -15,19 +15,20 @@
 
 namespace longshore::trainer {
 
-// Whether memory was refused: by our backends, by the C++ library, or by a library that says so.
+// Whether memory was refused: by our backends, by the C++ library, or by another library, whose
+// message says so.
 bool is_out_of_memory(const std::exception& error);
 
-// What is taken now beside what was planned, kind by kind and category by category.
+// A table of what is taken now and what was planned, by memory kind and category.
 std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned);
 
 // Steps whose loss or gradient norm is not finite.
 class NonFiniteSteps {
  public:
-  // The first of them leave their batches in `folder`, which is made if need be.
+  // The batches of the first such steps go to `folder`, which is made where it is missing.
   explicit NonFiniteSteps(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // What there is to say of such a step; "" of any other. Each micro-batch becomes a file for
+  // A line about such a step; "" for any other step. Each micro-batch becomes a file for
   // probe --inputs.
   std::string account(const StepMetrics& step, const std::vector<data::Batch>& micro_batches);
 

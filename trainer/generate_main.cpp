@@ -9,7 +9,7 @@
 
 namespace {
 
-// CLI::Range takes a NaN, which is neither below nor above.
+// CLI::Range accepts NaN, which is neither below nor above its bounds.
 CLI::Validator number_from(double least, double most) {
   const CLI::Range range(least, most);
   return {[range](std::string& text) {

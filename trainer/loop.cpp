@@ -14,16 +14,18 @@
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
+#include "models/hf/config.h"
+#include "trainer/agreed_plans.h"
 #include "trainer/agreed_stop.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
+#include "trainer/compare_ranks.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/inputs.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/console.h"
-#include "trainer/distributed/compare_ranks.h"
 #include "trainer/distributed/same_config.h"
 #include "trainer/distributed/world.h"
 #include "trainer/faults.h"
@@ -67,7 +69,7 @@ class Run {
         backend_(make_backend(chosen.target, chosen.device,
                               connect_devices(world, device_mesh(config, world.rank()),
                                               chosen.target, chosen.device))),
-        plans_(plan_what_fits(config)),
+        plans_(agreed_plans(config, *backend_, world)),
         opened_(config, world, [&console](const std::string& text) { console.line(text); }),
         config_(opened_.start ? with_schedule_of(*opened_.start, config) : config),
         whole_(whole(plans_.layout)),
@@ -113,25 +115,6 @@ class Run {
   }
 
  private:
-  TrainingPlans plan_what_fits(const Config& config) const {
-    TrainingPlans plans = plan_training(config, backend_->target(), world_.rank());
-    // All wait for each other: who went on would take what others still count on.
-    for (const std::string& why : world_.gather(why_no_room(config, plans, *backend_)))
-      if (!why.empty()) throw PlanError(why);
-    require_same_config(with_choices(config, plans), backend_->target(), world_);
-    return plans;
-  }
-
-  // What a process chooses by its own machine.
-  Config with_choices(Config config, const TrainingPlans& plans) const {
-    const bool is_bfloat16 = compute_dtype(config, backend_->target()) == models::Dtype::bfloat16;
-    config.dtype = is_bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
-    config.prefetch_layers = plans.options.transfers.layers_ahead;
-    for (const char* key : {"dtype", "prefetch_layers"})
-      if (!config.origins.contains(key)) config.origins[key] = "by the machine";
-    return config;
-  }
-
   const fs::path& directory() const { return opened_.directory->path(); }
 
   Manifest describe(const std::string& frozen_weights) const {
@@ -230,7 +213,7 @@ class Run {
     console_.line(text(summary));
     write(summary, directory() / "summary.json");
     checkpoints_.require_last();
-    if (!metrics_trouble_.empty()) throw Error(metrics_trouble_);
+    if (!metrics_trouble_.empty()) throw FileError(metrics_trouble_);
     say_what_is_left();
   }
 
@@ -299,7 +282,7 @@ class Run {
     } catch (const std::bad_alloc&) {
       account += "nothing is left to plan with";
     }
-    throw PlanError(account);
+    throw OutOfMemoryError(account);
   }
 
   // A disk that is full ends no run; what waits is written when there is room again.
@@ -381,6 +364,24 @@ class Run {
 
 }  // namespace
 
+namespace {
+
+// A model of random weights is saved with a config.json of its own; better to know that there is
+// none before training than after it.
+void require_savable(const Config& config, models::Target target) {
+  const bool saves_adapter_alone = config.lora_rank > 0 && config.trainable_parameters_mask.empty();
+  if (!config.enable_checkpointing || !config.load_parameters_path.empty() || saves_adapter_alone)
+    return;
+  try {
+    models::write_hf_config(decoder_config(config, target));
+  } catch (const ConfigError& error) {
+    throw ConfigError(location(config, "enable_checkpointing") + ": found true, but " +
+                      error.what() + "; expected a model that can be saved, or false");
+  }
+}
+
+}  // namespace
+
 void train(const Config& config) {
   if (is_toy(config))
     throw ConfigError(location(config, "model_type") +
@@ -392,6 +393,8 @@ void train(const Config& config) {
   const std::unique_ptr<World> world = connect(launch, backend.target);
   require_same_config(config, backend.target, *world);
   const Config adapted = with_devices(with_adapter(config), world->size());
+  require_savable(adapted, backend.target);
+  named_hardware(adapted);  // refuses a profile that is not there, though nothing may ask for it
   Console console(world->is_first());
   console.line("backend: " + backend.description);
   for (const std::string& line : unused_keys(adapted)) console.line("warning: " + line);

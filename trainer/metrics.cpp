@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -20,42 +21,48 @@ namespace {
 
 using nlohmann::ordered_json;
 
+struct Field {
+  const char* key;
+  std::variant<double StepMetrics::*, int64_t StepMetrics::*> member;
+};
+
+// The keys of a step's record, in their order.
+constexpr Field kFields[] = {
+    {"step", &StepMetrics::step},
+    {"seconds", &StepMetrics::seconds},
+    {"loss", &StepMetrics::loss},
+    {"grad_norm", &StepMetrics::gradient_norm},
+    {"learning_rate", &StepMetrics::learning_rate},
+    {"total_weights", &StepMetrics::total_weights},
+    {"tokens_per_second_per_device", &StepMetrics::tokens_per_second_per_device},
+    {"tflops_per_device", &StepMetrics::tflops_per_device},
+    {"mfu", &StepMetrics::mfu},
+    {"device_peak_bytes", &StepMetrics::device_peak_bytes},
+    {"pinned_host_peak_bytes", &StepMetrics::pinned_host_peak_bytes},
+};
+
 ordered_json record(const StepMetrics& m) {
-  ordered_json record{{"step", m.step},
-                      {"seconds", m.seconds},
-                      {"loss", m.loss},
-                      {"grad_norm", m.gradient_norm},
-                      {"learning_rate", m.learning_rate},
-                      {"total_weights", m.total_weights},
-                      {"tokens_per_second_per_device", m.tokens_per_second_per_device},
-                      {"tflops_per_device", m.tflops_per_device},
-                      {"mfu", m.mfu},
-                      {"device_peak_bytes", m.device_peak_bytes},
-                      {"pinned_host_peak_bytes", m.pinned_host_peak_bytes}};
+  ordered_json record;
+  for (const Field& field : kFields)
+    std::visit([&](auto member) { record[field.key] = m.*member; }, field.member);
+  // Only steps that a save held up have this key.
   if (m.checkpoint_stall_seconds > 0)
     record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
   return record;
 }
 
-// JSON has no word for what is not finite; it stands there as null.
-double number(const ordered_json& record, const char* key) {
-  const ordered_json& value = record.at(key);
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+// JSON has no word for a number that is not finite: such a number is written as null.
+void read(const ordered_json& value, double& number) {
+  number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
+void read(const ordered_json& value, int64_t& number) { number = value.get<int64_t>(); }
 
 std::optional<StepMetrics> parse_record(const std::string& line) {
   try {
     const ordered_json record = ordered_json::parse(line);
-    StepMetrics m{.step = record.at("step"), .seconds = number(record, "seconds")};
-    m.loss = number(record, "loss");
-    m.gradient_norm = number(record, "grad_norm");
-    m.learning_rate = number(record, "learning_rate");
-    m.total_weights = record.at("total_weights");
-    m.tokens_per_second_per_device = number(record, "tokens_per_second_per_device");
-    m.tflops_per_device = number(record, "tflops_per_device");
-    m.mfu = number(record, "mfu");
-    m.device_peak_bytes = record.at("device_peak_bytes");
-    m.pinned_host_peak_bytes = record.at("pinned_host_peak_bytes");
+    StepMetrics m;
+    for (const Field& field : kFields)
+      std::visit([&](auto member) { read(record.at(field.key), m.*member); }, field.member);
     return m;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -66,13 +73,14 @@ std::string validation_record(int64_t step, double loss) {
   return ordered_json{{"step", step}, {"validation_loss", loss}}.dump();
 }
 
-// The step of a validation's record.
+// The step in a validation's record; nothing for any other line.
 std::optional<int64_t> parse_validation(const std::string& line) {
   try {
     const ordered_json record = ordered_json::parse(line);
     const int64_t step = record.at("step");
-    return line == validation_record(step, number(record, "validation_loss")) ? std::optional(step)
-                                                                              : std::nullopt;
+    double loss = 0;
+    read(record.at("validation_loss"), loss);
+    return line == validation_record(step, loss) ? std::optional(step) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -83,7 +91,7 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 3
 }  // namespace
 
 std::string text(const StepMetrics& m) {
-  // Without the sign that a processor gives what is not a number.
+  // Some processors give a NaN a sign, which is not printed.
   auto figure = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
       "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
@@ -109,11 +117,10 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step) 
     lines += line + "\n";
   }
   write_file(path, lines);
-  file_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file_ < 0) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
+  file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!file_.is_open())
+    throw FileError(path.string() + ": cannot be written: " + std::strerror(errno));
 }
-
-MetricsFile::~MetricsFile() { close(file_); }
 
 std::string MetricsFile::write(const StepMetrics& m) { return append(record(m).dump()); }
 
@@ -125,7 +132,7 @@ std::string MetricsFile::write_validation(int64_t step, double loss) {
 std::string MetricsFile::append(const std::string& line) {
   waiting_ += line + "\n";
   while (!waiting_.empty()) {
-    const ssize_t count = ::write(file_, waiting_.data(), waiting_.size());
+    const ssize_t count = ::write(file_.number(), waiting_.data(), waiting_.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return path_.string() + ": cannot be written: " + std::strerror(errno);
     waiting_.erase(0, static_cast<size_t>(count));

@@ -1,5 +1,5 @@
-// Numbers of a run: one record a step in metrics.jsonl and one of each validation behind it, and
-// summary.json at the end.
+// The numbers of a run: metrics.jsonl, with a record of each step and, after it, of a validation
+// where there was one; and summary.json at the end.
 #pragma once
 
 #include <filesystem>
@@ -8,41 +8,42 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
 
 struct StepMetrics {
   int64_t step = 0;    // from 0
-  double seconds = 0;  // from asking for the batch to having the results, synchronised
+  double seconds = 0;  // from the request for the batch to the results, after synchronization
   double loss = 0, gradient_norm = 0, learning_rate = 0;
-  int64_t total_weights = 0;  // trained targets
+  int64_t total_weights = 0;  // targets that are trained
   double tokens_per_second_per_device = 0;
   double tflops_per_device = 0;  // model FLOPs, trainer/step/flops.h
   double mfu = 0;                // 0 to 1
   int64_t device_peak_bytes = 0, pinned_host_peak_bytes = 0;
-  double checkpoint_stall_seconds = 0;  // that a save held it up before it began
+  double checkpoint_stall_seconds = 0;  // for which a save delayed the start of the step
 };
 
 // "completed step: 12, seconds: 0.412, ..."
 std::string text(const StepMetrics& metrics);
 
-// Appends records as they come; each is with the system when write() returns. Where it takes none,
-// since a disk is full, records wait here.
+// Appends records. The system has a record when write() returns; where it takes none, as with a
+// full disk, the record waits in memory.
 class MetricsFile {
  public:
-  // Of what is there already, the records of steps before `first_step` stay; a run that resumes
-  // writes the others again. What is no record, such as a line that was cut off, goes as well.
+  // Of the records in an existing file, those of steps before `first_step` stay. The others are
+  // removed, since a run that resumes writes them again, and so are lines that are no records, as a
+  // line that was cut off. Throws FileError where the file cannot be written.
   MetricsFile(const std::filesystem::path& path, int64_t first_step);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
   const std::vector<StepMetrics>& kept() const { return kept_; }
 
-  // Also writes what has waited. Says why something waits now; "" where nothing does.
+  // Appends a step's record, after those that wait. Returns why records wait now; "" where none
+  // does.
   std::string write(const StepMetrics& metrics);
-  // Of what was learnt up to that step, in nats a token; unless it says so already.
+  // Appends the record of a validation after that step, whose loss is in nats a token, unless the
+  // file has it already.
   std::string write_validation(int64_t step, double loss);
 
  private:
@@ -50,9 +51,9 @@ class MetricsFile {
 
   std::filesystem::path path_;
   std::vector<StepMetrics> kept_;
-  std::set<std::string> validations_;  // their records
-  std::string waiting_;                // of records that are to be written
-  int file_ = -1;
+  std::set<std::string> validations_;  // the records of validations
+  std::string waiting_;                // the text of records that wait
+  FileDescriptor file_;
 };
 
 struct Validation {
@@ -62,34 +63,35 @@ struct Validation {
 // "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"
 std::string text(const Validation& validation);
 
-// Of all saves that succeeded in this process.
+// All saves that succeeded in this process.
 struct CheckpointFigures {
   int64_t saves = 0;
-  int64_t bytes = 0;                // of the last
-  double median_stall_seconds = 0;  // that training waited for one
-  double bytes_per_second = 0;      // of writing: all bytes over all time
+  int64_t bytes = 0;                // of the last save
+  double median_stall_seconds = 0;  // for which training waited
+  double bytes_per_second = 0;      // all bytes over all time spent with writing
 };
 
-// Of the processes of a run, by their own clocks.
+// The processes of a run, each by its own clock.
 struct RankFigures {
   int64_t count = 1;
-  int64_t slowest = 0;  // rank
+  int64_t slowest = 0;  // its rank
   double slowest_median_step_seconds = 0, fastest_median_step_seconds = 0;
 };
 
 struct Summary {
-  int64_t steps = 0;  // also those before the run was resumed
-  // Over all steps but the first, which pays for first touches and caches; over it if it is alone.
+  int64_t steps = 0;  // including those before the run was resumed
+  // Over all steps except the first, which has to touch memory and fill caches; over the first
+  // where it is the only one.
   double median_step_seconds = 0, p90_step_seconds = 0;
   double tokens_per_second_per_device = 0, mfu = 0;  // at the median step
   double data_wait_fraction = 0;                     // of all step time
   MemoryByKind memory;                               // measured
   std::optional<Validation> validation;
   std::optional<CheckpointFigures> checkpoints;
-  std::optional<RankFigures> ranks;  // where there are several
+  std::optional<RankFigures> ranks;  // where there are several processes
 };
 
-// Fills what follows from the steps.
+// Fills in what follows from the steps alone.
 Summary summarize(const std::vector<StepMetrics>& steps);
 
 std::string text(const Summary& summary);

@@ -6,7 +6,6 @@ namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using Say = std::function<void(const std::string&)>;
 
 // Throws where the folder holds a run that leaves nothing to go on from.
 void require_unused(const Config& config, const fs::path& directory) {
@@ -22,22 +21,23 @@ void require_unused(const Config& config, const fs::path& directory) {
 
 }  // namespace
 
-OpenedRun::OpenedRun(const Config& config, World& world, const Say& say) {
-  const data::Rank rank{.number = world.rank(), .world_size = world.size()};
+OpenedRun::OpenedRun(const Config& config, World& world, const Log& log) {
+  const data::Rank rank{.rank = world.rank(), .world_size = world.size()};
   if (world.is_first()) {
-    data = open_data(config, say, rank);
+    data = open_data(config, log, rank);
     directory.emplace(config);
   }
   const fs::path folder = world.gather(directory ? directory->path().string() : "")[0];
   if (!world.is_first()) {
-    data = open_data(config, say, rank);
+    data = open_data(config, log, rank);
     directory.emplace(folder);
   }
 
   if (world.is_first()) {
     if (config.enable_checkpointing)
-      start = newest_checkpoint(folder / kCheckpointsFolder, config.fall_back_to_earlier_checkpoint,
-                                say);
+      start = newest_checkpoint(
+          folder / kCheckpointsFolder,
+          config.fall_back_to_earlier_checkpoint ? OnDamage::fall_back : OnDamage::refuse, log);
     if (start) {
       saved_step = start->manifest.step;
     } else {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"
@@ -16,10 +16,10 @@ namespace longshore::trainer {
 
 struct OpenedRun {
   // Every process of the run makes one. The first tokenizes what must be tokenized, makes the
-  // folder, and verifies the checkpoint; `say` gets lines on what was done and found. Throws as
+  // folder, and verifies the checkpoint; `log` gets lines on what was done and found. Throws as
   // open_data, RunDirectory, newest_checkpoint and open_checkpoint do, and ConfigError where the
   // folder holds a run that this config does not go on with.
-  OpenedRun(const Config& config, World& world, const std::function<void(const std::string&)>& say);
+  OpenedRun(const Config& config, World& world, const Log& log);
 
   TrainingData data;
   std::optional<RunDirectory> directory;  // always there

@@ -5,14 +5,14 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
-#include "trainer/config/keys.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/planning/measure_hardware.h"
 #include "trainer/planning/plan_report.h"
@@ -22,7 +22,7 @@
 namespace longshore::trainer {
 namespace {
 
-// What the plans are for: nothing of it is touched, so a GPU need not be there.
+// The target that plans are made for. No GPU has to be present, since nothing runs on it.
 models::Target target_of(const Config& config) {
   if (config.backend == BackendChoice::cuda) return models::Target::cuda;
   if (config.backend == BackendChoice::cuda_composed) return models::Target::cuda_composed;
@@ -35,7 +35,7 @@ struct Request {
   std::vector<std::string> overrides;
   std::string policies, hardware, json, trace, largest;
   bool explain = false, measure = false;
-  std::string measure_to;  // a file; "": where --hardware this_machine finds it
+  std::string measure_to;  // a file; "" for the one that --hardware this_machine reads
 };
 
 void measure(std::filesystem::path file) {
@@ -65,7 +65,7 @@ void warn_of(const Config& config, const std::vector<std::string>& policies) {
           location(config, key).c_str());
 }
 
-// `where` is the hardware, and a policy where there are several.
+// `where` names the hardware, and also the policy if there are several.
 void print_largest(const std::string& where, const Config& config, const std::string& key,
                    const offload::Hardware& hardware) {
   int64_t most = largest_that_fits(config, key, hardware);
@@ -76,7 +76,7 @@ void print_largest(const std::string& where, const Config& config, const std::st
                 static_cast<long long>(most));
 }
 
-// The config on every profile, a line each.
+// Prints a line for each profile, with what the config takes on it.
 void plan_on_all_hardware(const Request& request) {
   for (const auto& [option, is_given] : {std::pair{"--policies", !request.policies.empty()},
                                          {"--json", !request.json.empty()},
@@ -89,7 +89,7 @@ void plan_on_all_hardware(const Request& request) {
                         join(hardware_names(default_configs_directory())) +
                         (request.policies.empty() ? "" : "; nearest: remat_policy=NAME"));
   std::vector<std::string> overrides = request.overrides;
-  // Each in its turn; one has to be there for a policy that goes by times.
+  // hardware_table() replaces this profile by each one. Some policies require that there is one.
   overrides.push_back("hardware=" + hardware_names(default_configs_directory()).at(0));
   const Config config = load_config(request.config, overrides, default_configs_directory());
   warn_of(config, {config.remat_policy});

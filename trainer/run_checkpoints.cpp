@@ -26,12 +26,12 @@ std::string text(const SaveReport& report) {
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Say say)
-    : opened_(opened), world_(world), say_(std::move(say)), newest_(opened.saved_step) {}
+RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Log log)
+    : opened_(opened), world_(world), log_(std::move(log)), newest_(opened.saved_step) {}
 
 void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot) {
   saver_.emplace(std::move(run), std::move(snapshot), [this](const SaveReport& report) {
-    say_(text(report));
+    log_(text(report));
     reports_.push_back(report);
   });
 }

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/metrics.h"
 #include "trainer/opened_run.h"
@@ -17,10 +17,8 @@ namespace longshore::trainer {
 
 class RunCheckpoints {
  public:
-  using Say = std::function<void(const std::string&)>;
-
-  // Of a run that saves nothing until enable(). `say` gets a line for each save that has ended.
-  RunCheckpoints(const OpenedRun& opened, World& world, Say say);
+  // Of a run that saves nothing until enable(). `log` gets a line for each save that has ended.
+  RunCheckpoints(const OpenedRun& opened, World& world, Log log);
 
   // As CheckpointSaver takes them.
   void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot);
@@ -58,7 +56,7 @@ class RunCheckpoints {
 
   const OpenedRun& opened_;
   World& world_;
-  Say say_;
+  Log log_;
   std::vector<SaveReport> reports_;
   int64_t newest_;  // step of the newest in the run's folder, or of a save begun since
   double stall_seconds_ = 0;

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLockFile = "lock";
 
-// By config and time, and a number where that is taken: only a name that was given resumes.
+// A new folder, named by config and time, and by a number where that name is taken: only a run_name
+// in the config resumes a run.
 fs::path new_directory(const Config& config) {
   const std::time_t now = std::time(nullptr);
   char time[32];
@@ -34,10 +35,32 @@ fs::path new_directory(const Config& config) {
   return directory;
 }
 
-std::string owner(int file) {
+std::string owner(const FileDescriptor& file) {
   char text[32] = {};
-  const ssize_t count = pread(file, text, sizeof text - 1, 0);
+  const ssize_t count = pread(file.number(), text, sizeof text - 1, 0);
   return count > 0 ? "process " + std::string(text, static_cast<size_t>(count)) : "a process";
+}
+
+// The lock file of the folder, with this process's number in it. The kernel releases the lock when
+// the file is closed, which the end of the process does in any case.
+FileDescriptor locked(const fs::path& folder, const Config& config) {
+  const fs::path path = folder / kLockFile;
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  auto fail = [&] {
+    throw FileError(path.string() + ": cannot be written: " + std::strerror(errno));
+  };
+  if (!file.is_open()) fail();
+  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
+    const std::string reason =
+        errno == EWOULDBLOCK ? owner(file) + " trains there" : std::strerror(errno);
+    throw ConfigError(location(config, "run_name") + ": " + folder.string() + ": " + reason +
+                      ". Nearest: another run_name, or none");
+  }
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(file.number(), 0) != 0 ||
+      pwrite(file.number(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
+    fail();
+  return file;
 }
 
 }  // namespace
@@ -48,40 +71,10 @@ RunDirectory::RunDirectory(const Config& config) {
   path_ = config.run_name.empty() ? new_directory(config)
                                   : config.base_output_directory / config.run_name;
   fs::create_directories(path_, error);
-  if (error) throw Error(path_.string() + ": cannot be made: " + error.message());
-  lock(config);
-  try {
-    remove_leftovers(path_);
-    remove_leftovers(path_ / kCheckpointsFolder);
-  } catch (...) {
-    close(lock_);
-    throw;
-  }
-}
-
-// The kernel gives the lock back when the process ends, however it does.
-void RunDirectory::lock(const Config& config) {
-  const fs::path file = path_ / kLockFile;
-  lock_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) throw Error(file.string() + ": cannot be written: " + std::strerror(errno));
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    const std::string reason =
-        errno == EWOULDBLOCK ? owner(lock_) + " trains there" : std::strerror(errno);
-    close(lock_);
-    throw ConfigError(location(config, "run_name") + ": " + path_.string() + ": " + reason +
-                      ". Nearest: another run_name, or none");
-  }
-  const std::string pid = std::to_string(getpid());
-  if (ftruncate(lock_, 0) != 0 ||
-      pwrite(lock_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    const std::string reason = std::strerror(errno);
-    close(lock_);
-    throw Error(file.string() + ": cannot be written: " + reason);
-  }
-}
-
-RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) close(lock_);
+  if (error) throw FileError(path_.string() + ": cannot be made: " + error.message());
+  lock_ = locked(path_, config);
+  remove_leftovers(path_);
+  remove_leftovers(path_ / kCheckpointsFolder);
 }
 
 }  // namespace longshore::trainer

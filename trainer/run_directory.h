@@ -1,32 +1,29 @@
-// The folder of a run, which one process at a time writes to: the first of a run's processes.
+// The folder of a run. One process at a time writes to it: the first of a run's processes.
 #pragma once
 
 #include <filesystem>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {
 
 class RunDirectory {
  public:
-  // base_output_directory/run_name, or named by config and time; made if need be, locked until this
-  // goes, and cleared of what a killed process left half-written. Throws a ConfigError that names
-  // the process where another has the lock.
+  // base_output_directory/run_name, or a new folder named by config and time. It is made where it
+  // is missing, locked for the lifetime of this object, and cleared of what a killed process left
+  // half-written. Throws a ConfigError that names the process where another one has the lock, and
+  // FileError where the file system refuses.
   explicit RunDirectory(const Config& config);
-  // The folder of the run's first process, as the others have it: nothing is locked or written.
+  // For the other processes of the run: the folder of the first one. Nothing is locked or written.
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
-  ~RunDirectory();
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  void lock(const Config& config);
-
   std::filesystem::path path_;
-  int lock_ = -1;
+  FileDescriptor lock_;
 };
 
 }  // namespace longshore::trainer

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest.h"
-#include "base/plural.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "data/chat_template.h"
 #include "data/tokenize_files.h"
 #include "data/tokenize_json.h"
@@ -43,7 +42,7 @@ void run(const Arguments& arguments) {
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
   const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
   if (arguments.stdin_json) {
-    std::ios::sync_with_stdio(false);  // else what cannot be read looks like the end
+    std::ios::sync_with_stdio(false);  // with it, a read error would look like the end of the input
     longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
     return;
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/plural.h"
+#include "base/text.h"
 #include "data/document_rows.h"
 #include "data/text_format.h"
 #include "data/tokenized_file.h"
@@ -22,20 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 using Shard = std::shared_ptr<const data::TokenShard>;
 
-using Say = std::function<void(const std::string&)>;
-
 // Opens files as the config says.
 class Opener {
  public:
-  Opener(const Config& config, const data::Tokenizer* tokenizer, const Say& say)
-      : config_(config), tokenizer_(tokenizer), say_(say) {}
+  Opener(const Config& config, const data::Tokenizer* tokenizer, const Log& log)
+      : config_(config), tokenizer_(tokenizer), log_(log) {}
 
   Shard shard(const char* key, const fs::path& path) {
     Shard shard =
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
     check_vocabulary(key, path, shard->vocab_size());
     if (tokenizer_)
-      shard->require_tokenizer(tokenizer_->content_hash(), tokenizer_->path().string());
+      shard->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
     if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
     if (!first_) first_ = shard;
     return shard;
@@ -53,7 +51,7 @@ class Opener {
     if (shard->loss_marks() == data::LossMarks::present)
       throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " + path.string() +
                         " has prompts, which carry no loss; expected dataset_type=documents");
-    say_(note);
+    log_(note);
     return std::make_shared<const data::WindowRows>(shard, config_.max_target_length, remainder);
   }
 
@@ -61,7 +59,7 @@ class Opener {
   Shard tokenized(const fs::path& path) const {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
     fs::path cache = config_.base_output_directory / "tokens";
-    say_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
+    log_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
     return data::open_tokenized(
         path, *tokenizer_,
         {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
@@ -82,7 +80,7 @@ class Opener {
       note += fmt::format(", {} left out with no target that carries loss",
                           plural(counts.untrained, "sequence"));
     double capacity = static_cast<double>(rows->count() * config_.max_target_length);
-    say_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
+    log_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
                             100 * static_cast<double>(counts.positions) / capacity));
     return rows;
   }
@@ -97,7 +95,7 @@ class Opener {
 
   const Config& config_;
   const data::Tokenizer* tokenizer_;
-  const Say& say_;
+  const Log& log_;
   Shard first_;  // all must be by one tokenizer
 };
 
@@ -125,7 +123,7 @@ std::vector<int32_t> sample_prompt(const Config& config, const data::TokenShard&
 
 }  // namespace
 
-TrainingData open_data(const Config& config, const Say& say, data::Rank rank) {
+TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
   TrainingData result;
   data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
   uint64_t seed = static_cast<uint64_t>(config.seed);
@@ -136,7 +134,7 @@ TrainingData open_data(const Config& config, const Say& say, data::Rank rank) {
   }
   if (!config.tokenizer_path.empty())
     result.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
-  Opener opener(config, result.tokenizer.get(), say);
+  Opener opener(config, result.tokenizer.get(), log);
   std::vector<Shard> shards;
   std::vector<data::WeightedRows> sources;
   for (const DatasetFile& file : config.dataset_path) {

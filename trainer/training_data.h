@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "data/batches.h"
 #include "data/tokenizer.h"
 #include "trainer/config/config.h"
@@ -23,10 +23,9 @@ struct TrainingData {
   std::vector<int32_t> sample_prompt;          // where text is sampled
 };
 
-// For that process of a run. Text is tokenized into base_output_directory/tokens first, unless it
-// is there already, which may take a while; `say` gets lines on what is done and what was found.
-// Throws ConfigError and DataError.
-TrainingData open_data(const Config& config, const std::function<void(const std::string&)>& say,
-                       data::Rank rank = {});
+// Opens the data of the process `rank`. Text is tokenized into base_output_directory/tokens first,
+// unless it is there already, which may take a while; `log` gets lines on what is done and what was
+// found. Throws ConfigError and DataError.
+TrainingData open_data(const Config& config, const Log& log, data::Rank rank = {});
 
 }  // namespace longshore::trainer

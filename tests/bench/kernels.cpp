@@ -350,8 +350,7 @@ double product_rate(Stopwatch& stopwatch) {
     const double taken = stopwatch.seconds_of([&] { operands.run(backend, {}); });
     if (round > 0) seconds.push_back(taken);
   }
-  return node.op->cost(node.attrs, program.types(node.in), program.types(node.out)).flops /
-         median(seconds);
+  return program.cost(node).flops / median(seconds);
 }
 
 // A node's line of the table, and what of it goes into the file.
@@ -362,8 +361,7 @@ struct Row {
 
 Row row(Stopwatch& own, Stopwatch& composed, const Program& program, const Node& node,
         const Limits& limits) {
-  const models::Cost cost =
-      node.op->cost(node.attrs, program.types(node.in), program.types(node.out));
+  const models::Cost cost = program.cost(node);
   const Times times = measure(own, composed, program, node);
   // What is not made of products does its arithmetic while it waits for memory.
   const double flops = node.op->op_class == models::OpClass::memory ? 0 : cost.flops;

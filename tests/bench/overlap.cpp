@@ -71,7 +71,8 @@ Profile profile(const std::vector<offload::Event>& events) {
 // Steps of several plans that take turns on the same parameters, moments and arenas.
 class Steps {
  public:
-  // Throws PlanError where one of the plans does not fit.
+  // Throws PlanError where one of the plans does not fit, and OutOfMemoryError where memory is
+  // refused all the same.
   Steps(const Config& config, std::vector<TrainingPlans> plans, Backend& backend)
       : plans_(std::move(plans)), arguments_(backend, ledger_) {
     std::vector<const offload::Plan*> all;
@@ -269,13 +270,18 @@ class Benchmark {
     std::printf("%-26s", label.c_str());
     std::fflush(stdout);
     nlohmann::json said{{"what", label}};
+    auto leave_out = [&](const Error& error) {
+      std::printf("  left out: %s\n", error.what());
+      said["left_out"] = error.what();
+    };
     try {
       const Row row = make_row();
       std::printf("%s\n", row.text().c_str());
       said.update(row.json());
     } catch (const PlanError& error) {
-      std::printf("  left out: %s\n", error.what());
-      said["left_out"] = error.what();
+      leave_out(error);
+    } catch (const OutOfMemoryError& error) {
+      leave_out(error);
     }
     rows_.push_back(said);
     // Each time: what takes long may be stopped before its end.

@@ -38,7 +38,7 @@ TEST(EmulatedDevice, StreamsThatWaitAgreeInAnyOrder) {
   }
 }
 
-TEST(EmulatedDevice, ThoseThatForgetToShow) {
+TEST(EmulatedDevice, StreamsThatForgetToWaitGiveWrongResults) {
   Device late(kBytes, WorkOrder::late);
   EXPECT_EQ(handed_over(late, false), -1);  // as fresh memory is
   int wrong = 0;

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "data/safetensors.h"
-#include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
+#include "data/safetensors_folder.h"
 #include "data/safetensors_writer.h"
 
 namespace longshore::data {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/atomic_file.h"
+#include "base/error.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::trainer {
@@ -51,6 +52,43 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
   MetricsFile file(path, 3);
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
+}
+
+// All numbers of a record come back, and those that are not finite as NaN.
+TEST(MetricsFile, ReadsWhatItWrote) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  const StepMetrics written{.step = 7,
+                            .seconds = 0.25,
+                            .loss = NAN,
+                            .gradient_norm = INFINITY,
+                            .learning_rate = 1e-3,
+                            .total_weights = 1000,
+                            .tokens_per_second_per_device = 4000,
+                            .tflops_per_device = 1.5,
+                            .mfu = 0.375,
+                            .device_peak_bytes = int64_t{1} << 40,
+                            .pinned_host_peak_bytes = 3};
+  EXPECT_EQ(MetricsFile(path, 0).write(written), "");
+  const MetricsFile file(path, 8);
+  ASSERT_EQ(file.kept().size(), 1u);
+  const StepMetrics& kept = file.kept()[0];
+  EXPECT_EQ(kept.step, 7);
+  EXPECT_EQ(kept.seconds, 0.25);
+  EXPECT_TRUE(std::isnan(kept.loss));
+  EXPECT_TRUE(std::isnan(kept.gradient_norm));
+  EXPECT_EQ(kept.learning_rate, 1e-3);
+  EXPECT_EQ(kept.total_weights, 1000);
+  EXPECT_EQ(kept.tokens_per_second_per_device, 4000);
+  EXPECT_EQ(kept.tflops_per_device, 1.5);
+  EXPECT_EQ(kept.mfu, 0.375);
+  EXPECT_EQ(kept.device_peak_bytes, int64_t{1} << 40);
+  EXPECT_EQ(kept.pinned_host_peak_bytes, 3);
+}
+
+TEST(MetricsFile, RefusesAFolderThatIsNotThere) {
+  data::TemporaryFolder folder;
+  EXPECT_THROW(MetricsFile(folder / "none" / "metrics.jsonl", 0), FileError);
 }
 
 }  // namespace

@@ -91,6 +91,63 @@ TEST(TrainProgram, WritesTheRunDirectory) {
   EXPECT_NE(steps[0]["device_peak_bytes"], steps_again[0]["device_peak_bytes"]);
 }
 
+// What stays allocated for other plans of the run counts too: those of further micro-batches.
+TEST(TrainProgram, TakesTheMemoryThatPlanSays) {
+  TemporaryFolder folder;
+  const std::string config =
+      kSynthetic + "gradient_accumulation_steps=2 steps=1 run_name=a base_output_directory=" +
+      (folder / "").string();
+  ASSERT_EQ(run_train(config).exit_code, 0);
+  const ProgramResult planned =
+      run_program(PLAN_PROGRAM " " + config + " --json " + (folder / "p").string());
+  ASSERT_EQ(planned.exit_code, 0) << planned.output;
+  const json measured = json::parse(data::read_file(folder / "a" / "summary.json"))["memory"];
+  const json predicted = json::parse(data::read_file(folder / "p"))["plans"][0]["memory"];
+  for (const char* kind : {"device", "pinned_host"})
+    for (const auto& [key, value] : measured[kind].items())
+      EXPECT_EQ(predicted[kind][key], value) << kind << " " << key;
+}
+
+// It would be known only after training that there is no config.json to save it with.
+TEST(TrainProgram, RefusesWhatCannotBeSaved) {
+  TemporaryFolder folder;
+  const std::string config = kSynthetic + "attn_logits_soft_cap=30 steps=1 run_name=a " +
+                             "base_output_directory=" + (folder / "").string();
+  const ProgramResult refused = run_train(config);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_EQ(count(refused.output, "enable_checkpointing: found true, but no model_type"), 1u)
+      << refused.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  EXPECT_EQ(run_train(config + " enable_checkpointing=false").exit_code, 0);
+}
+
+TEST(TrainProgram, RefusesAProfileThatIsNotThere) {
+  TemporaryFolder folder;
+  const ProgramResult refused =
+      run_train(kSynthetic +
+                "hardware=h2000 prefetch_layers=1 base_output_directory=" + (folder / "").string());
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_EQ(count(refused.output, "nearest: h200"), 1u) << refused.output;
+}
+
+// A run goes on from the model that another one of the same config wrote.
+TEST(TrainProgram, ReadsItsOwnModelsWithDefaults) {
+  TemporaryFolder folder;
+  int number = 0;
+  for (const std::string model :
+       {"model_type=gemma3_text full_attention_period=2", "model_type=gemma2",
+        "model_type=llama full_attention_period=7"}) {
+    const std::string runs = (folder / std::to_string(++number)).string();
+    const std::string config =
+        kSynthetic + "sliding_window_size=8 steps=1 " + model + " base_output_directory=" + runs;
+    const ProgramResult first = run_train(config + " run_name=a");
+    ASSERT_EQ(first.exit_code, 0) << model << ": " << first.output;
+    const ProgramResult second =
+        run_train(config + " run_name=b load_parameters_path=" + runs + "/a/model");
+    EXPECT_EQ(second.exit_code, 0) << model << ": " << second.output;
+  }
+}
+
 // Adapters on a checkpoint: from peft's files, to peft's files, and on from there.
 TEST(TrainProgram, TrainsAdapters) {
   TemporaryFolder folder;
@@ -329,8 +386,9 @@ TracedLanes expected_lanes(const Config& config) {
   TracedLanes lanes;
   for (const offload::Plan& plan : plans.step.plans)
     for (const offload::Instruction& instruction : plan.instructions) {
+      const std::string phase = kPhases.at(instruction.place.phase);
       json event{{"name", instruction.name},
-                 {"cat", kPhases.at(instruction.place.phase)},
+                 {"cat", instruction.recomputes ? phase + ",recompute" : phase},
                  {"op", instruction.op ? instruction.op->name : "move"},
                  {"stage", instruction.place.stage},
                  {"layer", instruction.place.layer}};
@@ -350,7 +408,7 @@ std::map<int, TracedLanes> traced_lanes(const json& trace) {
     double begin = event["ts"], duration = event["dur"];
     EXPECT_GE(begin, lane_ends[lane]) << event;
     EXPECT_GE(duration, 0) << event;
-    lane_ends[lane] = begin + duration - 1e-3;  // microseconds that are rounded
+    lane_ends[lane] = begin + duration - 2e-3;  // microseconds, both rounded
     json what = event["args"];
     int step = what["step"];
     what.erase("step");

@@ -164,7 +164,7 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
   std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats.\n").string();
   data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
   data::TokenShardWriter writer(folder_ / "c.tokens", tokenizer.vocab_size(),
-                                tokenizer.content_hash());
+                                tokenizer.fingerprint());
   writer.append(std::vector<int32_t>{7, 7, 7, 7, 7});
   writer.finish();
   std::vector<std::string> said;

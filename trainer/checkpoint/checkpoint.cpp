@@ -106,7 +106,7 @@ void move_folder(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   if (error)
-    throw DataError(from.string() + ": cannot rename to " + to.string() + ": " + error.message());
+    throw FileError(from.string() + ": cannot rename to " + to.string() + ": " + error.message());
 }
 
 fs::path part(const fs::path& folder, const char* name) {
@@ -160,8 +160,8 @@ Checkpoint open_checkpoint(const fs::path& folder) {
   return checkpoint;
 }
 
-std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, bool may_fall_back,
-                                            const std::function<void(const std::string&)>& say) {
+std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, OnDamage on_damage,
+                                            const Log& log) {
   const std::vector<Candidate> list = candidates(folder);
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string fault = fault_of(list[i]);
@@ -169,12 +169,12 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, bool may_fal
     if (i + 1 == list.size())
       throw DataError(fault + (i == 0 ? "; there is no earlier checkpoint"
                                       : "; all earlier checkpoints are damaged as well"));
-    if (!may_fall_back)
+    if (on_damage == OnDamage::refuse)
       throw DataError(fault + "; fall_back_to_earlier_checkpoint=true would go on from " +
                       list[i + 1].folder.string());
     const fs::path aside = free_name(list[i].folder, ".damaged");
     move_folder(list[i].folder, aside);
-    say(fault + "; the damaged checkpoint is now " + aside.string());
+    log(fault + "; the damaged checkpoint is now " + aside.string());
   }
   return std::nullopt;
 }

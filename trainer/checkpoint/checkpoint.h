@@ -10,11 +10,11 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "models/decoder.h"
 #include "offload/arguments.h"
 #include "offload/parameter_layout.h"
@@ -24,15 +24,15 @@
 
 namespace longshore::trainer {
 
-// Whose state it is.
+// The model and config that a state belongs to.
 struct SavedModel {
   const Config& config;
   const models::DecoderConfig& model;
   const offload::ParameterLayout& layout;  // of `model`
 };
 
-// Writes the weights and moments in `arguments`, and `files` beside them. `manifest` has all but
-// its files; what was written is returned. Host memory: a piece of one tensor. Throws what
+// Writes the weights and moments in `arguments`, and `files` in the same folder. `manifest` has all
+// but its files; what was written is returned. Host memory: a piece of one tensor. Throws what
 // export_parameters, write_adapter and write_optimizer_state throw; then nothing is left behind.
 Manifest write_checkpoint(const std::filesystem::path& to, const SavedModel& saved,
                           const ModelFiles& files, const offload::ArgumentReader& arguments,
@@ -55,12 +55,15 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder);
 inline constexpr const char* kCheckpointsFolder = "checkpoints";
 std::string checkpoint_name(int64_t step);
 
-// Of those in `folder` the one of the latest step, as manifests say it, with all its files
-// verified; nothing where there is none. Where it is damaged, that is a DataError that names the
-// file; but if `may_fall_back` it is said, the damaged folder gets ".damaged" behind its name, and
-// the one before is looked at. A DataError as well where all are damaged.
-std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, bool may_fall_back,
-                                            const std::function<void(const std::string&)>& say);
+// What happens where the newest checkpoint is damaged: a DataError that names the file is thrown,
+// or the damage is logged, ".damaged" is appended to the name of the checkpoint's folder, and the
+// checkpoint of the step before is taken.
+enum class OnDamage { refuse, fall_back };
+
+// The checkpoint in `folder` whose manifest has the latest step, with all its files verified;
+// nothing where the folder has no checkpoints. Throws a DataError where all of them are damaged.
+std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, OnDamage on_damage,
+                                            const Log& log);
 
 // Removes all but the `keep` newest (-1: none). One that is being removed has no checkpoint's name.
 void remove_old_checkpoints(const std::filesystem::path& folder, int64_t keep);

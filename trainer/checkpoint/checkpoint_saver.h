@@ -1,4 +1,4 @@
-// Saves a run's checkpoints, at once or behind the next steps, and keeps the newest.
+// Saves a run's checkpoints, at once or while the next steps run, and keeps the newest.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,10 @@ class CheckpointSaver {
   };
   using Report = std::function<void(const SaveReport&)>;
 
-  // With a snapshot, saves are written behind. Of several processes, which all save at once, the
-  // first writes and the others give it what it asks for. `report` is called once for each save
-  // that has ended, by the process that wrote it, within calls of the other functions.
+  // With a snapshot, saves are written while the next steps run. Where there are several processes,
+  // all save at the same time: the first writes, and the others give it what it asks for. `report`
+  // is called once for each save that has ended, by the process that wrote it, within calls of the
+  // other functions.
   CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report);
   ~CheckpointSaver();  // waits for a save under way, and does not report it
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -59,7 +60,7 @@ class CheckpointSaver {
   // Waits for a save under way.
   void finish();
 
-  // Of a save under way: what part of it is on the disk, as files tell.
+  // The part of a save under way that is on the disk, from 0 to 1, by the sizes of its files.
   std::optional<double> progress() const;
 
  private:

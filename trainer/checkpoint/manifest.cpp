@@ -21,18 +21,13 @@ constexpr const char* kHashKey = "xxh3_128";
 
 std::string dump(const ordered_json& json) { return json.dump(2) + "\n"; }
 
-std::string hash_of(const ordered_json& json) {
-  const std::string text = dump(json);
-  return data::content_hash(std::as_bytes(std::span(text)));
-}
-
 void require_range(const std::string& name, int64_t found, int64_t most) {
   if (found < 0 || found > most)
     throw DataError(name + ": found " + std::to_string(found) + ", expected 0 to " +
                     std::to_string(most));
 }
 
-// As the config's keys bound them.
+// Numbers have the bounds of the config's keys.
 void check_numbers(const Manifest& manifest) {
   require_range("step", manifest.step, kMaxSteps);
   require_range("seed", manifest.seed, std::numeric_limits<int64_t>::max());
@@ -76,7 +71,7 @@ std::string manifest_text(const Manifest& manifest) {
                     {"frozen_weights", manifest.frozen_weights},
                     {"config", manifest.config},
                     {"files", files}};
-  json[kHashKey] = hash_of(json);
+  json[kHashKey] = data::content_hash(dump(json));
   return dump(json);
 }
 

@@ -41,7 +41,7 @@ std::string manifest_text(const Manifest& manifest);
 // there is no other way to write a manifest, so a single bit that has changed shows.
 Manifest parse_manifest(std::string_view text);
 
-// Of the checkpoint in that folder. Throws a DataError that names the file.
+// Reads the manifest of the checkpoint in that folder. Throws a DataError that names the file.
 Manifest read_manifest(const std::filesystem::path& folder);
 
 // The files in a folder and the folders in it, but for a manifest, by path.

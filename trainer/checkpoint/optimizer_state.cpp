@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pieces.h"
 #include "base/problem_list.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
@@ -93,13 +94,8 @@ std::string text(const SafetensorsInfo& info) {
   return fmt::format("{} [{}]", data::name(info.dtype), fmt::join(info.shape, ","));
 }
 
-// Calls `work(first, bytes)` for each piece of so many bytes.
-template <class Work>
-void in_pieces(int64_t bytes, Work work) {
-  constexpr int64_t kPiece = int64_t{4} << 20;
-  for (int64_t first = 0; first < bytes; first += kPiece)
-    work(first, std::min(kPiece, bytes - first));
-}
+// What is read, checked and written at a time stays in the processor's cache.
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
 
 void check(const data::SafetensorsFile& file, const std::map<std::string, Part>& parts) {
   ProblemList problems;
@@ -127,7 +123,7 @@ void write_optimizer_state(const std::filesystem::path& path, const ParameterLay
   std::vector<std::byte> piece;
   for (const SafetensorsInfo& tensor : tensors) {
     const Part& part = parts.at(tensor.name);
-    in_pieces(tensor.bytes(), [&](int64_t first, int64_t bytes) {
+    for_each_piece(tensor.bytes(), kPieceBytes, [&](int64_t first, int64_t bytes) {
       piece.resize(static_cast<size_t>(bytes));
       arguments.read_part(part.argument, part.offset_bytes + first, piece.data(), bytes);
       data::require_finite({tensor, piece});
@@ -146,7 +142,7 @@ void read_optimizer_state(const std::filesystem::path& path, const ParameterLayo
     const std::span<const std::byte> data = file.at(name).data;
     const int64_t begin = std::max(part.offset_bytes, part.held_begin),
                   end = std::min(part.offset_bytes + std::ssize(data), part.held_end);
-    in_pieces(end - begin, [&](int64_t first, int64_t bytes) {
+    for_each_piece(end - begin, kPieceBytes, [&](int64_t first, int64_t bytes) {
       arguments.write_part(part.argument, begin - part.held_begin + first,
                            data.data() + (begin - part.offset_bytes) + first, bytes);
     });

@@ -14,8 +14,8 @@
 
 namespace longshore::trainer {
 
-// Host memory: a piece of one tensor. Throws a DataError on trouble with the file system, and one
-// that names the tensor for a value that is not finite.
+// Host memory: a piece of one tensor. Throws FileError where the file system refuses, and a
+// DataError that names the tensor for a value that is not finite.
 void write_optimizer_state(const std::filesystem::path& file,
                            const offload::ParameterLayout& layout,
                            const offload::ArgumentReader& arguments);

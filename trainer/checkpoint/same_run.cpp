@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/pieces.h"
 #include "data/content_hash.h"
-#include "trainer/config/keys.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 #include "trainer/weights/saved_state.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr const char* kSchedule = "learning_rate_schedule_steps";
 
-// Of a key's value; files count by what is in them.
+// Whether the value of a key changes the steps; files are compared by content, not by name.
 bool decides_steps(const Key& key) {
   static const std::set<std::string> kFree{
       "dataset_path", "tokenizer_path", "eval_dataset_path",    "eval_interval",
@@ -44,10 +45,6 @@ std::string value_of(const std::string& key, const Manifest& manifest) {
 
 std::string place_of(const Checkpoint& checkpoint) {
   return (checkpoint.folder / kManifestFile).string();
-}
-
-std::string hash_of(const std::string& text) {
-  return data::content_hash(std::as_bytes(std::span(text)));
 }
 
 // The key of `config` as the manifest has it; `place` is where that stands.
@@ -75,7 +72,8 @@ int64_t sequences(const Manifest& manifest, const std::string& place) {
   return product;
 }
 
-// Of numbers, each mixed with its place by SplitMix64's finisher (Steele, Lea and Flood 2014).
+// The sum of numbers, each mixed with its place by SplitMix64's finisher (Steele, Lea and Flood
+// 2014).
 template <class Bits>
 uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
   const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
@@ -93,24 +91,25 @@ uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
   return sum;
 }
 
-// Of what this process holds of a parameter: all processes' together are the same however its
-// elements are dealt out.
+// The mixed sum of what this process holds of a parameter. The total of all processes is the same
+// however elements are dealt out to them.
 uint64_t sum_of(const offload::Slab& slab, const offload::Parameter& parameter,
                 const offload::Arguments& arguments) {
-  constexpr int64_t kPiece = int64_t{16} << 20;  // elements
+  // Enough for all processors; 64 MiB of memory at most.
+  constexpr int64_t kPieceElements = int64_t{16} << 20;
   const int64_t size = models::size_bytes(slab.dtype);
   const offload::ElementRange all =
       offload::held(slab, {parameter.offset, parameter.type.shape.count()});
   uint64_t sum = 0;
   std::string bytes;
-  for (int64_t first = all.first; first < all.first + all.count; first += kPiece) {
-    const int64_t count = std::min(kPiece, all.first + all.count - first);
+  for_each_piece(all.count, kPieceElements, [&](int64_t done, int64_t count) {
+    const int64_t first = all.first + done;
     bytes.resize(static_cast<size_t>(count * size));
     arguments.read_part(argument_name(slab, offload::Copy::compute), (first - slab.begin) * size,
                         bytes.data(), count * size);
     const auto place = static_cast<uint64_t>(first - parameter.offset);
     sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
-  }
+  });
   return sum;
 }
 
@@ -141,7 +140,7 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
   for (const auto& [name, location] : layout.by_name) {
     const offload::Slab& slab = layout.slab(location);
     if (slab.trainable == models::Trainable::yes) continue;
-    // Of replicas the first gives what all of them hold.
+    // Replicas hold the same, so only the first of them counts.
     const bool is_asked = layout.mesh.data.rank == 0;
     const uint64_t held =
         is_asked ? sum_of(slab, layout.parameter(location), arguments) : uint64_t{0};
@@ -149,7 +148,7 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
     for (const std::string& part : world.gather(std::to_string(held))) sum += std::stoull(part);
     sums += name + " " + std::to_string(sum) + "\n";
   }
-  return hash_of(sums);
+  return data::content_hash(sums);
 }
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {

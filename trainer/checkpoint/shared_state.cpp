@@ -22,7 +22,7 @@ constexpr int64_t kEnough = -1;
 // The first processes of the mesh, as many as there are along fsdp, hold one of everything.
 SharedState::SharedState(const offload::ParameterLayout& held, const offload::ArgumentReader& mine,
                          World& world)
-    : mine_(mine), world_(world), holders_(held.mesh.fsdp.count) {
+    : mine_(mine), world_(world), holders_(held.mesh.fsdp.size) {
   int64_t number = 0;
   for (const SavedArgument& one : saved_arguments(held))
     arguments_[one.name] = {number++, one.bytes};
@@ -64,7 +64,7 @@ void SharedState::ask(int64_t holder, int64_t number, int64_t offset,
 
 void give_state(const offload::ParameterLayout& held, const offload::ArgumentReader& mine,
                 World& world) {
-  if (world.rank() >= held.mesh.fsdp.count) return;
+  if (world.rank() >= held.mesh.fsdp.size) return;
   const std::vector<SavedArgument> arguments = saved_arguments(held);
   std::vector<std::byte> answer;
   for (Question question;;) {

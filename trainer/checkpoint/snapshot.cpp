@@ -1,8 +1,7 @@
 #include "trainer/checkpoint/snapshot.h"
 
-#include <algorithm>
-
 #include "base/parallel.h"
+#include "base/pieces.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
@@ -10,11 +9,13 @@ namespace longshore::trainer {
 Snapshot::Snapshot(const offload::ParameterLayout& layout, offload::Backend& backend,
                    offload::Ledger& ledger)
     : arguments_(backend, ledger) {
-  constexpr int64_t kPiece = int64_t{16} << 20;
+  // Many for each processor, so that all of them end at the same time.
+  constexpr int64_t kPieceBytes = int64_t{16} << 20;
   for (const auto& [name, category, bytes] : saved_arguments(layout)) {
     std::byte* memory = arguments_.at(name, bytes, offload::MemoryKind::unpinned_host, category);
-    for (int64_t first = 0; first < bytes; first += kPiece)
-      pieces_.push_back({name, first, std::min(kPiece, bytes - first), memory + first});
+    for_each_piece(bytes, kPieceBytes, [&, &name = name](int64_t first, int64_t count) {
+      pieces_.push_back({name, first, count, memory + first});
+    });
   }
 }
 

@@ -90,7 +90,7 @@ class MpiWorld : public World {
   int64_t size() const override { return size_; }
 
   std::shared_ptr<offload::Communicator> host_communicator(const DeviceMesh& mesh) override {
-    auto split = [&](const offload::MeshRanks& along, const offload::MeshRanks& across) {
+    auto split = [&](const offload::MeshAxis& along, const offload::MeshAxis& across) {
       int32_t communicator = 0;
       check(mpi_.split(static_cast<int32_t>(across.rank), static_cast<int32_t>(along.rank),
                        &communicator),

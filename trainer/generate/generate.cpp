@@ -194,11 +194,11 @@ class Speed {
   Clock::time_point start_ = Clock::now(), first_, last_;
 };
 
-// A full disk behind it shows at once: what nobody gets need not be computed.
+// Flushes each piece, so that a full disk ends the program before more is computed.
 void print(const std::string& text) {
   const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if (written != text.size() || std::fflush(stdout) != 0)
-    throw DataError(std::string("standard output: cannot write: ") + std::strerror(errno));
+    throw FileError(std::string("standard output: cannot write: ") + std::strerror(errno));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ void keep_top_p(std::vector<Candidate>& candidates, double p) {
 
 // Uniform in [0, 1).
 double uniform(uint64_t seed, int64_t index) {
-  const PhiloxBlock random = philox(seed, RandomUse::kSampling, 0, static_cast<uint64_t>(index));
+  const PhiloxBlock random = philox(seed, RandomUse::sampling, 0, static_cast<uint64_t>(index));
   const uint64_t bits = uint64_t{random[0]} << 32 | random[1];
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }

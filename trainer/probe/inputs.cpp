@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "data/safetensors_writer.h"
 #include "trainer/config/config.h"
 #include "trainer/config/yaml.h"
@@ -28,7 +28,7 @@ const std::vector<std::string> kInputs{"input_ids", "labels", "attention_mask", 
 constexpr int64_t kNoLabel = -100;
 constexpr int64_t kMostInt32 = std::numeric_limits<int32_t>::max();
 
-// What reference files hold beside their inputs.
+// Results that reference files hold in addition to their inputs.
 bool is_result(const std::string& name) {
   static const std::set<std::string> kNames{"logits", "base_logits", "token_loss", "loss"};
   constexpr std::array kGroups{"hidden.", "grad.", "grad_adapter."};

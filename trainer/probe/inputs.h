@@ -25,13 +25,13 @@ struct ProbeInputs {
 //   segment_ids     optional; runs of equal ids are documents that do not see each other
 //   position_ids    optional; otherwise 0, 1, ... in each row
 //
-// Tensors that a probe gives may stand beside them. Throws DataError, naming file and tensor, for
+// The file may also have tensors that a probe writes. Throws DataError, naming file and tensor, for
 // every other tensor, and for values that are not as said above.
 ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabulary);
 
 // A batch of B rows of T positions as such a file, with labels, segments and positions. It has
 // [B,T+1], since a row's last target is the label of one more position, which nothing else reads.
-// Whole or not at all; trouble with the file system is a DataError.
+// The file appears whole or not at all; throws FileError where the file system refuses.
 void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch);
 
 }  // namespace longshore::trainer

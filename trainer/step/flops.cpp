@@ -21,9 +21,7 @@ int passes(const models::Program& program, const models::Node& node) {
 double training_flops(const models::Program& program) {
   double flops = 0;
   for (const models::Node& node : program.nodes)
-    if (int count = passes(program, node); count > 0)
-      flops +=
-          count * node.op->cost(node.attrs, program.types(node.in), program.types(node.out)).flops;
+    if (int count = passes(program, node); count > 0) flops += count * program.cost(node).flops;
   return flops;
 }
 

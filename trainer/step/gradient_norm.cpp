@@ -54,14 +54,14 @@ GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder
         index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
   }
   if (index_.empty())
-    throw PlanError("a device would hold no trained parameter: too many devices for this model");
+    throw ConfigError("a device would hold no trained parameter: too many devices for this model");
   square_sums_ = builder.temporary(
       "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
       MemoryKind::device, Category::batch);
 }
 
-void GradientNorm::gradient_made(const offload::ParameterLayout::Location& location,
-                                 const offload::Place& place) {
+void GradientNorm::on_parameter_gradient(const offload::ParameterLayout::Location& location,
+                                         const offload::Place& place) {
   const offload::Parameter& parameter = operands_.layout().parameter(location);
   int64_t count = parameter.type.shape.count();
   add_square_sum(operands_.range(location.slab, offload::Copy::gradient, parameter.offset,
@@ -69,7 +69,7 @@ void GradientNorm::gradient_made(const offload::ParameterLayout::Location& locat
                  location.slab, location.parameter, place);
 }
 
-void GradientNorm::gradients_made(int slab) {
+void GradientNorm::on_slab_gradients(int slab) {
   const offload::Place place{"norm", slab, offload::Phase::optimizer};
   const offload::Slab& s = operands_.layout().slabs[slab];
   const Operand held = operands_.held(slab, offload::Copy::gradient);
@@ -94,10 +94,8 @@ void GradientNorm::add_square_sum(const Operand& gradient, int slab, int paramet
 
 void GradientNorm::finish(double threshold, const Operand& factor) {
   offload::Place place{"norm", 0, offload::Phase::optimizer};
-  const models::Type scalar{};
-  Operand norm{
-      builder_.argument(kGradientNorm, scalar.bytes(), MemoryKind::device, Category::batch), 0,
-      scalar};
+  Operand norm =
+      builder_.argument(kGradientNorm, models::Type{}, MemoryKind::device, Category::batch);
   Operand sums = square_sums_;
   if (operands_.layout().is_sharded()) {
     sums = builder_.temporary("square_sum", models::Type{{1}, Dtype::float64}, MemoryKind::device,

@@ -19,9 +19,9 @@ class GradientNorm {
 
   // What PassOptions calls in the pass that ends a step: the first where a device trains alone, the
   // second where gradients are summed up over several.
-  void gradient_made(const offload::ParameterLayout::Location& location,
-                     const offload::Place& place);
-  void gradients_made(int slab);
+  void on_parameter_gradient(const offload::ParameterLayout::Location& location,
+                             const offload::Place& place);
+  void on_slab_gradients(int slab);
 
   // After the pass: writes kGradientNorm and, where it is given, the `factor` (f32 scalar, on the
   // device or on the host) that clips to the threshold.

@@ -1,5 +1,7 @@
-// How far ahead of their use transfers have to start.
+// How far ahead of their use transfers start.
 #pragma once
+
+#include <array>
 
 #include "models/model.h"
 #include "offload/hardware.h"
@@ -7,15 +9,18 @@
 
 namespace longshore::trainer {
 
-// Transfers::layers_ahead for a step of that model: of a few depths, the least whose step takes at
-// most 1 % longer than the fastest's. A deeper one costs memory and, where the link is the limit,
-// wins nothing. Steps of the first layers stand for all; they are walked on the virtual clock. 0
-// where nothing moves.
+// The values of Transfers::layers_ahead that are tried, in ascending order.
+inline constexpr std::array<double, 4> kLookaheadDepths{0.25, 0.5, 1, 2};
+
+// Chooses Transfers::layers_ahead for a step of that model: the smallest depth whose step takes at
+// most 1 % longer than that of the best depth. A deeper one would cost memory and gain nothing,
+// least of all where the link is the limit. The times are those of a step of the first layers on
+// the virtual clock. Returns 0 if nothing is transferred.
 double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout,
                            const StepOptions& options, models::Target target,
                            const offload::Hardware& hardware);
 
-// Whether a step has transfers beside its batch.
+// Whether a step transfers anything except its batch.
 bool has_transfers(const offload::Homes& homes, const offload::DeviceMesh& mesh,
                    const StepOptions& options);
 

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "offload/alignment.h"
+#include "offload/lifetimes.h"
 
 namespace longshore::trainer {
 
 using nlohmann::ordered_json;
 using offload::bytes_text;
+using offload::Ledger;
 using offload::MemoryAnalysis;
 using offload::MemoryKind;
 using offload::Plan;
@@ -19,23 +22,41 @@ using offload::Plan;
 namespace {
 
 // What all plans together do with a buffer of their caller.
-struct Shared {
+struct SharedUse {
   const offload::Buffer* buffer = nullptr;
   bool is_argument = false, is_output = false;
 };
 
+// Callers' buffers that the plan does not have: other plans of the run keep them allocated.
+Ledger::ByCategory bytes_of_others(const Plan& plan, const std::map<std::string, SharedUse>& shared,
+                                   MemoryKind kind) {
+  Ledger::ByCategory bytes{};
+  auto of = [&](const offload::Buffer& buffer) -> int64_t& {
+    return bytes[static_cast<size_t>(buffer.category)];
+  };
+  for (const auto& [name, use] : shared)
+    if (use.buffer->kind == kind) of(*use.buffer) += offload::align_up(use.buffer->bytes);
+  for (const offload::Buffer& buffer : plan.buffers)
+    if (buffer.owner == offload::Owner::caller && buffer.kind == kind)
+      of(buffer) -= offload::align_up(buffer.bytes);
+  return bytes;
+}
+
 MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
-                       const std::map<std::string, Shared>& shared, MemoryKind kind) {
+                       const std::map<std::string, SharedUse>& shared, MemoryKind kind) {
   MemoryAnalysis result;
   for (const Plan* plan : plans) {
     MemoryAnalysis one = offload::analyze(*plan, kind);
+    const Ledger::ByCategory others = bytes_of_others(*plan, shared, kind);
+    const int64_t more = std::accumulate(others.begin(), others.end(), int64_t{0});
+    for (size_t c = 0; c < others.size(); ++c) one.by_category[c] += others[c];
     result.temp_bytes = std::max(result.temp_bytes, one.temp_bytes);
-    if (one.live_bytes > result.live_bytes) {
-      result.live_bytes = one.live_bytes;
+    if (one.live_bytes + more > result.live_bytes) {
+      result.live_bytes = one.live_bytes + more;
       result.by_category = one.by_category;
     }
     result.live_bytes_outputs_late =
-        std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late);
+        std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late + more);
   }
   int64_t taken = 0;
   for (const auto& [name, use] : shared) {
@@ -53,15 +74,15 @@ MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
 }  // namespace
 
 MemoryByKind analyze(const std::vector<const Plan*>& plans) {
-  std::map<std::string, Shared> shared;
+  std::map<std::string, SharedUse> shared;
   for (const Plan* plan : plans) {
     std::vector<offload::CallerUse> uses = caller_uses(*plan);
     for (size_t b = 0; b < plan->buffers.size(); ++b) {
       if (plan->buffers[b].owner != offload::Owner::caller) continue;
-      Shared& use = shared[plan->buffers[b].name];
+      SharedUse& use = shared[plan->buffers[b].name];
       use.buffer = &plan->buffers[b];
-      use.is_argument |= uses[b].is_argument || uses[b].first_write < 0;
-      use.is_output |= uses[b].first_write >= 0;
+      use.is_argument |= uses[b].is_argument;
+      use.is_output |= uses[b].is_output();
     }
   }
   MemoryByKind memory;
@@ -81,7 +102,7 @@ int64_t host_peak_bytes(const MemoryByKind& memory) {
          of(memory, MemoryKind::unpinned_host).peak_bytes;
 }
 
-std::string categories_text(const offload::Ledger::ByCategory& by_category) {
+std::string categories_text(const Ledger::ByCategory& by_category) {
   std::string text;
   for (offload::Category category : offload::kCategories)
     if (int64_t bytes = by_category[static_cast<size_t>(category)]; bytes > 0)
@@ -122,12 +143,14 @@ std::string peak_text(const std::vector<const Plan*>& plans, MemoryKind kind) {
   std::string result =
       fmt::format("{} is fullest in plan {}, at {} of {} {}: ", offload::name(kind), largest->name,
                   instruction.name, instruction.place.stage, instruction.place.layer);
-  std::vector<offload::AliveGroup> alive = alive_at(*largest, kind, analysis.peak_instruction);
-  for (size_t i = 0; i < std::min(kShown, alive.size()); ++i) {
-    result += fmt::format("{}{} {}", i > 0 ? ", " : "", alive[i].name, bytes_text(alive[i].bytes));
-    if (alive[i].count > 1) result += fmt::format(" ({})", alive[i].count);
+  const std::vector<offload::LiveGroup> groups =
+      live_groups(*largest, kind, analysis.peak_instruction);
+  for (size_t i = 0; i < std::min(kShown, groups.size()); ++i) {
+    const offload::LiveGroup& group = groups[i];
+    result += fmt::format("{}{} {}", i > 0 ? ", " : "", group.name, bytes_text(group.bytes));
+    if (group.count > 1) result += fmt::format(" ({})", group.count);
   }
-  return result + (alive.size() > kShown ? ", ...\n" : "\n");
+  return result + (groups.size() > kShown ? ", ...\n" : "\n");
 }
 
 ordered_json json(const MemoryByKind& memory) {

@@ -1,4 +1,4 @@
-// Memory of plans that share one arena, as people and programs read it.
+// The memory of plans that share one arena, as text and as JSON.
 #pragma once
 
 #include <array>
@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "offload/memory_analysis.h"
 #include "offload/plan.h"
 
 namespace longshore::trainer {
 
 using MemoryByKind = std::array<offload::MemoryAnalysis, offload::kMemoryKinds.size()>;
 
-// Of all plans together: arguments and outputs once, the largest arena.
+// The memory of all plans together: each argument and output counts once, of the arenas the
+// largest.
 MemoryByKind analyze(const std::vector<const offload::Plan*>& plans);
 
 inline const offload::MemoryAnalysis& of(const MemoryByKind& memory, offload::MemoryKind kind) {
@@ -23,9 +25,10 @@ int64_t host_peak_bytes(const MemoryByKind& memory);  // pinned or not
 
 // "parameters 57.6 MiB, optimizer 76.8 MiB, ..."
 std::string categories_text(const offload::Ledger::ByCategory& by_category);
-// A line for each kind that is used: peak, XLA's categories, what is alive at the peak.
+// For each kind that is used: the peak, XLA's categories, and what is live at the peak.
 std::string text(const MemoryByKind& memory);
-// Of the plan that takes most: when, and the largest of what is alive then; "" for an unused kind.
+// When the plan with the most live bytes has them, and the largest groups of what is live then; ""
+// for a kind that no plan uses.
 std::string peak_text(const std::vector<const offload::Plan*>& plans, offload::MemoryKind kind);
 nlohmann::ordered_json json(const MemoryByKind& memory);
 

@@ -68,7 +68,8 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   if (result.total_weights == 0) throw InternalError("a step without a trained target");
 
   write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
-  write_scalar(arguments_, offload::kAuxiliaryLossGradient, 1.0 / plans_.micro_batches);
+  write_scalar(arguments_, offload::kAuxiliaryLossGradient,
+               1.0 / plans_.micro_batches_of_all_devices);
   write_update_scalars(flush_ ? deferred_.value_or(StepScalars{}) : scalars);
   for (size_t i = 0; i < batches.size(); ++i)
     write_batch(batches[i], arguments_, static_cast<int64_t>(i));
@@ -79,7 +80,7 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
   if (arguments_.has(offload::host_name(offload::kAuxiliaryLoss)))
     result.auxiliary_loss = static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) /
-                            plans_.micro_batches;
+                            plans_.micro_batches_of_all_devices;
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
   return result;
 }

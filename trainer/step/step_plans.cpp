@@ -27,15 +27,14 @@ bool has_output(const models::Model& model, models::OutputRole role) {
 }
 
 Operand device_scalar(PlanBuilder& builder, const char* name) {
-  return {builder.argument(name, kScalar.bytes(), MemoryKind::device, Category::batch), 0, kScalar};
+  return builder.argument(name, kScalar, MemoryKind::device, Category::batch);
 }
 
 // Results go to the host at the end of the last micro-batch.
 void return_scalar(PlanBuilder& builder, const char* name) {
   Operand device = device_scalar(builder, name);
-  Operand host{builder.argument(offload::host_name(name), kScalar.bytes(), MemoryKind::pinned_host,
-                                Category::batch),
-               0, kScalar};
+  Operand host =
+      builder.argument(offload::host_name(name), kScalar, MemoryKind::pinned_host, Category::batch);
   builder.move(Lane::device_to_host, device, host, {.stage = "results"});
 }
 
@@ -58,8 +57,12 @@ class StepPlanner {
 
   bool defers() const { return options_.optimizer && defers_update(*options_.optimizer, layout_); }
 
-  Plan plan(const char* name, offload::MicroBatch micro_batch, bool is_last,
-            std::vector<offload::LayerPlan>& layers) const;
+  struct MicroBatchPlan {
+    Plan plan;
+    std::vector<offload::LayerPlan> layers;
+  };
+
+  MicroBatchPlan plan(const char* name, offload::MicroBatch micro_batch) const;
   // `step` is what leaves the gradients.
   Plan flush(const Plan& step) const;
 
@@ -88,36 +91,35 @@ void StepPlanner::return_losses(PlanBuilder& builder) const {
     return_loss(builder, offload::kAuxiliaryLoss, layout_.mesh);
 }
 
-Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool is_last,
-                       std::vector<offload::LayerPlan>& layers) const {
+StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name,
+                                              offload::MicroBatch micro_batch) const {
   PlanBuilder builder(name, target_);
   offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers);
   offload::PassOptions pass{.policy = options_.policy,
                             .offload_layers = options_.offload_layers,
                             .others = options_.others,
-                            .micro_batch = micro_batch,
-                            .ends_step = is_last};
+                            .micro_batch = micro_batch};
   std::optional<DeferredUpdate> deferred;
-  if (defers() && micro_batch == offload::MicroBatch::first) {
+  if (defers() && begins_step(micro_batch)) {
     deferred.emplace(model_, layers_ahead(), *options_.optimizer, operands, builder);
-    pass.forward_reached = [&](int stage, int layer, double done) {
-      deferred->forward_reached(stage, layer, done);
+    pass.on_forward_progress = [&](int stage, int layer, double done) {
+      deferred->on_forward_progress(stage, layer, done);
     };
   }
   std::optional<GradientNorm> norm;
   std::unique_ptr<UpdateSchedule> updates;
-  if (is_last && options_.optimizer) {
+  if (ends_step(micro_batch) && options_.optimizer) {
     norm.emplace(operands, builder);
     updates = update_schedule(*options_.optimizer, operands, builder);
     if (is_alone())
-      pass.gradient_made = [&](const auto& location, const auto& place) {
-        norm->gradient_made(location, place);
+      pass.on_parameter_gradient = [&](const auto& location, const auto& place) {
+        norm->on_parameter_gradient(location, place);
       };
-    pass.gradients_made = [&](int slab) {
-      if (!is_alone()) norm->gradients_made(slab);
-      updates->gradients_made(slab);
+    pass.on_slab_gradients = [&](int slab) {
+      if (!is_alone()) norm->on_slab_gradients(slab);
+      updates->on_slab_gradients(slab);
     };
-    pass.backward_reached = [&](int, int, double done) { updates->backward_reached(done); };
+    pass.on_backward_progress = [&](int, int, double done) { updates->on_backward_progress(done); };
   }
   offload::Scan scan(model_, operands, builder);
   scan.train(pass);
@@ -125,9 +127,8 @@ Plan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch, bool i
     updates->finish(*norm);
     return_scalar(builder, kGradientNorm);
   }
-  if (is_last) return_losses(builder);
-  if (layers.empty()) layers = scan.layer_plans();
-  return builder.finish(options_.transfers);
+  if (ends_step(micro_batch)) return_losses(builder);
+  return {builder.finish(options_.transfers), scan.layer_plans()};
 }
 
 Plan StepPlanner::flush(const Plan& step) const {
@@ -155,18 +156,20 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   using offload::MicroBatch;
   StepPlanner planner(model, layout, options, target);
   StepPlans result;
-  result.micro_batches = options.micro_batches * layout.mesh.devices();
-  auto add_plan = [&](const char* name, MicroBatch micro_batch, bool is_last) {
-    result.plans.push_back(planner.plan(name, micro_batch, is_last, result.layers));
+  result.micro_batches_of_all_devices = options.micro_batches * layout.mesh.devices();
+  auto add_plan = [&](const char* name, MicroBatch micro_batch) {
+    auto [plan, layers] = planner.plan(name, micro_batch);
+    result.plans.push_back(std::move(plan));
+    if (begins_step(micro_batch)) result.layers = std::move(layers);
   };
   if (options.micro_batches == 1) {
-    add_plan("step", MicroBatch::first, true);
+    add_plan("step", MicroBatch::only);
   } else {
-    add_plan("first micro-batch", MicroBatch::first, false);
-    if (options.micro_batches > 2) add_plan("further micro-batch", MicroBatch::further, false);
+    add_plan("first micro-batch", MicroBatch::first);
+    if (options.micro_batches > 2) add_plan("further micro-batch", MicroBatch::further);
     while (std::ssize(result.plans) < options.micro_batches - 1)
       result.plans.push_back(result.plans.back());
-    add_plan("last micro-batch", MicroBatch::further, true);
+    add_plan("last micro-batch", MicroBatch::last);
     for (int64_t i = 1; i < options.micro_batches; ++i)
       rename_batch(result.plans[i], model,
                    [&](const std::string& input) { return batch_name(input, i); });

@@ -34,7 +34,7 @@ struct StepPlans {
   std::vector<offload::Plan> plans;
   std::optional<offload::Plan> flush;      // exactly where the update is deferred
   std::vector<offload::LayerPlan> layers;  // of the first plan
-  int64_t micro_batches = 1;               // of a step, over all devices
+  int64_t micro_batches_of_all_devices = 1;
 
   std::vector<const offload::Plan*> all() const;
 };

@@ -1,6 +1,8 @@
 #include "trainer/step/trace_file.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/atomic_file.h"
 
@@ -11,7 +13,6 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr int kProcess = 0;
-constexpr double kMicroseconds = 1e6;
 
 const char* name(offload::Phase phase) {
   switch (phase) {
@@ -25,10 +26,21 @@ const char* name(offload::Phase phase) {
   return "";
 }
 
+std::string categories(const offload::Event& event) {
+  return std::string(name(event.place.phase)) + (event.recomputes ? ",recompute" : "");
+}
+
+// Microseconds to the nanosecond, which is as exact as backends' clocks are.
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
 }  // namespace
 
 void write_trace(const std::vector<RecordedStep>& steps, const std::filesystem::path& path) {
   ordered_json events = ordered_json::array();
+  events.push_back({{"name", "process_name"},
+                    {"ph", "M"},
+                    {"pid", kProcess},
+                    {"args", {{"name", "longshore"}}}});
   for (offload::Lane lane : offload::kLanes)
     events.push_back({{"name", "thread_name"},
                       {"ph", "M"},
@@ -43,12 +55,12 @@ void write_trace(const std::vector<RecordedStep>& steps, const std::filesystem::
                              {"layer", event.place.layer}};
       if (event.bytes > 0) arguments["bytes"] = event.bytes;
       events.push_back({{"name", event.name},
-                        {"cat", name(event.place.phase)},
+                        {"cat", categories(event)},
                         {"ph", "X"},
                         {"pid", kProcess},
                         {"tid", static_cast<int>(event.lane)},
-                        {"ts", (step.begin + event.span.begin) * kMicroseconds},
-                        {"dur", (event.span.end - event.span.begin) * kMicroseconds},
+                        {"ts", microseconds(step.begin + event.span.begin)},
+                        {"dur", microseconds(event.span.end - event.span.begin)},
                         {"args", arguments}});
     }
   write_file(path, ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n");

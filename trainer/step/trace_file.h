@@ -1,5 +1,6 @@
 // trace.json: recorded steps in Chrome's trace event format, which chrome://tracing and Perfetto
-// show. A row for each lane; each event has its label, layer, phase and bytes.
+// show. A row for each lane. An event has the name of what it makes or moves, its op, stage, layer
+// and phase, whether it recomputes, and, of copies, its bytes.
 #pragma once
 
 #include <filesystem>

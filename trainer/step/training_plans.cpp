@@ -8,6 +8,7 @@
 #include "offload/alignment.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
+#include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/lookahead.h"
 #include "trainer/weights/saved_state.h"
@@ -18,27 +19,6 @@ namespace {
 using offload::Fate;
 using offload::MemoryKind;
 using offload::Plan;
-
-// Of the first layers, and of the others where that is said of any label.
-std::map<std::string, Fate> custom_fates(const Config& config) {
-  std::map<std::string, Fate> fates;
-  for (const auto& [label, texts] : config.label_fates)
-    fates[label] = offload::fate_named(texts[0]);
-  return fates;
-}
-
-std::optional<std::map<std::string, Fate>> custom_fates_of_others(const Config& config) {
-  std::map<std::string, Fate> fates;
-  bool is_said = false;
-  for (const auto& [label, texts] : config.label_fates) {
-    Fate first = offload::fate_named(texts[0]);
-    is_said = is_said || texts.size() == 2;
-    fates[label] = texts.size() == 2        ? offload::fate_named(texts[1])
-                   : first == Fate::offload ? Fate::keep
-                                            : first;
-  }
-  return is_said ? std::optional(fates) : std::nullopt;
-}
 
 OptimizerOptions optimizer_options(const Config& config) {
   return {.adamw = {.b1 = config.adam_b1,
@@ -72,10 +52,10 @@ StepOptions step_options(const Config& config, const models::Model& model, model
   auto policy = [&](const std::map<std::string, Fate>& custom) {
     return with_origin(config, [&] { return make_policy(config.remat_policy, custom, layer); });
   };
-  StepOptions options{.policy = policy(custom_fates(config)),
+  StepOptions options{.policy = policy(fates_in_first_layers(config)),
                       .transfers = {.layers_ahead = config.prefetch_layers},
                       .micro_batches = config.gradient_accumulation_steps};
-  if (auto fates = custom_fates_of_others(config)) options.others = policy(*fates);
+  if (auto fates = fates_in_other_layers(config)) options.others = policy(*fates);
   if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
   // The gradients of toy_a are the result.
   if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);

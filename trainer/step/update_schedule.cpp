@@ -32,7 +32,7 @@ class UpdateWhenMade : public UpdateSchedule {
   UpdateWhenMade(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
       : update_(options, operands, builder, no_clip(options, operands)) {}
 
-  void gradients_made(int slab) override {
+  void on_slab_gradients(int slab) override {
     update_.add(slab);
     update_.finish();
   }
@@ -50,7 +50,7 @@ class UpdateBehindNextLayer : public UpdateSchedule {
                         PlanBuilder& builder)
       : update_(options, operands, builder, no_clip(options, operands)) {}
 
-  void gradients_made(int slab) override {
+  void on_slab_gradients(int slab) override {
     // Several slabs may become final behind the same layer.
     if (updated_ > 0) {
       update_.finish();
@@ -58,7 +58,7 @@ class UpdateBehindNextLayer : public UpdateSchedule {
     }
     chunks_ += update_.add(slab);
   }
-  void backward_reached(double done) override {
+  void on_backward_progress(double done) override {
     int target = share(done, chunks_);
     update_.run(std::max(0, target - updated_));
     updated_ = std::max(updated_, target);
@@ -79,7 +79,7 @@ class UpdateBehindPass : public UpdateSchedule {
   UpdateBehindPass(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
       : options_(options), operands_(operands), builder_(builder) {}
 
-  void gradients_made(int slab) override { made_.push_back(slab); }
+  void on_slab_gradients(int slab) override { made_.push_back(slab); }
   void finish(GradientNorm& norm) override {
     Operand factor = builder_.temporary(kClipFactor, kScalar, MemoryKind::device, Category::batch);
     norm.finish(options_.clipping_threshold, factor);
@@ -101,7 +101,7 @@ class UpdateInNextStep : public UpdateSchedule {
   UpdateInNextStep(const OptimizerOptions& options, PlanBuilder& builder)
       : options_(options), builder_(builder) {}
 
-  void gradients_made(int /*slab*/) override {}
+  void on_slab_gradients(int /*slab*/) override {}
   void finish(GradientNorm& norm) override {
     norm.finish(options_.clipping_threshold, deferred_clip_factor(options_, builder_));
   }
@@ -122,8 +122,7 @@ bool defers_update(const OptimizerOptions& options, const ParameterLayout& layou
 }
 
 Operand deferred_clip_factor(const OptimizerOptions& options, PlanBuilder& builder) {
-  return {builder.argument(kClipFactor, kScalar.bytes(), options.kind(), Category::optimizer), 0,
-          kScalar};
+  return builder.argument(kClipFactor, kScalar, options.kind(), Category::optimizer);
 }
 
 DeferredUpdate::DeferredUpdate(const models::Model& model, int ahead,
@@ -148,7 +147,7 @@ DeferredUpdate::DeferredUpdate(const models::Model& model, int ahead,
   }
 }
 
-void DeferredUpdate::forward_reached(int stage, int layer, double done) {
+void DeferredUpdate::on_forward_progress(int stage, int layer, double done) {
   auto due = [&](int position) { return due_[std::min<size_t>(position, due_.size() - 1)]; };
   int position = position_.at({stage, layer}) + ahead_;
   int now = due(position - 1);

@@ -32,7 +32,7 @@ class DeferredUpdate {
                  offload::PassOperands& operands, offload::PlanBuilder& builder);
 
   // See PassOptions.
-  void forward_reached(int stage, int layer, double done);
+  void on_forward_progress(int stage, int layer, double done);
 
  private:
   Update update_;
@@ -48,8 +48,8 @@ class UpdateSchedule {
   virtual ~UpdateSchedule() = default;
 
   // See PassOptions.
-  virtual void gradients_made(int slab) = 0;
-  virtual void backward_reached(double /*done*/) {}
+  virtual void on_slab_gradients(int slab) = 0;
+  virtual void on_backward_progress(double /*done*/) {}
   // Behind the pass: writes the gradients' norm, and makes the updates that waited for it.
   virtual void finish(GradientNorm& norm) = 0;
 };

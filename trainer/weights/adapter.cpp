@@ -6,7 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
@@ -108,7 +108,7 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
                    const offload::ArgumentReader& arguments) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw DataError(folder.string() + ": cannot be made: " + error.message());
+  if (error) throw FileError(folder.string() + ": cannot be made: " + error.message());
   for (const char* file : {kConfigFile, kTensorFile})
     if (fs::exists(folder / file, error))
       throw DataError(folder.string() + ": holds an adapter already");

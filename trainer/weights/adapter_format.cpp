@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/problem_list.h"
+#include "base/text.h"
 #include "data/strict_json.h"
 #include "models/hf/json_reader.h"
 #include "models/limits.h"
@@ -25,8 +25,8 @@ constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 // --- adapter_config.json
 
-// Keys that change nothing: where the adapter comes from, and what only matters where a key beside
-// them is set.
+// Keys that change nothing: where the adapter comes from, and those that only matter where another
+// key is set.
 const std::set<std::string> kHarmless{
     "auto_mapping", "base_model_name_or_path", "inference_mode", "megatron_core", "parent_library",
     "peft_version", "qalora_group_size",       "revision",       "runtime_config"};

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pieces.h"
 #include "data/safetensors_float.h"
 #include "data/strict_json.h"
 #include "models/hf/config.h"
 #include "trainer/weights/adapter.h"
+#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {
@@ -36,17 +38,18 @@ std::string hf_name(SafetensorsDtype dtype) {
 // The base model's weights, the first layer's before the second's; what is no parameter (a tied
 // model's lm_head) at the end.
 std::vector<std::string> in_order(const offload::ParameterLayout& layout,
-                                  const data::Checkpoint& checkpoint) {
+                                  const data::SafetensorsFolder& weights) {
   std::vector<std::string> names;
   for (const offload::Slab& slab : layout.slabs)
     for (const offload::Parameter& parameter : slab.parameters)
       if (!models::is_lora_weight(parameter.name)) names.push_back(parameter.name);
-  for (const std::string& name : checkpoint.names())
+  for (const std::string& name : weights.names())
     if (!layout.by_name.contains(name)) names.push_back(name);
   return names;
 }
 
-// Where only the sum is not, the adapter is too large for the weights' dtype.
+// Throws a DataError where a weight is finite and its sum with the adapter is not: the adapter is
+// too large for float32.
 void require_finite_sums(const std::string& weight, std::span<const float> before,
                          std::span<const float> after) {
   for (size_t i = 0; i < before.size(); ++i)
@@ -69,32 +72,32 @@ class Merge {
     return name.ends_with(".weight") && layout_.by_name.contains(models::lora_a_name(module(name)));
   }
 
-  // As many rows at a time as keep pieces small; the adapter's two matrices are narrow.
+  // Whole rows at a time: as many as are a piece, at least one. The adapter's two matrices are
+  // narrow, and are read whole.
   void append(const data::SafetensorsTensor& weight, SafetensorsDtype dtype,
               data::SafetensorsWriter& writer) const {
-    constexpr int64_t kPiece = int64_t{1} << 20;  // elements
     const std::vector<float> a = read(models::lora_a_name(module(weight.name)));
     const std::vector<float> b = read(models::lora_b_name(module(weight.name)));
     const int64_t out = weight.shape[0], in = weight.shape[1];
-    const int64_t piece_rows = std::max(int64_t{1}, kPiece / in);
-    for (int64_t row = 0; row < out; row += piece_rows) {
-      const auto rows = static_cast<size_t>(std::min(piece_rows, out - row));
+    const int64_t piece_rows = std::max(int64_t{1}, kWeightPieceElements / in);
+    for_each_piece(out, piece_rows, [&](int64_t first_row, int64_t row_count) {
+      const auto row = static_cast<size_t>(first_row), rows = static_cast<size_t>(row_count);
       const size_t row_bytes = weight.data.size() / static_cast<size_t>(out);
       data::SafetensorsTensor piece = weight;
-      piece.data = weight.data.subspan(static_cast<size_t>(row) * row_bytes, rows * row_bytes);
+      piece.data = weight.data.subspan(row * row_bytes, rows * row_bytes);
       std::vector<float> values(rows * static_cast<size_t>(in));
       data::to_float32(piece, values);
       const auto rank = static_cast<size_t>(config_.rank);
       const std::vector<float> sums =
           merged(values, {.a = a,
-                          .b = std::span(b).subspan(static_cast<size_t>(row) * rank, rows * rank),
+                          .b = std::span(b).subspan(row * rank, rows * rank),
                           .rank = config_.rank,
                           .scale = config_.scale()});
       require_finite_sums(weight.name, values, sums);
       piece.dtype = SafetensorsDtype::float32;
       piece.data = std::as_bytes(std::span(sums));
       append_converted(piece, dtype, writer);
-    }
+    });
   }
 
  private:
@@ -117,11 +120,11 @@ class Merge {
 
 // What is written of each tensor.
 std::vector<data::SafetensorsInfo> converted_infos(const std::vector<std::string>& names,
-                                                   const data::Checkpoint& checkpoint,
+                                                   const data::SafetensorsFolder& weights,
                                                    std::optional<SafetensorsDtype> dtype) {
   std::vector<data::SafetensorsInfo> infos;
   for (const std::string& name : names) {
-    infos.push_back(checkpoint.at(name));
+    infos.push_back(weights.at(name));
     if (dtype) infos.back().dtype = *dtype;
   }
   return infos;
@@ -159,10 +162,10 @@ std::string convert(const Conversion& conversion) {
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter) config.decoder.lora = read_adapter_config(conversion.adapter);
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
-  const data::Checkpoint checkpoint = open_weights(conversion.from);
-  check_tensors(conversion.from, layout, checkpoint, config.decoder.tied_embeddings);
+  const data::SafetensorsFolder weights = open_weights(conversion.from);
+  check_tensors(conversion.from, layout, weights, config.decoder);
   const std::vector<data::SafetensorsInfo> tensors =
-      converted_infos(in_order(layout, checkpoint), checkpoint, conversion.dtype);
+      converted_infos(in_order(layout, weights), weights, conversion.dtype);
   std::optional<Merge> merge;
   if (has_adapter) {
     merge.emplace(conversion.adapter, config.decoder.lora, layout);
@@ -170,7 +173,7 @@ std::string convert(const Conversion& conversion) {
   }
 
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
-    const data::SafetensorsTensor& tensor = checkpoint.at(info.name);
+    const data::SafetensorsTensor& tensor = weights.at(info.name);
     if (merge && merge->changes(info.name))
       merge->append(tensor, info.dtype, writer);
     else if (tensor.dtype == info.dtype)

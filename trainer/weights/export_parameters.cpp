@@ -1,10 +1,10 @@
 #include "trainer/weights/export_parameters.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/pieces.h"
 #include "data/safetensors_float.h"
 #include "models/hf/config.h"
 #include "trainer/weights/read_floats.h"
@@ -44,19 +44,17 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
                            .dtype = file_dtype(dtype),
                            .shape = sizes(parameter.type.shape)});
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
-    constexpr int64_t kPiece = int64_t{1} << 20;  // elements
     const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
     const bool trains =
         layout.slab(layout.by_name.at(info.name)).trainable == models::Trainable::yes;
-    const int64_t count = info.element_count();
-    for (int64_t first = 0; first < count; first += kPiece) {
-      const std::vector<float> values = read_weights(layout, parameter, trained.arguments,
-                                                     {first, std::min(kPiece, count - first)});
+    for_each_piece(info.element_count(), kWeightPieceElements, [&](int64_t first, int64_t count) {
+      const std::vector<float> values =
+          read_weights(layout, parameter, trained.arguments, {first, count});
       const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
                                           std::as_bytes(std::span(values))};
       if (trains) data::require_finite(piece);
       append_converted(piece, info.dtype, writer);
-    }
+    });
   };
   write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.tokenizer},
                        .tensors = tensors,

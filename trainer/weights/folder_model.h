@@ -7,8 +7,8 @@
 
 namespace longshore::trainer {
 
-// As its config.json says, with the adapter of peft's folder `adapter` on it; empty: none. Throws
-// DataError, naming the file.
+// The model of the folder's config.json, with the adapter in peft's folder `adapter` unless that is
+// empty. Throws DataError, naming the file.
 models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         const std::filesystem::path& adapter);
 

@@ -9,11 +9,11 @@
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/pieces.h"
 #include "base/problem_list.h"
-#include "data/file_mapping.h"
 #include "data/safetensors_float.h"
-#include "models/hf/config.h"
 #include "models/hf/text_model.h"
+#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {
@@ -21,69 +21,45 @@ namespace {
 namespace fs = std::filesystem;
 using offload::Parameter;
 
-constexpr const char* kConfigFile = "config.json";
-
-std::string read_text(const fs::path& path) {
-  constexpr size_t kMostBytes = size_t{1} << 20;
-  const data::FileMapping file(path, data::Access::from_front_to_back);
-  if (file.text().size() > kMostBytes)
-    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
-                    " bytes, expected at most 1 MiB");
-  return std::string(file.text());
-}
-
 bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
   return tensor.shape == sizes(parameter.type.shape);
 }
 
 }  // namespace
 
-HfConfig read_hf_config(const fs::path& folder) {
-  const fs::path path = folder / kConfigFile;
-  HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
-  try {
-    config.text = models::text_model_config(config.text);
-    config.decoder = models::parse_hf_config(config.text);
-    config.max_position_embeddings = models::max_position_embeddings(config.text);
-  } catch (const DataError& error) {
-    throw DataError(path.string() + ": " + error.what());
-  }
-  return config;
-}
-
-data::Checkpoint open_weights(const fs::path& folder) {
-  return data::Checkpoint(folder, models::text_model_name);
+data::SafetensorsFolder open_weights(const fs::path& folder) {
+  return data::SafetensorsFolder(folder, models::text_model_name);
 }
 
 std::vector<fs::path> model_files(const fs::path& folder) {
-  std::vector<fs::path> files = data::checkpoint_files(folder);
-  files.push_back(folder / kConfigFile);
+  std::vector<fs::path> files = data::safetensors_files(folder);
+  files.push_back(folder / kHfConfigFile);
   return files;
 }
 
 void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
-                   const data::Checkpoint& checkpoint, bool is_tied) {
-  const std::vector<std::string> names = checkpoint.names();
+                   const data::SafetensorsFolder& weights, const models::DecoderConfig& model) {
+  const std::vector<std::string> names = weights.names();
   ProblemList problems;
   for (const auto& [name, location] : layout.by_name) {
     if (models::is_lora_weight(name)) continue;
     const Parameter& parameter = layout.parameter(location);
-    if (!checkpoint.contains(name)) {
+    if (!weights.contains(name)) {
       // A hostile config.json can make all of its names be missing.
       std::string close = problems.is_full() ? "" : nearest(name, names);
       problems.add("missing " + name + (close.empty() ? "" : "; nearest: " + close));
-    } else if (!fits(parameter, checkpoint.at(name))) {
+    } else if (!fits(parameter, weights.at(name))) {
       std::string shape;
-      for (int64_t size : checkpoint.at(name).shape)
+      for (int64_t size : weights.at(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
       problems.add(
           fmt::format("{} is [{}], expected {}", name, shape, models::text(parameter.type)));
     }
   }
   for (const std::string& name : names) {
-    const data::SafetensorsDtype dtype = checkpoint.at(name).dtype;
+    const data::SafetensorsDtype dtype = weights.at(name).dtype;
     bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
-    if (!is_weight && !(is_tied && name == "lm_head.weight"))
+    if (!is_weight && !(model.tied_embeddings && name == "lm_head.weight"))
       problems.add("not expected: " + name);
     else if (!data::is_floating_point(dtype))
       problems.add(
@@ -102,17 +78,17 @@ std::vector<int64_t> sizes(const models::Shape& shape) {
 void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
                       data::SafetensorsWriter& writer) {
   if (tensor.dtype == dtype) return writer.append(tensor.name, tensor.data);
-  constexpr size_t kPiece = size_t{1} << 20;  // elements
-  const auto from_bytes = static_cast<size_t>(size_bytes(tensor.dtype));
+  const int64_t from_bytes = size_bytes(tensor.dtype), to_bytes = size_bytes(dtype);
   std::vector<std::byte> converted;
   data::SafetensorsTensor piece = tensor;
-  for (size_t first = 0; first < tensor.data.size(); first += kPiece * from_bytes) {
-    piece.data =
-        tensor.data.subspan(first, std::min(kPiece * from_bytes, tensor.data.size() - first));
-    converted.resize(piece.data.size() / from_bytes * static_cast<size_t>(size_bytes(dtype)));
-    data::convert_floats(piece, dtype, converted);
-    writer.append(tensor.name, converted);
-  }
+  for_each_piece(std::ssize(tensor.data) / from_bytes, kWeightPieceElements,
+                 [&](int64_t first, int64_t count) {
+                   piece.data = tensor.data.subspan(static_cast<size_t>(first * from_bytes),
+                                                    static_cast<size_t>(count * from_bytes));
+                   converted.resize(static_cast<size_t>(count * to_bytes));
+                   data::convert_floats(piece, dtype, converted);
+                   writer.append(tensor.name, converted);
+                 });
 }
 
 ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
@@ -133,11 +109,11 @@ ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
 
 void write_hf_folder(const fs::path& to, const HfFolder& folder) {
   AtomicFolder output(to);
-  write_file(output.directory() / kConfigFile, folder.files.config);
+  write_file(output.directory() / kHfConfigFile, folder.files.config);
   for (const SmallFile& file : folder.files.tokenizer)
     write_file(output.directory() / file.name, file.text);
-  data::write_checkpoint(output.directory(), folder.tensors, folder.max_shard_bytes,
-                         folder.append_data);
+  data::write_safetensors_folder(output.directory(), folder.tensors, folder.max_shard_bytes,
+                                 folder.append_data);
   output.finish();
 }
 

@@ -4,39 +4,30 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_folder.h"
 #include "models/decoder.h"
 #include "offload/parameter_layout.h"
+#include "trainer/config/hf_config.h"
 
 namespace longshore::trainer {
 
-struct HfConfig {
-  std::string text;  // of a model that also reads images, its text model's
-  models::DecoderConfig decoder;
-  std::optional<int64_t> max_position_embeddings;
-};
+// Its weights under the names that read_hf_config's model has for them; those of the part that
+// reads images are left out. Throws what data::SafetensorsFolder throws.
+data::SafetensorsFolder open_weights(const std::filesystem::path& folder);
 
-// Its config.json. Throws a DataError that names the file.
-HfConfig read_hf_config(const std::filesystem::path& folder);
-
-// Its weights under the names that read_hf_config's model has for them; those that read images are
-// left out. Throws what data::Checkpoint throws.
-data::Checkpoint open_weights(const std::filesystem::path& folder);
-
-// The files that a model of the folder is read from: config.json, and data::checkpoint_files.
+// The files that a model of the folder is read from: config.json, and data::safetensors_files.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
 
-// Throws a DataError that lists everything that keeps `checkpoint`, found in `folder`, from being
-// the weights of the model that `layout` is of: tensors that are missing, not expected, of another
-// shape, or no floating-point numbers. A tied model's lm_head.weight may be there, adapters'
-// weights are not.
+// Throws a DataError that lists everything that keeps `weights`, found in `folder`, from being
+// those of `model`, whose layout `layout` is: tensors that are missing, not expected, of another
+// shape, or no floating-point numbers. A tied model's lm_head.weight may be there; weights of
+// adapters are not asked for.
 void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
-                   const data::Checkpoint& checkpoint, bool is_tied);
+                   const data::SafetensorsFolder& weights, const models::DecoderConfig& model);
 
 // A shape as files have it.
 std::vector<int64_t> sizes(const models::Shape& shape);
@@ -46,16 +37,16 @@ std::vector<int64_t> sizes(const models::Shape& shape);
 void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,
                       data::SafetensorsWriter& writer);
 
-// As in transformers, and as in "5GB": 10^9.
+// The default of transformers, "5GB" with a GB of 10^9 bytes.
 inline constexpr int64_t kDefaultMaxShardBytes = 5'000'000'000;
 
 struct SmallFile {
   std::string name, text;
 };
 
-// What stands beside the weights.
+// The files other than the weights.
 struct ModelFiles {
-  std::string config;  // config.json; empty: the model's is to be written
+  std::string config;  // config.json; where empty, it is written from the model
   std::vector<SmallFile> tokenizer;
 };
 
@@ -75,7 +66,7 @@ struct HfFolder {
 };
 
 // Writes a new folder, of which nothing is to be seen until all of it is there; see AtomicFolder,
-// also for what stands under the name already, and data::write_checkpoint. Memory: what
+// also for what stands under the name already, and data::write_safetensors_folder. Memory: what
 // `append_data` needs.
 void write_hf_folder(const std::filesystem::path& to, const HfFolder& folder);
 

@@ -9,6 +9,7 @@
 #include "base/bfloat16.h"
 #include "base/philox.h"
 #include "trainer/weights/normal_numbers.h"
+#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {
@@ -23,7 +24,7 @@ void uniform_numbers(uint64_t seed, uint32_t sequence, int64_t first, double bou
   const int64_t end = first + std::ssize(values);
   for (int64_t block = first / 4; 4 * block < end; ++block) {
     const PhiloxBlock random =
-        philox(seed, RandomUse::kInitialWeights, sequence, static_cast<uint64_t>(block));
+        philox(seed, RandomUse::initial_weights, sequence, static_cast<uint64_t>(block));
     for (int64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i)
       values[i - first] =
           static_cast<float>(((random[i - 4 * block] + 0.5) / 2147483648.0 - 1) * bound);
@@ -31,9 +32,6 @@ void uniform_numbers(uint64_t seed, uint32_t sequence, int64_t first, double bou
 }
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
-
-// Elements that a thread fills at a time.
-constexpr int64_t kPiece = int64_t{1} << 20;
 
 // A part of a slab: elements of a parameter, or of the room between two.
 struct Piece {
@@ -48,7 +46,7 @@ std::vector<Piece> pieces(const Slab& slab) {
   int64_t done = slab.begin;
   auto add_until = [&](const Parameter* parameter, int64_t end) {
     for (end = std::min(end, slab.end); done < end; done += list.back().count)
-      list.push_back({parameter, done, std::min(kPiece, end - done)});
+      list.push_back({parameter, done, std::min(kWeightPieceElements, end - done)});
   };
   for (const Parameter& parameter : slab.parameters) {
     add_until(nullptr, parameter.offset);

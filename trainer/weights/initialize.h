@@ -15,7 +15,7 @@ namespace longshore::trainer {
 using FillParameter =
     std::function<void(const offload::Parameter&, int64_t first, std::span<float> values)>;
 
-// Those that its Init says; a pure function of seed and the parameter's name.
+// The values that the parameter's Init says: a pure function of the seed and its name.
 void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t first,
                     std::span<float> values);
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text.h"
 #include "data/safetensors_float.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
@@ -24,7 +24,9 @@ using offload::Parameter;
 std::string shown(double value) { return fmt::format("{:g}", value); }
 
 // "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
-std::vector<std::string> differences(const DecoderConfig& here, const DecoderConfig& there) {
+std::vector<std::string> differences(const DecoderConfig& one, const DecoderConfig& other) {
+  const DecoderConfig here = with_defaults_written_out(one),
+                      there = with_defaults_written_out(other);
   std::vector<std::string> lines;
   auto compare = [&](const char* key, double a, double b) {
     if (a != b)
@@ -44,12 +46,8 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
   compare("attention_bias", here.qkv_bias, there.qkv_bias);
   compare("mlp_bias", here.mlp_bias, there.mlp_bias);
   compare("sliding_window_size", cast(here.window), cast(there.window));
-  double scale = 1 / std::sqrt(cast(here.head_dim));
-  auto query_scale = [&](const DecoderConfig& c) {
-    return c.query_scale > 0 ? c.query_scale : scale;
-  };
-  compare("query_pre_attn_scalar", std::round(1e6 / query_scale(here) / query_scale(here)) / 1e6,
-          std::round(1e6 / query_scale(there) / query_scale(there)) / 1e6);
+  compare("query_pre_attn_scalar", models::query_pre_attn_scalar(here.query_scale),
+          models::query_pre_attn_scalar(there.query_scale));
   compare("attn_logits_soft_cap", here.attention_cap, there.attention_cap);
   compare("final_logits_soft_cap", here.logits_cap, there.logits_cap);
   compare("local_rope_max_timescale", here.window_rope_base, there.window_rope_base);
@@ -57,7 +55,7 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
     lines.push_back("model_type: another family in the checkpoint");
   if (here.rope_scaling != there.rope_scaling)
     lines.push_back("rope_type and its factors: not those of the checkpoint");
-  if (here.windowed != there.windowed && here.window > 0)
+  if (here.windowed != there.windowed)
     lines.push_back("full_attention_period: other layers have a window in the checkpoint");
   return lines;
 }
@@ -67,8 +65,8 @@ std::vector<std::string> differences(const DecoderConfig& here, const DecoderCon
 std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
                          std::span<const offload::Copy> copies) {
-  const data::Checkpoint checkpoint = open_weights(from.folder);
-  check_tensors(from.folder, layout, checkpoint, model.tied_embeddings);
+  const data::SafetensorsFolder weights = open_weights(from.folder);
+  check_tensors(from.folder, layout, weights, model);
   std::optional<Adapter> adapter;
   if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
   const auto fill_adapter = [&](const Parameter& parameter, int64_t first,
@@ -84,7 +82,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-        data::NonFinite found = data::to_float32(checkpoint.at(parameter.name), first, values);
+        data::NonFinite found = data::to_float32(weights.at(parameter.name), first, values);
         std::lock_guard lock(counting);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;

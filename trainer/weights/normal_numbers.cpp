@@ -14,7 +14,7 @@ namespace {
 // log, sin and cos are series here: loops with libm's are not vectorised. Their first term left out
 // is below 1e-17 of the result.
 
-// Of x >= 1.
+// For x >= 1.
 LONGSHORE_INLINE double logarithm(double x) {
   // x = m * 2^exponent, m in [1/sqrt(2), sqrt(2)).
   constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1;
@@ -32,7 +32,7 @@ LONGSHORE_INLINE double logarithm(double x) {
   return exponent * std::numbers::ln2 + 2 * s * sum;
 }
 
-// Of |x| <= pi/4.
+// For |x| <= pi/4.
 LONGSHORE_INLINE double sine(double x) {
   double sum = 1;
 #pragma GCC unroll 8
@@ -69,7 +69,7 @@ LONGSHORE_SIMD void normal_blocks(uint64_t seed, uint32_t sequence, uint64_t fir
   PhiloxBlock random[kBatch];
 #pragma omp simd
   for (int i = 0; i < kBatch; ++i)
-    random[i] = philox(seed, RandomUse::kInitialWeights, sequence, first_block + i);
+    random[i] = philox(seed, RandomUse::initial_weights, sequence, first_block + i);
 #pragma omp simd
   for (int i = 0; i < kBatch; ++i) {
     normal_pair(random[i][0], random[i][1], deviation, to[i][0], to[i][1]);

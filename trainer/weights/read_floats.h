@@ -1,4 +1,4 @@
-// Values of plans' arguments, for people and files.
+// Values of plans' arguments in float32, for files and for people.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,9 @@
 #include "offload/parameter_layout.h"
 
 namespace longshore::trainer {
+
+// Elements of a weight that are worked on at a time: in float32 they stay in a processor's cache.
+inline constexpr int64_t kWeightPieceElements = int64_t{1} << 20;
 
 // `type` (float32 or bfloat16, exactly converted) values of an argument, from `offset_bytes` on.
 std::vector<float> read_floats(const offload::ArgumentReader& arguments, const std::string& name,

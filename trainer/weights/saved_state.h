@@ -9,10 +9,10 @@
 
 namespace longshore::trainer {
 
-// Whether adapters train, which are saved as peft has them.
+// Whether adapters train. They are saved in peft's format.
 bool saves_adapter(const offload::ParameterLayout& layout);
-// Whether weights train beside an adapter's, or without one: then all but an adapter's are saved,
-// as Hugging Face has them, the frozen ones too, so that other tools can load the folder.
+// Whether weights other than adapters' train. Then all of these, the frozen ones too, are saved in
+// Hugging Face's format, so that other tools can load the folder.
 bool saves_model(const offload::ParameterLayout& layout);
 
 // The copy of a slab's weights that the others are made of: masters where there are any.

@@ -44,13 +44,14 @@ std::vector<std::string> names(const fs::path& folder) {
 
 TEST(NewestCheckpoint, IsFoundByItsManifest) {
   TemporaryFolder folder;
-  EXPECT_FALSE(newest_checkpoint(folder / "none", false, say_nothing));
-  EXPECT_FALSE(newest_checkpoint(folder / "", false, say_nothing));
+  EXPECT_FALSE(newest_checkpoint(folder / "none", OnDamage::refuse, say_nothing));
+  EXPECT_FALSE(newest_checkpoint(folder / "", OnDamage::refuse, say_nothing));
   make(folder / "", 9);
   make(folder / "", 12, "00000003");
   make(folder / "", 20, "00000020.partial-17");
   fs::create_directory(folder / "notes");
-  EXPECT_EQ(newest_checkpoint(folder / "", false, say_nothing)->folder, folder / "00000003");
+  EXPECT_EQ(newest_checkpoint(folder / "", OnDamage::refuse, say_nothing)->folder,
+            folder / "00000003");
 }
 
 TEST(NewestCheckpoint, DamageIsNoticedInEveryFile) {
@@ -59,8 +60,8 @@ TEST(NewestCheckpoint, DamageIsNoticedInEveryFile) {
     const fs::path earlier = make(folder / "", 1), newest = make(folder / "", 2);
     const std::string whole = data::read_file(newest / file);
     auto expect_noticed = [&](const std::string& how) {
-      const std::string message =
-          message_of<DataError>([&] { newest_checkpoint(folder / "", false, say_nothing); });
+      const std::string message = message_of<DataError>(
+          [&] { newest_checkpoint(folder / "", OnDamage::refuse, say_nothing); });
       EXPECT_TRUE(message.starts_with((newest / file).string() + ": ")) << how << ": " << message;
       EXPECT_NE(message.find("fall_back_to_earlier_checkpoint=true"), std::string::npos) << message;
       EXPECT_NE(message.find(earlier.string()), std::string::npos) << message;
@@ -75,7 +76,7 @@ TEST(NewestCheckpoint, DamageIsNoticedInEveryFile) {
     fs::remove(newest / file);
     expect_noticed("gone");
     std::ofstream(newest / file, std::ios::binary) << whole;
-    EXPECT_EQ(newest_checkpoint(folder / "", false, say_nothing)->folder, newest);
+    EXPECT_EQ(newest_checkpoint(folder / "", OnDamage::refuse, say_nothing)->folder, newest);
   }
 }
 
@@ -91,7 +92,7 @@ TEST(NewestCheckpoint, EveryPartMustBeListed) {
     write_file(newest / kManifestFile, manifest_text({.step = 2, .files = some}));
     for (auto open : {+[](const fs::path& folder) { open_checkpoint(folder); },
                       +[](const fs::path& folder) {
-                        newest_checkpoint(folder.parent_path(), false, say_nothing);
+                        newest_checkpoint(folder.parent_path(), OnDamage::refuse, say_nothing);
                       }})
       EXPECT_TRUE(message_of<DataError>([&] {
                     open(newest);
@@ -108,20 +109,20 @@ TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
   make(folder / "", 1);
   flip(make(folder / "", 2) / "optimizer.safetensors", 5);
   fs::remove(make(folder / "", 3) / kManifestFile);
-  EXPECT_THROW(newest_checkpoint(folder / "", false, say_nothing), DataError);
+  EXPECT_THROW(newest_checkpoint(folder / "", OnDamage::refuse, say_nothing), DataError);
   std::vector<std::string> said;
-  auto found =
-      newest_checkpoint(folder / "", true, [&](const std::string& text) { said.push_back(text); });
+  auto found = newest_checkpoint(folder / "", OnDamage::fall_back,
+                                 [&](const std::string& text) { said.push_back(text); });
   EXPECT_EQ(found->manifest.step, 1);
   ASSERT_EQ(said.size(), 2u);
   EXPECT_NE(said[1].find("00000002/optimizer.safetensors: found the hash"), std::string::npos);
   EXPECT_EQ(names(folder / ""),
             (std::vector<std::string>{"00000001", "00000002.damaged", "00000003.damaged"}));
   // Out of the way for good.
-  EXPECT_EQ(newest_checkpoint(folder / "", false, say_nothing)->manifest.step, 1);
+  EXPECT_EQ(newest_checkpoint(folder / "", OnDamage::refuse, say_nothing)->manifest.step, 1);
   flip(folder / "00000001/optimizer.safetensors", 5);
   EXPECT_NE(message_of<DataError>([&] {
-              newest_checkpoint(folder / "", true, say_nothing);
+              newest_checkpoint(folder / "", OnDamage::fall_back, say_nothing);
             }).find("no earlier checkpoint"),
             std::string::npos);
 }

@@ -19,7 +19,7 @@ using data::TemporaryFolder;
 constexpr int kSteps = 20;
 
 int64_t newest_step(const fs::path& run) {
-  auto newest = newest_checkpoint(run / kCheckpointsFolder, false,
+  auto newest = newest_checkpoint(run / kCheckpointsFolder, OnDamage::refuse,
                                   [](const std::string& text) { ADD_FAILURE() << text; });
   return newest ? newest->manifest.step : 0;
 }

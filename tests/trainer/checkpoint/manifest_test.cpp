@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
-#include "trainer/config/keys.h"
+#include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
 namespace {
@@ -27,7 +27,7 @@ TEST(Manifest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(parse_manifest(manifest_text(sample())), sample());
 }
 
-TEST(Manifest, EveryBitCounts) {
+TEST(Manifest, RefusesAnyFlippedBitOrOtherLength) {
   const std::string text = manifest_text(sample());
   for (size_t i = 0; i < text.size(); ++i)
     for (int bit = 0; bit < 8; ++bit) {
@@ -70,7 +70,7 @@ TEST(Manifest, HoldsWhatTheConfigCanAskFor) {
   EXPECT_EQ(parse_manifest(manifest_text(most)), most);
 }
 
-TEST(Manifest, KnowsItsFiles) {
+TEST(Manifest, ListsItsFilesAndNoticesAnyChange) {
   TemporaryFolder folder;
   std::filesystem::create_directory(folder / "model");
   folder.write("model/a", "first");

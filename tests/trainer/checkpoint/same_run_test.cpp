@@ -52,7 +52,7 @@ TEST(SameRun, WhatDecidesStepsMayNotChange) {
   }
 }
 
-TEST(SameRun, TheRestMay) {
+TEST(SameRun, OtherKeysMayChange) {
   for (const char* setting : {"remat_policy=full",
                               "remat_policy=minimal_offloaded",
                               "offload_layers=2",
@@ -76,7 +76,7 @@ TEST(SameRun, TheRestMay) {
     EXPECT_EQ(refusal(setting), "") << setting;
 }
 
-TEST(SameRun, FilesCountByWhatIsInThem) {
+TEST(SameRun, FilesAreComparedByContentNotByPath) {
   const Config config = config_of({"dataset_path=/other.tokens", "load_parameters_path=/b"});
   Manifest here = describe(config);
   here.data = {"other tokens"};
@@ -123,8 +123,8 @@ models::DecoderConfig adapted_model() {
 std::string frozen_hash(int data, int fsdp, const std::string& odd_weight = "", int64_t odd = 0) {
   std::string hash;
   const auto work = [&](World& world) {
-    const offload::DeviceMesh mesh{.data = {.count = data, .rank = world.rank() / fsdp},
-                                   .fsdp = {.count = fsdp, .rank = world.rank() % fsdp}};
+    const offload::DeviceMesh mesh{.data = {.size = data, .rank = world.rank() / fsdp},
+                                   .fsdp = {.size = fsdp, .rank = world.rank() % fsdp}};
     const offload::ParameterLayout layout =
         offload::lay_out(models::decoder(adapted_model()), {.homes = {}, .mesh = mesh});
     const auto backend = offload::make_cpu_backend();

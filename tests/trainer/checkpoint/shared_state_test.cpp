@@ -50,8 +50,8 @@ TEST(SharedState, IsWhatAllHoldTogether) {
   constexpr int kData = 2, kFsdp = 2;
   on_ranks(kData * kFsdp, [](World& world) {
     const ParameterLayout layout =
-        layout_of({.data = {.count = kData, .rank = world.rank() / kFsdp},
-                   .fsdp = {.count = kFsdp, .rank = world.rank() % kFsdp}});
+        layout_of({.data = {.size = kData, .rank = world.rank() / kFsdp},
+                   .fsdp = {.size = kFsdp, .rank = world.rank() % kFsdp}});
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
     offload::Arguments arguments(*backend, ledger);

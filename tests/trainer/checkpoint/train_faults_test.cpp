@@ -58,7 +58,7 @@ TEST(Signals, SaveWithinTheStepAndExit) {
   }
 }
 
-TEST(Signals, ASecondOneEndsItAtOnce) {
+TEST(Signals, ASecondSignalEndsTheRunAtOnce) {
   TemporaryFolder folder;
   // A step of ten seconds or so.
   Process process(tiny_train(folder / "", "steps=2 run_name=a gradient_accumulation_steps=3000"),
@@ -299,21 +299,23 @@ TEST(OutOfMemory, InMidRunIsExplainedAndLeavesTheCheckpoint) {
   for (const char* words : {"train: after ", "std::bad_alloc", "alive ", "planned ",
                             "The last checkpoint is whole", "would take less with"})
     EXPECT_TRUE(has(process.output(), words));
-  EXPECT_TRUE(newest_checkpoint(folder / "a" / kCheckpointsFolder, false,
+  EXPECT_TRUE(newest_checkpoint(folder / "a" / kCheckpointsFolder, OnDamage::refuse,
                                 [](const std::string& text) { ADD_FAILURE() << text; }));
 }
 
 #endif
 
-TEST(OutOfMemory, IsToldByWhatItSays) {
+TEST(OutOfMemory, IsRecognisedByTypeOrMessage) {
   EXPECT_TRUE(is_out_of_memory(std::bad_alloc()));
-  EXPECT_TRUE(is_out_of_memory(PlanError("device: asked for 1.00 GiB, 0 bytes are available")));
+  EXPECT_TRUE(
+      is_out_of_memory(OutOfMemoryError("device: asked for 1.00 GiB, 0 bytes are available")));
+  EXPECT_FALSE(is_out_of_memory(PlanError("short by 1.00 GiB on the device")));
   EXPECT_TRUE(is_out_of_memory(std::runtime_error("CUDA out of memory. Tried to allocate 2 GiB")));
   EXPECT_FALSE(is_out_of_memory(DataError("a.jsonl:41: no valid JSON")));
 }
 
 // What is alive stands beside what was planned.
-TEST(OutOfMemory, IsExplained) {
+TEST(OutOfMemory, MessageComparesLiveWithPlannedBytes) {
   const Config config = load_config("quickstart.yml", {}, default_configs_directory());
   const TrainingPlans plans = plan_training(config, models::Target::cpu);
   const MemoryByKind planned = analyze(plans);

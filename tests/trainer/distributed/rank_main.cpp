@@ -30,10 +30,10 @@ int main(int argc, char** argv) {
     if (argc == 2 && std::string(argv[1]) == "store") return meet_by_store(), 0;
     if (argc < 3) return 2;
     auto world = trainer::connect(trainer::find_launch(), models::Target::cpu);
-    offload::DeviceMesh mesh{.data = {.count = std::atoi(argv[1])},
-                             .fsdp = {.count = std::atoi(argv[2])}};
-    mesh.data.rank = world->rank() / mesh.fsdp.count;
-    mesh.fsdp.rank = world->rank() % mesh.fsdp.count;
+    offload::DeviceMesh mesh{.data = {.size = std::atoi(argv[1])},
+                             .fsdp = {.size = std::atoi(argv[2])}};
+    mesh.data.rank = world->rank() / mesh.fsdp.size;
+    mesh.fsdp.rank = world->rank() % mesh.fsdp.size;
     offload::TrainingOptions options{.policy = argc > 3 ? argv[3] : "none"};
     options.layout.mesh = mesh;
     options.communicator = world->host_communicator(mesh);

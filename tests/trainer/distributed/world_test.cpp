@@ -26,7 +26,7 @@ TEST_P(Processes, LearnWhatThreadsLearn) {
   ProgramResult output = run_program(mpirun(ranks) + RANK_PROGRAM " " + std::to_string(data) + " " +
                                      std::to_string(fsdp) + " qkv_proj_offloaded");
   ASSERT_EQ(output.exit_code, 0) << output.output;
-  offload::DeviceMesh mesh{.data = {.count = data}, .fsdp = {.count = fsdp}};
+  offload::DeviceMesh mesh{.data = {.size = data}, .fsdp = {.size = fsdp}};
   std::vector<offload::Training> threads = offload::train_on(mesh, {});
   const size_t begin = output.output.find("rank 0");  // behind what MPI may have to say
   ASSERT_NE(begin, std::string::npos) << output.output;

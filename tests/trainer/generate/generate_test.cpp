@@ -197,7 +197,7 @@ TEST(Generate, WarnsOfTextsBeyondWhatTheModelIsMadeFor) {
   EXPECT_TRUE(warning(at_most));
 }
 
-TEST(Generate, KnowsConversations) {
+TEST(Generate, FramesPromptsByTheChatTemplate) {
   GenerateRequest chat = request();
   chat.chat_template = "llama2";
   EXPECT_NE(text_of(chat), text_of(request()));

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "data/safetensors_checkpoint.h"
+#include "data/safetensors_folder.h"
 #include "data/safetensors_writer.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
@@ -177,7 +177,7 @@ TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
 const fs::path kModel = golden_folder("llama32_tied");
 
 // Without labels nothing that needs them; padding changes nothing before it.
-TEST(Probe, PaddingAndMissingLabels) {
+TEST(Probe, WritesNoGradientsWithoutLabelsAndIgnoresPadding) {
   TemporaryFolder folder;
   Tensors tensors{{"input_ids", {{2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}}}};
   SafetensorsFile whole(probed(folder, kModel, write_inputs(folder / "a", tensors), ""));
@@ -209,7 +209,7 @@ ProgramResult refusal(const ProbeRequest& request) {
     probe(request);
   } catch (const ConfigError& error) {
     return {2, error.what()};
-  } catch (const DataError& error) {
+  } catch (const Error& error) {
     return {1, error.what()};
   }
   return {0, ""};

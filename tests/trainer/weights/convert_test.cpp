@@ -70,7 +70,7 @@ TEST(Convert, WithoutADtypeNothingChangesAndTheSecondTripGivesTheSameFiles) {
       convert({.from = first, .to = second, .dtype = {}, .max_shard_bytes = max_shard_bytes});
       EXPECT_TRUE(contents(first) == contents(second));
 
-      data::Checkpoint before(from), after(first);
+      data::SafetensorsFolder before(from), after(first);
       ASSERT_EQ(before.names(), after.names());
       for (const std::string& tensor : before.names()) {
         EXPECT_EQ(data::SafetensorsInfo(before.at(tensor)), after.at(tensor));
@@ -110,7 +110,7 @@ TEST(Convert, EachWeightIsRoundedAndWidenedBackExactly) {
            .to = temporary / "back",
            .dtype = SafetensorsDtype::float32,
            .max_shard_bytes = 10'000});
-  data::Checkpoint original(from), narrow(temporary / "bf16"), wide(temporary / "back");
+  data::SafetensorsFolder original(from), narrow(temporary / "bf16"), wide(temporary / "back");
   for (const std::string& name : original.names()) {
     std::vector<float> expected = floats(original.at(name));
     for (float& value : expected) value = to_float(to_bfloat16(value));
@@ -128,9 +128,9 @@ TEST(Convert, EachWeightIsRoundedAndWidenedBackExactly) {
 TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   TemporaryFolder temporary;
   const fs::path folder = source(temporary, "llama32_tied");
-  const data::Checkpoint checkpoint(folder);
+  const data::SafetensorsFolder weights(folder);
   std::vector<data::SafetensorsInfo> tensors;
-  for (const std::string& name : checkpoint.names()) tensors.push_back(checkpoint.at(name));
+  for (const std::string& name : weights.names()) tensors.push_back(weights.at(name));
   auto write = [&](const fs::path& to, float value) {
     write_hf_folder(to, {.files = {read_file(folder / "config.json"), {}},
                          .tensors = tensors,
@@ -155,7 +155,7 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   tensors.back().name = "lm_head.weight";
   write(temporary / "tied", 1);
   EXPECT_NO_THROW(convert({.from = temporary / "tied", .to = temporary / "tied_too", .dtype = {}}));
-  EXPECT_TRUE(data::Checkpoint(temporary / "tied_too").contains("lm_head.weight"));
+  EXPECT_TRUE(data::SafetensorsFolder(temporary / "tied_too").contains("lm_head.weight"));
 
   tensors.back().dtype = SafetensorsDtype::int32;
   tensors[0].name += "x";
@@ -201,7 +201,7 @@ fs::path with_images(const TemporaryFolder& temporary, const std::string& prefix
                            {"mm_tokens_per_image", 256},
                            {"vision_config", {{"hidden_size", 8}}}};
   config["text_config"] = nlohmann::json::parse(read_file(golden / "config.json"));
-  const data::Checkpoint text(golden);
+  const data::SafetensorsFolder text(golden);
   std::vector<data::SafetensorsInfo> tensors{
       {"vision_tower.vision_model.post_layernorm.weight", SafetensorsDtype::float32, {8}},
       {"model.multi_modal_projector.mm_input_projection_weight", SafetensorsDtype::float32, {8}}};
@@ -239,7 +239,7 @@ TEST(ModelsWithImages, AreReadAndConvertedAsTheirTextModels) {
 
     convert({.from = from, .to = temporary / "to", .dtype = {}});
     EXPECT_TRUE(outputs(temporary / "to", temporary / "converted") == expected) << prefix;
-    const data::Checkpoint text(golden.folder), converted(temporary / "to");
+    const data::SafetensorsFolder text(golden.folder), converted(temporary / "to");
     EXPECT_EQ(converted.names(), text.names());
     EXPECT_EQ(models::parse_hf_config(read_file(temporary / "to" / "config.json")),
               read_hf_config(golden.folder).decoder);
@@ -257,7 +257,8 @@ data::SafetensorsFile probed(const TemporaryFolder& folder, const fs::path& mode
 }
 
 // A base weight with the adapter of its module, whole.
-std::vector<float> merged_weight(const data::Checkpoint& base, const data::SafetensorsFile& adapter,
+std::vector<float> merged_weight(const data::SafetensorsFolder& base,
+                                 const data::SafetensorsFile& adapter,
                                  const models::LoraConfig& config, const std::string& weight) {
   const std::string module = weight.substr(0, weight.rfind('.'));
   const std::vector<float> a = floats(adapter.at(peft_name(models::lora_a_name(module))));
@@ -296,7 +297,8 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
            .max_shard_bytes = 30'000});
   const models::LoraConfig config = read_adapter_config(folder);
   const data::SafetensorsFile adapter(folder / "adapter_model.safetensors");
-  const data::Checkpoint base(golden.folder), wide(temporary / "f32"), narrow(temporary / "bf16");
+  const data::SafetensorsFolder base(golden.folder), wide(temporary / "f32"),
+      narrow(temporary / "bf16");
   ASSERT_EQ(wide.names(), base.names());
   ASSERT_EQ(narrow.names(), base.names());
   size_t adapted = 0;
@@ -354,7 +356,7 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
   convert({.from = temporary / "base", .to = temporary / "to", .adapter = temporary / "adapter"});
 
   const data::SafetensorsFile adapter(temporary / "adapter/adapter_model.safetensors");
-  const data::Checkpoint base(temporary / "base"), result(temporary / "to");
+  const data::SafetensorsFolder base(temporary / "base"), result(temporary / "to");
   const std::string layer = "model.layers.0.", bias = layer + "self_attn.q_proj.bias";
   EXPECT_TRUE(bytes_of(base.at(bias)) == bytes_of(result.at(bias)));
   ASSERT_GT(base.at(layer + "mlp.up_proj.weight").element_count(), 1 << 20);
@@ -388,17 +390,17 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
             std::string::npos);
 
   // A base model in F64: nothing says to what the sum should be rounded.
-  const data::Checkpoint checkpoint(llama);
+  const data::SafetensorsFolder weights(llama);
   std::vector<data::SafetensorsInfo> tensors;
-  for (const std::string& name : checkpoint.names()) {
-    tensors.push_back(checkpoint.at(name));
+  for (const std::string& name : weights.names()) {
+    tensors.push_back(weights.at(name));
     tensors.back().dtype = SafetensorsDtype::float64;
   }
   write_hf_folder(temporary / "f64",
                   {.files = {read_file(llama / "config.json"), {}},
                    .tensors = tensors,
                    .append_data = [&](const data::SafetensorsInfo& info, auto& writer) {
-                     const auto values = floats(checkpoint.at(info.name));
+                     const auto values = floats(weights.at(info.name));
                      const std::vector<double> wide(values.begin(), values.end());
                      writer.append(info.name, std::as_bytes(std::span(wide)));
                    }});

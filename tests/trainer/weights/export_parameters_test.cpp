@@ -107,7 +107,8 @@ TEST_P(WriteParameters, LoadsBackToTheBit) {
 
   DecoderConfig written = read_hf_config(temporary / "to").decoder;
   EXPECT_EQ(written.dtype, Dtype::float32);
-  EXPECT_NE(data::Checkpoint(temporary / "to").contains("lm_head.weight"), config.tied_embeddings);
+  EXPECT_NE(data::SafetensorsFolder(temporary / "to").contains("lm_head.weight"),
+            config.tied_embeddings);
 }
 
 // In bfloat16 the masters are rounded to nearest, as the compute weights were.
@@ -119,7 +120,7 @@ TEST_P(WriteParameters, InBfloat16EachWeightIsRoundedOnce) {
   TemporaryFolder temporary;
   trained.write(temporary / "f32", Dtype::float32);
   trained.write(temporary / "bf16", Dtype::bfloat16);
-  const data::Checkpoint wide(temporary / "f32"), narrow(temporary / "bf16");
+  const data::SafetensorsFolder wide(temporary / "f32"), narrow(temporary / "bf16");
   EXPECT_EQ(wide.names(), narrow.names());
   for (const std::string& name : wide.names()) {
     std::vector<float> expected = floats(wide.at(name));

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "data/safetensors_checkpoint.h"
 #include "data/safetensors_float.h"
+#include "data/safetensors_folder.h"
 #include "models/decoder.h"
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
@@ -57,12 +57,12 @@ TEST(LoadParameters, BringsEveryWeightWhereItLives) {
     for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
       offload::LayoutOptions options{.homes = {home, home, home}};
       Loaded loaded(golden_folder(name), config_of(name), options);
-      data::Checkpoint checkpoint(golden_folder(name));
-      for (const std::string& tensor : checkpoint.names()) {
+      data::SafetensorsFolder weights(golden_folder(name));
+      for (const std::string& tensor : weights.names()) {
         auto location = loaded.layout.by_name.at(tensor);
         const offload::Parameter& parameter = loaded.layout.parameter(location);
         std::vector<float> expected(static_cast<size_t>(parameter.type.shape.count()));
-        data::to_float32(checkpoint.at(tensor), expected);
+        data::to_float32(weights.at(tensor), expected);
         std::vector<float> found(expected.size());
         loaded.arguments.read_part(argument_name(loaded.layout.slab(location), Copy::compute),
                                    parameter.offset * 4, found.data(),

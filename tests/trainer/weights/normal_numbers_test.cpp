@@ -25,7 +25,7 @@ TEST(NormalNumbers, AreBoxAndMullersByTheMathsLibrary) {
   const int64_t blocks = 1 << 16;
   const std::vector<float> found = numbers(0, 4 * blocks);
   for (int64_t block = 0; block < blocks; ++block) {
-    const PhiloxBlock random = philox(kSeed, RandomUse::kInitialWeights, kSequence, block);
+    const PhiloxBlock random = philox(kSeed, RandomUse::initial_weights, kSequence, block);
     for (int pair = 0; pair < 2; ++pair) {
       const double u = (random[2 * pair] + 0.5) / 4294967296.0;
       const double turn = (random[2 * pair + 1] + 0.5) / 4294967296.0;

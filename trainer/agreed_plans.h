@@ -1,0 +1,15 @@
+// The plans of a run, on which all its processes agree.
+#pragma once
+
+#include "offload/backend.h"
+#include "trainer/config/config.h"
+#include "trainer/distributed/world.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+
+// This process's. Throws what does not fit as a PlanError in every process, if in any, and a
+// ConfigError where processes chose differently by their machines. Every process calls it.
+TrainingPlans agreed_plans(const Config& config, offload::Backend& backend, World& world);
+
+}  // namespace longshore::trainer
