@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace longshore::data {
 namespace {
@@ -58,20 +59,18 @@ std::string ContentHash::text() const { return digits(XXH3_128bits_digest(state_
 // process by a signal.
 std::string file_hash(const std::filesystem::path& path) {
   constexpr size_t kPieceBytes = size_t{4} << 20;  // few calls of read, and still in the cache
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
-  posix_fadvise(file, 0, 0, POSIX_FADV_SEQUENTIAL);
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
+  posix_fadvise(file.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
   ContentHash hash;
   std::vector<std::byte> piece(kPieceBytes);
   ssize_t count = 0;
   do {
-    count = read(file, piece.data(), piece.size());
+    count = read(file.number(), piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     if (count > 0) hash.append(std::span(piece).first(static_cast<size_t>(count)));
   } while (count > 0 || (count < 0 && errno == EINTR));
-  const std::string reason = std::strerror(errno);
-  close(file);
-  if (count < 0) throw DataError(path.string() + ": cannot read: " + reason);
+  if (count < 0) throw DataError(path.string() + ": cannot read: " + std::strerror(errno));
   return hash.text();
 }
 

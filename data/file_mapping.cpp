@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -11,33 +10,29 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace longshore::data {
 
 FileMapping::FileMapping(const std::filesystem::path& path, Access access) {
   // Without O_NONBLOCK a named pipe would hang here.
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   auto fail = [&](const std::string& what) {
-    const std::string reason = std::strerror(errno);
-    if (file >= 0) close(file);
-    throw DataError(path.string() + ": " + what + ": " + reason);
+    throw DataError(path.string() + ": " + what + ": " + std::strerror(errno));
   };
-  if (file < 0) fail("cannot open");
+  if (!file.is_open()) fail("cannot open");
   struct stat status;
-  if (fstat(file, &status) != 0) fail("cannot look at it");
-  if (!S_ISREG(status.st_mode)) {
-    close(file);
+  if (fstat(file.number(), &status) != 0) fail("cannot look at it");
+  if (!S_ISREG(status.st_mode))
     throw DataError(path.string() + ": expected a regular file, found " +
                     (S_ISDIR(status.st_mode) ? "a folder" : "something else"));
-  }
   const auto size = static_cast<size_t>(status.st_size);
   if (size > 0) {
-    void* mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+    void* mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number(), 0);
     if (mapped == MAP_FAILED) fail("cannot map");
     if (access == Access::from_front_to_back) madvise(mapped, size, MADV_SEQUENTIAL);
     bytes_ = {static_cast<const std::byte*>(mapped), size};
   }
-  close(file);
 }
 
 FileMapping::~FileMapping() {

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "data/bpe_tokenizer.h"
@@ -36,8 +37,7 @@ std::string read_tokenizer_file(const fs::path& path) {
 fs::path file_at(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
-  for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (fs::exists(path / name, error)) return path / name;
+  if (std::optional<fs::path> file = tokenizer_file(path)) return *std::move(file);
   throw DataError(path.string() +
                   ": expected a tokenizer.json or tokenizer.model in this folder, found neither");
 }
@@ -69,6 +69,13 @@ int32_t configured_id(const nlohmann::json& config, const char* key, const Token
 }
 
 }  // namespace
+
+std::optional<fs::path> tokenizer_file(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (fs::exists(folder / name, error)) return folder / name;
+  return std::nullopt;
+}
 
 Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   const std::string bytes = read_tokenizer_file(path_);

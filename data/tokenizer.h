@@ -14,6 +14,10 @@
 
 namespace longshore::data {
 
+// The file that Tokenizer reads of a folder: tokenizer.json, or else tokenizer.model; nothing where
+// there is neither.
+std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path& folder);
+
 // Immutable once loaded: any number of threads may use it at a time.
 class Tokenizer {
  public:

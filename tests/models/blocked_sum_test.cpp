@@ -3,7 +3,6 @@
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include "models/ops/l2_penalty.h"
 #include "models/ops/mean_square_error.h"
@@ -27,7 +26,6 @@ Program all_losses(Dtype dtype) {
 }
 
 TEST(BlockedSum, IsTheSameToTheBitForAnyNumberOfThreads) {
-  int threads = omp_get_max_threads();
   for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
     Program program = all_losses(dtype);
     BackwardProgram backward = differentiate(program);
@@ -35,22 +33,9 @@ TEST(BlockedSum, IsTheSameToTheBitForAnyNumberOfThreads) {
                    {"target", random_normal({{kCount}, dtype}, 2)},
                    {"w", random_normal({{kCount}, dtype}, 3)}};
     Tensors cotangents = random_cotangents(program, 4);
-    auto run = [&](int count) {
-      omp_set_num_threads(count);
-      return run_step(program, backward, inputs, cotangents, {}, Target::cpu);
-    };
-    Step alone = run(1);
-    for (int count : {2, 3, 7}) {
-      Step found = run(count);
-      for (const auto& [name, value] : alone.values)
-        EXPECT_TRUE(equal_bits(found.values.at(name), value))
-            << name << ", " << count << " threads";
-      for (const auto& [name, gradient] : alone.gradients)
-        EXPECT_TRUE(equal_bits(found.gradients.at(name), gradient))
-            << name << ", " << count << " threads";
-    }
+    expect_same_bits_on_any_threads(
+        [&] { return run_step(program, backward, inputs, cotangents, {}, Target::cpu); });
   }
-  omp_set_num_threads(threads);
 }
 
 // The same number 300 001 times: added one after the other in float32 they would be 3e-3 off.

@@ -1,7 +1,6 @@
 // What the op cases do not show of the element-wise ops: roundings, bounds and numbers of threads.
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <cmath>
 
@@ -29,7 +28,6 @@ Program all_ops_of(Dtype dtype, Shape shape) {
 
 TEST(Elementwise, IsTheSameToTheBitForAnyNumberOfThreads) {
   const Shape shape{2, 333, 67};
-  int threads = omp_get_max_threads();
   for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
     Program program = all_ops_of(dtype, shape);
     BackwardProgram backward = differentiate(program, program.inputs_from(Source::weight));
@@ -37,22 +35,9 @@ TEST(Elementwise, IsTheSameToTheBitForAnyNumberOfThreads) {
                    {"bias", random_normal({{shape.back()}, dtype}, 2)}};
     Tensors sums{{"bias", random_normal({{shape.back()}}, 3)}};
     Tensors cotangents = random_cotangents(program, 4);
-    auto run = [&](int count) {
-      omp_set_num_threads(count);
-      return run_step(program, backward, inputs, cotangents, sums, Target::cpu);
-    };
-    Step alone = run(1);
-    for (int count : {2, 3, 7}) {
-      Step found = run(count);
-      for (const auto& [name, value] : alone.values)
-        EXPECT_TRUE(equal_bits(found.values.at(name), value))
-            << name << ", " << count << " threads";
-      for (const auto& [name, gradient] : alone.gradients)
-        EXPECT_TRUE(equal_bits(found.gradients.at(name), gradient))
-            << name << ", " << count << " threads";
-    }
+    expect_same_bits_on_any_threads(
+        [&] { return run_step(program, backward, inputs, cotangents, sums, Target::cpu); });
   }
-  omp_set_num_threads(threads);
 }
 
 // 20 000 equal rows: added one after the other in float32, they would be 1e-4 off.

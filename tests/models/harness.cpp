@@ -9,6 +9,7 @@
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -346,6 +347,24 @@ Step run_step(const Program& forward, const BackwardProgram& backward, const Ten
   Tensors values = run_program(forward, inputs, kernels, checks);
   return {values,
           run_backward(forward, backward, values, cotangents, accumulators, kernels, checks)};
+}
+
+void expect_same_bits_on_any_threads(const std::function<Step()>& run) {
+  const int threads = omp_get_max_threads();
+  auto run_on = [&](int count) {
+    omp_set_num_threads(count);
+    return run();
+  };
+  const Step alone = run_on(1);
+  for (int count : {2, 3, 7}) {
+    const Step found = run_on(count);
+    for (const auto& [name, value] : alone.values)
+      EXPECT_TRUE(equal_bits(found.values.at(name), value)) << name << ", " << count << " threads";
+    for (const auto& [name, gradient] : alone.gradients)
+      EXPECT_TRUE(equal_bits(found.gradients.at(name), gradient))
+          << name << ", " << count << " threads";
+  }
+  omp_set_num_threads(threads);
 }
 
 }  // namespace longshore::models

@@ -8,6 +8,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -87,5 +88,8 @@ bool equal_bits(const at::Tensor& a, const at::Tensor& b);
 // next to nothing is expected, because terms cancel, one stands in for the root mean square.
 double difference(const at::Tensor& found, const at::Tensor& expected);
 inline constexpr double kNextToNothing = 1e-4;
+
+// Runs it on 1, 2, 3 and 7 threads, which must give the same bits.
+void expect_same_bits_on_any_threads(const std::function<Step()>& run);
 
 }  // namespace longshore::models

@@ -210,6 +210,9 @@ inline constexpr int64_t kMaxTokens = 1 << 24;
 // can only be planned.
 bool is_toy(const Config& config);
 
+// The first file of training or evaluation that has to be tokenized; nothing where there is none.
+std::optional<std::filesystem::path> text_file(const Config& config);
+
 // "configs/x.yml:14", "command line" or "default".
 std::string origin(const Config& config, const std::string& key);
 

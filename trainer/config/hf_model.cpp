@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "base/error.h"
-#include "data/text_format.h"
+#include "data/tokenizer.h"
 #include "models/decoder.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/key_values.h"
@@ -60,20 +60,6 @@ void set_rope(const models::RopeScaling& scaling, Config& config) {
   }
 }
 
-bool reads_text(const Config& config) {
-  const bool tokenizes = config.dataset_type != DatasetType::synthetic &&
-                         std::ranges::any_of(config.dataset_path, [](const DatasetFile& file) {
-                           return data::is_text(file.path);
-                         });
-  return tokenizes || data::is_text(config.eval_dataset_path) || config.sample_tokens > 0;
-}
-
-bool has_tokenizer(const fs::path& folder) {
-  std::error_code error;
-  return fs::exists(folder / "tokenizer.json", error) ||
-         fs::exists(folder / "tokenizer.model", error);
-}
-
 }  // namespace
 
 void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
@@ -120,7 +106,8 @@ void take_model_of_weights(Config& config) {
     copy_value(key, model, config);
     config.origins[key.name] = origin;
   }
-  if (config.tokenizer_path.empty() && reads_text(config) && has_tokenizer(folder)) {
+  const bool needs_tokenizer = text_file(config) || config.sample_tokens > 0;
+  if (config.tokenizer_path.empty() && needs_tokenizer && data::tokenizer_file(folder)) {
     config.tokenizer_path = folder;
     config.origins["tokenizer_path"] = location(config, "load_parameters_path");
   }

@@ -4,7 +4,7 @@
 
 namespace longshore::trainer {
 
-std::string key_for_other_name(const std::string& name) {
+const std::map<std::string, std::string>& keys_by_other_name() {
   static const std::map<std::string, std::string> kKeys{
       // MaxText
       {"attention_type", "sliding_window_size"},
@@ -66,8 +66,13 @@ std::string key_for_other_name(const std::string& name) {
       {"grad_clip", "gradient_clipping_threshold"},
       {"sequence_length", "max_target_length"},
   };
-  const auto key = kKeys.find(name.substr(name.rfind('.') + 1));
-  return key == kKeys.end() ? "" : key->second;
+  return kKeys;
+}
+
+std::string key_for_other_name(const std::string& name) {
+  const std::map<std::string, std::string>& keys = keys_by_other_name();
+  const auto key = keys.find(name.substr(name.rfind('.') + 1));
+  return key == keys.end() ? "" : key->second;
 }
 
 }  // namespace longshore::trainer

@@ -1,13 +1,17 @@
 // What other trainers call the config's keys.
 #pragma once
 
+#include <map>
 #include <string>
 
 namespace longshore::trainer {
 
-// The key here that stands for one of MaxText, torchtitan, transformers' Trainer or TRL:
-// "moment_dtype" for "mu_dtype", with or without its section ("training.seq_len"); "" where there
-// is none.
+// The keys here by their names in MaxText, torchtitan, transformers' Trainer, peft and TRL:
+// "moment_dtype" by "mu_dtype".
+const std::map<std::string, std::string>& keys_by_other_name();
+
+// The key here for such a name, with or without its section ("training.seq_len"); "" where there is
+// none.
 std::string key_for_other_name(const std::string& name);
 
 }  // namespace longshore::trainer

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "data/text_format.h"
@@ -117,6 +119,13 @@ void check_dtypes(const Config& config) {
   }
 }
 
+std::vector<std::filesystem::path> data_files(const Config& config) {
+  std::vector<std::filesystem::path> paths;
+  for (const DatasetFile& file : config.dataset_path) paths.push_back(file.path);
+  if (!config.eval_dataset_path.empty()) paths.push_back(config.eval_dataset_path);
+  return paths;
+}
+
 void check_files(const Config& config) {
   if (config.dataset_path.empty()) {
     refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
@@ -126,14 +135,11 @@ void check_files(const Config& config) {
   if (weighted != 0 && weighted != std::ssize(config.dataset_path)) {
     refuse(config, "dataset_path", "a weight for each file, or for none");
   }
-  std::vector<std::filesystem::path> paths;
-  for (const DatasetFile& file : config.dataset_path) paths.push_back(file.path);
-  if (!config.eval_dataset_path.empty()) paths.push_back(config.eval_dataset_path);
-  for (const std::filesystem::path& path : paths) {
-    if (data::is_text(path) && config.tokenizer_path.empty()) {
-      refuse(config, "tokenizer_path", "a path, to tokenize " + printable(path.native()));
-    }
+  if (std::optional<std::filesystem::path> text = text_file(config);
+      text && config.tokenizer_path.empty()) {
+    refuse(config, "tokenizer_path", "a path, to tokenize " + printable(text->native()));
   }
+  const std::vector<std::filesystem::path> paths = data_files(config);
   bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);
   if (!config.chat_template.empty() && !has_jsonl) {
     refuse(config, "chat_template", "none, or a .jsonl file in dataset_path");
@@ -173,6 +179,13 @@ void check_run(const Config& config) {
 
 bool is_toy(const Config& config) {
   return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
+}
+
+std::optional<std::filesystem::path> text_file(const Config& config) {
+  if (config.dataset_type == DatasetType::synthetic) return std::nullopt;
+  const std::vector<std::filesystem::path> paths = data_files(config);
+  const auto text = std::ranges::find_if(paths, data::is_text);
+  return text == paths.end() ? std::nullopt : std::optional(*text);
 }
 
 void validate_remat(const Config& config) {

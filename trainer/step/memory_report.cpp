@@ -27,47 +27,46 @@ struct SharedUse {
   bool is_argument = false, is_output = false;
 };
 
-// Callers' buffers that the plan does not have: other plans of the run keep them allocated.
-Ledger::ByCategory bytes_of_others(const Plan& plan, const std::map<std::string, SharedUse>& shared,
-                                   MemoryKind kind) {
+// The callers' buffers of one plan.
+Ledger::ByCategory caller_bytes(const Plan& plan, MemoryKind kind) {
   Ledger::ByCategory bytes{};
-  auto of = [&](const offload::Buffer& buffer) -> int64_t& {
-    return bytes[static_cast<size_t>(buffer.category)];
-  };
-  for (const auto& [name, use] : shared)
-    if (use.buffer->kind == kind) of(*use.buffer) += offload::align_up(use.buffer->bytes);
   for (const offload::Buffer& buffer : plan.buffers)
     if (buffer.owner == offload::Owner::caller && buffer.kind == kind)
-      of(buffer) -= offload::align_up(buffer.bytes);
+      bytes[static_cast<size_t>(buffer.category)] += offload::align_up(buffer.bytes);
   return bytes;
 }
 
 MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
                        const std::map<std::string, SharedUse>& shared, MemoryKind kind) {
   MemoryAnalysis result;
-  for (const Plan* plan : plans) {
-    MemoryAnalysis one = offload::analyze(*plan, kind);
-    const Ledger::ByCategory others = bytes_of_others(*plan, shared, kind);
-    const int64_t more = std::accumulate(others.begin(), others.end(), int64_t{0});
-    for (size_t c = 0; c < others.size(); ++c) one.by_category[c] += others[c];
-    result.temp_bytes = std::max(result.temp_bytes, one.temp_bytes);
-    if (one.live_bytes + more > result.live_bytes) {
-      result.live_bytes = one.live_bytes + more;
-      result.by_category = one.by_category;
-    }
-    result.live_bytes_outputs_late =
-        std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late + more);
-  }
-  int64_t taken = 0;
+  Ledger::ByCategory taken{};  // by callers' buffers of all plans
   for (const auto& [name, use] : shared) {
     if (use.buffer->kind != kind) continue;
     int64_t bytes = offload::align_up(use.buffer->bytes);
-    taken += bytes;
+    taken[static_cast<size_t>(use.buffer->category)] += bytes;
     if (use.is_argument) result.argument_bytes += bytes;
     if (use.is_output) result.output_bytes += bytes;
     if (use.is_argument && use.is_output) result.alias_bytes += bytes;
   }
-  result.peak_bytes = taken + result.temp_bytes;
+  for (const Plan* plan : plans) {
+    MemoryAnalysis one = offload::analyze(*plan, kind);
+    // What the plan does not have, other plans of the run keep allocated.
+    const Ledger::ByCategory own = caller_bytes(*plan, kind);
+    for (size_t c = 0; c < taken.size(); ++c) {
+      const int64_t others = taken[c] - own[c];
+      one.by_category[c] += others;
+      one.live_bytes += others;
+      one.live_bytes_outputs_late += others;
+    }
+    result.temp_bytes = std::max(result.temp_bytes, one.temp_bytes);
+    if (one.live_bytes > result.live_bytes) {
+      result.live_bytes = one.live_bytes;
+      result.by_category = one.by_category;
+    }
+    result.live_bytes_outputs_late =
+        std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late);
+  }
+  result.peak_bytes = std::accumulate(taken.begin(), taken.end(), int64_t{0}) + result.temp_bytes;
   return result;
 }
 

@@ -24,8 +24,9 @@ TEST_F(OtherNamesTest, LeadToTheKeyHere) {
   }
 }
 
-TEST_F(OtherNamesTest, AreNoneOfOurs) {
+TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
   for (const Key& key : config_keys()) EXPECT_EQ(key_for_other_name(key.name), "") << key.name;
+  for (const auto& [name, key] : keys_by_other_name()) EXPECT_NE(find_key(key), nullptr) << name;
 }
 
 TEST_F(OtherNamesTest, LeaveMisspellingsAlone) {
