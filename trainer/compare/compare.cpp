@@ -174,10 +174,8 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
   require_profile_of(target, config);
   for (const std::string& name : names)
     comparison.candidates.push_back(make_candidate(config, name, target));
-  int64_t micro_batches = config.gradient_accumulation_steps;
-  comparison.tokens =
-      static_cast<double>(config.per_device_batch_size * config.max_target_length * micro_batches);
-  comparison.flops = training_flops(make_model(config, target), micro_batches);
+  comparison.tokens = static_cast<double>(tokens_per_step(config));
+  comparison.flops = training_flops(make_model(config, target), config.gradient_accumulation_steps);
   return comparison;
 }
 

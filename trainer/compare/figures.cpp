@@ -35,7 +35,7 @@ Gain gain_over(const Candidate& baseline, const Candidate& candidate) {
   for (size_t i = 0; i < std::min(baseline.turns.size(), candidate.turns.size()); ++i)
     by_round.push_back(part(baseline.turns[i].seconds, candidate.turns[i].seconds));
   auto [least, most] = std::ranges::minmax(by_round);
-  return {.part = part(all_seconds(baseline), all_seconds(candidate)),
+  return {.part = quantile(by_round, 0.5),
           .least = least,
           .most = most,
           .saved_device_bytes = device_bytes(baseline) - device_bytes(candidate)};

@@ -11,7 +11,9 @@ namespace longshore::trainer {
 
 // The gain of a policy over the baseline, which is the comparison's first policy.
 struct Gain {
-  double part = 0;                 // the step time saved: 1 - median / baseline's median
+  // The part of the step time saved: the median of what the rounds saved, each of them
+  // 1 - median / baseline's median. A drift of the machine's speed between rounds cancels out.
+  double part = 0;
   double least = 0, most = 0;      // the least and the most that any single round saved
   int64_t saved_device_bytes = 0;  // the baseline's measured peak minus the policy's
 

@@ -176,6 +176,7 @@ std::string workload_html(const Comparison& comparison, const ComparisonReport& 
                      paragraph("", verdict(comparison)) +
                      paragraph("faint", comparison.workload.config.config_file + ", backend " +
                                             comparison.backend.description);
+  for (const std::string& line : choices(comparison)) html += paragraph("faint", line);
   if (is_measured(comparison)) {
     html += paragraph("faint", "MFU is against " + comparison.peak.description) +
             times_html(comparison) + memory_html(comparison) + "<h3>All figures</h3>\n" +

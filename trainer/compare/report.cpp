@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/compare/figures.h"
+#include "trainer/planning/auto_policy.h"
 
 namespace longshore::trainer {
 namespace {
@@ -197,6 +198,14 @@ std::vector<std::string> obstacles(const Comparison& comparison) {
   return lines;
 }
 
+std::vector<std::string> choices(const Comparison& comparison) {
+  std::vector<std::string> lines;
+  for (const Candidate& candidate : comparison.candidates)
+    if (candidate.plan && !candidate.plan->chosen.empty())
+      lines.push_back(candidate.policy + " chose: " + summary(candidate.plan->config));
+  return lines;
+}
+
 std::vector<std::string> memory_notes(const Comparison& comparison) {
   std::vector<std::string> lines;
   for (const Candidate& candidate : comparison.candidates)
@@ -216,6 +225,7 @@ std::string text(const ComparisonReport& report) {
   std::string result;
   for (const Comparison& comparison : report.comparisons) {
     result += comparison.workload.name + ", backend " + comparison.backend.description + "\n";
+    for (const std::string& line : choices(comparison)) result += line + "\n";
     if (is_measured(comparison)) {
       result += "MFU is against " + comparison.peak.description + "\n";
       result += text(figures_table(comparison, report.price_per_device_hour));

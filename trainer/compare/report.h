@@ -33,6 +33,8 @@ Table gains_table(const ComparisonReport& report);
 
 // "policy: why it was not measured" for each policy that was not measured, or not to the end.
 std::vector<std::string> obstacles(const Comparison& comparison);
+// "auto chose: full, optimizer on the host", if `auto` is one of the policies.
+std::vector<std::string> choices(const Comparison& comparison);
 // The measured peaks that differ from the planned ones, or a line that none does.
 std::vector<std::string> memory_notes(const Comparison& comparison);
 

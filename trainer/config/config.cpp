@@ -30,10 +30,15 @@ std::string nearest_help(const std::string& word, const std::vector<std::string>
   return best.empty() ? "" : "; nearest: " + best;
 }
 
+std::string fault(const Setting& setting, const std::string& found, const std::string& expectation,
+                  const std::string& help) {
+  return setting.origin + " " + excerpt(setting.key) + ": found " + found + ", expected " +
+         expectation + help;
+}
+
 [[noreturn]] void refuse(const Setting& setting, const std::string& found,
                          const std::string& expectation, const std::string& help) {
-  throw ConfigError(setting.origin + " " + excerpt(setting.key) + ": found " + found +
-                    ", expected " + expectation + help);
+  throw ConfigError(fault(setting, found, expectation, help));
 }
 
 std::string found_text(const Scalar& value) {
@@ -82,13 +87,41 @@ const Setting* find_setting(std::span<const Setting> settings, const std::string
   return setting == settings.end() ? nullptr : &*setting;
 }
 
-void set(const Setting& setting, const fs::path& relative_to, Config& config) {
+// What is wrong with the setting of a key, which then is not set; "" where nothing is.
+std::string set(const Setting& setting, const fs::path& relative_to, Config& config) {
   const Key& key = *find_key(setting.key);
   if (!read_value(key, setting.value, relative_to, config))
-    refuse(setting, found_text(setting.value), expected(key),
-           nearest_help(setting.value.text, choices(key)));
+    return fault(setting, found_text(setting.value), expected(key),
+                 nearest_help(setting.value.text, choices(key)));
   config.origins[key.name] = setting.origin;
+  return "";
 }
+
+std::string unknown_key_fault(const Setting& setting) {
+  std::vector<std::string> known = key_names(config_keys());
+  known.push_back(kBaseConfig);
+  const std::string meant = key_for_other_name(setting.key);
+  return fault(setting, "an unknown key", "one that --help lists",
+               meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
+}
+
+// Faults of single keys are reported together, one a line, so that a file of another trainer is
+// corrected in one go.
+class Faults {
+ public:
+  void add(std::string fault) {
+    constexpr size_t kMost = 50;  // what one reads, and an end to the search for nearest names
+    if (!fault.empty()) faults_.push_back(std::move(fault));
+    if (faults_.size() == kMost) throw_any();
+  }
+
+  void throw_any() const {
+    if (!faults_.empty()) throw ConfigError(join(faults_, "\n"));
+  }
+
+ private:
+  std::vector<std::string> faults_;
+};
 
 // Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
@@ -112,7 +145,6 @@ class Resolver {
   void apply_text(std::string_view text, const fs::path& file) {
     open_files_.push_back(canonical_path(file));
     std::vector<Setting> settings = parse_yaml_settings(text, shown(file));
-    check_keys(settings);
     if (const Setting* base = find_setting(settings, kBaseConfig)) apply_base(*base, file);
     apply_settings(settings, root_);
     open_files_.pop_back();
@@ -120,7 +152,6 @@ class Resolver {
 
   void apply_command_line(std::span<const std::string> overrides) {
     std::vector<Setting> settings = parse_command_line_settings(overrides);
-    check_keys(settings);
     if (const Setting* base = find_setting(settings, kBaseConfig)) {
       refuse(*base, found_text(base->value), "this key in a file only", "");
     }
@@ -128,6 +159,7 @@ class Resolver {
   }
 
   Config finish(const fs::path& file, void (*check)(const Config&)) {
+    faults_.throw_any();
     config_.config_file = shown(file);
     take_model_of_weights(config_);
     check(config_);
@@ -141,17 +173,6 @@ class Resolver {
     fs::path relative = file.lexically_relative(root_);
     bool inside = !relative.empty() && *relative.begin() != "..";
     return printable((inside ? relative : file).native());
-  }
-
-  void check_keys(std::span<const Setting> settings) const {
-    for (const Setting& setting : settings) {
-      if (setting.key == kBaseConfig || find_key(setting.key)) continue;
-      std::vector<std::string> known = key_names(config_keys());
-      known.push_back(kBaseConfig);
-      const std::string meant = key_for_other_name(setting.key);
-      refuse(setting, "an unknown key", "one that --help lists",
-             meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
-    }
   }
 
   void apply_base(const Setting& base, const fs::path& file) {
@@ -176,7 +197,9 @@ class Resolver {
   void apply_settings(std::span<const Setting> settings, const fs::path& relative_to) {
     if (const Setting* model = find_setting(settings, kModelName)) apply_model(*model);
     for (const Setting& setting : settings) {
-      if (setting.key != kBaseConfig) set(setting, relative_to, config_);
+      if (setting.key == kBaseConfig) continue;
+      faults_.add(find_key(setting.key) ? set(setting, relative_to, config_)
+                                        : unknown_key_fault(setting));
     }
   }
 
@@ -203,13 +226,14 @@ class Resolver {
         refuse(setting, "a key that is not a model's", "one of " + join(model_key_names()),
                nearest_help(setting.key, model_key_names()));
       }
-      set(setting, root_, config_);
+      faults_.add(set(setting, root_, config_));
     }
   }
 
   fs::path configs_;
   fs::path root_;
   Config config_;
+  Faults faults_;
   std::vector<fs::path> open_files_;  // from the outermost file to the one that is being applied
 };
 
@@ -293,12 +317,14 @@ fs::path default_configs_directory() {
 Config override_config(Config config, std::span<const std::string> overrides,
                        std::span<const std::string> keys) {
   std::vector<std::string> known(keys.begin(), keys.end());
+  Faults faults;
   for (const Setting& setting : parse_command_line_settings(overrides)) {
     if (std::ranges::find(known, setting.key) == known.end())
       refuse(setting, find_key(setting.key) ? "a key of no use here" : "an unknown key",
              "one of " + join(known), nearest_help(setting.key, known));
-    set(setting, absolute_path("."), config);
+    faults.add(set(setting, absolute_path("."), config));
   }
+  faults.throw_any();
   return config;
 }
 

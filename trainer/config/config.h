@@ -210,6 +210,9 @@ inline constexpr int64_t kMaxTokens = 1 << 24;
 // can only be planned.
 bool is_toy(const Config& config);
 
+// The tokens that a device takes in a step.
+int64_t tokens_per_step(const Config& config);
+
 // The first file of training or evaluation that has to be tokenized; nothing where there is none.
 std::optional<std::filesystem::path> text_file(const Config& config);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/text_format.h"
 #include "offload/policy.h"
 #include "trainer/config/config.h"
@@ -30,15 +31,19 @@ bool is_read(const Key& key, const Config& config) {
 
 void check_ranges(const Config& config) {
   const Config defaults;
+  std::vector<std::string> missing;
   for (const Key& key : config_keys()) {
     if (is_valid(key, config) || !is_read(key, config)) continue;
-    bool is_missing = value_text(key, config) == value_text(key, defaults);
-    if (!is_missing) refuse(config, key.name, expected(key));
-    throw ConfigError(
-        (config.config_file.empty() ? "config" : config.config_file) + " " + key.name +
-        ": found nothing, expected " + expected(key) +
-        "; model_name, or a load_parameters_path with a config.json, brings all model keys");
+    if (value_text(key, config) != value_text(key, defaults))
+      refuse(config, key.name, expected(key));
+    missing.push_back(key.name);
   }
+  if (!missing.empty())
+    throw ConfigError(
+        (config.config_file.empty() ? "config" : config.config_file) + ": found no " +
+        join(missing) +
+        ", expected a whole model; model_name, or a load_parameters_path with a config.json, "
+        "brings all its keys");
 }
 
 void check_model(const Config& config) {
@@ -179,6 +184,11 @@ void check_run(const Config& config) {
 
 bool is_toy(const Config& config) {
   return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
+}
+
+int64_t tokens_per_step(const Config& config) {
+  return config.per_device_batch_size * config.max_target_length *
+         config.gradient_accumulation_steps;
 }
 
 std::optional<std::filesystem::path> text_file(const Config& config) {

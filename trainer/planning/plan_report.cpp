@@ -44,11 +44,11 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
   const Estimate& e = *plan.estimate;
   std::string result = fmt::format(
       "step on {}: {:.4f} s = {}\n"
-      "  MFU {:.1f} %; busiest is {}, {:.0f} % of the step\n"
+      "  MFU {:.1f} %, {:.1f} tokens/s/device; busiest is {}, {:.0f} % of the step\n"
       "  fits: {}\n",
       hardware.name, e.step_seconds, phases_text(e.phases, e.step_seconds), 100 * plan.mfu,
-      offload::name(e.bottleneck), 100 * e.busy(e.bottleneck) / e.step_seconds,
-      fits_text(plan.room));
+      plan.tokens_per_second, offload::name(e.bottleneck),
+      100 * e.busy(e.bottleneck) / e.step_seconds, fits_text(plan.room));
   if (hardware.device_reserved_bytes > 0)
     result +=
         fmt::format("  device memory in use with the driver's and libraries' {}: {}\n",
@@ -58,6 +58,19 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
         fmt::format("  to spare: device {}, host {}\n", bytes_text(plan.room.device_spare_bytes),
                     bytes_text(plan.room.host_spare_bytes));
   return result;
+}
+
+// The line of what_helps() for the policy `auto`; "" if nothing that it may choose fits.
+std::string what_auto_does(const Config& config, models::Target target,
+                           const offload::Hardware& hardware) try {
+  const AutoChoice choice = choose_policy(with_policy(config, offload::kAuto), target);
+  const WalkedPlan& chosen = choice.chosen();
+  return helpful_line("remat_policy=auto", chosen.memory, hardware.target, memory_limits(config),
+                      fmt::format("fits, {:.4f} s a step", chosen.step_seconds));
+} catch (const PlanError&) {
+  return "";
+} catch (const ConfigError&) {
+  return "";  // the config has keys that `auto` cannot keep
 }
 
 int64_t recomputed(const offload::Partition& partition) {
@@ -89,7 +102,8 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
       if (policies.size() > 1 || !hardware || name == offload::kAuto) continue;
       PolicyPlan& alone = plans.back();
       alone.advice = advise(one, alone.plans, alone.room, *hardware);
-      if (!alone.room.fits()) alone.what_helps = what_helps(one, *hardware);
+      if (!alone.room.fits())
+        alone.what_helps = what_helps(one, *hardware) + what_auto_does(config, target, *hardware);
     } catch (const ConfigError& error) {
       if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
       obstacle = error.what();
@@ -153,6 +167,7 @@ nlohmann::ordered_json json(const PolicyPlan& plan) {
     one["fits"] = plan.room.fits();
     one["step_seconds"] = plan.estimate->step_seconds;
     one["mfu"] = plan.mfu;
+    one["tokens_per_second_per_device"] = plan.tokens_per_second;
     one["phases"] = {{"forward", phases.forward},
                      {"recompute", phases.recompute},
                      {"backward", phases.backward},

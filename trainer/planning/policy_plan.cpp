@@ -46,6 +46,8 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   plan.mfu =
       mfu(*plan.estimate, training_flops(plan.plans.model, config.gradient_accumulation_steps),
           compute_dtype(config, target), *hardware);
+  plan.tokens_per_second =
+      static_cast<double>(tokens_per_step(config)) / plan.estimate->step_seconds;
   return plan;
 }
 

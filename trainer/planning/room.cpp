@@ -125,9 +125,10 @@ std::string helpful_choices(const Config& config, models::Target target, const R
   for (const Choice& choice : smaller_choices(config)) {
     if (searched.contains(choice.setting.substr(0, choice.setting.find('=')))) continue;
     const MemoryByKind memory = analyze(plan_training(choice.config, target));
-    if (lessens(before, room_of(memory)))
-      text += fmt::format("  {:<36} {}\n", choice.setting,
-                          needs(memory, target, memory_limits(config)));
+    const Room after = room_of(memory);
+    if (lessens(before, after))
+      text += helpful_line(choice.setting, memory, target, memory_limits(config),
+                           after.fits() ? "fits" : "");
   }
   return text;
 }
@@ -146,6 +147,13 @@ int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& h
   return hardware.device_reserved_bytes + (shares_memory(hardware.target)
                                                ? total_peak_bytes(memory)
                                                : of(memory, MemoryKind::device).peak_bytes);
+}
+
+std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
+                         models::Target target, const MemoryLimits& limits,
+                         const std::string& remark) {
+  return fmt::format("  {:<36} {}{}{}\n", setting, needs(memory, target, limits),
+                     remark.empty() ? "" : ": ", remark);
 }
 
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,

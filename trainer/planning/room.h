@@ -41,9 +41,14 @@ Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
 std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
                      const MemoryLimits& limits = {}, int64_t devices_of_host = 1);
 
+// A line of what_helps(): the setting, the memory that a config with it needs, and a remark.
+std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
+                         models::Target target, const MemoryLimits& limits,
+                         const std::string& remark);
+
 // The changes of keys with which the plan of a config would lack less memory on that machine, each
-// of them tried. Returns a line for each, with the memory that it would need. Leaves out the keys
-// in `searched`.
+// of them tried. Returns a line for each, with the memory that it would need and whether it would
+// fit. Leaves out the keys in `searched`.
 std::string what_helps(const Config& config, const offload::Hardware& hardware,
                        const std::set<std::string>& searched = {});
 

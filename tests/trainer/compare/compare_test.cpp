@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -16,6 +17,7 @@
 #include "trainer/compare/html.h"
 #include "trainer/compare/report.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/planning/auto_policy.h"
 
 namespace longshore::trainer {
 namespace {
@@ -201,6 +203,9 @@ TEST(Compare, MeasuresWhatAutoHasChosen) {
   EXPECT_NO_THROW(require_sound({comparison}));
   EXPECT_TRUE(contains(text(ComparisonReport{.comparisons = {comparison}, .steps = 1}),
                        "under all policies with micro-batches of the same size"));
+  const std::string choice = "auto chose: " + summary(comparison.candidates[1].plan->config) + "\n";
+  EXPECT_TRUE(contains(choice, "micro-batches of")) << choice;
+  EXPECT_TRUE(contains(text(ComparisonReport{.comparisons = {comparison}, .steps = 1}), choice));
 }
 
 // The config's own policy is not among them, and need not read what they do.
@@ -284,6 +289,14 @@ TEST(Compare, AddsTurnsUp) {
           none_bytes = of(comparison.candidates[1].plan->memory, MemoryKind::device).peak_bytes;
   EXPECT_LT(full_bytes, none_bytes);
   EXPECT_EQ(none.gain->saved_device_bytes, full_bytes - none_bytes);
+
+  // Gains of 10 % in three rounds, of 50 % in one, and a loss of 50 % in another.
+  const std::vector<double> before{1, 2, 3, 4, 5}, now{0.9, 1.8, 2.7, 6, 2.5};
+  for (size_t round = 0; round < before.size(); ++round) {
+    std::ranges::fill(comparison.candidates[0].turns[round].seconds, before[round]);
+    std::ranges::fill(comparison.candidates[1].turns[round].seconds, now[round]);
+  }
+  EXPECT_NEAR(figures(comparison, comparison.candidates[1], {}).gain->part, 0.1, 1e-12);
 
   // Without a price, a counter or a baseline there is nothing to say.
   for (Turn& turn : comparison.candidates[1].turns) turn.joules.reset();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -71,9 +72,27 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "small; nearest: small");
   EXPECT_EQ(error("model_name: ../test\n").substr(0, 44),
             "configs/test.yml:12 model_name: found ../tes");
-  EXPECT_EQ(text_error("steps: 3\n"),
-            "configs/test.yml base_emb_dim: found nothing, expected an integer from 1 to 262144; "
-            "model_name, or a load_parameters_path with a config.json, brings all model keys");
+}
+
+TEST_F(ConfigTest, AllFaultsOfKeysAreReportedTogether) {
+  EXPECT_EQ(error("stepps: 3\nsteps: 0\nseed: 1\n", {"dtype=float33"}),
+            "configs/test.yml:12 stepps: found an unknown key, expected one that --help lists; "
+            "nearest: steps\n"
+            "configs/test.yml:13 steps: found 0, expected an integer from 1 to 1000000000\n"
+            "command line dtype: found float33, expected auto, float32 or bfloat16; nearest: "
+            "float32");
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "key_" + std::to_string(i) + ": 1\n";
+  const std::string shown = error(many);
+  EXPECT_EQ(std::ranges::count(shown, '\n'), 49);
+}
+
+TEST_F(ConfigTest, MissingKeysOfTheModelAreNamedTogether) {
+  EXPECT_EQ(
+      text_error("steps: 3\n"),
+      "configs/test.yml: found no base_emb_dim, base_num_decoder_layers, base_num_query_heads, "
+      "base_num_kv_heads, head_dim, base_mlp_dim, vocab_size, expected a whole model; "
+      "model_name, or a load_parameters_path with a config.json, brings all its keys");
 }
 
 TEST_F(ConfigTest, AdaptersAskForWhatTheyNeed) {

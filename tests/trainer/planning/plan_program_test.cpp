@@ -212,6 +212,10 @@ TEST(PlanProgram, ChoosesAPolicy) {
   EXPECT_EQ(plans["plans"][0]["policy"], "auto");
   EXPECT_EQ(plans["plans"][0]["chosen"]["remat_policy"], "\"none\"");
   EXPECT_LT(plans["plans"][0]["step_seconds"], plans["plans"][1]["step_seconds"]);
+  for (const auto& plan : plans["plans"]) {
+    const double rate = plan["tokens_per_second_per_device"], seconds = plan["step_seconds"];
+    EXPECT_NEAR(rate * seconds, 2 * 512, 1e-6);
+  }
   // Others take the batch as it is.
   EXPECT_GT(
       json_of(kTiny + "remat_policy=auto auto_micro_batch=true --policies all")["plans"].size(),
@@ -300,6 +304,14 @@ TEST(PlanProgram, SaysWhatTakesLessWhereNothingFits) {
   ASSERT_TRUE(contains(large, "fits: no")) << large;
   EXPECT_TRUE(contains(large, "what would take less")) << large;
   EXPECT_TRUE(contains(large, "  optimizer_memory_host_offload=true ")) << large;
+  // What `auto` is said to do is what it does.
+  const std::string chosen =
+      run_plan("--config llama2_7b.yml --hardware h100 remat_policy=auto").output;
+  const std::string says = "step on h100: ";
+  const size_t begin = chosen.find(says) + says.size();
+  const std::string seconds = chosen.substr(begin, chosen.find(" = ", begin) - begin);
+  EXPECT_TRUE(contains(large, "  remat_policy=auto ")) << large;
+  EXPECT_TRUE(contains(large, ": fits, " + seconds + " a step\n")) << seconds << "\n" << large;
   EXPECT_FALSE(contains(large, "keeping ")) << large;
 }
 

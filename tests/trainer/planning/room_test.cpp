@@ -89,9 +89,13 @@ TEST(Room, NamesTheKindAndTheKeysThatHelp) {
       for (const std::string& other : overrides)
         if (!other.starts_with(key)) changed.push_back(other);
       MemoryByKind tried = memory_of(config_of(changed));
+      const bool fits =
+          of(tried, MemoryKind::device).peak_bytes <= available[MemoryKind::device] &&
+          of(tried, MemoryKind::pinned_host).peak_bytes <= available[MemoryKind::pinned_host];
       EXPECT_EQ(needs, "device " + offload::bytes_text(of(tried, MemoryKind::device).peak_bytes) +
                            ", pinned_host " +
-                           offload::bytes_text(of(tried, MemoryKind::pinned_host).peak_bytes))
+                           offload::bytes_text(of(tried, MemoryKind::pinned_host).peak_bytes) +
+                           (fits ? ": fits" : ""))
           << setting;
       helpful += of(tried, kind).peak_bytes <= available[kind];
     }
