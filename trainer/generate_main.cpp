@@ -42,9 +42,10 @@ int main(int argc, char** argv) {
       ->needs(model);
   app.add_option("--prompt", request.prompt, "how the text begins, or what the user says")
       ->required();
-  app.add_option("--chat-template", request.chat_template,
-                 "how a conversation is written: llama2, llama3, gemma or chatml; the prompt as it "
-                 "is if not given");
+  app.add_option(
+      "--chat-template", request.chat_template,
+      "how a conversation is written: llama2, llama3, gemma or chatml; none: the prompt as "
+      "plain text; by default what the run was trained with, and none for a model");
   app.add_option("--max-tokens", request.max_tokens, "the most tokens to add")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();

@@ -43,20 +43,26 @@ const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_
 // Tokens of a prompt that run at a time: enough that weights are read seldom.
 constexpr int64_t kPrefillTokens = 256;
 
-struct Folders {
+const std::string kNoTemplate = "none";
+
+// What to generate with, as a folder or a run names it.
+struct Source {
   fs::path model, adapter, tokenizer;
+  std::string chat_template = kNoTemplate;
 };
 
-// What a run has written.
-Folders folders_of_run(const fs::path& run) {
+Source source_of_run(const fs::path& run) {
   if (!fs::exists(run / "config.yml"))
     throw ConfigError("--run: found " + printable(run.string()) +
                       ", expected a run directory, which has config.yml");
   const Config config = load_config(run / "config.yml", {}, default_configs_directory());
+  const std::string chat_template =
+      config.chat_template.empty() ? kNoTemplate : config.chat_template;
   if (fs::exists(run / "model"))
     return {.model = run / "model",
             .adapter = fs::exists(run / "adapter") ? run / "adapter" : fs::path(),
-            .tokenizer = config.tokenizer_path.empty() ? run / "model" : config.tokenizer_path};
+            .tokenizer = config.tokenizer_path.empty() ? run / "model" : config.tokenizer_path,
+            .chat_template = chat_template};
   if (!fs::exists(run / "adapter"))
     throw DataError(run.string() +
                     ": found neither model/ nor adapter/, expected a run that has saved");
@@ -67,12 +73,20 @@ Folders folders_of_run(const fs::path& run) {
   return {.model = config.load_parameters_path,
           .adapter = run / "adapter",
           .tokenizer =
-              config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path};
+              config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
+          .chat_template = chat_template};
 }
 
-Folders folders(const GenerateRequest& request) {
-  if (!request.run.empty()) return folders_of_run(request.run);
-  return {.model = request.model, .adapter = request.adapter, .tokenizer = request.model};
+Source source(const GenerateRequest& request) {
+  Source source =
+      request.run.empty()
+          ? Source{.model = request.model, .adapter = request.adapter, .tokenizer = request.model}
+          : source_of_run(request.run);
+  if (request.chat_template)
+    source.chat_template = *request.chat_template;
+  else if (source.chat_template != kNoTemplate)
+    fmt::print(stderr, "chat template, as the run was trained: {}\n", source.chat_template);
+  return source;
 }
 
 struct Prompt {
@@ -98,11 +112,10 @@ Prompt chat_prompt(const std::string& text, const std::string& name,
   }
 }
 
-Prompt make_prompt(const GenerateRequest& request, const data::Tokenizer& tokenizer,
-                   const DecoderConfig& model) {
-  Prompt prompt = request.chat_template.empty()
-                      ? plain_prompt(request.prompt, tokenizer)
-                      : chat_prompt(request.prompt, request.chat_template, tokenizer);
+Prompt make_prompt(const std::string& text, const std::string& chat_template,
+                   const data::Tokenizer& tokenizer, const DecoderConfig& model) {
+  Prompt prompt = chat_template == kNoTemplate ? plain_prompt(text, tokenizer)
+                                               : chat_prompt(text, chat_template, tokenizer);
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       tokenizer.path().string() + " has no bos that could stand for it");
@@ -127,7 +140,7 @@ void warn_of_length(const fs::path& folder, int64_t tokens) {
 
 class Generation {
  public:
-  Generation(const Folders& folders, const DecoderConfig& model, const Config& config,
+  Generation(const Source& source, const DecoderConfig& model, const Config& config,
              models::Target target, int64_t prompt_tokens, int64_t max_tokens)
       : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
     layout_ = offload::lay_out(models::decoder(model), layout_options(config));
@@ -138,8 +151,8 @@ class Generation {
     plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
     if (std::string table = shortage(analyze(plans_.all()), *backend_); !table.empty())
       throw PlanError(fmt::format("{} with {} tokens does not fit on this machine:\n{}",
-                                  folders.model.string(), plans_.capacity, table));
-    load(folders);
+                                  source.model.string(), plans_.capacity, table));
+    load(source);
     arenas_.emplace(*backend_, plans_.all());
     decoding_.emplace(plans_, *backend_, arguments_, *arenas_);
   }
@@ -150,10 +163,10 @@ class Generation {
   }
 
  private:
-  void load(const Folders& folders) {
+  void load(const Source& source) {
     constexpr std::array kWeights{offload::Copy::compute};
     fmt::print(stderr, "{}\n",
-               load_weights({.folder = folders.model, .adapter = folders.adapter}, plans_.model,
+               load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
                             layout_, arguments_, kWeights));
   }
 
@@ -206,11 +219,11 @@ void print(const std::string& text) {
 void generate(const GenerateRequest& request) {
   const Config config = override_config({}, request.overrides, kKeys);
   const models::Target target = choose_backend(config).target;
-  const Folders from = folders(request);
+  const Source from = source(request);
   DecoderConfig model = read_folder_model(from.model, from.adapter);
   model.dtype = compute_dtype(config, target);
   const data::Tokenizer tokenizer(from.tokenizer);
-  const Prompt prompt = make_prompt(request, tokenizer, model);
+  const Prompt prompt = make_prompt(request.prompt, from.chat_template, tokenizer, model);
 
   const int64_t prompt_tokens = std::ssize(prompt.tokens);
   warn_of_length(from.model, prompt_tokens + request.max_tokens);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ struct GenerateRequest {
   std::filesystem::path run = {};      // or a run directory
   std::filesystem::path adapter = {};  // peft's folder, of an adapter for `model`; empty: none
   std::string prompt;
-  std::string chat_template = {};  // data/chat_template.h has the names; empty: the prompt as it is
+  // One of data/chat_template.h, or "none": the prompt is continued as plain text. If not given,
+  // the run's template, or none for a model.
+  std::optional<std::string> chat_template = {};
   int64_t max_tokens = 256;
   Sampling sampling = {};
   std::vector<std::string> overrides = {};  // key=value, of the keys that generate_footer() lists

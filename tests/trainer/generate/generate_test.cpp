@@ -126,7 +126,7 @@ std::string text_of(const Sampling& sampling) {
   return text_of(sampled);
 }
 
-void copy_model(const fs::path& from, const TemporaryFolder& to) {
+void copy_model(const fs::path& from, const fs::path& to) {
   for (const char* file : {"config.json", "model.safetensors"}) fs::copy(from / file, to / file);
 }
 
@@ -210,7 +210,7 @@ TEST(Generate, FramesPromptsByTheChatTemplate) {
 // Role and content share a token, as they do in training.
 TEST(Generate, TokenizesConversationsAsTrainingDoes) {
   TemporaryFolder qwen;
-  copy_model(folder() / "model", qwen);
+  copy_model(folder() / "model", qwen / "");
   fs::copy(kTokenizers / "bytelevel_bpe_qwen/tokenizer.json", qwen / "tokenizer.json");
   const data::Tokenizer tokenizer(qwen / "");
   const size_t expected =
@@ -248,6 +248,26 @@ TEST(Generate, TakesAdaptersAndRuns) {
   EXPECT_EQ(text_of(of_run), text);
 }
 
+TEST(Generate, WritesPromptsAsTheRunWasTrained) {
+  TemporaryFolder run;
+  fs::create_directory(run / "model");
+  copy_model(folder() / "model", run / "model");
+  run.write("config.yml",
+            "base_emb_dim: 48\nbase_num_decoder_layers: 2\nbase_num_query_heads: 4\n"
+            "base_num_kv_heads: 2\nhead_dim: 12\nbase_mlp_dim: 64\nvocab_size: 900\n"
+            "dataset_type: documents\ndataset_path: /data/chat.jsonl\nchat_template: llama2\n"
+            "tokenizer_path: " +
+                (folder() / "model").string() + "\n");
+  GenerateRequest of_run = request(), of_model = request();
+  of_run.model.clear();
+  of_run.run = run / "";
+  EXPECT_NE(text_of(of_run), text_of(of_model));
+  of_model.chat_template = "llama2";
+  EXPECT_EQ(text_of(of_run), text_of(of_model));
+  of_run.chat_template = of_model.chat_template = "none";
+  EXPECT_EQ(text_of(of_run), text_of(of_model));
+}
+
 TEST(Generate, RefusesWhatIsNotThere) {
   auto expect = [](const GenerateRequest& bad, const std::string& words) {
     try {
@@ -273,7 +293,7 @@ TEST(Generate, RefusesWhatIsNotThere) {
   expect(of_run("/no/such"), "--run: found /no/such, expected a run directory");
 
   TemporaryFolder without_tokenizer;
-  copy_model(folder() / "model", without_tokenizer);
+  copy_model(folder() / "model", without_tokenizer / "");
   expect(of_model(without_tokenizer / ""), "tokenizer.json");
 
   TemporaryFolder without_adapter;
@@ -284,12 +304,12 @@ TEST(Generate, RefusesWhatIsNotThere) {
 
   // The tokenizer of another model: it has more tokens.
   TemporaryFolder mixed;
-  copy_model(golden_folder("llama2_mha_untied"), mixed);
+  copy_model(golden_folder("llama2_mha_untied"), mixed / "");
   fs::copy(kTokenizers / "sp_bpe/tokenizer.model", mixed / "tokenizer.model");
   expect(of_model(mixed / ""), "in the prompt, expected 0 to 130: the model's vocab_size is 131");
 
   TemporaryFolder without_bos;
-  copy_model(folder() / "model", without_bos);
+  copy_model(folder() / "model", without_bos / "");
   fs::copy(kTokenizers / "bytelevel_bpe_qwen/tokenizer.json", without_bos / "tokenizer.json");
   GenerateRequest empty = of_model(without_bos / "");
   empty.prompt = "";
