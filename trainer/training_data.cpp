@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -99,6 +100,28 @@ class Opener {
   Shard first_;  // all must be by one tokenizer
 };
 
+// How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
+std::string epochs_text(const Config& config, std::span<const data::WeightedRows> sources,
+                        int64_t world_size) {
+  const int64_t rows_per_step =
+      config.per_device_batch_size * config.gradient_accumulation_steps * world_size;
+  double weights = 0;
+  auto weight = [](const data::WeightedRows& source) {
+    return source.weight.value_or(static_cast<double>(source.rows->count()));
+  };
+  for (const data::WeightedRows& source : sources) weights += weight(source);
+  std::vector<std::string> epochs;
+  for (const data::WeightedRows& source : sources) {
+    const double rows =
+        static_cast<double>(config.steps * rows_per_step) * weight(source) / weights;
+    epochs.push_back(fmt::format("{:.2f}", rows / static_cast<double>(source.rows->count())));
+    if (!source.weight) break;  // without weights it is the same number for each
+  }
+  return fmt::format("{} of {} are {} epochs{}", plural(config.steps, "step"),
+                     plural(rows_per_step, "row"), join(epochs),
+                     epochs.size() > 1 ? " of these files" : "");
+}
+
 // What stands before the text of a document in the shard: bos, or the end of another document.
 int32_t opening(const data::TokenShard& shard, const data::Tokenizer& tokenizer) {
   if (shard.has_documents() && shard.document_count() > 0) {
@@ -144,6 +167,7 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
     result.identity.push_back(shards.back()->identity() +
                               (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
+  log(epochs_text(config, sources, rank.world_size));
   result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
   if (evaluates(config)) {
     Shard shard = opener.shard("eval_dataset_path", config.eval_dataset_path);

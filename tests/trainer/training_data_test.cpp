@@ -77,6 +77,34 @@ class TrainingDataTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(TrainingDataTest, SaysHowManyEpochsTheStepsAre) {
+  auto last_line = [&](const std::vector<std::string>& overrides, data::Rank rank) {
+    std::string last;
+    open_data(
+        config(overrides), [&](const std::string& line) { last = line; }, rank);
+    return last;
+  };
+  const std::string a = folder_
+                            .write("a.jsonl", R"({"text": "the boats"})"
+                                              "\n")
+                            .string();
+  const std::string b = folder_
+                            .write("b.jsonl", R"({"text": "the boats"})"
+                                              "\n"
+                                              R"({"text": "wait"})"
+                                              "\n")
+                            .string();
+  const std::string files = "dataset_path=" + a + "," + b;
+  // Rows of one document: one in the first file, two in the second.
+  const std::vector<std::string> plain{files, "packing=false", "steps=10"};
+  EXPECT_EQ(last_line(plain, {}), "10 steps of 3 rows are 10.00 epochs");
+  EXPECT_EQ(last_line(plain, {.rank = 1, .world_size = 2}), "10 steps of 6 rows are 20.00 epochs");
+  EXPECT_EQ(last_line({"dataset_path=" + a + ":0.75," + b + ":0.25", "packing=false", "steps=2",
+                       "gradient_accumulation_steps=2"},
+                      {}),
+            "2 steps of 6 rows are 9.00, 1.50 epochs of these files");
+}
+
 // The loss at each position of each sequence, by its tokens up to there and the target: sequences
 // that begin alike have equal losses.
 using Losses = std::multimap<std::vector<int32_t>, double>;
@@ -172,7 +200,7 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
                                             (folder_ / "c.tokens").string() + ":0.25",
                                         "per_device_batch_size=4", "packing=false"}),
                                 [&](const std::string& line) { said.push_back(line); });
-  ASSERT_EQ(said.size(), 5u);
+  ASSERT_EQ(said.size(), 6u);
   EXPECT_NE(said[1].find("a.jsonl: 60 documents, "), std::string::npos) << said[1];
   EXPECT_NE(said[1].find(" of them too long and truncated; 60 rows, "), std::string::npos);
   EXPECT_NE(said[4].find("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"), std::string::npos)
