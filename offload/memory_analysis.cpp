@@ -95,6 +95,18 @@ std::vector<int64_t> live_bytes_by_instruction(const Plan& plan, MemoryKind kind
   return live_bytes;
 }
 
+std::vector<Ledger::ByCategory> live_categories_by_instruction(const Plan& plan, MemoryKind kind) {
+  std::vector<Ledger::ByCategory> live;
+  live.reserve(plan.instructions.size());
+  Ledger ledger;
+  walk_lifetimes(
+      plan, kind,
+      [&](const Buffer& buffer) { ledger.take(kind, buffer.category, align_up(buffer.bytes)); },
+      [&](int) { live.push_back(ledger.now(kind)); },
+      [&](const Buffer& buffer) { ledger.give(kind, buffer.category, align_up(buffer.bytes)); });
+  return live;
+}
+
 std::vector<LiveGroup> live_groups(const Plan& plan, MemoryKind kind, int instruction) {
   std::vector<bool> is_live(plan.buffers.size()), is_live_then;
   auto index = [&](const Buffer& buffer) { return &buffer - plan.buffers.data(); };

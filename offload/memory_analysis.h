@@ -36,6 +36,9 @@ MemoryAnalysis analyze(const Plan& plan, MemoryKind kind);
 // The bytes that are live at each instruction, arguments and outputs included.
 std::vector<int64_t> live_bytes_by_instruction(const Plan& plan, MemoryKind kind);
 
+// The same by category.
+std::vector<Ledger::ByCategory> live_categories_by_instruction(const Plan& plan, MemoryKind kind);
+
 // Live buffers whose names differ in numbers only: those of all layers together.
 struct LiveGroup {
   std::string name;  // "decoder.*.gradient"

@@ -242,13 +242,12 @@ class Run {
     if (is_flushed) session_->step().flush(session_->ledger());
     StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
     if (recorder_.ends_with(i)) write_trace();
-    const double tokens =
-        static_cast<double>(model_.batch * model_.length * config_.gradient_accumulation_steps);
     metrics.loss = result.loss;
     metrics.gradient_norm = result.gradient_norm;
     metrics.learning_rate = scalars.learning_rate;
     metrics.total_weights = result.total_weights;
-    metrics.tokens_per_second_per_device = tokens / metrics.seconds;
+    metrics.tokens_per_second_per_device =
+        static_cast<double>(tokens_per_step(config_)) / metrics.seconds;
     metrics.tflops_per_device = flops_ / metrics.seconds / 1e12;
     metrics.mfu = flops_ / metrics.seconds / peak_.flops_per_second;
     metrics.device_peak_bytes = session_->peak_bytes(MemoryKind::device);
@@ -259,7 +258,7 @@ class Run {
   }
 
   void write_trace() {
-    if (world_.is_first()) console_.line(recorder_.write(directory() / "trace.json"));
+    if (world_.is_first()) console_.line(recorder_.write(plans_.step, directory() / "trace.json"));
   }
 
   // Fewer steps than were to be recorded.

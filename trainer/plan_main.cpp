@@ -118,7 +118,8 @@ void plan(const Request& request) {
   warn_of(config, policy_names(config, policies));
   if (!request.json.empty()) write_json(plans, request.json);
   if (!request.trace.empty())
-    write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, request.trace);
+    write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, plans[0].plans.step,
+                request.trace);
   std::printf("%s, planned for %s\n", config.config_file.c_str(),
               hardware                                  ? hardware->name.c_str()
               : target == models::Target::cuda_composed ? "cuda_composed"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <vector>
 
 #include "offload/alignment.h"
@@ -77,6 +78,17 @@ TEST(LiveBytes, AreCountedAtEachInstruction) {
             (std::vector<int64_t>{23 * kUnit, 23 * kUnit, 19 * kUnit}));
   EXPECT_EQ(live_bytes_by_instruction(plan_by_hand(), MemoryKind::pinned_host),
             (std::vector<int64_t>{0, 0, 0}));
+}
+
+TEST(LiveBytes, AddUpByCategory) {
+  const Plan plan = plan_by_hand();
+  const std::vector<int64_t> bytes = live_bytes_by_instruction(plan, MemoryKind::device);
+  const auto categories = live_categories_by_instruction(plan, MemoryKind::device);
+  ASSERT_EQ(categories.size(), bytes.size());
+  for (size_t i = 0; i < bytes.size(); ++i)
+    EXPECT_EQ(std::accumulate(categories[i].begin(), categories[i].end(), int64_t{0}), bytes[i]);
+  const MemoryAnalysis analysis = analyze(plan, MemoryKind::device);
+  EXPECT_EQ(categories[analysis.peak_instruction], analysis.by_category);
 }
 
 TEST(LiveGroups, JoinTheBuffersOfAllLayers) {

@@ -419,6 +419,36 @@ std::map<int, TracedLanes> traced_lanes(const json& trace) {
   return steps;
 }
 
+// The most bytes that the counters show, by name; times are checked on the way.
+std::map<std::string, int64_t> counted_peaks(const json& trace) {
+  std::map<std::string, int64_t> peaks;
+  std::map<std::string, double> times;
+  for (const json& event : trace) {
+    if (event["ph"] != "C") continue;
+    const std::string name = event["name"];
+    EXPECT_GE(event["ts"].get<double>(), times[name]) << event;
+    times[name] = event["ts"];
+    int64_t bytes = 0;
+    for (const auto& [category, count] : event["args"].items()) bytes += count.get<int64_t>();
+    peaks[name] = std::max(peaks[name], bytes);
+  }
+  return peaks;
+}
+
+// The most bytes that are live while a kernel runs.
+std::map<std::string, int64_t> peaks_of_kernels(const Config& config) {
+  const TrainingPlans plans = plan_training(config, models::Target::cpu);
+  std::map<std::string, int64_t> peaks;
+  for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host})
+    for (const offload::Plan& plan : plans.step.plans) {
+      const std::vector<int64_t> live = live_bytes_by_instruction(plan, kind);
+      int64_t& peak = peaks[std::string(name(kind)) + " bytes"];
+      for (size_t i = 0; i < live.size(); ++i)
+        if (plan.instructions[i].lane == offload::Lane::compute) peak = std::max(peak, live[i]);
+    }
+  return peaks;
+}
+
 TEST(TrainProgram, TracesTheChosenSteps) {
   TemporaryFolder folder;
   std::string settings = kSynthetic +
@@ -450,8 +480,10 @@ TEST(TrainProgram, TracesTheChosenSteps) {
                                                {3, "host_compute"},
                                                {4, "network"}}));
 
-  TracedLanes expected = expected_lanes(
-      load_config((folder / "traced" / "config.yml").string(), {}, default_configs_directory()));
+  const Config config =
+      load_config((folder / "traced" / "config.yml").string(), {}, default_configs_directory());
+  EXPECT_EQ(counted_peaks(trace), peaks_of_kernels(config));
+  TracedLanes expected = expected_lanes(config);
   EXPECT_EQ(expected.size(), 4u);
   std::map<int, TracedLanes> steps = traced_lanes(trace);
   ASSERT_EQ(steps.size(), 2u);

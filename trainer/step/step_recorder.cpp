@@ -16,8 +16,8 @@ StepResult StepRecorder::run(TrainStep& train, int64_t step,
   return train.record(batch, scalars, ledger, steps_.back().events);
 }
 
-std::string StepRecorder::write(const std::filesystem::path& path) const {
-  write_trace(steps_, path);
+std::string StepRecorder::write(const StepPlans& plans, const std::filesystem::path& path) const {
+  write_trace(steps_, plans, path);
   const offload::Overlap times = offload::overlap(steps_.back().events);
   const std::string copies = times.copying == 0
                                  ? "nothing was moved"

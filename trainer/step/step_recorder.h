@@ -29,7 +29,7 @@ class StepRecorder {
   bool is_recording() const { return !steps_.empty() && std::ssize(steps_) < count_; }
 
   // Writes trace.json, and says what the last step's copies came to.
-  std::string write(const std::filesystem::path& path) const;
+  std::string write(const StepPlans& plans, const std::filesystem::path& path) const;
 
  private:
   int64_t first_, count_;

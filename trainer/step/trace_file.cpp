@@ -1,10 +1,13 @@
 #include "trainer/step/trace_file.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/atomic_file.h"
+#include "offload/memory_analysis.h"
 
 namespace longshore::trainer {
 
@@ -33,9 +36,54 @@ std::string categories(const offload::Event& event) {
 // Microseconds to the nanosecond, which is as exact as backends' clocks are.
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
+ordered_json event_json(const RecordedStep& step, const offload::Event& event) {
+  ordered_json arguments{{"step", step.step},
+                         {"op", event.op},
+                         {"stage", event.place.stage},
+                         {"layer", event.place.layer}};
+  if (event.bytes > 0) arguments["bytes"] = event.bytes;
+  return {{"name", event.name},
+          {"cat", categories(event)},
+          {"ph", "X"},
+          {"pid", kProcess},
+          {"tid", static_cast<int>(event.lane)},
+          {"ts", microseconds(step.begin + event.span.begin)},
+          {"dur", microseconds(event.span.end - event.span.begin)},
+          {"args", arguments}};
+}
+
+ordered_json counter_json(offload::MemoryKind kind, double seconds,
+                          const offload::Ledger::ByCategory& live) {
+  ordered_json bytes;
+  for (offload::Category category : offload::kCategories)
+    bytes[offload::name(category)] = live[static_cast<size_t>(category)];
+  return {{"name", std::string(offload::name(kind)) + " bytes"},
+          {"ph", "C"},
+          {"pid", kProcess},
+          {"ts", microseconds(seconds)},
+          {"args", bytes}};
+}
+
+// Appends the memory of a kind in each step, where it changes. What a plan has live is known by
+// instruction; kernels run one after the other, and so say when that is.
+void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& plans,
+                     offload::MemoryKind kind, ordered_json& events) {
+  std::vector<offload::Ledger::ByCategory> live;  // by instruction of all plans, as events are
+  for (const offload::Plan& plan : plans.plans)
+    std::ranges::copy(live_categories_by_instruction(plan, kind), std::back_inserter(live));
+  offload::Ledger::ByCategory shown{};
+  for (const RecordedStep& step : steps)
+    for (size_t i = 0; i < step.events.size(); ++i) {
+      if (step.events[i].lane != offload::Lane::compute || live[i] == shown) continue;
+      events.push_back(counter_json(kind, step.begin + step.events[i].span.begin, live[i]));
+      shown = live[i];
+    }
+}
+
 }  // namespace
 
-void write_trace(const std::vector<RecordedStep>& steps, const std::filesystem::path& path) {
+void write_trace(const std::vector<RecordedStep>& steps, const StepPlans& plans,
+                 const std::filesystem::path& path) {
   ordered_json events = ordered_json::array();
   events.push_back({{"name", "process_name"},
                     {"ph", "M"},
@@ -48,21 +96,9 @@ void write_trace(const std::vector<RecordedStep>& steps, const std::filesystem::
                       {"tid", static_cast<int>(lane)},
                       {"args", {{"name", offload::name(lane)}}}});
   for (const RecordedStep& step : steps)
-    for (const offload::Event& event : step.events) {
-      ordered_json arguments{{"step", step.step},
-                             {"op", event.op},
-                             {"stage", event.place.stage},
-                             {"layer", event.place.layer}};
-      if (event.bytes > 0) arguments["bytes"] = event.bytes;
-      events.push_back({{"name", event.name},
-                        {"cat", categories(event)},
-                        {"ph", "X"},
-                        {"pid", kProcess},
-                        {"tid", static_cast<int>(event.lane)},
-                        {"ts", microseconds(step.begin + event.span.begin)},
-                        {"dur", microseconds(event.span.end - event.span.begin)},
-                        {"args", arguments}});
-    }
+    for (const offload::Event& event : step.events) events.push_back(event_json(step, event));
+  for (offload::MemoryKind kind : offload::kMemoryKinds)
+    append_counters(steps, plans, kind, events);
   write_file(path, ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n");
 }
 
