@@ -1,5 +1,8 @@
 #include "data/text_input.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +16,16 @@ namespace {
 // Large enough that handing it to a thread takes no time compared with encoding it.
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
+// Such a file could be read as plain text, and a model would learn its brackets or worse.
+void refuse_other_formats(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  constexpr std::array<std::string_view, 8> kFormats{".json", ".parquet", ".arrow", ".gz",
+                                                     ".zst",  ".xz",      ".bz2",   ".zip"};
+  if (std::ranges::find(kFormats, extension) != kFormats.end())
+    throw DataError(path.string() + ": found a " + extension +
+                    " file, expected plain text, or .jsonl: one example of JSON a line");
+}
+
 bool next_example(LineReader& reader, std::string& line) {
   while (reader.next(line))
     if (!is_blank(line)) return true;
@@ -24,6 +37,7 @@ bool next_example(LineReader& reader, std::string& line) {
 TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
                      const TokenizeOptions& options)
     : path_(std::move(path)), tokenizer_(tokenizer), options_(options) {
+  refuse_other_formats(path_);
   if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
   if (is_jsonl(path_)) find_form();
 }

@@ -32,7 +32,8 @@ struct EncodedTexts {
 // DocumentReader) are followed by the tokenizer's eos; no bos: where they are one stream, the model
 // has seen eos before each.
 //
-// Throws a DataError with file and line on a bad input. A line that is longer than LineReader
+// Throws a DataError with file and line on a bad input, and for a file whose name says that it is
+// compressed or no text. A line that is longer than LineReader
 // allows is one even where bad lines are skipped: whoever wrote it hardly meant lines.
 class TextInput {
  public:

@@ -68,6 +68,17 @@ TEST_F(TokenizeFiles, LeavesNothingAfterAnError) {
   EXPECT_EQ(folder_.file_count(), 3u);
 }
 
+TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {
+  for (const char* name : {"chat.json", "chat.jsonl.gz", "chat.parquet"}) {
+    const std::filesystem::path file = folder_.write(name, "[{\"text\": \"Hello\"}]\n");
+    const std::string message = message_of<DataError>(
+        [&] { tokenize_files(tokenizer_, {{file}}, folder_ / "out.tokens"); });
+    EXPECT_EQ(message, file.string() + ": found a " + file.extension().string() +
+                           " file, expected plain text, or .jsonl: one example of JSON a line");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "out.tokens"));
+  }
+}
+
 TEST_F(TokenizeFiles, WritesExamplesWithWhatIsLearnt) {
   std::string lines;
   std::vector<Document> expected;
