@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/problem_list.h"
 #include "base/text.h"
 #include "trainer/config/hf_model.h"
 #include "trainer/config/key_values.h"
@@ -105,23 +106,9 @@ std::string unknown_key_fault(const Setting& setting) {
                meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
 }
 
-// Faults of single keys are reported together, one a line, so that a file of another trainer is
-// corrected in one go.
-class Faults {
- public:
-  void add(std::string fault) {
-    constexpr size_t kMost = 50;  // what one reads, and an end to the search for nearest names
-    if (!fault.empty()) faults_.push_back(std::move(fault));
-    if (faults_.size() == kMost) throw_any();
-  }
-
-  void throw_any() const {
-    if (!faults_.empty()) throw ConfigError(join(faults_, "\n"));
-  }
-
- private:
-  std::vector<std::string> faults_;
-};
+void refuse_all(const ProblemList& problems) {
+  if (!problems.empty()) throw ConfigError(problems.text());
+}
 
 // Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
@@ -159,7 +146,7 @@ class Resolver {
   }
 
   Config finish(const fs::path& file, void (*check)(const Config&)) {
-    faults_.throw_any();
+    refuse_all(problems_);
     config_.config_file = shown(file);
     take_model_of_weights(config_);
     check(config_);
@@ -198,8 +185,7 @@ class Resolver {
     if (const Setting* model = find_setting(settings, kModelName)) apply_model(*model);
     for (const Setting& setting : settings) {
       if (setting.key == kBaseConfig) continue;
-      faults_.add(find_key(setting.key) ? set(setting, relative_to, config_)
-                                        : unknown_key_fault(setting));
+      add(find_key(setting.key) ? set(setting, relative_to, config_) : unknown_key_fault(setting));
     }
   }
 
@@ -226,14 +212,20 @@ class Resolver {
         refuse(setting, "a key that is not a model's", "one of " + join(model_key_names()),
                nearest_help(setting.key, model_key_names()));
       }
-      faults_.add(set(setting, root_, config_));
+      add(set(setting, root_, config_));
     }
+  }
+
+  void add(std::string fault) {
+    if (!fault.empty()) problems_.add(std::move(fault));
   }
 
   fs::path configs_;
   fs::path root_;
   Config config_;
-  Faults faults_;
+  // Faults of single keys, reported together, so that a file of another trainer is corrected in one
+  // go.
+  ProblemList problems_;
   std::vector<fs::path> open_files_;  // from the outermost file to the one that is being applied
 };
 
@@ -317,14 +309,13 @@ fs::path default_configs_directory() {
 Config override_config(Config config, std::span<const std::string> overrides,
                        std::span<const std::string> keys) {
   std::vector<std::string> known(keys.begin(), keys.end());
-  Faults faults;
   for (const Setting& setting : parse_command_line_settings(overrides)) {
     if (std::ranges::find(known, setting.key) == known.end())
       refuse(setting, find_key(setting.key) ? "a key of no use here" : "an unknown key",
              "one of " + join(known), nearest_help(setting.key, known));
-    faults.add(set(setting, absolute_path("."), config));
+    if (const std::string problem = set(setting, absolute_path("."), config); !problem.empty())
+      throw ConfigError(problem);
   }
-  faults.throw_any();
   return config;
 }
 

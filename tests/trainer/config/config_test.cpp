@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -78,13 +77,13 @@ TEST_F(ConfigTest, AllFaultsOfKeysAreReportedTogether) {
   EXPECT_EQ(error("stepps: 3\nsteps: 0\nseed: 1\n", {"dtype=float33"}),
             "configs/test.yml:12 stepps: found an unknown key, expected one that --help lists; "
             "nearest: steps\n"
-            "configs/test.yml:13 steps: found 0, expected an integer from 1 to 1000000000\n"
-            "command line dtype: found float33, expected auto, float32 or bfloat16; nearest: "
+            "  configs/test.yml:13 steps: found 0, expected an integer from 1 to 1000000000\n"
+            "  command line dtype: found float33, expected auto, float32 or bfloat16; nearest: "
             "float32");
   std::string many;
   for (int i = 0; i < 1000; ++i) many += "key_" + std::to_string(i) + ": 1\n";
   const std::string shown = error(many);
-  EXPECT_EQ(std::ranges::count(shown, '\n'), 49);
+  EXPECT_TRUE(shown.ends_with("\n  and 950 more")) << shown;
 }
 
 TEST_F(ConfigTest, MissingKeysOfTheModelAreNamedTogether) {
