@@ -11,7 +11,7 @@ import sysconfig
 import gpu_losses
 import gpu_targets
 from atomic_file import read_json, write_json, write_text
-from timed_commands import Failure, TimedCommands
+from timed_commands import Failure, OutOfTime, TimedCommands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 POLICIES = "full,qkv_proj_offloaded,none,minimal_offloaded"
@@ -21,6 +21,8 @@ LAYERS = ["base_num_decoder_layers=8"]
 STEPS = {
     "llama3_8b": ("llama3_8b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
     "llama2_7b": ("llama2_7b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
+}
+STEPS_OF_13B = {
     "llama2_13b": ("llama2_13b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
     "llama2_13b_2048": ("llama2_13b", "auto", ["per_device_batch_size=16", "max_target_length=2048"]),
     "llama2_13b_8192": ("llama2_13b", "auto", ["per_device_batch_size=4", "max_target_length=8192"]),
@@ -29,6 +31,7 @@ STEPS = {
         "llama2_13b", "minimal_offloaded,save_dot_with_context_except_mlp,save_qkv_proj,auto",
         ["per_device_batch_size=8", "max_target_length=4096", f"device_memory_limit={gpu_targets.LIMIT_GIB}"]),
 }
+ALL_STEPS = STEPS | STEPS_OF_13B
 # All layers: of a model, how many rows, and compare's options. States are as small as they get, so that they leave
 # room for activations.
 WHOLE = {
@@ -38,14 +41,20 @@ WHOLE = {
 }
 # The peer's policies with so many rows at once, as far as memory reaches; a step has as many rows as Longshore's.
 PEER_ROWS = 8
-PEER_CASES = {"small": "none:2,full:4", "large": "none:4,none:8,full:8"}
+PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:4,none:8,full:8"},
+              "llama2_7b": {"small": "none:4,none:8", "large": "none:4,none:8"}}
 LARGE_MEMORY_MIB = 120_000
 TESTS = ["cuda_ops_test", "golden_test", "cuda_nccl_test"]
 SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "gradient_accumulation_steps=4"]
 SHIPPED = {"H200": "h200", "H100": "h100", "A100.*80": "a100_80g", "4090": "rtx4090", "5090": "rtx5090"}
+# Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
+LEAST_HOST_GIB, SPARE_HOST_GIB = 64, 8
+# What libraries say of a step that fails, and where: kernels then end one after the other.
+DIAGNOSTICS = {"CUDA_LAUNCH_BLOCKING": "1", "CUDNN_LOGLEVEL_DBG": "1", "CUBLASLT_LOG_LEVEL": "1"}
 # Large enough that a GPU is busy and its transfers count.
 LARGE = ["base_emb_dim=2048", "base_num_decoder_layers=8", "base_num_query_heads=16", "base_num_kv_heads=16",
          "head_dim=128", "base_mlp_dim=5632", "vocab_size=32000", "max_target_length=4096"]
+SMOKE_STEPS = [("cuda", "none"), ("cuda", "minimal_offloaded"), ("cuda_composed", "none")]
 SMOKE = ["base_emb_dim=512", "base_num_decoder_layers=3", "base_num_query_heads=4", "base_num_kv_heads=2",
          "head_dim=128", "base_mlp_dim=1024", "vocab_size=32000", "max_target_length=4096",
          "per_device_batch_size=1"]
@@ -69,11 +78,21 @@ link_to_host: 1e10
 """  # of no machine
 
 
+def host_gib(what):
+    """MemTotal or MemAvailable."""
+    return int(re.search(rf"^{what}: +(\d+)", pathlib.Path("/proc/meminfo").read_text(), re.M)[1]) / 2**20
+
+
+def compute_sanitizer():
+    return shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+
+
 class Parts(TimedCommands):
-    # In order of worth: seconds at most, and how many must be left to begin.
-    BOXES = {"device": (60, 10), "smoke": (100, 20), "measure": (200, 60), "steps": (330, 60), "planner": (40, 15),
-             "tests": (300, 60), "whole": (330, 100), "peer": (280, 100), "kernels": (120, 45), "losses": (140, 60),
-             "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (200, 60)}
+    # In order of worth: seconds at most, and how many must be left to begin. What is compared is measured one after the
+    # other, and what is wrong shows before what is slow.
+    BOXES = {"device": (100, 10), "smoke": (300, 20), "steps": (240, 60), "peer": (330, 100), "tests": (300, 60),
+             "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100), "losses": (140, 60),
+             "kernels": (120, 45), "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (200, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
@@ -85,8 +104,9 @@ class Parts(TimedCommands):
         self.torch_device = "cpu" if is_dry_run else "cuda"
 
     def run(self, limit, program, *arguments, **options):
-        launcher = self.launcher if self.build in pathlib.Path(program).parents else []
-        return super().run(limit, program, *arguments, launcher=launcher, **options)
+        if self.build in pathlib.Path(program).parents:
+            options.setdefault("launcher", self.launcher)
+        return super().run(limit, program, *arguments, **options)
 
     def program(self, name):
         return self.build / "bin" / name
@@ -97,7 +117,8 @@ class Parts(TimedCommands):
     def record(self, name, limit, *command):
         """Runs what leaves JSON under that name, unless this build has; what is cut takes no place of what is complete."""
         complete = read_json(self.json("complete")) or {}
-        if complete.get(name) == self.build_id and self.json(name).exists() and not self.again:
+        mark = f"{self.build_id} {self.backend}"
+        if complete.get(name) == mark and self.json(name).exists() and not self.again:
             self.say(f"--- {name}: measured before")
             return
         self.say(f"--- {name}")
@@ -107,20 +128,22 @@ class Parts(TimedCommands):
             self.run(limit, *command, "--json", draft)
             is_complete = True
         finally:
-            if draft.exists() and (is_complete or not self.json(name).exists() or complete.get(name) != self.build_id):
+            if draft.exists() and (is_complete or not self.json(name).exists() or complete.get(name) != mark):
                 shutil.move(draft, self.json(name))
-                write_json(self.json("complete"), complete | {name: self.build_id if is_complete else "cut"})
+                write_json(self.json("complete"), complete | {name: mark if is_complete else "cut"})
+                card = (read_json(self.json("device")) or {}).get("card")
+                write_json(self.json("cards"), (read_json(self.json("cards")) or {}) | {name: card})
 
     @property
     def backend(self):
         """That trains on this GPU, or cuda where nobody looked."""
         return (read_json(self.json("smoke")) or {}).get("backend", "cpu" if self.on_cpu else "cuda")
 
-    def train(self, limit, name, *settings):
+    def train(self, limit, name, *settings, **options):
         self.run(limit, self.program("train"), "--config", "quickstart.yml", "dataset_type=synthetic",
                  "eval_dataset_path=", "tokenizer_path=", "sample_tokens=0", "peak_tflops_per_device=1", "enable_checkpointing=false",
                  f"base_output_directory={self.runs}", f"run_name={name}", *settings,
-                 is_shown=lambda line: not re.match(r"MFU|run directory|completed step: [0-3],", line))
+                 is_shown=lambda line: not re.match(r"MFU|run directory|completed step: [0-3],", line), **options)
 
     def profile(self):
         """This device's, measured or, as long as it is not, as it comes with Longshore."""
@@ -139,20 +162,21 @@ class Parts(TimedCommands):
     def device(self):
         found = {"peak_flops_per_second": 1e12}
         if not self.is_dry_run:
-            found.clear()
-            query = "name,memory.total,memory.used,driver_version,pcie.link.gen.max,pcie.link.width.max,power.limit"
-            lines = self.run(20, "nvidia-smi", "--format=csv", f"--query-gpu={query}")
-            found["name"], memory = lines[1].split(", ")[:2]
-            found["memory_mib"] = int(memory.split()[0])
+            # The driver may be loaded by this.
+            query = ("name,memory.total,driver_version,uuid,memory.used,pcie.link.gen.max,pcie.link.width.max,power.limit,"
+                     "clocks.max.sm")
+            lines = self.run(60, "nvidia-smi", "--format=csv", f"--query-gpu={query}")
+            found = dict(zip(("name", "memory", "driver", "card"), lines[1].split(", ")))
+            found["memory_mib"] = int(found["memory"].split()[0])
             found["profile"] = next((name for pattern, name in SHIPPED.items() if re.search(pattern, lines[1])), None)
             if found["profile"]:
                 text = (ROOT / "configs" / "hardware" / f"{found['profile']}.yml").read_text()
                 found["peak_flops_per_second"] = float(re.search(r"^peak_flops_per_second.bf16: (\S+)", text, re.M)[1])
         write_json(self.json("device"), found)
-        self.say(f"{os.cpu_count()} cores")
-        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith(("MemTotal", "MemAvailable")):
-                self.say(line)
+        self.say(f"{os.cpu_count()} cores, host memory {host_gib('MemTotal'):.1f} GiB, "
+                 f"{host_gib('MemAvailable'):.1f} GiB of it available")
+        if host_gib("MemTotal") < LEAST_HOST_GIB and not self.is_dry_run:
+            self.run(40, sys.executable, ROOT / "tests/bench/touch_memory.py")
         self.say(f"build {self.build_id} in {self.build}")
         libraries = self.run(20, "ldd", self.program("train"), is_shown=re.compile("torch|cudart|not found").search)
         if any("not found" in line for line in libraries):
@@ -169,22 +193,47 @@ class Parts(TimedCommands):
 
     def smoke(self):
         """Whether anything trains; without our own kernels where it does not with them."""
-        trains = {}
-        for backend, policy in [("cuda", "none"), ("cuda", "minimal_offloaded"), ("cuda_composed", "none")]:
-            self.say(f"--- {backend} {policy}")
-            target = "cpu" if self.on_cpu else backend
-            settings = TINY if self.is_dry_run else SMOKE
+        try:
+            self.all_of(*(functools.partial(self.smoke_step, *step) for step in SMOKE_STEPS))
+        finally:
+            trains = {(backend, policy): (read_json(self.json("smoke")) or {}).get(f"{backend} {policy}")
+                      for backend, policy in SMOKE_STEPS}
+            is_broken = trains["cuda", "none"] is False and trains["cuda_composed", "none"]
+            backend = "cpu" if self.on_cpu else "cuda_composed" if is_broken else "cuda"
+            write_json(self.json("smoke"), (read_json(self.json("smoke")) or {}) | {"backend": backend})
+            if is_broken:
+                self.say("cuda_composed is used from here on")
+
+    def smoke_step(self, backend, policy):
+        self.say(f"--- {backend} {policy}")
+        settings = [f"backend={'cpu' if self.on_cpu else backend}", f"remat_policy={policy}", "steps=2", "dtype=bfloat16",
+                    *(TINY if self.is_dry_run else SMOKE)]
+        does_train = None  # unknown, where time runs out
+        try:
+            self.train(90, f"smoke-{backend}-{policy}", *settings)
+            does_train = True
+        except OutOfTime:
+            raise
+        except Failure:
+            does_train = False
+            if backend == "cuda" and not self.is_dry_run:
+                self.diagnose(policy, settings)
+            raise
+        finally:
+            write_json(self.json("smoke"), (read_json(self.json("smoke")) or {}) | {f"{backend} {policy}": does_train})
+
+    def diagnose(self, policy, settings):
+        """Says more of a step that fails: which kernel, and what memory it touched."""
+        settings = [*settings, "base_num_decoder_layers=1"]
+        checker = compute_sanitizer()
+        for name, launcher, variables in [("libraries' own words", [], DIAGNOSTICS)] + (
+                [("memcheck", [checker, "--tool", "memcheck", "--launch-timeout", 60], {})] if checker else []):
+            self.say(f"--- again, with {name}")
             try:
-                self.train(40, f"smoke-{backend}-{policy}", f"backend={target}", f"remat_policy={policy}", "steps=2",
-                           "dtype=bfloat16", *settings)
-                trains.setdefault(target, True)
+                self.train(60, f"diagnosis-{policy}-{name.split()[0]}", *settings, launcher=launcher, variables=variables)
+                self.say("trains so, with one layer")
             except Failure as failure:
                 self.say(str(failure))
-                trains[target] = False
-        backend = next((target for target, does in trains.items() if does), None)
-        write_json(self.json("smoke"), {"trains": trains, "backend": backend or next(iter(trains))})
-        if not all(trains.values()):
-            raise Failure(f"{backend} is used from here on" if backend else "nothing trains")
 
     def tests(self):
         """Ops beside ATen's, and models beside transformers."""
@@ -211,19 +260,26 @@ class Parts(TimedCommands):
     def measure(self):
         """This device's rates."""
         measured = self.logs / "measured.yml"
-        if self.is_dry_run:
+        if measured.exists() and not self.again:
+            self.say("measured before")
+        elif self.is_dry_run:
             write_text(measured, f"target: {'cpu' if self.on_cpu else 'cuda'}\n{DRY_PROFILE}")
         else:
             self.run(200, self.program("plan"), "--measure-to", measured)
 
     def steps(self):
+        if not self.profile():
+            self.measure()
         self.all_of(*(functools.partial(self.step_times, name) for name in STEPS))
 
+    def steps_13b(self):
+        self.all_of(*(functools.partial(self.step_times, name) for name in STEPS_OF_13B))
+
     def step_settings(self, name):
-        return TINY_STEPS if self.is_dry_run else LAYERS + STEPS[name][2]
+        return TINY_STEPS if self.is_dry_run else LAYERS + ALL_STEPS[name][2]
 
     def step_times(self, name):
-        model, policies, _ = STEPS[name]
+        model, policies, _ = ALL_STEPS[name]
         profile = self.profile()
         if not profile:
             policies = policies.removesuffix("auto").removesuffix(",")
@@ -233,27 +289,33 @@ class Parts(TimedCommands):
         self.record(f"steps_{name}", 120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4,
                     "--rounds", 1, "--policies", policies, f"backend={self.backend}",
                     *(["--hardware", profile] if profile else []), *self.step_settings(name))
+        profiles = read_json(self.json("profiles")) or {}
+        write_json(self.json("profiles"), profiles | {name: pathlib.Path(profile).stem if profile else None})
 
     def planner(self):
         """What plans say of those steps."""
         measured = self.logs / "measured.yml"
         shipped = (read_json(self.json("device")) or {}).get("profile")
-        tasks = []
-        for name, (_, policies, _) in STEPS.items():
-            if not self.json(f"steps_{name}").exists():
-                continue
-            if measured.exists():
-                tasks.append(functools.partial(self.plan_steps, name, "measured", measured))
-            # auto chooses by a profile: only that of the steps chose as they did.
-            if shipped and policies != "auto":
-                tasks.append(functools.partial(self.plan_steps, name, shipped, shipped, without="auto"))
-        tasks.append(functools.partial(self.run, 30, sys.executable, ROOT / "tests/bench/plans_beside_steps.py", self.logs,
-                                       "--json", self.json("planner")))
-        self.all_of(*tasks)
+        profiles = {"measured": measured if measured.exists() else None, shipped: shipped}
+        tasks = [functools.partial(self.plan_steps, name, profile_name, profile)
+                 for name in ALL_STEPS if self.json(f"steps_{name}").exists()
+                 for profile_name, profile in profiles.items() if profile]
+        end = self.end
+        self.end -= 10  # for what joins them
+        try:
+            self.all_of(*tasks)
+        finally:
+            self.end = end
+            self.run(30, sys.executable, ROOT / "tests/bench/plans_beside_steps.py", self.logs, "--json",
+                     self.json("planner"))
 
-    def plan_steps(self, name, profile_name, profile, without=None):
-        model, policies, _ = STEPS[name]
-        policies = ",".join(policy for policy in policies.split(",") if policy != without)
+    def plan_steps(self, name, profile_name, profile):
+        model, policies, _ = ALL_STEPS[name]
+        if (read_json(self.json("profiles")) or {}).get(name) != profile_name:
+            # auto chooses by a profile: only that of the steps chooses as they did.
+            policies = policies.removesuffix("auto").removesuffix(",")
+        if not policies:
+            return
         self.run(30, self.program("plan"), "--config", f"{model}.yml", "--hardware", profile, "--policies", policies,
                  "--json", self.json(f"plans_{name}.{profile_name}"), *self.step_settings(name),
                  is_shown=lambda line: False)
@@ -268,7 +330,8 @@ class Parts(TimedCommands):
             raise Failure("no profile that auto could choose by")
         rows, options = WHOLE[model]
         settings = TINY_STEPS if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
-        settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}"]
+        settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}",
+                    f"host_memory_limit={max(host_gib('MemAvailable') - SPARE_HOST_GIB, 1):.2f}"]
         self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
                     "--rounds", 1, "--policies", "auto", "--hardware", profile, f"backend={self.backend}", *options,
                     *settings)
@@ -288,11 +351,11 @@ class Parts(TimedCommands):
 
     def peer_steps(self, model):
         memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
-        cases = PEER_CASES["large" if memory > LARGE_MEMORY_MIB else "small"]
+        cases = PEER_CASES[model]["large" if memory > LARGE_MEMORY_MIB else "small"]
         sizes = ["--rows", 2, "--cases", "none:2,full:1"] if self.is_dry_run else ["--rows", PEER_ROWS, "--cases", cases]
         not_its = ("per_device_batch_size", "peak_tflops_per_device")
         settings = [word for word in self.step_settings(model) if not word.startswith(not_its)]
-        self.record(f"peer_{model}", 140, sys.executable, ROOT / "tests/bench/compiled_peer.py",
+        self.record(f"peer_{model}", 170, sys.executable, ROOT / "tests/bench/compiled_peer.py",
                     ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4)
 
     def kernels(self):
@@ -344,7 +407,7 @@ class Parts(TimedCommands):
 
     def sanitizer(self):
         """Where our own kernels read, write and wait for each other, if compute-sanitizer is there to see it."""
-        tool = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+        tool = compute_sanitizer()
         program = self.build / "tests" / "cuda_ops_test"
         if not tool or not program.exists():
             self.say(f"found no {program.name if tool else 'compute-sanitizer'}: nothing was checked")

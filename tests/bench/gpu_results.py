@@ -1,5 +1,7 @@
 """What parts of scripts/gpu_check said and measured, as one file to read on, and a page to read."""
 
+import re
+import shutil
 import tarfile
 
 import gpu_targets
@@ -7,15 +9,29 @@ from atomic_file import read_json, write_json, write_text
 
 
 class Results:
-    """Those of a folder, which for lack of its own may come out of state.tar.gz, all of another one's but that file."""
+    """Those of a folder, which for lack of its own may come out of state.tar.gz, all of another one's but that file.
+    `copies`: a folder that gets the three files that matter after each part."""
 
-    def __init__(self, logs):
-        self.logs = logs
+    def __init__(self, logs, copies=None):
+        self.logs, self.copies = logs, copies
         self.file = logs / "results.json"
         self.state = logs / "state.tar.gz"
         if self.state.exists() and not self.file.exists():
             with tarfile.open(self.state) as packed:
                 packed.extractall(logs, filter="data")
+
+    def keep_to(self, gpu):
+        """Puts what was measured on another model of GPU into a folder of its name, and takes out what that of this one has."""
+        before = (read_json(self.logs / "device.json") or {}).get("name")
+        if not gpu or not before or gpu == before:
+            return
+        theirs, ours = (self.logs / re.sub(r"\W+", "_", name) for name in (before, gpu))
+        theirs.mkdir(exist_ok=True)
+        for path in self.logs.iterdir():
+            if path.is_file() and path != self.state:
+                path.replace(theirs / path.name)
+        for path in ours.iterdir() if ours.exists() else []:
+            path.replace(self.logs / path.name)
 
     def parts(self):
         """By name, in the order of their first calls: verdict, seconds, build and text."""
@@ -36,17 +52,22 @@ class Results:
         targets = gpu_targets.targets(results)
         results["targets"] = [target.as_json() for target in targets]
         write_json(self.file, results)
-        page = f"# What was run on a GPU\n\n```\n{gpu_targets.table(targets)}\n```\n"
+        device = results.get("device") or {}
+        page = (f"# What was run on a GPU\n\n{device.get('name', 'no GPU')}, driver {device.get('driver', 'none')}; "
+                f"{part['when']}\n\n```\n{gpu_targets.table(targets)}\n```\n")
         for name, part in parts.items():
-            page += (f"\n## {name}: {part['verdict']}, {part['seconds']} s, build {part['build']}\n\n"
-                     f"```\n{part['text']}\n```\n")
+            page += (f"\n## {name}: {part['verdict']}, {part['seconds']} s, build {part['build']}, {part['backend']}, "
+                     f"{part['when']}\n\n```\n{part['text']}\n```\n")
         write_text(self.logs / "results.md", page)
         self.pack()
+        if self.copies:
+            for path in (self.file, self.logs / "results.md", self.state):
+                shutil.copyfile(path, self.copies / path.name)
 
     def pack(self):
         draft = self.state.with_suffix(".partial")
         with tarfile.open(draft, "w:gz") as packed:
             for path in sorted(self.logs.iterdir()):
-                if path.is_file() and path not in (self.state, draft):
+                if path.name != "alone" and path not in (self.state, draft):
                     packed.add(path, path.name)
         draft.replace(self.state)

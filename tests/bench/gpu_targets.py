@@ -41,9 +41,9 @@ def table(rows):
 
 
 def plans(results, name, workload=None):
-    """Those of a compare that have steps, by policy."""
+    """Those of a compare that have steps."""
     found = (results.get(name) or {}).get("plans", [])
-    return {plan["policy"]: plan for plan in found if plan.get("measured") and workload in (None, plan["workload"])}
+    return [plan for plan in found if plan.get("measured") and workload in (None, plan["workload"])]
 
 
 def seconds(plan):
@@ -51,7 +51,7 @@ def seconds(plan):
 
 
 def quickest(of_policies):
-    return min(of_policies.values(), key=seconds, default=None)
+    return min(of_policies, key=seconds, default=None)
 
 
 def flops_per_second(results, name, plan):
@@ -82,6 +82,9 @@ def over_peer(results, model):
         peer = max(peers, key=lambda one: one["tokens_per_second"])
         target.found = own["measured"]["tokens_per_second_per_device"] / peer["tokens_per_second"]
         target.note = f"its best: {peer['policy']}, {peer['batch']} rows"
+        cards = results.get("cards") or {}
+        if cards.get(f"steps_{model}") != cards.get(f"peer_{model}"):
+            target.note += ", on another card of the same model"
     return target
 
 
@@ -105,8 +108,9 @@ def share_of_peak(results, name, what):
 
 def auto_is_quickest(results, name, what):
     target = Target(f"{what}: auto's step over the quickest other's", 100 * NOISE, False)
-    others = plans(results, name)
-    auto = others.pop("auto", None)
+    found = plans(results, name)
+    auto = quickest([plan for plan in found if plan["policy"] == "auto"])
+    others = [plan for plan in found if plan["policy"] != "auto"]
     if auto and others:
         other = quickest(others)
         target.found = ratio_in_percent(seconds(auto), seconds(other))

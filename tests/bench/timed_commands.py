@@ -12,9 +12,17 @@ class Failure(Exception):
     """What it says was not said yet."""
 
 
+class OutOfTime(Failure):
+    """Nothing is known to be wrong, but there was no time to end."""
+
+
 def stop_group(child, how):
-    if child and child.poll() is None:
-        os.killpg(child.pid, how)
+    """Also what the child has left running."""
+    if child:
+        try:
+            os.killpg(child.pid, how)
+        except ProcessLookupError:
+            pass
 
 
 class TimedCommands:
@@ -31,16 +39,19 @@ class TimedCommands:
     def left(self):
         return self.end - time.monotonic()
 
-    def run(self, limit, *command, launcher=(), is_shown=lambda line: True):
-        """What the command says, line by line. Raises Failure where it fails or runs out of time."""
+    def run(self, limit, *command, launcher=(), variables=(), is_shown=lambda line: True):
+        """What the command says, line by line, with these variables in its environment. Raises Failure where it fails or
+        takes longer than the limit, OutOfTime where less than that was left."""
+        is_cut = self.left() < limit
         limit = min(limit, self.left())
         name = pathlib.Path(command[0]).name
         if limit < 3:
-            raise Failure(f"no time left for {name}")
-        child = subprocess.Popen([str(word) for word in (*launcher, *command)], stdout=subprocess.PIPE, env=self.environment,
-                                 stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+            raise OutOfTime(f"no time left for {name}")
+        child = subprocess.Popen([str(word) for word in (*launcher, *command)], stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, env=self.environment | dict(variables), text=True,
+                                 errors="replace", start_new_session=True)
         self.child = child
-        out_of_time = threading.Event()
+        out_of_time, output_ended = threading.Event(), threading.Event()
 
         def stop():
             out_of_time.set()
@@ -48,18 +59,25 @@ class TimedCommands:
             time.sleep(3)
             stop_group(child, signal.SIGKILL)
 
+        def stop_what_is_left():
+            child.wait()
+            if not output_ended.wait(5):  # something else holds the pipe
+                stop_group(child, signal.SIGKILL)
+
         timer = threading.Timer(limit, stop)
         timer.daemon = True
         timer.start()
+        threading.Thread(target=stop_what_is_left, daemon=True).start()
         lines = []
         for line in child.stdout:
             lines.append(line.rstrip("\n"))
             if is_shown(lines[-1]):
                 self.say(lines[-1])
+        output_ended.set()
         status = child.wait()
         timer.cancel()
         if out_of_time.is_set():
-            raise Failure(f"{name}: stopped after {limit:.0f} s")
+            raise (OutOfTime if is_cut else Failure)(f"{name}: stopped after {limit:.0f} s")
         if status != 0:
             raise Failure(f"{name}: exit status {status}")
         return lines
@@ -74,4 +92,6 @@ class TimedCommands:
                 self.say(str(failure))
                 failures.append(failure)
         if failures:
-            raise Failure(f"{len(failures)} of {len(tasks)} failed")
+            is_cut = all(isinstance(failure, OutOfTime) for failure in failures)
+            how = "had no time to end" if is_cut else "failed"
+            raise (OutOfTime if is_cut else Failure)(f"{len(failures)} of {len(tasks)} {how}")
