@@ -69,10 +69,11 @@ class TimedCommands:
         timer.start()
         threading.Thread(target=stop_what_is_left, daemon=True).start()
         lines = []
-        for line in child.stdout:
-            lines.append(line.rstrip("\n"))
-            if is_shown(lines[-1]):
-                self.say(lines[-1])
+        with child.stdout:
+            for line in child.stdout:
+                lines.append(line.rstrip("\n"))
+                if is_shown(lines[-1]):
+                    self.say(lines[-1])
         output_ended.set()
         status = child.wait()
         timer.cancel()

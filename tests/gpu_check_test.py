@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What scripts/gpu_check makes of failures, of time that runs out, and of machines that change between its calls."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).parent / "bench"))  # last: files there have names of libraries
+import gpu_targets  # noqa: E402
+from atomic_file import read_json, write_json  # noqa: E402
+from gpu_parts import Parts  # noqa: E402
+from gpu_results import Results  # noqa: E402
+from timed_commands import Failure, OutOfTime, TimedCommands  # noqa: E402
+
+
+def commands(seconds):
+    silent = TimedCommands(seconds, dict(os.environ))
+    silent.say = lambda line="": None
+    return silent
+
+
+class TimedCommandsTest(unittest.TestCase):
+    def test_ends_with_the_command_whatever_it_leaves_running(self):
+        start = time.monotonic()
+        self.assertEqual(commands(60).run(50, "bash", "-c", "sleep 40 & echo said"), ["said"])
+        self.assertLess(time.monotonic() - start, 20)
+
+    def test_tells_what_takes_too_long_from_what_has_no_time_left(self):
+        with self.assertRaises(Failure) as slow:
+            commands(60).run(3, "sleep", 30)
+        self.assertNotIsInstance(slow.exception, OutOfTime)
+        with self.assertRaises(OutOfTime):
+            commands(3.5).run(30, "sleep", 30)
+        with self.assertRaises(OutOfTime):
+            commands(0).run(30, "true")
+
+    def test_several_are_cut_if_none_fails(self):
+        def fail(kind):
+            raise kind("so")
+
+        with self.assertRaises(OutOfTime):
+            commands(9).all_of(lambda: fail(OutOfTime), lambda: None)
+        with self.assertRaises(Failure) as mixed:
+            commands(9).all_of(lambda: fail(OutOfTime), lambda: fail(Failure))
+        self.assertNotIsInstance(mixed.exception, OutOfTime)
+
+
+class SmokeTest(unittest.TestCase):
+    def backend_after(self, outcomes):
+        """With exceptions by backend and policy."""
+        with tempfile.TemporaryDirectory() as folder:
+            logs = pathlib.Path(folder)
+            parts = Parts(logs, logs, "build", logs, False, [], False, 100, dict(os.environ))
+            parts.say = lambda line="": None
+
+            def train(limit, name, *settings, **options):
+                keys = dict(setting.split("=", 1) for setting in settings)
+                if failure := outcomes.get((keys["backend"], keys["remat_policy"])):
+                    raise failure
+
+            parts.train = train
+            try:
+                parts.smoke()
+                self.assertFalse(outcomes)
+            except Failure as failure:
+                kinds = {type(outcome) for outcome in outcomes.values()}
+                self.assertEqual(type(failure), OutOfTime if kinds == {OutOfTime} else Failure)
+            return read_json(logs / "smoke.json")["backend"]
+
+    def test_our_kernels_are_left_only_where_they_fail_and_others_do_not(self):
+        wrong, slow = Failure("wrong"), OutOfTime("slow")
+        self.assertEqual(self.backend_after({}), "cuda")
+        self.assertEqual(self.backend_after({("cuda", "none"): wrong}), "cuda_composed")
+        self.assertEqual(self.backend_after({("cuda", "none"): slow}), "cuda")
+        self.assertEqual(self.backend_after({("cuda", "minimal_offloaded"): wrong}), "cuda")
+        self.assertEqual(self.backend_after({("cuda", "none"): wrong, ("cuda_composed", "none"): wrong}), "cuda")
+
+
+class ResultsTest(unittest.TestCase):
+    def test_go_on_from_their_state_and_keep_models_of_gpus_apart(self):
+        with tempfile.TemporaryDirectory() as folder:
+            logs, copies = pathlib.Path(folder) / "logs", pathlib.Path(folder) / "copies"
+            logs.mkdir()
+            copies.mkdir()
+            part = {"verdict": "passed", "seconds": 1, "build": "b", "backend": "cuda", "when": "now", "text": "said"}
+            write_json(logs / "device.json", {"name": "A 80GB", "driver": "580"})
+            Results(logs, copies).add("device", part)
+            self.assertIn("A 80GB, driver 580", (copies / "results.md").read_text())
+
+            elsewhere = pathlib.Path(folder) / "elsewhere"
+            elsewhere.mkdir()
+            (copies / "state.tar.gz").rename(elsewhere / "state.tar.gz")
+            results = Results(elsewhere)
+            self.assertEqual(results.parts()["device"], part)
+            results.keep_to("A 80GB")
+            self.assertIn("device", results.parts())
+            results.keep_to("B")
+            self.assertEqual(results.parts(), {})
+            write_json(elsewhere / "device.json", {"name": "B"})
+            results.add("smoke", part)
+            results.keep_to("A 80GB")
+            self.assertEqual(list(results.parts()), ["device"])
+
+    def test_find_the_best_of_a_policy_that_was_measured_twice(self):
+        plans = [{"policy": "auto", "workload": f"states={where}", "memory": {},
+                  "measured": {"step_seconds": seconds, "mfu": mfu, "tokens_per_second_per_device": 1}}
+                 for where, seconds, mfu in (("device", 1.0, 0.82), ("host", 1.05, 0.78))]
+        target = gpu_targets.share_of_products({"whole_x": {"plans": plans}}, "whole_x", "x")
+        self.assertEqual((target.found, target.verdict), (82, "met"))
+
+
+unittest.main()
