@@ -24,14 +24,15 @@ double quickest_seconds(int runs, Work work) {
   return least;
 }
 
-// Of at least one value; of an even number the upper one of the middle.
+// The middle of at least one value; with an even number of them, the upper of the two.
 inline double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-// Of at least one value, linear between ranks; q from 0 to 1.
+// Below the result lies the part q, from 0 to 1, of the values, of which there is at least one;
+// linear between ranks.
 inline double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   double rank = q * static_cast<double>(values.size() - 1);

@@ -15,7 +15,7 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
   Program& program = result_.program;
   program.name = forward.name + ".backward";
   program.values = forward.values;
-  // The forward nodes stay behind: forward values are inputs here.
+  // Without the forward nodes: forward values are inputs here.
   for (Value& value : program.values) value.producer = -1;
   for (size_t i = 0; i < forward.values.size(); ++i)
     program.inputs.push_back({static_cast<int32_t>(i)});

@@ -7,7 +7,7 @@
 //   qwen2, qwen3  llama with biases on query, key and value; with norms on query and key
 //   gemma         llama with GeGLU, norms whose weights are added to 1, scaled embeddings
 //                 (Gemma Team 2024, arXiv 2403.08295)
-//   gemma2        also norms behind attention and MLP, soft-caps, every other layer with a
+//   gemma2        also norms after attention and MLP, soft-caps, every other layer with a
 //                 window (Gemma Team 2024, arXiv 2408.00118)
 //   gemma3_text   norms on query and key in the place of soft-caps, five layers with a window
 //                 for each without, and rotations of their own for these (Gemma Team 2025,

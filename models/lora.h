@@ -31,7 +31,7 @@ inline constexpr std::array<std::string_view, 7> kLoraTargets{
 bool is_adapted(const LoraConfig& config, std::string_view module);
 
 // Weights of adapters are "<module>.lora_A.weight" and "<module>.lora_B.weight": peft's names
-// behind "base_model.model.".
+// after "base_model.model.".
 std::string lora_a_name(std::string_view module);
 std::string lora_b_name(std::string_view module);
 bool is_lora_weight(std::string_view name);

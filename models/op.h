@@ -52,7 +52,7 @@ constexpr bool is_cuda(Target target) {
 // Whether the two differ in their kernels at most.
 constexpr bool same_device(Target a, Target b) { return a == b || (is_cuda(a) && is_cuda(b)); }
 
-// Whose kernels run on the host beside a device of that target.
+// The target whose kernels run on the host of a device of that target.
 constexpr Target host_target(Target device) {
   return device == Target::reference ? Target::reference : Target::cpu;
 }

@@ -225,7 +225,7 @@ class CpuBackend : public Backend {
   }
 
   // A kernel has all cores, and so has a copy. Two at a time would each wait for threads that the
-  // other keeps off their core: a copy of one thread beside a kernel costs that kernel as long as
+  // other keeps off their core: a copy of one thread next to a kernel costs that kernel as long as
   // the copy takes.
   template <class F>
   void work(Lane lane, F f) {

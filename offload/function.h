@@ -13,7 +13,7 @@
 namespace longshore::offload {
 
 struct FunctionOptions {
-  // Of the first inputs and outputs; the others are on the device.
+  // Where the first inputs and outputs are; the others are on the device.
   std::vector<Placement> inputs, outputs;
   // Indices of inputs whose memory may be reused: an output of the same type and placement takes it
   // where nothing reads the input any more. The caller's input tensor then holds the output.

@@ -77,7 +77,7 @@ struct Slab {
   int64_t count = 0;                  // elements, gaps included
   int64_t begin = 0, end = 0;         // of these: the part that this device holds
 
-  // Of the part that is held here.
+  // The runs of the part that is held here.
   std::vector<Run> runs() const;
   bool has(Copy copy) const;
 };
@@ -118,7 +118,7 @@ models::Dtype dtype(const Slab& slab, Copy copy);
 Category category(Copy copy);
 // Elements of a copy that stand for `count` elements of the slab, or for all of it.
 int64_t elements(Copy copy, int64_t count);
-// Of the part that is held here.
+// The bytes of the part that is held here.
 int64_t bytes(const Slab& slab, Copy copy);
 
 }  // namespace longshore::offload

@@ -40,9 +40,9 @@ class PassOperands {
   // which then must be its home.
   Operand range(int slab, Copy copy, int64_t offset, const models::Type& type);
   Operand host_range(int slab, Copy copy, int64_t offset, const models::Type& type);
-  // Of one parameter, whole. Where weights are fetched, small neighbours come in one move; where
-  // they are sharded, their slab is gathered. Gradients of sharded parameters are this device's
-  // share of the sum until reduce() takes them.
+  // The operand of one whole parameter. Where weights are fetched, small neighbours come in one
+  // move; where they are sharded, their slab is gathered. Gradients of sharded parameters are this
+  // device's share of the sum until reduce() takes them.
   Operand weight(const std::string& parameter);
   Operand gradient(const std::string& parameter);
 

@@ -42,7 +42,7 @@ class PlanBuilder {
   // Where each value of a program lies, by value id; unbound ones are given temporaries.
   using Bindings = std::vector<Operand>;
 
-  // Appends the program's nodes; `after` is called behind each. On Lane::compute operands lie on
+  // Appends the program's nodes; `after` is called after each. On Lane::compute operands lie on
   // the device, on Lane::host_compute in pinned host memory; a node given both is refused with a
   // UsageError. put nodes become moves, or windows where they bring host memory to the device.
   using AfterNode = std::function<void(const models::Node&)>;
@@ -60,7 +60,7 @@ class PlanBuilder {
 
   MemoryKind kind(const Operand& operand) const { return plan_.buffers[operand.buffer].kind; }
 
-  // Of a temporary whose category is working_set, which all values start with.
+  // For a temporary whose category is still working_set, which all values start with.
   void set_category(const Operand& operand, Category category);
 
   Plan finish(const Transfers& transfers = {});

@@ -50,10 +50,10 @@ class Scan {
   struct Layer {
     std::shared_ptr<const Partition> partition;
     PlanBuilder::Bindings bindings;  // forward values
-    // Parameters whose gradients are final behind this layer, by their values in the program.
+    // Parameters whose gradients are final after this layer, by their values in the program.
     std::map<models::ValueId, ParameterLayout::Location> final_gradients;
   };
-  // Of a layer's weights.
+  // Where the gradients of a layer's weights go.
   struct WeightGradients {
     std::map<models::ValueId, ParameterLayout::Location> final_at_home;  // by the gradient
     // What is not made in its home: it comes in, or is another weight's as well.

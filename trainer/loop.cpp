@@ -132,7 +132,7 @@ class Run {
     };
   }
 
-  // Of the checkpoint that is gone on from, as the folder that training began from may be gone.
+  // A resumed run takes them from its checkpoint: the folder that training began from may be gone.
   ModelFiles model_files() const {
     if (!world_.is_first() || !saves_model(plans_.layout)) return {};
     const fs::path source =

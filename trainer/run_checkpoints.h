@@ -17,7 +17,7 @@ namespace longshore::trainer {
 
 class RunCheckpoints {
  public:
-  // Of a run that saves nothing until enable(). `log` gets a line for each save that has ended.
+  // Saves nothing until enable(). `log` gets a line for each save that has ended.
   RunCheckpoints(const OpenedRun& opened, World& world, Log log);
 
   // As CheckpointSaver takes them.
@@ -26,7 +26,7 @@ class RunCheckpoints {
   void disable() { saver_.reset(); }
   bool are_enabled() const { return saver_.has_value(); }
 
-  // Saves the state after `step` steps, behind the next ones where there is a snapshot. A save
+  // Saves the state after `step` steps, while the next ones run if there is a snapshot. A save
   // that fails stops no training, since nothing would be gained by that.
   void save(int64_t step);
   // Saves it unless it is on the disk already: when this returns, it is there or never will be. All
@@ -44,7 +44,7 @@ class RunCheckpoints {
   std::string progress() const;
   // That training waited since it was asked last.
   double take_stall_seconds();
-  // Of all saves; nothing where none was saved.
+  // What all saves took; nothing if there was none.
   std::optional<CheckpointFigures> figures() const;
   // Where the run goes on from if it ends now.
   std::string advice() const;

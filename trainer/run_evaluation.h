@@ -17,7 +17,7 @@ namespace longshore::trainer {
 
 class RunEvaluation {
  public:
-  // Of what the plans have. All must outlive this.
+  // Evaluates and samples as far as the plans do. All arguments must outlive this.
   RunEvaluation(const Config& config, const TrainingPlans& plans, const TrainingData& data,
                 offload::Backend& backend, TrainingSession& session, World& world);
 

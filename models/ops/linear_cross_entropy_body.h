@@ -34,7 +34,7 @@ struct CrossEntropyRowsBody {
       return;
     }
 
-    // Read before the reduction: behind it, dlogits may already take the logits' place.
+    // Read before the reduction: after it, dlogits may already take the logits' place.
     const float at_target = soft_capped(logits[target], a.cap);
     const SoftmaxSum all = group.reduce(
         vectors, SoftmaxSum{},

@@ -31,7 +31,7 @@ inline constexpr ChunkSize kChunkOnCuda{
 
 int64_t chunk_tokens(const ChunkSize& size, int64_t tokens, int64_t vocabulary);
 
-// Of a chunk's or group's tokens x, W and the gradients of logits.
+// The products of a chunk or group: of its tokens x, of W and of the gradients of logits.
 struct CrossEntropyProducts {
   Matmul logits, dx, dweight_first, dweight;
 };

@@ -23,7 +23,7 @@ const char* name(Launch::By by);
 // missing, no numbers, or contradict each other, naming them and what was found.
 using Environment = std::function<std::string(const std::string& name)>;
 Launch find_launch(const Environment& environment);
-// Of this process.
+// How this process was launched.
 Launch find_launch();
 
 // "torchrun: rank 3 of 8, device 3 of its node".

@@ -21,7 +21,7 @@ void check(const char* error, const char* doing) {
   if (error) throw Error(std::string("MPI, ") + doing + ": " + error);
 }
 
-// It lies beside the programs.
+// It is next to the programs.
 const LongshoreMpi& load_mpi() {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   fs::path library = folder / "liblongshore_mpi.so";

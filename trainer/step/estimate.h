@@ -11,8 +11,8 @@
 
 namespace longshore::trainer {
 
-// Of a step, in seconds; they add up to it. Kernels count where they run; what is left is time in
-// which the device waits.
+// The phases of a step in seconds, which add up to it. Kernels count where they run; what is left
+// is time in which the device waits.
 struct Phases {
   double forward = 0, recompute = 0, backward = 0, optimizer = 0;
   double exposed_transfer = 0;    // for a copy

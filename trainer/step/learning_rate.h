@@ -13,7 +13,7 @@ struct LearningRate {
   int64_t warmup_steps = 0;
   int64_t schedule_steps = 0;  // warm-up and decay together
 
-  // Of step `step`, counted from 0. The first step's rate is above 0.
+  // The rate of step `step`, counted from 0. The first step's rate is above 0.
   double at(int64_t step) const;
 };
 

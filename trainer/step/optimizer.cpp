@@ -59,7 +59,7 @@ Program update_program(const models::AdamW& adamw, const models::Rounding& round
   return t.finish();
 }
 
-// Of a copy's part that belongs to a run.
+// The type of a copy's part that belongs to a run.
 models::Type type_of(const offload::Slab& slab, Copy copy, const offload::Run& run) {
   return {{offload::elements(copy, run.count)}, dtype(slab, copy)};
 }

@@ -42,7 +42,7 @@ class Update {
   // Appends the update of the next `chunks` chunks. What the host brings for a chunk is on its way
   // while the one before is updated.
   void run(int chunks);
-  // Of all that are queued.
+  // Runs all that are queued.
   void finish() { run(static_cast<int>(queue_.size()) + (fetched_ ? 1 : 0)); }
 
  private:

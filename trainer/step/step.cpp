@@ -19,7 +19,7 @@ float read_scalar(const offload::Arguments& arguments, const char* name) {
   return value;
 }
 
-// Of an input that this model may not have.
+// Writes an input that this model may not have.
 void write_scalar(offload::Arguments& arguments, const std::string& name, double value) {
   float narrow = static_cast<float>(value);
   if (arguments.has(offload::host_name(name)))

@@ -23,7 +23,7 @@ struct StepResult {
   int64_t total_weights = 0;
 };
 
-// The numbers that a step needs beside its batches.
+// The numbers that a step needs besides its batches.
 struct StepScalars {
   double learning_rate = 0;
   int64_t number = 1;         // of the update, counted from 1: AdamW's bias correction

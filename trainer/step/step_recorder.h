@@ -14,7 +14,7 @@ namespace longshore::trainer {
 
 class StepRecorder {
  public:
-  // Of `count` steps from `first` on.
+  // Records `count` steps from `first` on.
   StepRecorder(int64_t first, int64_t count) : first_(first), count_(count) {}
 
   // Runs step number `step`, which began with asking for its batch at `start`.

@@ -21,7 +21,7 @@ struct TrainingPlans {
   StepPlans step;
   std::optional<offload::Plan> evaluate;  // where there is validation text
   std::optional<DecodingPlans> sample;    // where text is sampled at the end
-  // Of the state, to write checkpoints from meanwhile; of replicas the first has one.
+  // Whether the state is copied, to write checkpoints while steps run; of replicas the first does.
   bool has_snapshot = false;
 
   std::vector<const offload::Plan*> all() const;
@@ -40,7 +40,7 @@ bool samples(const Config& config);
 // Tokens of a sampled text at most, prompt included.
 int64_t sample_capacity(const Config& config);
 
-// Of all that a run takes: its plans, and the snapshot where there is one.
+// The memory that a run takes: of its plans, and of the snapshot if there is one.
 MemoryByKind analyze(const TrainingPlans& plans);
 
 // "attention: flash attention (ATen)", for each op that has several kernels.

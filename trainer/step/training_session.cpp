@@ -23,7 +23,7 @@ offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
   return memory;
 }
 
-// A CPU's allocations cost nothing, and each by itself shows what is written beside it.
+// A CPU's allocations cost nothing, and each by itself shows what is written outside it.
 int64_t device_argument_bytes(const MemoryByKind& planned, const offload::Backend& backend) {
   const offload::MemoryAnalysis& device = of(planned, MemoryKind::device);
   return models::is_cuda(backend.target()) ? device.peak_bytes - device.temp_bytes : 0;

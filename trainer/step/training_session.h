@@ -37,7 +37,7 @@ class TrainingSession {
   TrainStep& step() { return step_; }
   offload::Arguments& arguments() { return arguments_; }
   offload::Ledger& ledger() { return ledger_; }
-  // Of another of the plans, in the same memory.
+  // For another of the plans, in the same memory.
   std::unique_ptr<offload::Executable> executable(const offload::Plan& plan);
   std::unique_ptr<Decoding> decoding(const DecodingPlans& plans);
 

@@ -51,7 +51,7 @@ class UpdateBehindNextLayer : public UpdateSchedule {
       : update_(options, operands, builder, no_clip(options, operands)) {}
 
   void on_slab_gradients(int slab) override {
-    // Several slabs may become final behind the same layer.
+    // Several slabs may become final after the same layer.
     if (updated_ > 0) {
       update_.finish();
       chunks_ = updated_ = 0;
