@@ -19,7 +19,8 @@ namespace longshore::models {
 // elements and the four that lie 32 further on, which share random numbers with them.
 template <class W, class M>
 struct AdamWBody {
-  static constexpr int kThreads = kBlockThreads;
+  // With up to 96 registers a thread, small blocks fill a multiprocessor better.
+  static constexpr int kThreads = 128;
   static constexpr int kLanes = 32;
   static constexpr bool kRounds = sizeof(W) < 4 || sizeof(M) < 4;
   static constexpr bool kHasScales = std::is_same_v<M, uint8_t>;
@@ -103,8 +104,6 @@ struct AdamWBody {
   template <bool kWhole>
   LONGSHORE_BODY void update_item(Item& item, int64_t block8, int64_t lane,
                                   const AdamWFactors& factors) const {
-    uint32_t weight_bits[2][4] = {};
-    if constexpr (kRounds) draw(block8, lane, item, weight_bits);
     const float m_scale = kHasScales ? a.m_scale_before[block8] : 0.f;
     const float v_scale = kHasScales ? a.v_scale_before[block8] : 0.f;
     // All are read before any is written: what is written may be what is read.
@@ -117,6 +116,9 @@ struct AdamWBody {
       load_moment<FirstMoment8, kWhole>(a.m_before, m_scale, at, item.m[half]);
       load_moment<SecondMoment8, kWhole>(a.v_before, v_scale, at, item.v[half]);
     }
+    // Computed while memory answers.
+    uint32_t weight_bits[2][4] = {};
+    if constexpr (kRounds) draw(block8, lane, item, weight_bits);
     LONGSHORE_UNROLL(2)
     for (int half = 0; half < 2; ++half)
       for (int k = 0; k < 4; ++k)
@@ -178,7 +180,7 @@ struct AdamWBody {
     if constexpr (kWhole) {
       Vector<T, 4> vector;
       for (int k = 0; k < 4; ++k) vector.values[k] = from[k];
-      *reinterpret_cast<Vector<T, 4>*>(to + at) = vector;
+      store_whole(to + at, vector);
     } else {
       for (int k = 0; k < 4; ++k)
         if (k < elements_from(at)) to[at + k] = from[k];

@@ -18,14 +18,16 @@ struct AttentionMaskBody {
     const int64_t width = attention_mask_width(a.length);
     const int32_t* segments = a.segments + index / a.length * a.length;  // of the query's row
     auto* mask = static_cast<bfloat16*>(a.mask) + index * width;
+    const int32_t segment = a.segments[index];
     group.for_each(width / kVector, [&](int64_t vector) {
-      float values[kVector];
+      Vector<bfloat16, kVector> values;
       for (int k = 0; k < kVector; ++k) {
-        const int64_t key = vector * kVector + k;
-        const bool is_same = key < a.length && segments[key] == a.segments[index];
-        values[k] = is_same ? 0.f : kHiddenScore;
+        // Without branches, so that all keys are read at once.
+        const int64_t key = vector * kVector + k, last = a.length - 1;
+        const bool is_same = segments[key < last ? key : last] == segment;
+        store(values.values[k], (key <= last) & is_same ? 0.f : kHiddenScore);
       }
-      store_vector(mask + vector * kVector, values);
+      store_whole(mask + vector * kVector, values);
     });
   }
 };

@@ -69,10 +69,10 @@ LONGSHORE_INLINE float tanh_fast(float x) {
 
 // cap*tanh(x/cap), or x where cap is 0; and its slope there, of what it gave.
 LONGSHORE_INLINE float soft_capped(float x, float cap) {
-  return cap > 0 ? cap * tanh_fast(x / cap) : x;
+  return cap > 0 ? cap * tanh_fast(divide_fast(x, cap)) : x;
 }
 LONGSHORE_INLINE float soft_cap_slope(float capped, float cap) {
-  const float tanh = capped / cap;
+  const float tanh = divide_fast(capped, cap);
   return cap > 0 ? 1.f - tanh * tanh : 1.f;
 }
 
