@@ -33,8 +33,8 @@ struct EncodedTexts {
 // has seen eos before each.
 //
 // Throws a DataError with file and line on a bad input, and for a file whose name says that it is
-// compressed or no text. A line that is longer than LineReader
-// allows is one even where bad lines are skipped: whoever wrote it hardly meant lines.
+// compressed or no text. A line that is longer than LineReader allows is one even where bad lines
+// are skipped: whoever wrote it hardly meant lines.
 class TextInput {
  public:
   // Looks at the file's first example. Tokenizer and options must outlive the input. Throws a

@@ -32,9 +32,9 @@ std::string text(const StepMetrics& metrics);
 // full disk, the record waits in memory.
 class MetricsFile {
  public:
-  // Records of steps before `first_step` stay in an existing file. The others are
-  // removed, since a run that resumes writes them again, and so are lines that are no records, as a
-  // line that was cut off. Throws FileError where the file cannot be written.
+  // Records of steps before `first_step` stay in an existing file. The others are removed, since a
+  // run that resumes writes them again, and so are lines that are no records, as a line that was
+  // cut off. Throws FileError where the file cannot be written.
   MetricsFile(const std::filesystem::path& path, int64_t first_step);
 
   const std::vector<StepMetrics>& kept() const { return kept_; }

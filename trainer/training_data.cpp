@@ -112,8 +112,8 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
   for (const data::WeightedRows& source : sources) weights += weight(source);
   std::vector<std::string> epochs;
   for (const data::WeightedRows& source : sources) {
-    const double rows =
-        static_cast<double>(config.steps * rows_per_step) * weight(source) / weights;
+    const double rows = static_cast<double>(config.steps) * static_cast<double>(rows_per_step) *
+                        weight(source) / weights;
     epochs.push_back(fmt::format("{:.2f}", rows / static_cast<double>(source.rows->count())));
     if (!source.weight) break;  // without weights it is the same number for each
   }

@@ -12,6 +12,7 @@ import gpu_losses
 import gpu_targets
 from atomic_file import read_json, write_json, write_text
 from timed_commands import Failure, OutOfTime, TimedCommands
+from touch_memory import bytes_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 POLICIES = "full,qkv_proj_offloaded,none,minimal_offloaded"
@@ -48,6 +49,7 @@ TESTS = ["cuda_ops_test", "golden_test", "cuda_nccl_test"]
 SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "gradient_accumulation_steps=4"]
 SHIPPED = {"H200": "h200", "H100": "h100", "A100.*80": "a100_80g", "4090": "rtx4090", "5090": "rtx5090"}
 # Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
+GIB = 2**30
 LEAST_HOST_GIB, SPARE_HOST_GIB = 64, 8
 # What libraries say of a step that fails, and where: kernels then end one after the other.
 DIAGNOSTICS = {"CUDA_LAUNCH_BLOCKING": "1", "CUDNN_LOGLEVEL_DBG": "1", "CUBLASLT_LOG_LEVEL": "1"}
@@ -76,11 +78,6 @@ launch_seconds: 1e-6
 link_to_device: 1e10
 link_to_host: 1e10
 """  # of no machine
-
-
-def host_gib(what):
-    """MemTotal or MemAvailable."""
-    return int(re.search(rf"^{what}: +(\d+)", pathlib.Path("/proc/meminfo").read_text(), re.M)[1]) / 2**20
 
 
 def compute_sanitizer():
@@ -115,12 +112,13 @@ class Parts(TimedCommands):
         return self.logs / f"{name}.json"
 
     def record(self, name, limit, *command):
-        """Runs what leaves JSON under that name, unless this build has; what is cut takes no place of what is complete."""
+        """Runs what leaves JSON under that name, unless this build has, and says whether it did; what is cut takes no place
+        of what is complete."""
         complete = read_json(self.json("complete")) or {}
         mark = f"{self.build_id} {self.backend}"
         if complete.get(name) == mark and self.json(name).exists() and not self.again:
             self.say(f"--- {name}: measured before")
-            return
+            return False
         self.say(f"--- {name}")
         draft = self.runs / f"{name}.json"
         is_complete = False
@@ -133,6 +131,7 @@ class Parts(TimedCommands):
                 write_json(self.json("complete"), complete | {name: mark if is_complete else "cut"})
                 card = (read_json(self.json("device")) or {}).get("card")
                 write_json(self.json("cards"), (read_json(self.json("cards")) or {}) | {name: card})
+        return True
 
     @property
     def backend(self):
@@ -173,9 +172,9 @@ class Parts(TimedCommands):
                 text = (ROOT / "configs" / "hardware" / f"{found['profile']}.yml").read_text()
                 found["peak_flops_per_second"] = float(re.search(r"^peak_flops_per_second.bf16: (\S+)", text, re.M)[1])
         write_json(self.json("device"), found)
-        self.say(f"{os.cpu_count()} cores, host memory {host_gib('MemTotal'):.1f} GiB, "
-                 f"{host_gib('MemAvailable'):.1f} GiB of it available")
-        if host_gib("MemTotal") < LEAST_HOST_GIB and not self.is_dry_run:
+        self.say(f"{os.cpu_count()} cores, host memory {bytes_of('MemTotal') / GIB:.1f} GiB, "
+                 f"{bytes_of('MemAvailable') / GIB:.1f} GiB of it available")
+        if bytes_of("MemTotal") < LEAST_HOST_GIB * GIB and not self.is_dry_run:
             self.run(40, sys.executable, ROOT / "tests/bench/touch_memory.py")
         self.say(f"build {self.build_id} in {self.build}")
         libraries = self.run(20, "ldd", self.program("train"), is_shown=re.compile("torch|cudart|not found").search)
@@ -193,34 +192,30 @@ class Parts(TimedCommands):
 
     def smoke(self):
         """Whether anything trains; without our own kernels where it does not with them."""
+        trains = {}  # by backend and policy; unknown, where time runs out
         try:
-            self.all_of(*(functools.partial(self.smoke_step, *step) for step in SMOKE_STEPS))
+            self.all_of(*(functools.partial(self.smoke_step, trains, *step) for step in SMOKE_STEPS))
         finally:
-            trains = {(backend, policy): (read_json(self.json("smoke")) or {}).get(f"{backend} {policy}")
-                      for backend, policy in SMOKE_STEPS}
-            is_broken = trains["cuda", "none"] is False and trains["cuda_composed", "none"]
+            is_broken = trains.get("cuda none") is False and trains.get("cuda_composed none")
             backend = "cpu" if self.on_cpu else "cuda_composed" if is_broken else "cuda"
-            write_json(self.json("smoke"), (read_json(self.json("smoke")) or {}) | {"backend": backend})
+            write_json(self.json("smoke"), {"trains": trains, "backend": backend})
             if is_broken:
                 self.say("cuda_composed is used from here on")
 
-    def smoke_step(self, backend, policy):
+    def smoke_step(self, trains, backend, policy):
         self.say(f"--- {backend} {policy}")
         settings = [f"backend={'cpu' if self.on_cpu else backend}", f"remat_policy={policy}", "steps=2", "dtype=bfloat16",
                     *(TINY if self.is_dry_run else SMOKE)]
-        does_train = None  # unknown, where time runs out
         try:
             self.train(90, f"smoke-{backend}-{policy}", *settings)
-            does_train = True
+            trains[f"{backend} {policy}"] = True
         except OutOfTime:
             raise
         except Failure:
-            does_train = False
+            trains[f"{backend} {policy}"] = False
             if backend == "cuda" and not self.is_dry_run:
                 self.diagnose(policy, settings)
             raise
-        finally:
-            write_json(self.json("smoke"), (read_json(self.json("smoke")) or {}) | {f"{backend} {policy}": does_train})
 
     def diagnose(self, policy, settings):
         """Says more of a step that fails: which kernel, and what memory it touched."""
@@ -286,11 +281,11 @@ class Parts(TimedCommands):
             if not policies:
                 raise Failure(f"{name}: no profile that auto could choose by")
         # One turn of each policy, for a turn fills the model anew.
-        self.record(f"steps_{name}", 120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4,
-                    "--rounds", 1, "--policies", policies, f"backend={self.backend}",
-                    *(["--hardware", profile] if profile else []), *self.step_settings(name))
-        profiles = read_json(self.json("profiles")) or {}
-        write_json(self.json("profiles"), profiles | {name: pathlib.Path(profile).stem if profile else None})
+        if self.record(f"steps_{name}", 120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4,
+                       "--rounds", 1, "--policies", policies, f"backend={self.backend}",
+                       *(["--hardware", profile] if profile else []), *self.step_settings(name)):
+            profiles = read_json(self.json("profiles")) or {}
+            write_json(self.json("profiles"), profiles | {name: pathlib.Path(profile).stem if profile else None})
 
     def planner(self):
         """What plans say of those steps."""
@@ -331,7 +326,7 @@ class Parts(TimedCommands):
         rows, options = WHOLE[model]
         settings = TINY_STEPS if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
         settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}",
-                    f"host_memory_limit={max(host_gib('MemAvailable') - SPARE_HOST_GIB, 1):.2f}"]
+                    f"host_memory_limit={max(bytes_of('MemAvailable') / GIB - SPARE_HOST_GIB, 1):.2f}"]
         self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
                     "--rounds", 1, "--policies", "auto", "--hardware", profile, f"backend={self.backend}", *options,
                     *settings)

@@ -18,7 +18,8 @@ class Results:
         self.state = logs / "state.tar.gz"
         if self.state.exists() and not self.file.exists():
             with tarfile.open(self.state) as packed:
-                packed.extractall(logs, filter="data")
+                # Debian 12's Python has no filters yet.
+                packed.extractall(logs, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 
     def keep_to(self, gpu):
         """Puts what was measured on another model of GPU into a folder of its name, and takes out what that of this one has."""

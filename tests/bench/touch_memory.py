@@ -17,6 +17,7 @@ PAGE = bytes(2**20 - 1) + b"1"
 
 
 def bytes_of(what):
+    """MemTotal or MemAvailable."""
     return int(re.search(rf"^{what}: +(\d+)", pathlib.Path("/proc/meminfo").read_text(), re.M)[1]) * 2**10
 
 
@@ -36,4 +37,5 @@ def main():
     print(f"host memory: {before / 2**30:.1f} GiB, after using it {bytes_of('MemTotal') / 2**30:.1f} GiB")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -106,10 +106,6 @@ std::string unknown_key_fault(const Setting& setting) {
                meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
 }
 
-void refuse_all(const ProblemList& problems) {
-  if (!problems.empty()) throw ConfigError(problems.text());
-}
-
 // Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
  public:
@@ -146,7 +142,7 @@ class Resolver {
   }
 
   Config finish(const fs::path& file, void (*check)(const Config&)) {
-    refuse_all(problems_);
+    if (!problems_.empty()) throw ConfigError(problems_.text());
     config_.config_file = shown(file);
     take_model_of_weights(config_);
     check(config_);

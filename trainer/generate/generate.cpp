@@ -43,12 +43,10 @@ const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_
 // Tokens of a prompt that run at a time: enough that weights are read seldom.
 constexpr int64_t kPrefillTokens = 256;
 
-const std::string kNoTemplate = "none";
-
 // What to generate with, as a folder or a run names it.
 struct Source {
   fs::path model, adapter, tokenizer;
-  std::string chat_template = kNoTemplate;
+  std::string chat_template = {};  // empty: the prompt is plain text
 };
 
 Source source_of_run(const fs::path& run) {
@@ -56,13 +54,11 @@ Source source_of_run(const fs::path& run) {
     throw ConfigError("--run: found " + printable(run.string()) +
                       ", expected a run directory, which has config.yml");
   const Config config = load_config(run / "config.yml", {}, default_configs_directory());
-  const std::string chat_template =
-      config.chat_template.empty() ? kNoTemplate : config.chat_template;
   if (fs::exists(run / "model"))
     return {.model = run / "model",
             .adapter = fs::exists(run / "adapter") ? run / "adapter" : fs::path(),
             .tokenizer = config.tokenizer_path.empty() ? run / "model" : config.tokenizer_path,
-            .chat_template = chat_template};
+            .chat_template = config.chat_template};
   if (!fs::exists(run / "adapter"))
     throw DataError(run.string() +
                     ": found neither model/ nor adapter/, expected a run that has saved");
@@ -74,7 +70,7 @@ Source source_of_run(const fs::path& run) {
           .adapter = run / "adapter",
           .tokenizer =
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
-          .chat_template = chat_template};
+          .chat_template = config.chat_template};
 }
 
 Source source(const GenerateRequest& request) {
@@ -83,8 +79,8 @@ Source source(const GenerateRequest& request) {
           ? Source{.model = request.model, .adapter = request.adapter, .tokenizer = request.model}
           : source_of_run(request.run);
   if (request.chat_template)
-    source.chat_template = *request.chat_template;
-  else if (source.chat_template != kNoTemplate)
+    source.chat_template = *request.chat_template == "none" ? "" : *request.chat_template;
+  else if (!source.chat_template.empty())
     fmt::print(stderr, "chat template, as the run was trained: {}\n", source.chat_template);
   return source;
 }
@@ -114,8 +110,8 @@ Prompt chat_prompt(const std::string& text, const std::string& name,
 
 Prompt make_prompt(const std::string& text, const std::string& chat_template,
                    const data::Tokenizer& tokenizer, const DecoderConfig& model) {
-  Prompt prompt = chat_template == kNoTemplate ? plain_prompt(text, tokenizer)
-                                               : chat_prompt(text, chat_template, tokenizer);
+  Prompt prompt = chat_template.empty() ? plain_prompt(text, tokenizer)
+                                        : chat_prompt(text, chat_template, tokenizer);
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       tokenizer.path().string() + " has no bos that could stand for it");
