@@ -12,7 +12,7 @@ std::optional<RankFigures> compare_ranks(std::span<const StepMetrics> steps, Wor
   if (world.size() == 1 || steps.empty()) return std::nullopt;
   std::vector<double> seconds;
   for (const std::string& text :
-       world.gather(fmt::format("{}", summarize({steps.begin(), steps.end()}).median_step_seconds)))
+       world.gather(fmt::format("{}", summarize(steps).median_step_seconds)))
     seconds.push_back(std::stod(text));
   const auto [fastest, slowest] = std::ranges::minmax_element(seconds);
   return RankFigures{.count = world.size(),

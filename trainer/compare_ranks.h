@@ -5,7 +5,7 @@
 #include <span>
 
 #include "trainer/distributed/world.h"
-#include "trainer/metrics.h"
+#include "trainer/summary.h"
 
 namespace longshore::trainer {
 

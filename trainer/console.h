@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/log.h"
+
 namespace longshore::trainer {
 
 class Console {
@@ -15,6 +17,10 @@ class Console {
   ~Console();
 
   void line(const std::string& text);
+  // For functions that report while they work. Must not outlive this.
+  Log log() {
+    return [this](const std::string& text) { line(text); };
+  }
   // Draws the bar, if standard output is a terminal. `note` follows the time left; it says what
   // else is under way, "" if nothing is.
   void progress(int64_t done, int64_t total, double seconds_left, const std::string& note);

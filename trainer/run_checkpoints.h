@@ -10,8 +10,8 @@
 
 #include "base/log.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
-#include "trainer/metrics.h"
 #include "trainer/opened_run.h"
+#include "trainer/summary.h"
 
 namespace longshore::trainer {
 

@@ -8,9 +8,9 @@
 
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"
-#include "trainer/metrics.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/step/training_session.h"
+#include "trainer/summary.h"
 #include "trainer/training_data.h"
 
 namespace longshore::trainer {

@@ -4,7 +4,7 @@
 #include "base/program.h"
 #include "trainer/config/config.h"
 #include "trainer/config/help.h"
-#include "trainer/loop.h"
+#include "trainer/train.h"
 
 int main(int argc, char** argv) {
   using namespace longshore;

@@ -1,11 +1,15 @@
 #include "trainer/metrics.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -27,30 +31,35 @@ std::string records(const std::filesystem::path& path) {
   return text;
 }
 
+// One that must not have to say that records wait.
+MetricsFile file_at(const std::filesystem::path& path, int64_t first_step) {
+  return MetricsFile(path, first_step, [](const std::string& line) { ADD_FAILURE() << line; });
+}
+
 TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
   data::TemporaryFolder folder;
   const std::filesystem::path path = folder / "metrics.jsonl";
   {
-    MetricsFile file(path, 0);
+    MetricsFile file = file_at(path, 0);
     for (int64_t step = 0; step < 4; ++step) {
-      EXPECT_EQ(file.write({.step = step}), "");
+      file.write({.step = step});
       if (step % 2 == 0) continue;
-      EXPECT_EQ(file.write_validation(step, 2.5 + 1 / 3.0), "");
+      file.write_validation(step, 2.5 + 1 / 3.0);
     }
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 3 3=2.8333333333333335 ");
   }
   std::ofstream(path, std::ios::app) << "{\"step\":1,\"validation_lo";  // a line that was cut off
   {
-    MetricsFile file(path, 2);
+    MetricsFile file = file_at(path, 2);
     EXPECT_EQ(file.kept().size(), 2u);
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 ");
     // Evaluated again behind the step that it goes on from.
-    EXPECT_EQ(file.write_validation(1, 2.5 + 1 / 3.0), "");
-    EXPECT_EQ(file.write({.step = 2}), "");
-    EXPECT_EQ(file.write_validation(2, NAN), "");
+    file.write_validation(1, 2.5 + 1 / 3.0);
+    file.write({.step = 2});
+    file.write_validation(2, NAN);
   }
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
-  MetricsFile file(path, 3);
+  MetricsFile file = file_at(path, 3);
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
 }
 
@@ -69,8 +78,8 @@ TEST(MetricsFile, ReadsWhatItWrote) {
                             .mfu = 0.375,
                             .device_peak_bytes = int64_t{1} << 40,
                             .pinned_host_peak_bytes = 3};
-  EXPECT_EQ(MetricsFile(path, 0).write(written), "");
-  const MetricsFile file(path, 8);
+  file_at(path, 0).write(written);
+  const MetricsFile file = file_at(path, 8);
   ASSERT_EQ(file.kept().size(), 1u);
   const StepMetrics& kept = file.kept()[0];
   EXPECT_EQ(kept.step, 7);
@@ -86,9 +95,47 @@ TEST(MetricsFile, ReadsWhatItWrote) {
   EXPECT_EQ(kept.pinned_host_peak_bytes, 3);
 }
 
+// As on a full disk, files of this process can take no more for the lifetime of this object.
+class FilesAreFull {
+ public:
+  explicit FilesAreFull(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FilesAreFull() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  std::vector<std::string> lines;
+  MetricsFile file(path, 0, [&](const std::string& line) { lines.push_back(line); });
+  file.write({.step = 0});
+  {
+    const FilesAreFull full(std::filesystem::file_size(path) + 10);  // which a record's start fits
+    file.write({.step = 1});
+    file.write({.step = 2});
+    ASSERT_EQ(lines.size(), 1u);  // not for each record
+    EXPECT_NE(lines[0].find("cannot be written: File too large"), std::string::npos) << lines[0];
+    EXPECT_THROW(file.require_written(), FileError);
+  }
+  file.write_validation(2, 0.5);
+  file.require_written();
+  EXPECT_EQ(records(path), "0 1 2 2=0.5 ");
+  EXPECT_EQ(lines.size(), 1u);
+}
+
 TEST(MetricsFile, RefusesAFolderThatIsNotThere) {
   data::TemporaryFolder folder;
-  EXPECT_THROW(MetricsFile(folder / "none" / "metrics.jsonl", 0), FileError);
+  EXPECT_THROW(file_at(folder / "none" / "metrics.jsonl", 0), FileError);
 }
 
 }  // namespace

@@ -44,6 +44,10 @@ void require(const Config& config, const std::string& key, const fs::path& path,
                     ", expected " + expected + (near.empty() ? "" : "; nearest: " + excerpt(near)));
 }
 
+bool may_resume(const Config& config) {
+  return !config.run_name.empty() && fs::exists(config.base_output_directory / config.run_name);
+}
+
 }  // namespace
 
 void require_inputs(const Config& config) {
@@ -52,12 +56,15 @@ void require_inputs(const Config& config) {
       require(config, "dataset_path", file.path, Kind::file);
   require(config, "eval_dataset_path", config.eval_dataset_path, Kind::file);
   require(config, "tokenizer_path", config.tokenizer_path, Kind::either);
-  const bool may_resume =
-      !config.run_name.empty() && fs::exists(config.base_output_directory / config.run_name);
-  if (may_resume) return;
+  if (may_resume(config)) return;
   require(config, "load_parameters_path", config.load_parameters_path, Kind::folder);
   require(config, "load_adapter_path", config.load_adapter_path, Kind::folder);
   require(config, "load_full_state_path", config.load_full_state_path, Kind::folder);
+}
+
+bool starts_from_weights(const Config& config) {
+  return !config.load_parameters_path.empty() && config.load_full_state_path.empty() &&
+         !may_resume(config);
 }
 
 }  // namespace longshore::trainer

@@ -60,19 +60,43 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   return lines;
 }
 
+// Files whose headers are those of the model.
+struct OpenedWeights {
+  OpenedWeights(const WeightSources& from, const DecoderConfig& model,
+                const offload::ParameterLayout& layout)
+      : of_model(open_weights(from.folder)) {
+    check_tensors(from.folder, layout, of_model, model);
+    if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
+  }
+
+  data::SafetensorsFolder of_model;
+  std::optional<Adapter> adapter;
+};
+
+WeightSources sources(const Config& config) {
+  return {.folder = config.load_parameters_path,
+          .adapter = config.load_adapter_path,
+          .seed = static_cast<uint64_t>(config.seed)};
+}
+
+void require_same_model(const Config& config, const DecoderConfig& model) {
+  const fs::path& folder = config.load_parameters_path;
+  const std::vector<std::string> differing = differences(model, read_hf_config(folder).decoder);
+  if (!differing.empty())
+    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
+                      " holds another model: " + join(differing));
+}
+
 }  // namespace
 
 std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
                          std::span<const offload::Copy> copies) {
-  const data::SafetensorsFolder weights = open_weights(from.folder);
-  check_tensors(from.folder, layout, weights, model);
-  std::optional<Adapter> adapter;
-  if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
+  const OpenedWeights opened(from, model, layout);
   const auto fill_adapter = [&](const Parameter& parameter, int64_t first,
                                 std::span<float> values) {
-    if (adapter)
-      adapter->read(parameter, first, values);
+    if (opened.adapter)
+      opened.adapter->read(parameter, first, values);
     else
       initial_values(parameter, from.seed, first, values);
   };
@@ -82,7 +106,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-        data::NonFinite found = data::to_float32(weights.at(parameter.name), first, values);
+        data::NonFinite found = data::to_float32(opened.of_model.at(parameter.name), first, values);
         std::lock_guard lock(counting);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;
@@ -96,21 +120,20 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       fmt::format("weights: {}, {:.1f} M parameters", from.folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
-  if (adapter) text += "; adapter: " + from.adapter.string();
+  if (opened.adapter) text += "; adapter: " + from.adapter.string();
   return text;
+}
+
+void require_weights(const Config& config, const DecoderConfig& model,
+                     const offload::ParameterLayout& layout) {
+  require_same_model(config, model);
+  OpenedWeights(sources(config), model, layout);
 }
 
 std::string load_parameters(const Config& config, const DecoderConfig& model,
                             const offload::ParameterLayout& layout, offload::Arguments& arguments) {
-  const fs::path& folder = config.load_parameters_path;
-  std::vector<std::string> differing = differences(model, read_hf_config(folder).decoder);
-  if (!differing.empty())
-    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
-                      " holds another model: " + join(differing));
-  return load_weights({.folder = folder,
-                       .adapter = config.load_adapter_path,
-                       .seed = static_cast<uint64_t>(config.seed)},
-                      model, layout, arguments);
+  require_same_model(config, model);
+  return load_weights(sources(config), model, layout, arguments);
 }
 
 }  // namespace longshore::trainer

@@ -35,4 +35,9 @@ std::string load_weights(const WeightSources& from, const models::DecoderConfig&
 std::string load_parameters(const Config& config, const models::DecoderConfig& model,
                             const offload::ParameterLayout& layout, offload::Arguments& arguments);
 
+// Throws what load_parameters() would, as far as config.json and the files' headers tell. It reads
+// nothing else, so that what is wrong is known before anything takes long.
+void require_weights(const Config& config, const models::DecoderConfig& model,
+                     const offload::ParameterLayout& layout);
+
 }  // namespace longshore::trainer

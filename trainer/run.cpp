@@ -1,4 +1,4 @@
-#include "trainer/loop.h"
+#include "trainer/run.h"
 
 #include <fmt/format.h>
 
@@ -6,32 +6,24 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
-#include "models/hf/config.h"
-#include "trainer/agreed_plans.h"
 #include "trainer/agreed_stop.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/compare_ranks.h"
-#include "trainer/config/backend_choice.h"
-#include "trainer/config/device_mesh.h"
-#include "trainer/config/inputs.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/unused_keys.h"
-#include "trainer/console.h"
-#include "trainer/distributed/same_config.h"
-#include "trainer/distributed/world.h"
 #include "trainer/faults.h"
 #include "trainer/metrics.h"
-#include "trainer/opened_run.h"
-#include "trainer/planning/auto_policy.h"
 #include "trainer/planning/peak.h"
 #include "trainer/planning/room.h"
 #include "trainer/run_checkpoints.h"
@@ -39,10 +31,8 @@
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/step_recorder.h"
-#include "trainer/step/training_plans.h"
 #include "trainer/step/training_session.h"
-#include "trainer/stop_signal.h"
-#include "trainer/weights/adapter.h"
+#include "trainer/summary.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
@@ -59,47 +49,54 @@ std::string parameters_text(const models::ParameterCount& count) {
   return text;
 }
 
+bool is_due(int64_t done, int64_t interval) { return interval > 0 && done % interval == 0; }
+
+// What the folder of a run that has ended holds for its user.
+std::vector<std::string> contents(const fs::path& folder) {
+  std::vector<std::string> lines;
+  if (fs::exists(folder / "adapter"))
+    lines.push_back("adapter, as peft reads it: " + (folder / "adapter").string());
+  if (fs::exists(folder / "model"))
+    lines.push_back("weights, as Hugging Face's libraries read them: " +
+                    (folder / "model").string());
+  lines.push_back("run directory: " + folder.string() +
+                  " (config.yml, plan.txt: what each layer keeps and computes again, "
+                  "metrics.jsonl, summary.json)");
+  return lines;
+}
+
 class Run {
  public:
-  // `account` is of how a policy was chosen.
-  Run(const Config& config, const ChosenBackend& chosen, const std::string& account, World& world,
-      Console& console)
-      : world_(world),
-        console_(console),
-        backend_(make_backend(chosen.target, chosen.device,
-                              connect_devices(world, device_mesh(config, world.rank()),
-                                              chosen.target, chosen.device))),
-        plans_(agreed_plans(config, *backend_, world)),
-        opened_(config, world, [&console](const std::string& text) { console.line(text); }),
-        config_(opened_.start ? with_schedule_of(*opened_.start, config) : config),
+  explicit Run(const PlannedRun& planned)
+      : config_(planned.config),
+        plans_(planned.plans),
+        opened_(planned.opened),
+        backend_(planned.backend),
+        world_(planned.world),
+        console_(planned.console),
+        stop_(world_),
         whole_(whole(plans_.layout)),
-        model_(decoder_config(config, backend_->target())),
-        flops_(training_flops(plans_.model, config.gradient_accumulation_steps)),
+        model_(decoder_config(config_, backend_.target())),
+        flops_(training_flops(plans_.model, config_.gradient_accumulation_steps)),
         non_finite_(folder_for_dumps()),
-        recorder_(config.skip_first_n_steps_for_profiler, config.profiler_steps),
-        checkpoints_(opened_, world, [&console](const std::string& text) { console.line(text); }) {
-    if (opened_.start)
-      require_same_run(config_, describe(opened_.start->manifest.frozen_weights), *opened_.start);
-    if (!world_.is_first()) return;
-    write_resolved(config_, directory() / "config.yml");
-    write_file(directory() / "plan.txt", account + text(plans_));
-  }
+        recorder_(config_.skip_first_n_steps_for_profiler, config_.profiler_steps),
+        checkpoints_(opened_, world_, console_.log()) {}
 
   void operator()() {
     console_.line(fmt::format("model: {}, {}, {}, remat_policy {}",
                               config_.model_name.empty() ? config_.config_file : config_.model_name,
                               parameters_text(count_parameters(plans_.model)), name(model_.dtype),
                               config_.remat_policy));
-    for (const std::string& path : kernel_paths(plans_.model, backend_->target()))
+    for (const std::string& path : kernel_paths(plans_.model, backend_.target()))
       console_.line(path);
     if (config_.lora_rank > 0 && config_.load_parameters_path.empty())
       console_.line(
           "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
           "saved nowhere");
     if (stops_before_training()) return;
-    peak_ = find_peak(config_, model_.dtype, *backend_);
+    peak_ = find_peak(config_, model_.dtype, backend_);
     console_.line("MFU is against " + peak_.description);
-    session_.emplace(plans_, *backend_, first_values_here());
+    session_.emplace(plans_, backend_, first_values_here());
     if (!session_->loaded().empty()) console_.line(session_->loaded());
     Manifest described =
         describe(frozen_weights_hash(plans_.layout, session_->arguments(), world_));
@@ -126,7 +123,7 @@ class Run {
   }
 
   GiveFirstValues first_values_here() const {
-    if (!opened_.start) return first_values(config_, plans_, backend_->target());
+    if (!opened_.start) return first_values(config_, plans_, backend_.target());
     return [this](offload::Arguments& arguments) {
       return load_state(*opened_.start, saved_model(), arguments);
     };
@@ -144,7 +141,7 @@ class Run {
   void enable_checkpoints(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
     if (plans_.has_snapshot)
-      snapshot = std::make_unique<Snapshot>(plans_.layout, *backend_, session_->ledger());
+      snapshot = std::make_unique<Snapshot>(plans_.layout, backend_, session_->ledger());
     checkpoints_.enable({.saved = {.config = config_, .model = model_, .layout = whole_},
                          .files = model_files(),
                          .held = plans_.layout,
@@ -163,11 +160,12 @@ class Run {
   }
 
   void train_and_finish() {
-    RunEvaluation evaluation(config_, plans_, opened_.data, *backend_, *session_, world_);
+    RunEvaluation evaluation(config_, plans_, opened_.data, backend_, *session_, world_);
     const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
                                     config_.steps * micro_batches);
-    if (world_.is_first()) steps_ = metrics_.emplace(directory() / "metrics.jsonl", first).kept();
+    if (world_.is_first())
+      steps_ = metrics_.emplace(directory() / "metrics.jsonl", first, console_.log()).kept();
     if (first == config_.steps) console_.line("all its steps are done");
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
@@ -176,7 +174,7 @@ class Run {
           evaluation.validates() && !is_last && is_due(i + 1, config_.eval_interval);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
       steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
-      if (metrics_) say_trouble(metrics_->write(steps_.back()));
+      if (metrics_) metrics_->write(steps_.back());
       training_seconds += steps_.back().seconds;
       checkpoints_.poll();
       // Launchers let processes write to a terminal of theirs, and that to a file.
@@ -199,8 +197,7 @@ class Run {
   }
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {
-    Summary summary;
-    if (!steps_.empty()) summary = summarize(steps_);
+    Summary summary = summarize(steps_);
     summary.data_wait_fraction = data_wait_fraction;
     if (evaluation.validates())
       summary.validation = validate(evaluation, config_.steps - 1, "at the end");
@@ -213,18 +210,14 @@ class Run {
     console_.line(text(summary));
     write(summary, directory() / "summary.json");
     checkpoints_.require_last();
-    if (!metrics_trouble_.empty()) throw FileError(metrics_trouble_);
-    say_what_is_left();
+    metrics_->require_written();
+    for (const std::string& line : contents(directory())) console_.line(line);
   }
 
   // Since this process began: only the first one knows of others.
   std::span<const StepMetrics> own_steps() const {
     return std::span(steps_).subspan(std::ranges::count_if(
         steps_, [&](const StepMetrics& metrics) { return metrics.step < opened_.first_step(); }));
-  }
-
-  static bool is_due(int64_t done, int64_t interval) {
-    return interval > 0 && done % interval == 0;
   }
 
   StepMetrics train_step(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
@@ -240,19 +233,21 @@ class Run {
     const StepResult result =
         recorder_.run(session_->step(), i, start, batch_, scalars, session_->ledger());
     if (is_flushed) session_->step().flush(session_->ledger());
-    StepMetrics metrics{.step = i, .seconds = seconds_since(start)};
+    const double seconds = seconds_since(start);
     if (recorder_.ends_with(i)) write_trace();
-    metrics.loss = result.loss;
-    metrics.gradient_norm = result.gradient_norm;
-    metrics.learning_rate = scalars.learning_rate;
-    metrics.total_weights = result.total_weights;
-    metrics.tokens_per_second_per_device =
-        static_cast<double>(tokens_per_step(config_)) / metrics.seconds;
-    metrics.tflops_per_device = flops_ / metrics.seconds / 1e12;
-    metrics.mfu = flops_ / metrics.seconds / peak_.flops_per_second;
-    metrics.device_peak_bytes = session_->peak_bytes(MemoryKind::device);
-    metrics.pinned_host_peak_bytes = session_->peak_bytes(MemoryKind::pinned_host);
-    metrics.checkpoint_stall_seconds = checkpoints_.take_stall_seconds();
+    const StepMetrics metrics{
+        .step = i,
+        .seconds = seconds,
+        .loss = result.loss,
+        .gradient_norm = result.gradient_norm,
+        .learning_rate = scalars.learning_rate,
+        .total_weights = result.total_weights,
+        .tokens_per_second_per_device = static_cast<double>(tokens_per_step(config_)) / seconds,
+        .tflops_per_device = flops_ / seconds / 1e12,
+        .mfu = flops_ / seconds / peak_.flops_per_second,
+        .device_peak_bytes = session_->peak_bytes(MemoryKind::device),
+        .pinned_host_peak_bytes = session_->peak_bytes(MemoryKind::pinned_host),
+        .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
     console_.line(text(metrics));
     return metrics;
   }
@@ -277,17 +272,11 @@ class Run {
     session_.reset();
     try {
       account += "Something else takes what the plan counted on. The run would take less with\n" +
-                 what_helps(config_, backend_->target());
+                 what_helps(config_, backend_.target());
     } catch (const std::bad_alloc&) {
       account += "nothing is left to plan with";
     }
     throw OutOfMemoryError(account);
-  }
-
-  // A disk that is full ends no run; what waits is written when there is room again.
-  void say_trouble(const std::string& trouble) {
-    if (trouble != metrics_trouble_ && !trouble.empty()) console_.line(trouble);
-    metrics_trouble_ = trouble;
   }
 
   // A step whose gradient is not finite can be skipped as, with clipping, its factor was 0.
@@ -325,83 +314,32 @@ class Run {
         evaluation.validate([this] { return stop_.is_asked(); });
     if (!validation) return std::nullopt;
     console_.line("validation loss " + when + ": " + text(*validation));
-    if (metrics_) say_trouble(metrics_->write_validation(step, validation->loss));
+    if (metrics_) metrics_->write_validation(step, validation->loss);
     return validation;
   }
 
-  void say_what_is_left() {
-    if (fs::exists(directory() / "adapter"))
-      console_.line("adapter, as peft reads it: " + (directory() / "adapter").string());
-    if (fs::exists(directory() / "model"))
-      console_.line("weights, as Hugging Face's libraries read them: " +
-                    (directory() / "model").string());
-    console_.line("run directory: " + directory().string() +
-                  " (config.yml, plan.txt: what each layer keeps and computes again, "
-                  "metrics.jsonl, summary.json)");
-  }
-
+  const Config& config_;
+  const TrainingPlans& plans_;
+  const OpenedRun& opened_;
+  offload::Backend& backend_;
   World& world_;
   Console& console_;
-  AgreedStop stop_{world_};
-  std::unique_ptr<offload::Backend> backend_;
-  const TrainingPlans plans_;
-  OpenedRun opened_;
-  const Config config_;
+  AgreedStop stop_;
   const offload::ParameterLayout whole_;  // of all processes together
   const models::DecoderConfig model_;
   const double flops_;  // of a step
   Peak peak_;
   std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
-  std::vector<StepMetrics> steps_;
+  std::vector<StepMetrics> steps_;  // of the first process: also those before the run was resumed
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
   std::optional<MetricsFile> metrics_;  // of the first process
-  std::string metrics_trouble_;
   std::optional<TrainingSession> session_;
   RunCheckpoints checkpoints_;
 };
 
 }  // namespace
 
-namespace {
-
-// A model of random weights is saved with a config.json of its own; better to know that there is
-// none before training than after it.
-void require_savable(const Config& config, models::Target target) {
-  const bool saves_adapter_alone = config.lora_rank > 0 && config.trainable_parameters_mask.empty();
-  if (!config.enable_checkpointing || !config.load_parameters_path.empty() || saves_adapter_alone)
-    return;
-  try {
-    models::write_hf_config(decoder_config(config, target));
-  } catch (const ConfigError& error) {
-    throw ConfigError(location(config, "enable_checkpointing") + ": found true, but " +
-                      error.what() + "; expected a model that can be saved, or false");
-  }
-}
-
-}  // namespace
-
-void train(const Config& config) {
-  if (is_toy(config))
-    throw ConfigError(location(config, "model_type") +
-                      ": found a toy, which is there for plan; expected a decoder");
-  require_inputs(config);
-  const StopSignal listening;
-  const Launch launch = find_launch();
-  const ChosenBackend backend = choose_backend(config, launch.local_rank);
-  const std::unique_ptr<World> world = connect(launch, backend.target);
-  require_same_config(config, backend.target, *world);
-  const Config adapted = with_devices(with_adapter(config), world->size());
-  require_savable(adapted, backend.target);
-  named_hardware(adapted);  // refuses a profile that is not there, though nothing may ask for it
-  Console console(world->is_first());
-  console.line("backend: " + backend.description);
-  for (const std::string& line : unused_keys(adapted)) console.line("warning: " + line);
-  if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(adapted));
-  std::string account;
-  const Config chosen = with_chosen_policy(adapted, backend.target, account);
-  if (!account.empty()) console.line(account);
-  Run(chosen, backend, account, *world, console)();
-}
+void run(const PlannedRun& planned) { Run{planned}(); }
 
 }  // namespace longshore::trainer
