@@ -11,8 +11,9 @@ namespace longshore {
 
 // Throws Error: "CUDA: <what>: <CUDA's own words>".
 inline void check_cuda(cudaError_t status, const char* what) {
-  if (status != cudaSuccess)
-    throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // resets the error: it is reported here, not by the next launch
+  throw Error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
 }
 
 }  // namespace longshore

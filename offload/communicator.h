@@ -14,6 +14,10 @@ class Communicator {
   // without a stream it is done on return. Throws Error where another rank cannot be reached,
   // naming the rank if it is known.
   virtual void run(const models::Op& op, const models::KernelCall& call) = 0;
+
+  // Throws Error where a collective that was enqueued has failed since. It then ends all that are
+  // under way, which would otherwise keep their stream for ever, and run() throws from then on.
+  virtual void require_working() {}
 };
 
 }  // namespace longshore::offload

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,14 +16,15 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/cuda_check.h"
 #include "base/error.h"
 #include "offload/alignment.h"
 #include "offload/cuda_pinned_memory.h"
 #include "offload/cuda_staging.h"
+#include "offload/cuda_timings.h"
 #include "offload/cuda_workspace_allocator.h"
 #include "offload/host_memory.h"
 
@@ -59,8 +61,6 @@ class CudaBackend : public Backend {
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
     cudaEventDestroy(host_work_done_);
-    for (const std::vector<Timing>& timings : timings_)
-      for (const Timing& timing : timings) destroy(timing);
     give_back_aten_workspaces();
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
@@ -108,7 +108,7 @@ class CudaBackend : public Backend {
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (host_has_failed_) synchronize();
-    Recording recording(*this, lane);
+    const CudaTimings::Call timed(timings_, lane, stream(lane));
     if (lane == Lane::network)
       exchange(op, call);
     else if (lane == Lane::host_compute)
@@ -119,7 +119,7 @@ class CudaBackend : public Backend {
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
     if (host_has_failed_) synchronize();
-    Recording recording(*this, lane);
+    const CudaTimings::Call timed(timings_, lane, stream(lane));
     check_cuda(
         cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
         "a copy");
@@ -136,42 +136,30 @@ class CudaBackend : public Backend {
     check_cuda(cudaStreamWaitEvent(stream(lane), events_.at(event), 0), "waiting for an event");
   }
 
+  // All lanes end before anything is thrown.
   void synchronize() override {
+    std::exception_ptr network_failure;
+    if (std::exchange(network_has_work_, false)) network_failure = wait_for_network();
     if (std::exchange(host_has_work_, false)) sleep_until_host_is_done();
-    cudaError_t first = cudaSuccess;  // all lanes end before anything is thrown
+    cudaError_t first = cudaSuccess;
     for (cudaStream_t stream : streams_)
       if (cudaError_t status = cudaStreamSynchronize(stream); first == cudaSuccess) first = status;
-    check_cuda(first, "a kernel or copy");
     std::lock_guard lock(host_failure_mutex_);
+    const std::exception_ptr host_failure = std::exchange(host_failure_, nullptr);
     host_has_failed_ = false;
-    if (host_failure_) std::rethrow_exception(std::exchange(host_failure_, nullptr));
+    if (network_failure) std::rethrow_exception(network_failure);
+    check_cuda(first, "a kernel or copy");
+    if (host_failure) std::rethrow_exception(host_failure);
   }
 
   void start_recording() override {
     synchronize();
-    check_cuda(cudaEventCreate(&recording_since_), "making an event");
-    check_cuda(cudaEventRecord(recording_since_, stream(Lane::compute)), "recording an event");
-    is_recording_ = true;
+    timings_.start(stream(Lane::compute));
   }
 
   LaneSpans stop_recording() override {
     synchronize();
-    is_recording_ = false;
-    LaneSpans spans;
-    auto seconds = [&](cudaEvent_t event) {
-      float milliseconds = 0;
-      check_cuda(cudaEventElapsedTime(&milliseconds, recording_since_, event), "reading an event");
-      return milliseconds / 1e3;
-    };
-    for (size_t lane = 0; lane < timings_.size(); ++lane) {
-      for (const Timing& timing : timings_[lane]) {
-        spans[lane].push_back({seconds(timing.begin), seconds(timing.end)});
-        destroy(timing);
-      }
-      timings_[lane].clear();
-    }
-    cudaEventDestroy(recording_since_);
-    return spans;
+    return timings_.stop();
   }
 
   void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
@@ -193,38 +181,6 @@ class CudaBackend : public Backend {
   }
 
  private:
-  struct Timing {
-    cudaEvent_t begin = nullptr, end = nullptr;
-  };
-
-  // Puts events around what is enqueued during its lifetime, while the backend records.
-  class Recording {
-   public:
-    Recording(CudaBackend& backend, Lane lane) : backend_(backend), lane_(lane) {
-      if (backend.is_recording_) timing_.begin = mark();
-    }
-    ~Recording() {
-      if (!timing_.begin) return;
-      timing_.end = mark();
-      backend_.timings_[static_cast<size_t>(lane_)].push_back(timing_);
-    }
-    Recording(const Recording&) = delete;
-    Recording& operator=(const Recording&) = delete;
-
-   private:
-    // A failure here is reported when the times are read.
-    cudaEvent_t mark() {
-      cudaEvent_t event = nullptr;
-      cudaEventCreate(&event);
-      cudaEventRecord(event, backend_.stream(lane_));
-      return event;
-    }
-
-    CudaBackend& backend_;
-    Lane lane_;
-    Timing timing_;
-  };
-
   struct DeviceBytes {
     int64_t free, total;
   };
@@ -232,11 +188,6 @@ class CudaBackend : public Backend {
     size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "asking for free memory");
     return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
-  }
-
-  static void destroy(const Timing& timing) {
-    cudaEventDestroy(timing.begin);
-    cudaEventDestroy(timing.end);
   }
 
   void run_on_device(const models::Op& op, const models::KernelCall& call) {
@@ -264,6 +215,21 @@ class CudaBackend : public Backend {
     models::KernelCall on_stream = call;
     on_stream.stream = stream(Lane::network);
     communicator_->run(op, on_stream);
+    network_has_work_ = true;
+  }
+  // A collective whose other devices cannot be reached any more never ends by itself. Returns why
+  // it was ended; null where all went well.
+  std::exception_ptr wait_for_network() {
+    try {
+      while (true) {
+        communicator_->require_working();
+        if (cudaStreamQuery(stream(Lane::network)) != cudaErrorNotReady) return nullptr;
+        cudaGetLastError();  // resets what is no error
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    } catch (...) {
+      return std::current_exception();
+    }
   }
 
   // A thread of the driver calls the kernel when the stream reaches the call.
@@ -311,10 +277,18 @@ class CudaBackend : public Backend {
           "making a stream");
   }
 
-  // The workspaces belong to our streams, which no other backend uses.
-  static void give_back_aten_workspaces() {
+  // Of our stream alone: other backends need theirs.
+  void give_back_aten_workspaces() const {
+    auto erase_ours = [&](at::cuda::WorkspaceMapWithMutex& workspaces) {
+      std::unique_lock lock(workspaces.mutex);
+      std::erase_if(workspaces.map, [&](const auto& one) {
+        const auto& [handle, of_stream] = one.first;
+        return of_stream == stream(Lane::compute);
+      });
+    };
     try {
-      at::cuda::clearCublasWorkspaces();
+      erase_ours(at::cuda::cublas_handle_stream_to_workspace());
+      erase_ours(at::cuda::cublaslt_handle_stream_to_workspace());
       c10::cuda::CUDACachingAllocator::emptyCache();
     } catch (const c10::Error&) {  // from a GPU that has failed, which was reported before
     }
@@ -336,39 +310,15 @@ class CudaBackend : public Backend {
   std::array<cudaStream_t, kLanes.size()> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
-  bool host_has_work_ = false;  // since the last wait
+  bool network_has_work_ = false, host_has_work_ = false;  // since the last wait
   cudaEvent_t host_work_done_ = nullptr;
   std::atomic<bool> host_has_failed_ = false;
   std::mutex host_failure_mutex_;
   std::exception_ptr host_failure_;
-  bool is_recording_ = false;
-  cudaEvent_t recording_since_ = nullptr;
-  std::array<std::vector<Timing>, kLanes.size()> timings_;
+  CudaTimings timings_;
 };
 
 }  // namespace
-
-CudaDevice find_cuda_device(int64_t local_rank) {
-  int count = 0;
-  if (cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess)
-    return {.description = std::string("CUDA finds no device: ") + cudaGetErrorString(status)};
-  if (count == 0) return {.description = "no GPU is there"};
-  if (count > 1 && local_rank >= count)
-    return {.description = "process " + std::to_string(local_rank) + " of its node finds " +
-                           std::to_string(count) + " GPUs"};
-  const int number = count == 1 ? 0 : static_cast<int>(local_rank);
-  cudaDeviceProp properties;
-  if (cudaError_t status = cudaGetDeviceProperties(&properties, number); status != cudaSuccess)
-    return {.description = std::string("the GPU does not answer: ") + cudaGetErrorString(status)};
-  char bus_id[32] = "";
-  check_cuda(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number),
-             "asking for the device's bus id");
-  return {.usable = true,
-          .number = number,
-          .description = std::string(properties.name) + ", " +
-                         bytes_text(static_cast<int64_t>(properties.totalGlobalMem)),
-          .pci_bus_id = bus_id};
-}
 
 std::unique_ptr<Backend> make_cuda_backend(int device, std::shared_ptr<Communicator> communicator,
                                            models::Target target) {

@@ -4,23 +4,12 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "offload/backend.h"
 #include "offload/communicator.h"
 
 namespace longshore::offload {
 
-struct CudaDevice {
-  bool usable = false;
-  int number = 0;
-  std::string description;      // "NVIDIA H200, 139.8 GiB", or why there is none
-  std::string pci_bus_id = "";  // "0000:65:00.0"
-};
-
-// The GPU of process number `local_rank` of a node. The process may see all of the node's GPUs, or
-// its own alone.
-CudaDevice find_cuda_device(int64_t local_rank = 0);
 // For plans of `target`: cuda or cuda_composed. The communicator reaches the other devices; it may
 // be null where there are none.
 std::unique_ptr<Backend> make_cuda_backend(int device = 0,

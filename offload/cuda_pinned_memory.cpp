@@ -78,6 +78,7 @@ std::byte* CudaPinnedMemory::allocate(int64_t bytes, cudaError_t& status) {
     mapped_bytes_[memory] = bytes;
     return memory;
   }
+  cudaGetLastError();  // resets the error, which the next launch would report
   munmap(memory, static_cast<size_t>(bytes));
   // Some sandboxes refuse to register memory, but do allocate pinned memory.
   void* allocated = nullptr;

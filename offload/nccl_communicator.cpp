@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "base/cuda_check.h"
 #include "base/error.h"
@@ -50,17 +51,13 @@ class NcclCommunicator : public Communicator {
 
   // ncclCommDestroy waits for the other processes, which may never come after a failure.
   ~NcclCommunicator() override {
-    const auto end = std::uncaught_exceptions() > 0 ? ncclCommAbort : ncclCommDestroy;
-    for (ncclComm_t among : along_) end(among);
-    end(all_);
+    end_all(std::uncaught_exceptions() > 0 ? ncclCommAbort : ncclCommDestroy);
   }
 
   void run(const models::Op& op, const models::KernelCall& call) override {
+    require_working();
     ncclComm_t among = at(std::any_cast<const Collective&>(call.attrs).axis);
-    // An earlier collective may have failed after it was enqueued; the stream would wait for ever.
     ncclResult_t state = ncclSuccess;
-    check(ncclCommGetAsyncError(among, &state), among, op.name);
-    check(state, among, op.name);
     const models::Ref &in = call.in[0], &out = call.out[0];
     const auto stream = static_cast<cudaStream_t>(call.stream);
     if (&op == &all_gather_op)
@@ -74,7 +71,25 @@ class NcclCommunicator : public Communicator {
     check(state, among, op.name);
   }
 
+  void require_working() override {
+    if (!all_) throw Error("NCCL: the connection has failed before");
+    for (ncclComm_t among : along_) try {
+        ncclResult_t state = ncclSuccess;
+        check(ncclCommGetAsyncError(among, &state), among, "asking how collectives go");
+        check(state, among, "a collective");
+      } catch (const Error&) {
+        end_all(ncclCommAbort);
+        throw;
+      }
+  }
+
  private:
+  void end_all(ncclResult_t (*end)(ncclComm_t)) {
+    for (ncclComm_t& among : along_)
+      if (ncclComm_t ended = std::exchange(among, nullptr)) end(ended);
+    if (ncclComm_t ended = std::exchange(all_, nullptr)) end(ended);
+  }
+
   ncclComm_t& at(Axis axis) { return along_[static_cast<size_t>(axis)]; }
 
   void split(Axis axis, const MeshAxis& along, const MeshAxis& across) {

@@ -36,6 +36,7 @@
 #include "models/trace.h"
 #include "offload/arenas.h"
 #include "offload/cuda_backend.h"
+#include "offload/cuda_device.h"
 
 namespace longshore::bench {
 namespace {

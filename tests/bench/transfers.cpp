@@ -29,6 +29,7 @@
 #include "base/cuda_check.h"
 #include "base/parallel.h"
 #include "offload/cuda_backend.h"
+#include "offload/cuda_device.h"
 #endif
 
 namespace longshore::bench {

@@ -263,6 +263,8 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   return *memory ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  static const bool is_refused = std::getenv("LONGSHORE_EMULATED_SANDBOX") != nullptr;
+  if (is_refused) return failed(cudaErrorNotSupported);
   return device().register_host(memory, bytes) ? cudaSuccess : failed(cudaErrorInvalidValue);
 }
 cudaError_t cudaHostUnregister(void* memory) {
@@ -326,7 +328,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return device().poll(stream_of(stream)) ? cudaSuccess : cudaErrorNotReady;
+  return device().poll(stream_of(stream)) ? cudaSuccess : failed(cudaErrorNotReady);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
   *status = cudaStreamCaptureStatusNone;

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "offload/collectives.h"
+#include "offload/cuda_device.h"
 
 namespace longshore::offload {
 namespace {
@@ -76,6 +78,30 @@ TEST_F(CudaBackend, PinsNoMoreThanTheHostHas) {
   const auto backend = make_cuda_backend();
   const int64_t available = backend->available_bytes(MemoryKind::pinned_host);
   EXPECT_THROW(backend->allocate(MemoryKind::pinned_host, 2 * available), OutOfMemoryError);
+}
+
+// Devices that cannot be reached any more once a collective is under way.
+class LostCommunicator : public Communicator {
+ public:
+  void run(const models::Op&, const models::KernelCall&) override { is_lost_ = true; }
+  void require_working() override {
+    if (is_lost_) throw Error("nobody answers");
+  }
+
+ private:
+  bool is_lost_ = false;
+};
+
+TEST_F(CudaBackend, SaysThatOtherDevicesAreLostInsteadOfWaiting) {
+  const auto backend = make_cuda_backend(0, std::make_shared<LostCommunicator>());
+  backend->synchronize();
+  backend->run(Lane::network, all_reduce_op, {.target = models::Target::cuda});
+  try {
+    backend->synchronize();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "nobody answers");
+  }
 }
 
 }  // namespace

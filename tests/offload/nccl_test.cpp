@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "offload/cuda_backend.h"
+#include "offload/cuda_device.h"
 #include "offload/nccl_communicator.h"
 
 namespace longshore::offload {

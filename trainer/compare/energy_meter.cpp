@@ -8,7 +8,7 @@
 #ifdef LONGSHORE_CUDA
 #include <dlfcn.h>
 
-#include "offload/cuda_backend.h"
+#include "offload/cuda_device.h"
 #endif
 
 namespace longshore::trainer {

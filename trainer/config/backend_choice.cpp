@@ -6,6 +6,7 @@
 #include "offload/cpu_backend.h"
 #ifdef LONGSHORE_CUDA
 #include "offload/cuda_backend.h"
+#include "offload/cuda_device.h"
 #endif
 
 namespace longshore::trainer {
