@@ -32,6 +32,11 @@ dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout la
   return {{rows, columns}, data_type(dtype), layout == Layout::plain ? Tag::ab : Tag::ba};
 }
 
+std::string text(const Matmul& matmul) {
+  return "matmul of " + std::to_string(matmul.m) + "x" + std::to_string(matmul.k) + "x" +
+         std::to_string(matmul.n) + " in " + name(matmul.ab);
+}
+
 // A primitive divides its work by the number of threads at the time it is made.
 class MakingThreads {
  public:
@@ -62,9 +67,7 @@ Primitive make(const Matmul& matmul) {
     dnnl::matmul::primitive_desc description(operation, attributes, engine());
     return {description, dnnl::matmul(description)};
   } catch (const dnnl::error& error) {
-    throw InternalError("oneDNN offers no matmul of " + std::to_string(matmul.m) + "x" +
-                        std::to_string(matmul.k) + "x" + std::to_string(matmul.n) + " in " +
-                        name(matmul.ab) + ": " + error.what());
+    throw InternalError("oneDNN offers no " + text(matmul) + ": " + error.what());
   }
 }
 
@@ -74,6 +77,18 @@ const Primitive& primitive(const Matmul& matmul) {
 }
 
 }  // namespace
+
+bool multiplies_bfloat16() {
+  static const bool can = [] {
+    try {
+      make({.m = 1, .n = 1, .k = 1, .ab = Dtype::bfloat16});
+      return true;
+    } catch (const InternalError&) {
+      return false;
+    }
+  }();
+  return can;
+}
 
 int64_t workspace_bytes(const Matmul& matmul) {
   return static_cast<int64_t>(primitive(matmul).description.scratchpad_desc().get_size());
@@ -86,11 +101,17 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c,
   auto memory = [](const dnnl::memory::desc& desc, const void* data) {
     return dnnl::memory(desc, engine(), const_cast<void*>(data));
   };
-  p.primitive.execute(
-      stream, {{DNNL_ARG_SRC, memory(p.description.src_desc(), a)},
-               {DNNL_ARG_WEIGHTS, memory(p.description.weights_desc(), b)},
-               {DNNL_ARG_DST, memory(p.description.dst_desc(), c)},
-               {DNNL_ARG_SCRATCHPAD, memory(p.description.scratchpad_desc(), workspace.data())}});
+  try {
+    p.primitive.execute(
+        stream, {{DNNL_ARG_SRC, memory(p.description.src_desc(), a)},
+                 {DNNL_ARG_WEIGHTS, memory(p.description.weights_desc(), b)},
+                 {DNNL_ARG_DST, memory(p.description.dst_desc(), c)},
+                 {DNNL_ARG_SCRATCHPAD, memory(p.description.scratchpad_desc(), workspace.data())}});
+  } catch (const dnnl::error& error) {
+    const std::string what = "oneDNN, " + text(matmul) + ": " + error.what();
+    if (error.status == dnnl_out_of_memory) throw OutOfMemoryError(what + ": out of memory");
+    throw Error(what);
+  }
 }
 
 }  // namespace longshore::models

@@ -12,6 +12,9 @@
 
 namespace longshore::models {
 
+// Whether oneDNN has products of bfloat16 on this processor: on x86 it takes AVX-512.
+bool multiplies_bfloat16();
+
 int64_t workspace_bytes(const Matmul& matmul);
 void run(const Matmul& matmul, const void* a, const void* b, void* c,
          std::span<std::byte> workspace);

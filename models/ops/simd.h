@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include <cstdint>
+#include <exception>
 
 #include "models/ops/float_types.h"
 #include "models/ops/numbers.h"
@@ -20,16 +21,23 @@
 namespace longshore::models {
 
 // Calls f(share, begin, end) on each thread's share of [0, count); shares depend only on count and
-// the number of threads.
+// the number of threads. What one of them throws is thrown here, when all have ended.
 template <class F>
 void parallel_shares(int64_t count, F f) {
   if (count == 1) return f(omp_get_max_threads() - 1, 0, 1);  // not worth waking the others
+  std::exception_ptr failure;
 #pragma omp parallel
   {
     int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
     int64_t begin = count * thread / threads, end = count * (thread + 1) / threads;
-    if (begin < end) f(thread, begin, end);
+    if (begin < end) try {
+        f(thread, begin, end);
+      } catch (...) {
+#pragma omp critical(longshore_failure)
+        failure = std::current_exception();
+      }
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 template <class F>

@@ -80,6 +80,11 @@ link_to_host: 1e10
 """  # of no machine
 
 
+def cpu_has_bfloat16():
+    """Whether oneDNN, and so a run on the CPU, multiplies it."""
+    return re.search(r"\bavx512bw\b", pathlib.Path("/proc/cpuinfo").read_text()) is not None
+
+
 def compute_sanitizer():
     return shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
 
@@ -98,6 +103,7 @@ class Parts(TimedCommands):
         self.logs, self.build, self.build_id, self.runs, self.is_dry_run = logs, build, build_id, runs, is_dry_run
         self.launcher, self.again = launcher, again
         self.on_cpu = is_dry_run and not launcher
+        self.dtype = "float32" if self.on_cpu and not cpu_has_bfloat16() else "bfloat16"
         self.torch_device = "cpu" if is_dry_run else "cuda"
 
     def run(self, limit, program, *arguments, **options):
@@ -204,8 +210,8 @@ class Parts(TimedCommands):
 
     def smoke_step(self, trains, backend, policy):
         self.say(f"--- {backend} {policy}")
-        settings = [f"backend={'cpu' if self.on_cpu else backend}", f"remat_policy={policy}", "steps=2", "dtype=bfloat16",
-                    *(TINY if self.is_dry_run else SMOKE)]
+        settings = [f"backend={'cpu' if self.on_cpu else backend}", f"remat_policy={policy}", "steps=2",
+                    f"dtype={self.dtype}", *(TINY if self.is_dry_run else SMOKE)]
         try:
             self.train(90, f"smoke-{backend}-{policy}", *settings)
             trains[f"{backend} {policy}"] = True
@@ -270,8 +276,12 @@ class Parts(TimedCommands):
     def steps_13b(self):
         self.all_of(*(functools.partial(self.step_times, name) for name in STEPS_OF_13B))
 
+    @property
+    def tiny_steps(self):
+        return [*TINY_STEPS, f"dtype={self.dtype}"]
+
     def step_settings(self, name):
-        return TINY_STEPS if self.is_dry_run else LAYERS + ALL_STEPS[name][2]
+        return self.tiny_steps if self.is_dry_run else LAYERS + ALL_STEPS[name][2]
 
     def step_times(self, name):
         model, policies, _ = ALL_STEPS[name]
@@ -324,7 +334,7 @@ class Parts(TimedCommands):
         if not profile:
             raise Failure("no profile that auto could choose by")
         rows, options = WHOLE[model]
-        settings = TINY_STEPS if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
+        settings = self.tiny_steps if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
         settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}",
                     f"host_memory_limit={max(bytes_of('MemAvailable') / GIB - SPARE_HOST_GIB, 1):.2f}"]
         self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
@@ -348,7 +358,7 @@ class Parts(TimedCommands):
         memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
         cases = PEER_CASES[model]["large" if memory > LARGE_MEMORY_MIB else "small"]
         sizes = ["--rows", 2, "--cases", "none:2,full:1"] if self.is_dry_run else ["--rows", PEER_ROWS, "--cases", cases]
-        not_its = ("per_device_batch_size", "peak_tflops_per_device")
+        not_its = ("per_device_batch_size", "peak_tflops_per_device", "dtype")
         settings = [word for word in self.step_settings(model) if not word.startswith(not_its)]
         self.record(f"peer_{model}", 170, sys.executable, ROOT / "tests/bench/compiled_peer.py",
                     ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4)
@@ -362,6 +372,9 @@ class Parts(TimedCommands):
         failures = 0
         for run in gpu_losses.RUNS:
             backend = {"own": self.backend, "composed": "cuda_composed", "cpu": "cpu"}[run.kernels]
+            if run.dtype == "bfloat16" and (backend == "cpu" or self.on_cpu) and not cpu_has_bfloat16():
+                self.say(f"--- {run.folder}: left out, for this processor does not multiply bfloat16")
+                continue
             self.say(f"--- {run.folder}: {' '.join(run.settings)}")
             try:
                 self.train(30, run.folder, f"backend={'cpu' if self.on_cpu else backend}", f"dtype={run.dtype}",
@@ -385,7 +398,7 @@ class Parts(TimedCommands):
     def large(self, batch, micro_batches):
         size = TINY if self.is_dry_run else LARGE + [f"per_device_batch_size={batch}",
                                                      f"gradient_accumulation_steps={micro_batches}"]
-        return [*size, "dtype=bfloat16", f"backend={self.backend}"]
+        return [*size, f"dtype={self.dtype}", f"backend={self.backend}"]
 
     def overlap(self):
         profile = self.profile()

@@ -21,6 +21,7 @@
 #include "models/ops/attention_tiles.h"
 #include "models/ops/simd.h"
 #include "tests/models/autograd.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/plain.h"
@@ -72,11 +73,6 @@ double largest_difference(const Result& found, const Result& expected) {
   for (const auto& [name, gradient] : expected.gradients)
     largest = std::max(largest, difference(found.gradients.at(name), gradient));
   return largest;
-}
-
-std::vector<Dtype> cpu_dtypes() {
-  if (!cpu_multiplies_bfloat16()) return {Dtype::float32};
-  return {Dtype::float32, Dtype::bfloat16};
 }
 
 // --- options that hide or change nothing

@@ -6,6 +6,7 @@
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
+#include "models/ops/onednn_matmul.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/run_model.h"
@@ -60,7 +61,7 @@ void compare_ops(Dtype dtype, double output_tolerance, double gradient_tolerance
 
 TEST(Autograd, AgreesWithOpsInFloat32) { compare_ops(Dtype::float32, 5e-5, 1e-4); }
 TEST(Autograd, AgreesWithOpsInBfloat16) {
-  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   compare_ops(Dtype::bfloat16, 5e-2, 2e-1);
 }
 
@@ -159,7 +160,7 @@ TEST(Autograd, AgreesWithALlamaInFloat32) {
 }
 
 TEST(Autograd, AgreesWithALlamaInBfloat16) {
-  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   for (const DecoderConfig& config : {grouped_heads(Dtype::bfloat16), tied(Dtype::bfloat16)}) {
     Differences found = compare_llama(config, Target::cpu);
     EXPECT_LT(found.loss, 5e-3);

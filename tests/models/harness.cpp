@@ -217,18 +217,6 @@ Target KernelChoice::target(const Op& op) const {
   return emulates(op) ? Target::reference : target_;
 }
 
-bool cpu_multiplies_bfloat16() {
-  static const bool can = [] {
-    try {
-      workspace_bytes(Matmul{.m = 1, .n = 1, .k = 1, .ab = Dtype::bfloat16});
-      return true;
-    } catch (const InternalError&) {
-      return false;
-    }
-  }();
-  return can;
-}
-
 Type type_of(const at::Tensor& tensor) {
   Type type;
   for (Dtype dtype : {Dtype::float64, Dtype::float32, Dtype::bfloat16, Dtype::int32, Dtype::uint8})

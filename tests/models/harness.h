@@ -77,9 +77,6 @@ Step run_step(const Program& forward, const BackwardProgram& backward, const Ten
               const Tensors& cotangents, const Tensors& accumulators, KernelChoice kernels,
               Checks checks = Checks::memory);
 
-// Whether this machine can run bfloat16 on the CPU at all.
-bool cpu_multiplies_bfloat16();
-
 Type type_of(const at::Tensor& tensor);
 bool equal_bits(const at::Tensor& a, const at::Tensor& b);
 

@@ -138,7 +138,7 @@ void compare_cases(Dtype dtype, const KernelChoice& kernels = Target::cpu,
 
 TEST(CpuKernels, AgreeWithTheReferenceInFloat32) { compare_cases(Dtype::float32); }
 TEST(CpuKernels, AgreeWithTheReferenceInBfloat16) {
-  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   compare_cases(Dtype::bfloat16);
 }
 
@@ -153,7 +153,7 @@ TEST_P(EmulatedKernels, AgreeWithTheReferenceInFloat32) {
   compare_cases(Dtype::float32, GetParam(), checks_of(GetParam()));
 }
 TEST_P(EmulatedKernels, AgreeWithTheReferenceInBfloat16) {
-  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   compare_cases(Dtype::bfloat16, GetParam(), checks_of(GetParam()));
 }
 
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(By, EmulatedKernels, testing::ValuesIn(kAllEmulated),
 
 // Gradients of logits are there for more tokens than logits are.
 TEST(EmulatedCrossEntropy, GoesThroughGroupsOfChunks) {
-  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   Survey survey{.kernels = Emulated::by_256, .checks = Checks::memory};
   int found = 0;
   for (const OpCase& op_case : real_cases())
@@ -204,7 +204,7 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
       if (!large.contains(op_case.name)) continue;
       ++found;
       compare_case(op_case, Dtype::float32, survey);
-      if (cpu_multiplies_bfloat16()) compare_case(op_case, Dtype::bfloat16, survey);
+      if (multiplies_bfloat16()) compare_case(op_case, Dtype::bfloat16, survey);
     }
   }
   omp_set_num_threads(threads);

@@ -15,6 +15,7 @@
 #include "models/ops/aten.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear_cross_entropy_body.h"
+#include "models/ops/onednn_matmul.h"
 #include "models/trace.h"
 #include "tests/models/fiber_group.h"
 #include "tests/models/harness.h"
@@ -248,6 +249,7 @@ TEST(OwnKernels, TakeOperandsThatAreNotAligned) {
   for (const OpCase& op_case : cases) {
     if (op_case.name.starts_with("attention") || op_case.name.starts_with("linear")) continue;
     for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+      if (dtype == Dtype::bfloat16 && !multiplies_bfloat16()) continue;
       Program program = op_case.trace(dtype);
       Tensors values = run_program(program, random_inputs(program, op_case, 1), Target::cpu);
       for (const Node& node : program.nodes) {
@@ -281,7 +283,7 @@ TEST(OwnKernels, TakeOperandsThatAreNotAligned) {
       }
     }
   }
-  EXPECT_GT(moved, 50);
+  EXPECT_GT(moved, 25);
 }
 
 }  // namespace

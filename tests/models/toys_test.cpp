@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "models/ops/onednn_matmul.h"
 #include "tests/models/autograd.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/plain.h"
@@ -102,7 +103,7 @@ TEST(Toys, AgreeWithAutogradInFloat64) {
 }
 TEST(Toys, AgreeWithAutogradInFloat32) { expect_autograd(Dtype::float32, Target::cpu, 1e-5, 1e-5); }
 TEST(Toys, AgreeWithAutogradInBfloat16) {
-  if (!cpu_multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   expect_autograd(Dtype::bfloat16, Target::cpu, 2e-2, 2e-2);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/training.h"
 
 namespace longshore::offload {
@@ -67,7 +68,7 @@ class LlamaEquality : public testing::TestWithParam<Parameters> {};
 
 TEST_P(LlamaEquality, WhateverIsKeptGivesTheBitsOfNone) {
   auto [dtype, tied, micro_batches] = GetParam();
-  if (dtype == models::Dtype::bfloat16 && cpu_dtypes().back() != dtype)
+  if (dtype == models::Dtype::bfloat16 && models::cpu_dtypes().back() != dtype)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   models::DecoderConfig config = tiny_llama(dtype);
   config.tied_embeddings = tied;
@@ -98,7 +99,7 @@ TEST(Equality, SeveralTilesAndChunksGiveTheBitsOfNone) {
   config.length = 300;
   config.vocabulary = 2500;
   config.layers = 2;
-  for (models::Dtype dtype : cpu_dtypes()) {
+  for (models::Dtype dtype : models::cpu_dtypes()) {
     config.dtype = dtype;
     expect_equal_whatever_is_kept(
         {.model = models::decoder(config), .steps = 2, .clipping_threshold = 0.1});

@@ -12,6 +12,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/memory_analysis.h"
 #include "offload/virtual_backend.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/random_plan.h"
 #include "tests/offload/shuffled_backend.h"
@@ -116,7 +117,7 @@ TEST(Executor, ALedgerWithoutDataIsTheSame) {
 
 TEST(Executor, TheLedgerHoldsWhatTheAnalysisSays) {
   for (const char* policy : {"none", "full", "save_qkv_proj"})
-    for (models::Dtype dtype : cpu_dtypes()) {
+    for (models::Dtype dtype : models::cpu_dtypes()) {
       Training run = train({.model = models::decoder(tiny_llama(dtype)), .policy = policy});
       for (MemoryKind kind : kMemoryKinds) {
         MemoryAnalysis analysis = analyze(run.plans.plans[0], kind);

@@ -18,6 +18,7 @@
 #include "models/trace.h"
 #include "offload/cpu_backend.h"
 #include "tests/message_of.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::offload {
@@ -203,7 +204,7 @@ TEST(GradientFunction, RefusesAnotherNumberOfValues) {
 }
 
 TEST(GradientFunction, RoundsValuesToBfloat16) {
-  for (models::Dtype dtype : cpu_dtypes()) {
+  for (models::Dtype dtype : models::cpu_dtypes()) {
     Runtime runtime = cpu_runtime();
     const Model model =
         models::toy_a({.rows = 2, .width = 2, .inner = 2, .layers = 1, .dtype = dtype});

@@ -10,6 +10,7 @@
 #include "data/batches.h"
 #include "offload/memory_analysis.h"
 #include "offload/partition.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/training.h"
 
@@ -101,7 +102,7 @@ TEST(Lora, TakesEveryPolicy) {
 // --- what is computed
 
 TEST(Lora, EveryPolicyGivesTheBitsOfNone) {
-  for (models::Dtype dtype : cpu_dtypes())
+  for (models::Dtype dtype : models::cpu_dtypes())
     for (int64_t micro_batches : {1, 2}) {
       TrainingOptions options{.model = models::decoder(tiny_lora(all_targets(), dtype)),
                               .micro_batches = micro_batches,
@@ -134,7 +135,7 @@ TEST(Lora, HomesChangeNoBit) {
 
 // Bits of every slab: adapters move, the base stays, after three steps.
 TEST(Lora, TrainingMovesAdaptersOnly) {
-  for (models::Dtype dtype : cpu_dtypes()) {
+  for (models::Dtype dtype : models::cpu_dtypes()) {
     TrainingOptions options{.model = models::decoder(tiny_lora({"q_proj", "down_proj"}, dtype))};
     Training before = train({.model = options.model, .steps = 0}), after = train(options);
     int frozen = 0, moved = 0;

@@ -14,6 +14,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/host_memory.h"
 #include "offload/memory_analysis.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
@@ -34,7 +35,7 @@ struct Format {
 std::vector<Format> formats() {
   using enum models::Dtype;
   std::vector<Format> formats{{float32, float32}, {float32, uint8}};
-  if (cpu_dtypes().back() == bfloat16) formats.push_back({bfloat16, bfloat16});
+  if (models::cpu_dtypes().back() == bfloat16) formats.push_back({bfloat16, bfloat16});
   return formats;
 }
 
@@ -50,7 +51,7 @@ models::DecoderConfig several_tiles(models::Dtype dtype) {
 // matter.
 TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWritten) {
   std::map<std::string, WatchingBackend::Workspace> largest;
-  for (models::Dtype dtype : cpu_dtypes())
+  for (models::Dtype dtype : models::cpu_dtypes())
     for (const models::DecoderConfig& config : {tiny_llama(dtype), several_tiles(dtype)})
       for (const char* policy : {"none", "full"}) {
         TrainingOptions options{.model = models::decoder(config), .policy = policy, .steps = 2};
@@ -80,7 +81,7 @@ TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWrittenOnTheHost) {
     for (Lane lane : {Lane::compute, Lane::host_compute}) {
       SCOPED_TRACE(std::string(models::name(format.weight)) + " weights, " +
                    models::name(format.moment) + " moments, " + name(lane));
-      TrainingOptions options{.model = models::decoder(tiny_llama(cpu_dtypes().back())),
+      TrainingOptions options{.model = models::decoder(tiny_llama(models::cpu_dtypes().back())),
                               .policy = "minimal_offloaded",
                               .steps = 1,
                               .layout = {format.weight, format.moment, kAllOnHost},
@@ -183,7 +184,7 @@ void expect_nothing_from_the_heap(Ready& ready, const std::string& what) {
 }
 
 TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
-  for (models::Dtype dtype : cpu_dtypes())
+  for (models::Dtype dtype : models::cpu_dtypes())
     for (const char* policy : {"none", "full"}) {
       Ready ready(several_tiles(dtype), policy, 2);
       expect_nothing_from_the_heap(ready, std::string(models::name(dtype)) + " " + policy);
@@ -193,7 +194,7 @@ TEST(StepAllocations, KernelsTakeNothingFromTheHeap) {
 TEST(StepAllocations, KernelsTakeNothingFromTheHeapWithEverythingOnTheHost) {
   for (const Format& format : formats())
     for (Lane lane : {Lane::compute, Lane::host_compute}) {
-      Ready ready(several_tiles(cpu_dtypes().back()), "minimal_offloaded", 2,
+      Ready ready(several_tiles(models::cpu_dtypes().back()), "minimal_offloaded", 2,
                   {format.weight, format.moment, kAllOnHost}, lane);
       expect_nothing_from_the_heap(ready, std::string(models::name(format.weight)) + " " +
                                               models::name(format.moment) + " " + name(lane));
@@ -215,7 +216,7 @@ TEST(StepAllocations, EveryAllocationIsCounted) {
 TEST(ArenaMemory, IsUsedFromEndToEnd) {
   constexpr std::byte kFill{0xa5};
   constexpr int64_t kPage = 4096;
-  for (models::Dtype dtype : cpu_dtypes())
+  for (models::Dtype dtype : models::cpu_dtypes())
     for (const char* policy : {"none", "full"}) {
       Ready ready(several_tiles(dtype), policy);
       ready.allocate();

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "offload/alignment.h"
 #include "offload/memory_analysis.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"
@@ -52,7 +53,7 @@ class OffloadEquality : public testing::TestWithParam<Parameters> {};
 
 TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
   auto [dtype, ahead, micro_batches] = GetParam();
-  if (dtype == models::Dtype::bfloat16 && cpu_dtypes().back() != dtype)
+  if (dtype == models::Dtype::bfloat16 && models::cpu_dtypes().back() != dtype)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   for (double threshold : {0.5, 0.0}) {
     TrainingOptions options{.model = models::decoder(tiny_llama(dtype)),
@@ -94,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, OffloadEquality,
 
 // AdamW on the host, with gradients and weights there or brought to it.
 TEST(Offload, UpdatesOnTheHostGiveTheBitsOfNone) {
-  for (models::Dtype dtype : cpu_dtypes())
+  for (models::Dtype dtype : models::cpu_dtypes())
     for (double threshold : {0.5, 0.0})
       for (int64_t micro_batches : {1, 2}) {
         TrainingOptions options{.model = models::decoder(tiny_llama(dtype)),
@@ -160,7 +161,7 @@ TEST(Offload, DeferringTakesNoMemoryButStaging) {
 // bf16 weights without a master copy, and moments of each kind: what is rounded at random is
 // rounded the same, wherever it lies and in whatever parts it is updated.
 TEST(Offload, EveryFormatGivesTheBitsOfNone) {
-  if (cpu_dtypes().back() != models::Dtype::bfloat16)
+  if (models::cpu_dtypes().back() != models::Dtype::bfloat16)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   using enum models::Dtype;
   std::set<std::string> seen;

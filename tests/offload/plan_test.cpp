@@ -12,6 +12,7 @@
 #include "offload/alignment.h"
 #include "offload/memory_analysis.h"
 #include "offload/plan_builder.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"
 #include "tests/offload/toy_models.h"
@@ -60,7 +61,7 @@ void expect_sound(const trainer::StepPlans& plans) {
 
 TEST(StepPlan, LlamaUnderEveryPolicyIsSound) {
   for (const PolicyInfo& policy : policies())
-    for (Dtype dtype : cpu_dtypes())
+    for (Dtype dtype : models::cpu_dtypes())
       for (bool tied : {false, true})
         for (int64_t micro_batches : {1, 3}) {
           SCOPED_TRACE(policy.name + " " + models::name(dtype) + (tied ? " tied " : " untied ") +
@@ -315,6 +316,7 @@ TEST(StepPlan, ArenasStayNearTheBound) {
     const char* name;
     models::DecoderConfig config;
     Target target;
+    double most_over;  // percent of the temporaries
   };
   models::DecoderConfig small{.batch = 4,
                               .length = 512,
@@ -325,9 +327,9 @@ TEST(StepPlan, ArenasStayNearTheBound) {
                               .kv_heads = 2,
                               .head_dim = 64,
                               .mlp_width = 1536,
-                              .dtype = cpu_dtypes().back()};
-  for (const Shape& shape : {Shape{"8 layers of 512", small, Target::cpu},
-                             Shape{"Llama 2 13B", llama2_13b(), Target::cuda}})
+                              .dtype = models::cpu_dtypes().back()};
+  for (const Shape& shape : {Shape{"8 layers of 512", small, Target::cpu, 12},
+                             Shape{"Llama 2 13B", llama2_13b(), Target::cuda, 1}})
     for (const PolicyInfo& policy : policies())
       for (int64_t micro_batches : {1, 2}) {
         models::Model model = models::decoder(shape.config);
@@ -339,7 +341,7 @@ TEST(StepPlan, ArenasStayNearTheBound) {
                       shape.name, policy.name.c_str(), plan.name.c_str(),
                       bytes_text(device.live_bytes).c_str(), bytes_text(device.peak_bytes).c_str(),
                       over);
-          EXPECT_LE(over, 6) << shape.name << " " << policy.name << " " << plan.name;
+          EXPECT_LE(over, shape.most_over) << shape.name << " " << policy.name << " " << plan.name;
         }
       }
 }

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "models/backward.h"
 #include "models/ops/add.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"
-#include "models/ops/onednn_matmul.h"
 #include "models/ops/rms_norm.h"
 #include "models/ops/rope.h"
 #include "models/ops/swiglu.h"
@@ -28,15 +26,6 @@ using models::Type;
 using models::ValueId;
 using models::Var;
 using models::Weight;
-
-std::vector<Dtype> cpu_dtypes() {
-  try {
-    workspace_bytes(models::Matmul{.m = 1, .n = 1, .k = 1, .ab = Dtype::bfloat16});
-    return {Dtype::float32, Dtype::bfloat16};
-  } catch (const InternalError&) {
-    return {Dtype::float32};
-  }
-}
 
 models::DecoderConfig tiny_llama(Dtype dtype) {
   return {.batch = 2,

@@ -11,9 +11,6 @@
 
 namespace longshore::offload {
 
-// float32, and bfloat16 where oneDNN can multiply it on this CPU.
-std::vector<models::Dtype> cpu_dtypes();
-
 // Two query heads share a key/value head, and hardly a size is a power of two.
 models::DecoderConfig tiny_llama(models::Dtype dtype = models::Dtype::float32);
 const models::Program& layer_program(const models::Model& model);  // of the Llama's scan

@@ -332,6 +332,24 @@ TEST(TrainProgram, WritesTheWeights) {
   EXPECT_LT(loss("c"), loss("a") - 0.05) << "the same batch, on what has seen it";
 }
 
+// Tokenizing a text can take long.
+TEST(TrainProgram, RefusesOtherWeightsBeforeItTokenizes) {
+  TemporaryFolder folder;
+  const std::string output = " base_output_directory=" + (folder / "").string();
+  const ProgramResult saved = run_train(kSynthetic + "steps=1 run_name=a" + output);
+  ASSERT_EQ(saved.exit_code, 0) << saved.output;
+  write_file(folder / "text.txt", "A ship is at sea.\n");
+  const ProgramResult refused =
+      run_train(kSmall + "run_name=b dataset_type=documents eval_dataset_path= dataset_path=" +
+                (folder / "text.txt").string() +
+                " load_parameters_path=" + (folder / "a/model").string() + output);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_EQ(count(refused.output, "vocab_size: 4096 here, 257 in the checkpoint"), 1u)
+      << refused.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "tokens"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "b"));
+}
+
 TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
   TemporaryFolder folder;
   for (const char* isa : {"SSE41", "AVX2"}) {
@@ -340,12 +358,24 @@ TEST(TrainProgram, RunsOnProcessorsWithoutAvx512) {
                                      std::string("DNNL_MAX_CPU_ISA=") + isa);
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
+  for (const char* key : {"dtype", "weight_dtype"}) {
+    ProgramResult refused =
+        run_train(kSynthetic + "steps=2 run_name=b " + key +
+                      "=bfloat16 base_output_directory=" + (folder / "").string(),
+                  "DNNL_MAX_CPU_ISA=AVX2");
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_EQ(count(refused.output, std::string("command line ") + key +
+                                        ": found bfloat16, but this processor lacks"),
+              1u)
+        << refused.output;
+  }
 }
 
 TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
   TemporaryFolder folder;
   ProgramResult result = run_train(
-      "--config llama3_70b.yml backend=cpu per_device_batch_size=2 base_output_directory=" +
+      "--config llama3_70b.yml backend=cpu dtype=auto per_device_batch_size=2 "
+      "base_output_directory=" +
       (folder / "").string());
   EXPECT_EQ(result.exit_code, 2);
   for (const char* word : {"does not fit", "device", "pinned_host", "optimizer", "available",

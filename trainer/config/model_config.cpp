@@ -3,16 +3,17 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/ops/onednn_matmul.h"
 #include "models/toys.h"
 #include "trainer/config/trainable_mask.h"
 
 namespace longshore::trainer {
 namespace {
 
-bool cpu_multiplies_bfloat16() {
+bool multiplies_bfloat16_natively() {
 #ifdef __x86_64__
   // GCC 12 knows no name for AMX, but every processor with AMX has AVX512-BF16 as well.
-  return __builtin_cpu_supports("avx512bf16");
+  return __builtin_cpu_supports("avx512bf16") && models::multiplies_bfloat16();
 #else
   return false;
 #endif
@@ -45,18 +46,20 @@ models::LoraConfig lora_config(const Config& config) {
 
 }  // namespace
 
+bool has_bfloat16(models::Target target) {
+  return target != models::Target::cpu || models::multiplies_bfloat16();
+}
+
 models::Dtype compute_dtype(const Config& config, models::Target target) {
-  switch (config.dtype) {
-    case ComputeDtype::float32:
-      return models::Dtype::float32;
-    case ComputeDtype::bfloat16:
-      return models::Dtype::bfloat16;
-    case ComputeDtype::automatic:
-      break;
-  }
-  bool is_native = models::is_cuda(target) || cpu_multiplies_bfloat16();
-  return is_native || config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
-                                                                   : models::Dtype::float32;
+  const bool is_automatic = config.dtype == ComputeDtype::automatic;
+  const bool is_asked = is_automatic ? config.weight_dtype == WeightDtype::bfloat16
+                                     : config.dtype == ComputeDtype::bfloat16;
+  if (is_asked && !has_bfloat16(target))
+    throw ConfigError(location(config, is_automatic ? "weight_dtype" : "dtype") +
+                      ": found bfloat16, but this processor lacks what oneDNN multiplies it with "
+                      "(AVX-512); expected float32");
+  const bool is_native = models::is_cuda(target) || multiplies_bfloat16_natively();
+  return is_asked || (is_automatic && is_native) ? models::Dtype::bfloat16 : models::Dtype::float32;
 }
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target) {

@@ -6,8 +6,13 @@
 
 namespace longshore::trainer {
 
+// Whether programs for the target can compute in bfloat16 at all: of processors, those can for
+// which oneDNN multiplies it.
+bool has_bfloat16(models::Target target);
+
 // The dtype of activations. `dtype: auto` means bfloat16 if the target multiplies bfloat16 matrices
-// natively or the weights are bfloat16, else float32.
+// natively or the weights are bfloat16, else float32. Throws ConfigError for a bfloat16 that the
+// target does not have.
 models::Dtype compute_dtype(const Config& config, models::Target target);
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target);

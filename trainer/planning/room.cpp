@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer/config/device_mesh.h"
+#include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
 namespace {
@@ -59,7 +60,7 @@ struct Choice {
   Config config;
 };
 
-std::vector<Choice> smaller_choices(const Config& config) {
+std::vector<Choice> smaller_choices(const Config& config, models::Target target) {
   std::vector<Choice> choices;
   auto add = [&](bool applies, const std::string& setting, auto change) {
     if (!applies) return;
@@ -82,7 +83,8 @@ std::vector<Choice> smaller_choices(const Config& config) {
       [](Config& c) { c.async_checkpointing = false; });
   add(config.moment_dtype != MomentDtype::block8, "moment_dtype=8bit",
       [](Config& c) { c.moment_dtype = MomentDtype::block8; });
-  add(config.weight_dtype != WeightDtype::bfloat16 && config.dtype != ComputeDtype::float32,
+  add(config.weight_dtype != WeightDtype::bfloat16 && config.dtype != ComputeDtype::float32 &&
+          has_bfloat16(target),
       "weight_dtype=bfloat16", [](Config& c) { c.weight_dtype = WeightDtype::bfloat16; });
   add(config.per_device_batch_size > 1, "per_device_batch_size=1",
       [](Config& c) { c.per_device_batch_size = 1; });
@@ -122,7 +124,7 @@ std::string helpful_choices(const Config& config, models::Target target, const R
                             const std::set<std::string>& searched) {
   const Room before = room_of(analyze(plan_training(config, target)));
   std::string text;
-  for (const Choice& choice : smaller_choices(config)) {
+  for (const Choice& choice : smaller_choices(config, target)) {
     if (searched.contains(choice.setting.substr(0, choice.setting.find('=')))) continue;
     const MemoryByKind memory = analyze(plan_training(choice.config, target));
     const Room after = room_of(memory);

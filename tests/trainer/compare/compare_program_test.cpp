@@ -73,9 +73,9 @@ TEST(CompareProgram, MeasuresOneDevice) {
 
 TEST(CompareProgram, FailsWhereNothingFits) {
   TemporaryFolder folder;
-  ProgramResult result =
-      run_compare("--config llama3_70b.yml backend=cpu --policies full,none --steps 1 --json " +
-                  (folder / "c.json").string());
+  ProgramResult result = run_compare(
+      "--config llama3_70b.yml backend=cpu dtype=auto --policies full,none --steps 1 --json " +
+      (folder / "c.json").string());
   EXPECT_EQ(result.exit_code, 2) << result.output;
   for (const char* word : {"full: does not fit on this machine", "none: does not fit", "available",
                            "none of the policies can be measured here"})

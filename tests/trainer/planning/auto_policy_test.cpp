@@ -65,7 +65,7 @@ class AutoPolicy : public testing::Test {
     std::string lines = "model_type: " + model +
                         "\nbase_emb_dim: 256\nbase_num_decoder_layers: 6\nbase_num_query_heads: 4\n"
                         "base_num_kv_heads: 2\nhead_dim: 64\nbase_mlp_dim: 512\nvocab_size: 512\n"
-                        "max_target_length: 512\nper_device_batch_size: 4\ndtype: bfloat16\n"
+                        "max_target_length: 512\nper_device_batch_size: 4\ndtype: auto\n"
                         "remat_policy: auto\nhardware: " +
                         file.string() + "\n";
     if (model == "gemma2") lines += "sliding_window_size: 128\nfull_attention_period: 2\n";

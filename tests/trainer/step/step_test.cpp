@@ -15,6 +15,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
 #include "tests/models/autograd_llama.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/offload/training.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/weights/initialize.h"
@@ -157,7 +158,7 @@ TEST(TrainStep, IsAutogradAndAdamW) {
 // In bfloat16 the master weights follow the float32 run; a step that rounded them away, or added
 // to rounded ones, would lose the small updates.
 TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
-  if (offload::cpu_dtypes().back() != models::Dtype::bfloat16)
+  if (models::cpu_dtypes().back() != models::Dtype::bfloat16)
     GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   TrainingOptions options{.model = models::decoder(offload::tiny_llama(models::Dtype::bfloat16)),
                           .steps = 4,
@@ -187,7 +188,7 @@ TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
 }
 
 TEST(TrainStep, LearnsABatchByHeart) {
-  for (models::Dtype dtype : offload::cpu_dtypes()) {
+  for (models::Dtype dtype : models::cpu_dtypes()) {
     models::DecoderConfig config = offload::tiny_llama(dtype);
     models::Model model = models::decoder(config);
     ParameterLayout layout = offload::lay_out(model);
