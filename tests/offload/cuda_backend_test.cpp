@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <any>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/error.h"
@@ -95,7 +97,10 @@ class LostCommunicator : public Communicator {
 TEST_F(CudaBackend, SaysThatOtherDevicesAreLostInsteadOfWaiting) {
   const auto backend = make_cuda_backend(0, std::make_shared<LostCommunicator>());
   backend->synchronize();
-  backend->run(Lane::network, all_reduce_op, {.target = models::Target::cuda});
+  const std::any attrs;
+  backend->run(
+      Lane::network, all_reduce_op,
+      {.target = models::Target::cuda, .attrs = attrs, .in = {}, .out = {}, .workspace = {}});
   try {
     backend->synchronize();
     FAIL() << "nothing was thrown";
