@@ -75,8 +75,10 @@ struct PiecesOf {
   }
   Pieces operator()(const ChatExample& example) const {
     if (!chat_template)
-      throw DataError("found messages, expected a chat template to write them with: " +
-                      join(kChatTemplates));
+      throw DataError(
+          "found messages, expected a chat template to write them with (chat_template, "
+          "--chat-template): " +
+          join(kChatTemplates));
     return chat_template->pieces(example.messages, tokenizer);
   }
 };

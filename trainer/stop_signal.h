@@ -1,12 +1,20 @@
 // Being asked to end: SIGTERM, SIGUSR1 (Slurm, spot machines) and SIGINT.
 #pragma once
 
+#include <signal.h>
+
 #include <string>
+#include <thread>
 
 namespace longshore::trainer {
 
-// While one of these lives, the first such signal is only noted, and a second ends the process at
-// once, with 128 and the signal's number as the shell has it.
+// While one of these lives, the first such signal is only noted. Another one ends the process with
+// 128 and its number, as the shell has it, unless it comes within a second: some senders, such as
+// timeout(1), signal the process and then its group.
+//
+// A thread takes the signals, and all others block them, if they were started while this lives or
+// start later: a handler would put its frame on the stack of whatever runs, and some of oneDNN's
+// kernels let the stack pointer point into the heap.
 class StopSignal {
  public:
   StopSignal();
@@ -17,6 +25,10 @@ class StopSignal {
   // "SIGTERM"; "" before the first.
   static std::string name();
   static bool is_there() { return !name().empty(); }
+
+ private:
+  sigset_t blocked_before_;
+  std::thread listener_;
 };
 
 }  // namespace longshore::trainer

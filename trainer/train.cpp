@@ -34,8 +34,9 @@ void require_savable(const Config& config, models::Target target) {
   const bool saves_adapter_alone = config.lora_rank > 0 && config.trainable_parameters_mask.empty();
   if (!config.enable_checkpointing || !config.load_parameters_path.empty() || saves_adapter_alone)
     return;
+  const models::DecoderConfig model = decoder_config(config, target);
   try {
-    models::write_hf_config(decoder_config(config, target));
+    models::write_hf_config(model);
   } catch (const ConfigError& error) {
     throw ConfigError(location(config, "enable_checkpointing") + ": found true, but " +
                       error.what() + "; expected a model that can be saved, or false");

@@ -128,9 +128,9 @@ TEST(EncodeExample, PromptsBeginAsConversationsDo) {
 TEST(EncodeExample, RefusesWhatNothingIsLearntFrom) {
   const Tokenizer gpt2(kGoldens + "bytelevel_bpe_gpt2/tokenizer.json");
   const ChatExample chat{{{"user", "Hi"}, {"assistant", "Hello"}}};
-  EXPECT_NE(message_of<DataError>([&] {
-              encode(chat, gpt2, std::nullopt);
-            }).find("found messages, expected a chat template to write them with: llama2, llama3"),
+  EXPECT_NE(message_of<DataError>([&] { encode(chat, gpt2, std::nullopt); })
+                .find("found messages, expected a chat template to write them with "
+                      "(chat_template, --chat-template): llama2, llama3"),
             std::string::npos);
   const Tokenizer gemma(kGoldens + "gemma_bpe/tokenizer.json");
   EXPECT_NE(message_of<DataError>([&] {

@@ -70,8 +70,9 @@ void require_profile_of(models::Target target, const Config& config) {
     if (models::same_device(read_hardware(name, default_configs_directory()).target, target))
       names.push_back(name);
   throw ConfigError(location(config, "hardware") + ": found " + hardware->name +
-                    ", a profile of another kind of machine than this; expected one of " +
-                    join(names) + "; plan --measure makes this_machine");
+                    ", a profile of another kind of machine than this; expected " +
+                    (names.empty() ? "" : "one of " + join(names) + ", or ") +
+                    "this_machine, which plan --measure makes");
 }
 
 bool is_known(const std::string& policy) {
@@ -216,6 +217,10 @@ void measure(Comparison& comparison, const Amount& amount, const Log& log) {
           !missing.empty())
         candidate.obstacle = "does not fit on this machine:\n" +
                              missing.substr(0, missing.find_last_not_of('\n') + 1);
+  for (const Candidate& candidate : comparison.candidates)
+    if (!candidate.obstacle.empty())
+      log(fmt::format("{}: {} is left out: {}", comparison.workload.name, candidate.policy,
+                      candidate.obstacle));
   models::Dtype dtype = compute_dtype(config, target);
   std::unique_ptr<EnergyMeter> meter = find_energy_meter(target);
   interleave(

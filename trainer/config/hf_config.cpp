@@ -23,6 +23,12 @@ std::string read_text(const fs::path& path) {
 
 HfConfig read_hf_config(const fs::path& folder) {
   const fs::path path = folder / kHfConfigFile;
+  if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(path, error)) {
+    const bool is_run = fs::exists(folder / "model" / kHfConfigFile, error);
+    throw DataError(folder.string() + ": found no " + kHfConfigFile +
+                    ", expected a folder of Hugging Face's" +
+                    (is_run ? "; nearest: " + (folder / "model").string() : ""));
+  }
   HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
   try {
     config.text = models::text_model_config(config.text);

@@ -57,7 +57,7 @@ models::Dtype compute_dtype(const Config& config, models::Target target) {
   if (is_asked && !has_bfloat16(target))
     throw ConfigError(location(config, is_automatic ? "weight_dtype" : "dtype") +
                       ": found bfloat16, but this processor lacks what oneDNN multiplies it with "
-                      "(AVX-512); expected float32");
+                      "(AVX-512); expected float32, or backend=cuda");
   const bool is_native = models::is_cuda(target) || multiplies_bfloat16_natively();
   return is_asked || (is_automatic && is_native) ? models::Dtype::bfloat16 : models::Dtype::float32;
 }

@@ -21,8 +21,11 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"sliding_window", "sliding_window_size"},
       // torchtitan
       {"activation_checkpoint", "remat_policy"},
+      {"activation_checkpoint.mode", "remat_policy"},
+      {"checkpoint.enable", "enable_checkpointing"},
       {"data_parallel_replicate_degree", "dcn_data_parallelism"},
       {"data_parallel_shard_degree", "ici_fsdp_parallelism"},
+      {"decay_type", "cosine_learning_rate_final_fraction"},
       {"dump_folder", "base_output_directory"},
       {"enable_cpu_offload", "optimizer_memory_host_offload"},
       {"enable_profiling", "profiler_steps"},
@@ -44,6 +47,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"gradient_checkpointing", "remat_policy"},
       {"lora_r", "lora_rank"},
       {"max_grad_norm", "gradient_clipping_threshold"},
+      {"lr_scheduler_type", "cosine_learning_rate_final_fraction"},
       {"max_length", "max_target_length"},
       {"max_seq_length", "max_target_length"},
       {"max_steps", "steps"},
@@ -60,10 +64,20 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"warmup_ratio", "warmup_steps_fraction"},
       {"warmup_steps", "warmup_steps_fraction"},
       {"weight_decay", "adam_weight_decay"},
+      // config.json
+      {"hidden_size", "base_emb_dim"},
+      {"intermediate_size", "base_mlp_dim"},
+      {"num_attention_heads", "base_num_query_heads"},
+      {"num_hidden_layers", "base_num_decoder_layers"},
+      {"num_key_value_heads", "base_num_kv_heads"},
+      {"rms_norm_eps", "normalization_layer_epsilon"},
+      {"rope_theta", "rope_max_timescale"},
+      {"tie_word_embeddings", "logits_via_embedding"},
       // and elsewhere
       {"batch_size", "per_device_batch_size"},
       {"epochs", "steps"},
       {"grad_clip", "gradient_clipping_threshold"},
+      {"max_seq_len", "max_target_length"},
       {"sequence_length", "max_target_length"},
   };
   return kKeys;
@@ -71,7 +85,8 @@ const std::map<std::string, std::string>& keys_by_other_name() {
 
 std::string key_for_other_name(const std::string& name) {
   const std::map<std::string, std::string>& keys = keys_by_other_name();
-  const auto key = keys.find(name.substr(name.rfind('.') + 1));
+  auto key = keys.find(name);
+  if (key == keys.end()) key = keys.find(name.substr(name.rfind('.') + 1));
   return key == keys.end() ? "" : key->second;
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/timing.h"
 #include "data/chat_template.h"
 #include "data/encode_example.h"
@@ -189,8 +190,8 @@ class Speed {
       return std::chrono::duration<double>(to - from).count();
     };
     if (tokens_ == 0) return "the text ends with the prompt";
-    std::string text = fmt::format("prompt of {} tokens and the first token: {:.2f} s",
-                                   prompt_tokens_, seconds(start_, first_));
+    std::string text = fmt::format("prompt of {} and the first token: {:.2f} s",
+                                   plural(prompt_tokens_, "token"), seconds(start_, first_));
     if (tokens_ > 1)
       text +=
           fmt::format("; {} more: {:.2f} s, {:.1f} tokens/s", tokens_ - 1, seconds(first_, last_),

@@ -31,6 +31,11 @@ constexpr double kRatePrecision = 1.05;
 // The bytes of a copy that is so large that a link reaches its full rate.
 constexpr double kLargeCopyBytes = 1e9;
 
+// "0.4 %", and never "-0.0 %".
+std::string percent(double part) {
+  return fmt::format("{:.1f} %", std::round(1000 * part) / 10 + 0.0);
+}
+
 // A change of the plan, or none, with its times on the machine.
 struct Trial {
   StepTrial plans;
@@ -231,8 +236,8 @@ class Adviser {
     double change = trial(changed, options).times.step / base_.times.step - 1;
     std::string text =
         is_on_host
-            ? fmt::format("{} in host memory cost {:.1f} % of a step", name, -100 * change)
-            : fmt::format("{} in host memory would cost {:.1f} % of a step", name, 100 * change);
+            ? fmt::format("{} in host memory cost {} of a step", name, percent(-change))
+            : fmt::format("{} in host memory would cost {} of a step", name, percent(change));
     return {{.rank = is_on_host ? Rank::gain : Rank::home, .text = text}};
   }
 

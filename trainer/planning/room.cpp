@@ -176,8 +176,9 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
     const std::optional<int64_t>& limit = is_device ? limits.device_bytes : limits.host_bytes;
     const int64_t available = std::min(there.bytes(kind), limit.value_or(there.bytes(kind)));
     table += fmt::format(
-        "  {:<12} needs {} ({}), available {}{}\n", offload::name(kind), bytes_text(a.peak_bytes),
+        "  {:<12} needs {} ({}), available {}{}{}\n", offload::name(kind), bytes_text(a.peak_bytes),
         categories_text(a.by_category), bytes_text(available),
+        available == limit ? (is_device ? " by device_memory_limit" : " by host_memory_limit") : "",
         is_divided ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
   }
   return table;

@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
 #include <new>
 
@@ -58,18 +59,58 @@ TEST(Signals, SaveWithinTheStepAndExit) {
   }
 }
 
+// Which signals each of a process's threads blocks, a bit for each.
+std::vector<uint64_t> blocked_by_threads(pid_t process) {
+  std::vector<uint64_t> blocked;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("SigBlk:")) blocked.push_back(std::stoull(line.substr(7), nullptr, 16));
+  }
+  return blocked;
+}
+
+// A handler would run on the stack of a thread that computes, which some of oneDNN's kernels lay
+// into the heap.
+TEST(Signals, DisturbNoThreadThatComputes) {
+  TemporaryFolder folder;
+  Process process("env OMP_NUM_THREADS=3 " + tiny_train(folder / "", "steps=100000 run_name=a"),
+                  folder / "log");
+  ASSERT_TRUE(process.wait_for("completed step: 1"));
+  const std::vector<uint64_t> blocked = blocked_by_threads(process.id());
+  EXPECT_GE(blocked.size(), 4u);
+  for (int signal : {SIGTERM, SIGUSR1, SIGINT})  // all but the thread that waits for them
+    EXPECT_EQ(std::ranges::count_if(
+                  blocked, [&](uint64_t bits) { return !(bits & (uint64_t{1} << (signal - 1))); }),
+              1)
+        << signal;
+}
+
+// As timeout(1) sends them: to the process, and then to its group.
+TEST(Signals, TheSameRequestMayComeTwice) {
+  TemporaryFolder folder;
+  Process process(tiny_train(folder / "", "steps=100000 run_name=a"), folder / "log");
+  ASSERT_TRUE(process.wait_for("completed step: 2"));
+  for (int i = 0; i < 2; ++i) process.send(SIGTERM);
+  usleep(2000);
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  EXPECT_TRUE(has(process.output(), "SIGTERM: stopped after "));
+}
+
 TEST(Signals, ASecondSignalEndsTheRunAtOnce) {
   TemporaryFolder folder;
   // A step of ten seconds or so.
   Process process(tiny_train(folder / "", "steps=2 run_name=a gradient_accumulation_steps=3000"),
                   folder / "log");
   ASSERT_TRUE(process.wait_for("MFU is against"));
-  usleep(200'000);
+  usleep(1'000'000);
   process.send(SIGTERM);
-  usleep(50'000);
+  usleep(1'100'000);
   EXPECT_FALSE(process.is_over()) << process.output();
   process.send(SIGUSR1);
   EXPECT_EQ(process.wait(), 128 + SIGUSR1);
+  EXPECT_TRUE(has(process.output(), "SIGUSR1 after SIGTERM: ends at once"));
   EXPECT_FALSE(fs::exists(folder / "a" / kCheckpointsFolder));
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "tests/message_of.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/model_config.h"
 
@@ -72,6 +73,18 @@ TEST(ModelKeys, SayWhichConfigJsonIsNoDecoders) {
     EXPECT_NE(std::string(error.what()).find((folder / "config.json").string()), std::string::npos)
         << error.what();
   }
+}
+
+TEST(ModelKeys, OfARunAreInItsModel) {
+  const fs::path folder = fs::path(testing::TempDir()) / "a_run";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "model");
+  const std::string refusal = folder.string() + ": found no config.json, expected a folder of ";
+  EXPECT_EQ(message_of<DataError>([&] { read_hf_config(folder); }), refusal + "Hugging Face's");
+  fs::copy_file(kModels / "llama31_gqa/config.json", folder / "model/config.json",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(message_of<DataError>([&] { read_hf_config(folder); }),
+            refusal + "Hugging Face's; nearest: " + (folder / "model").string());
 }
 
 TEST(ModelKeys, RefuseWindowsWithoutAPeriod) {

@@ -22,7 +22,7 @@ using models::Target;
 const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
 
 Config with_model(const std::string& name, std::vector<std::string> overrides = {}) {
-  overrides.insert(overrides.begin(), "dtype=bfloat16");
+  overrides.insert(overrides.begin(), "dtype=auto");
   return load_config_text("model_name: " + name + "\n", kConfigs / "test.yml", overrides, kConfigs);
 }
 
@@ -72,7 +72,7 @@ TEST(ModelConfigs, AreThoseOfPublishedModelsWithImages) {
         R"({"model_type":"gemma3","torch_dtype":"bfloat16","vision_config":{},"text_config":{)" +
         said + R"(,"rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024}})";
     models::DecoderConfig published = models::parse_hf_config(models::text_model_config(text));
-    const models::DecoderConfig here = decoder_config(with_model(name), Target::cpu);
+    const models::DecoderConfig here = decoder_config(with_model(name), Target::cuda);
     published.length = here.length;
     published.batch = here.batch;
     EXPECT_EQ(published, here) << name;

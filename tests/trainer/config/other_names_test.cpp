@@ -12,6 +12,9 @@ TEST_F(OtherNamesTest, LeadToTheKeyHere) {
   for (const auto& [name, key] :
        std::map<std::string, std::string>{{"mu_dtype", "moment_dtype"},
                                           {"training.seq_len", "max_target_length"},
+                                          {"activation_checkpoint.mode", "remat_policy"},
+                                          {"checkpoint.enable", "enable_checkpointing"},
+                                          {"num_attention_heads", "base_num_query_heads"},
                                           {"gradient_checkpointing", "remat_policy"},
                                           {"per_device_train_batch_size", "per_device_batch_size"},
                                           {"weight_decay", "adam_weight_decay"}}) {
@@ -27,6 +30,13 @@ TEST_F(OtherNamesTest, LeadToTheKeyHere) {
 TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
   for (const Key& key : config_keys()) EXPECT_EQ(key_for_other_name(key.name), "") << key.name;
   for (const auto& [name, key] : keys_by_other_name()) EXPECT_NE(find_key(key), nullptr) << name;
+}
+
+TEST_F(OtherNamesTest, OfSectionsAreOurKeysWithinThem) {
+  for (const std::string key : {"steps", "seed", "dataset_path"}) {
+    const std::string found = error("", {"training." + key + "=1"});
+    EXPECT_TRUE(found.ends_with("nearest: " + key)) << found;
+  }
 }
 
 TEST_F(OtherNamesTest, LeaveMisspellingsAlone) {
