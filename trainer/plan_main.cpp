@@ -13,6 +13,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/model_config.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/planning/measure_hardware.h"
 #include "trainer/planning/plan_report.h"
@@ -125,6 +126,8 @@ void plan(const Request& request) {
               : target == models::Target::cuda_composed ? "cuda_composed"
               : models::is_cuda(target)                 ? "cuda"
                                                         : "cpu");
+  if (compute_dtype(config, target) == models::Dtype::bfloat16 && !has_bfloat16(target))
+    std::printf("this processor does not multiply bfloat16: planned for one that does\n");
   std::vector<const PolicyPlan*> list;
   for (const PolicyPlan& one : plans) list.push_back(&one);
   if (plans.size() > 1) std::fputs(table(list).c_str(), stdout);

@@ -53,6 +53,7 @@ void train(const Config& given) {
   const StopSignal listening;
   const Launch launch = find_launch();
   const ChosenBackend chosen = choose_backend(given, launch.local_rank);
+  require_dtype(given, chosen.target);
   const std::unique_ptr<World> world = connect(launch, chosen.target);
   require_same_config(given, chosen.target, *world);
   Config config = with_devices(with_adapter(given), world->size());

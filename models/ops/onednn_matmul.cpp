@@ -91,6 +91,11 @@ bool multiplies_bfloat16() {
 }
 
 int64_t workspace_bytes(const Matmul& matmul) {
+  if (matmul.ab == Dtype::bfloat16 && !multiplies_bfloat16()) {
+    Matmul wider = matmul;
+    wider.ab = wider.c = Dtype::float32;
+    return workspace_bytes(wider);
+  }
   return static_cast<int64_t>(primitive(matmul).description.scratchpad_desc().get_size());
 }
 

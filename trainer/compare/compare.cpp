@@ -172,6 +172,7 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
   require_remat_keys_read(config, names);
   Comparison comparison{.workload = workload, .backend = choose_backend(config), .candidates = {}};
   models::Target target = comparison.backend.target;
+  require_dtype(config, target);
   require_profile_of(target, config);
   for (const std::string& name : names)
     comparison.candidates.push_back(make_candidate(config, name, target));

@@ -51,15 +51,25 @@ bool has_bfloat16(models::Target target) {
 }
 
 models::Dtype compute_dtype(const Config& config, models::Target target) {
-  const bool is_automatic = config.dtype == ComputeDtype::automatic;
-  const bool is_asked = is_automatic ? config.weight_dtype == WeightDtype::bfloat16
-                                     : config.dtype == ComputeDtype::bfloat16;
-  if (is_asked && !has_bfloat16(target))
-    throw ConfigError(location(config, is_automatic ? "weight_dtype" : "dtype") +
-                      ": found bfloat16, but this processor lacks what oneDNN multiplies it with "
-                      "(AVX-512); expected float32, or backend=cuda");
+  switch (config.dtype) {
+    case ComputeDtype::float32:
+      return models::Dtype::float32;
+    case ComputeDtype::bfloat16:
+      return models::Dtype::bfloat16;
+    case ComputeDtype::automatic:
+      break;
+  }
   const bool is_native = models::is_cuda(target) || multiplies_bfloat16_natively();
-  return is_asked || (is_automatic && is_native) ? models::Dtype::bfloat16 : models::Dtype::float32;
+  return is_native || config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
+                                                                   : models::Dtype::float32;
+}
+
+void require_dtype(const Config& config, models::Target target) {
+  if (compute_dtype(config, target) != models::Dtype::bfloat16 || has_bfloat16(target)) return;
+  const char* key = config.dtype == ComputeDtype::bfloat16 ? "dtype" : "weight_dtype";
+  throw ConfigError(location(config, key) +
+                    ": found bfloat16, but this processor lacks what oneDNN multiplies it with "
+                    "(AVX-512); expected float32");
 }
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target) {

@@ -11,9 +11,11 @@ namespace longshore::trainer {
 bool has_bfloat16(models::Target target);
 
 // The dtype of activations. `dtype: auto` means bfloat16 if the target multiplies bfloat16 matrices
-// natively or the weights are bfloat16, else float32. Throws ConfigError for a bfloat16 that the
-// target does not have.
+// natively or the weights are bfloat16, else float32.
 models::Dtype compute_dtype(const Config& config, models::Target target);
+
+// Throws ConfigError where that is a bfloat16 which the target does not have. It can be planned.
+void require_dtype(const Config& config, models::Target target);
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 

@@ -216,6 +216,7 @@ void print(const std::string& text) {
 void generate(const GenerateRequest& request) {
   const Config config = override_config({}, request.overrides, kKeys);
   const models::Target target = choose_backend(config).target;
+  require_dtype(config, target);
   const Source from = source(request);
   DecoderConfig model = read_folder_model(from.model, from.adapter);
   model.dtype = compute_dtype(config, target);

@@ -213,6 +213,7 @@ void probe(const ProbeRequest& request) {
                       ": found auto, expected a policy by name: it is values that are compared");
   validate_remat(config);
   models::Target target = choose_backend(config).target;
+  require_dtype(config, target);
   DecoderConfig model = read_folder_model(request.model, request.adapter);
   ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
   if (request.gradients && !inputs.has_labels)

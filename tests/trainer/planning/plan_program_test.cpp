@@ -19,8 +19,8 @@ namespace {
 using data::TemporaryFolder;
 using nlohmann::ordered_json;
 
-ProgramResult run_plan(const std::string& arguments) {
-  return run_program(PLAN_PROGRAM " " + arguments);
+ProgramResult run_plan(const std::string& arguments, const std::string& environment = "") {
+  return run_program(environment + " " PLAN_PROGRAM " " + arguments);
 }
 
 const std::string kQuickstart = "--config quickstart.yml backend=cpu ";
@@ -56,6 +56,15 @@ ordered_json json_of(const std::string& arguments) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(folder.file_count(), 1u);
   return ordered_json::parse(data::read_file(file));
+}
+
+// A plan runs nothing.
+TEST(PlanProgram, PlansBfloat16OnProcessorsWithoutAvx512) {
+  const ProgramResult result =
+      run_plan(kQuickstart + "dtype=bfloat16 --policies full,none", "DNNL_MAX_CPU_ISA=AVX2");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(result.output, "this processor does not multiply bfloat16"))
+      << result.output;
 }
 
 TEST(PlanProgram, AllIsEveryPolicyButCustom) {
