@@ -12,9 +12,9 @@ namespace longshore::trainer {
 // 128 and its number, as the shell has it, unless it comes within a second: some senders, such as
 // timeout(1), signal the process and then its group.
 //
-// A thread takes the signals, and all others block them, if they were started while this lives or
-// start later: a handler would put its frame on the stack of whatever runs, and some of oneDNN's
-// kernels let the stack pointer point into the heap.
+// A thread of its own takes the signals. The one that makes this blocks them, and so do all that
+// start while it lives: a handler would put its frame on the stack of whatever runs, and some of
+// oneDNN's kernels let the stack pointer point into the heap.
 class StopSignal {
  public:
   StopSignal();

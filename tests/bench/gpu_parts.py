@@ -48,8 +48,8 @@ LARGE_MEMORY_MIB = 120_000
 TESTS = ["cuda_ops_test", "golden_test", "cuda_nccl_test"]
 SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "gradient_accumulation_steps=4"]
 SHIPPED = {"H200": "h200", "H100": "h100", "A100.*80": "a100_80g", "4090": "rtx4090", "5090": "rtx5090"}
-# Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
 GIB = 2**30
+# Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
 LEAST_HOST_GIB, SPARE_HOST_GIB = 64, 8
 # What libraries say of a step that fails, and where: kernels then end one after the other.
 DIAGNOSTICS = {"CUDA_LAUNCH_BLOCKING": "1", "CUDNN_LOGLEVEL_DBG": "1", "CUBLASLT_LOG_LEVEL": "1"}

@@ -35,7 +35,7 @@ struct Format {
 std::vector<Format> formats() {
   using enum models::Dtype;
   std::vector<Format> formats{{float32, float32}, {float32, uint8}};
-  if (models::cpu_dtypes().back() == bfloat16) formats.push_back({bfloat16, bfloat16});
+  if (models::multiplies_bfloat16()) formats.push_back({bfloat16, bfloat16});
   return formats;
 }
 

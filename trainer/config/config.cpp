@@ -101,10 +101,7 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
 std::string unknown_key_fault(const Setting& setting) {
   std::vector<std::string> known = key_names(config_keys());
   known.push_back(kBaseConfig);
-  std::string meant = key_for_other_name(setting.key);
-  // As training.steps of a config with sections.
-  const std::string last = setting.key.substr(setting.key.rfind('.') + 1);
-  if (meant.empty() && last != setting.key && find_key(last)) meant = last;
+  const std::string meant = key_for_other_name(setting.key);
   return fault(setting, "an unknown key", "one that --help lists",
                meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
 }

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "trainer/config/keys.h"
+
 namespace longshore::trainer {
 
 const std::map<std::string, std::string>& keys_by_other_name() {
@@ -85,9 +87,10 @@ const std::map<std::string, std::string>& keys_by_other_name() {
 
 std::string key_for_other_name(const std::string& name) {
   const std::map<std::string, std::string>& keys = keys_by_other_name();
-  auto key = keys.find(name);
-  if (key == keys.end()) key = keys.find(name.substr(name.rfind('.') + 1));
-  return key == keys.end() ? "" : key->second;
+  const std::string last = name.substr(name.rfind('.') + 1);
+  for (const std::string& known : {name, last})
+    if (const auto key = keys.find(known); key != keys.end()) return key->second;
+  return last != name && find_key(last) ? last : "";
 }
 
 }  // namespace longshore::trainer

@@ -6,12 +6,12 @@
 
 namespace longshore::trainer {
 
-// The keys here by their names in MaxText, torchtitan, transformers' Trainer, peft and TRL:
-// "moment_dtype" by "mu_dtype".
+// The keys here by their names in MaxText, torchtitan, transformers' Trainer, peft, TRL and Hugging
+// Face's config.json: "moment_dtype" by "mu_dtype".
 const std::map<std::string, std::string>& keys_by_other_name();
 
-// The key here for such a name, with or without its section ("training.seq_len"); "" where there is
-// none.
+// The key here for such a name, with or without its section ("training.seq_len"), or for one of
+// ours with a section ("training.steps"); "" where there is none.
 std::string key_for_other_name(const std::string& name);
 
 }  // namespace longshore::trainer
