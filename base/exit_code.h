@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "base/error.h"
 
@@ -13,7 +14,9 @@ namespace longshore {
 template <class F>
 int exit_code_of(const char* program, F run) {
   auto failed = [&](const std::exception& error, int code) {
-    std::fprintf(stderr, "%s: %s\n", program, error.what());
+    std::string message = error.what();
+    if (message.ends_with('\n')) message.pop_back();  // as those with tables do
+    std::fprintf(stderr, "%s: %s\n", program, message.c_str());
     return code;
   };
   try {

@@ -3,23 +3,38 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
+#include <functional>
+#include <string>
 
 #include "base/exit_code.h"
 
 namespace longshore {
 
+// What may have been meant by an argument that is no option of a program, as one would write it; ""
+// if nothing is like it.
+using Meant = std::function<std::string(const std::string& argument)>;
+
+// What is wrong with the arguments that `app` failed to parse. Of an argument that it does not know
+// it gives what was `meant`, else the nearest option; unknown ones come before missing ones, since
+// they often are those misspelled.
+std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant);
+
 // Parses the arguments and runs what they ask for. Gives the exit code: 2 for wrong arguments, of
-// which CLI11 says what is wrong, and else exit_code_of()'s.
+// which wrong_arguments() says what is wrong, and else exit_code_of()'s.
 //
 // A file that grows beyond the limit on sizes is an error of the call that writes it, as a full
 // disk is: the signal would end the program with the file half written.
 template <class F>
-int run_program(CLI::App& app, int argc, char** argv, F run) {
+int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant = nullptr) {
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
+                 wrong_arguments(app, error, meant).c_str());
+    return 2;
   }
   return exit_code_of(app.get_name().c_str(), run);
 }

@@ -121,5 +121,6 @@ int main(int argc, char** argv) {
   app.add_option("--json", request.json, "a file to write plans and measurements to");
   app.add_option("--html", request.html, "a file for a report with plots, for any browser");
   trainer::add_config_keys(app, request.overrides);
-  return run_program(app, argc, argv, [&] { trainer::compare(request); });
+  return run_program(
+      app, argc, argv, [&] { trainer::compare(request); }, trainer::meant_key);
 }

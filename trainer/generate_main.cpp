@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/program.h"
+#include "trainer/config/help.h"
 #include "trainer/generate/generate.h"
 
 namespace {
@@ -64,5 +65,6 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::generate_footer());
-  return run_program(app, argc, argv, [&] { trainer::generate(request); });
+  return run_program(
+      app, argc, argv, [&] { trainer::generate(request); }, trainer::meant_key);
 }

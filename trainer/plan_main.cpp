@@ -134,6 +134,10 @@ void plan(const Request& request) {
   if (plans.size() == 1 || request.explain)
     for (const PolicyPlan& one : plans) {
       std::printf("\n%s", details(one, hardware).c_str());
+      if (plans.size() == 1 && hardware && one.policy != offload::kAuto) {
+        std::fflush(stdout);
+        std::fputs(changes(one, *hardware).c_str(), stdout);
+      }
       if (request.explain) std::fputs(explanation(one).c_str(), stdout);
     }
   if (!hardware)
@@ -168,5 +172,6 @@ int main(int argc, char** argv) {
   app.add_flag("--explain", request.explain,
                "what happens to each label, and what is computed again");
   trainer::add_config_keys(app, request.overrides);
-  return run_program(app, argc, argv, [&] { trainer::plan(request); });
+  return run_program(
+      app, argc, argv, [&] { trainer::plan(request); }, trainer::meant_key);
 }

@@ -1,6 +1,7 @@
 // probe --model DIR --inputs F --out F [--adapter DIR] [--gradients] [key=value ...]
 
 #include "base/program.h"
+#include "trainer/config/help.h"
 #include "trainer/probe/probe.h"
 
 int main(int argc, char** argv) {
@@ -24,5 +25,6 @@ int main(int argc, char** argv) {
                "also the gradient of each parameter, or of the adapter's alone");
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::probe_footer());
-  return run_program(app, argc, argv, [&] { trainer::probe(request); });
+  return run_program(
+      app, argc, argv, [&] { trainer::probe(request); }, trainer::meant_key);
 }

@@ -23,6 +23,16 @@ namespace {
 namespace fs = std::filesystem;
 using Shard = std::shared_ptr<const data::TokenShard>;
 
+// Returns read(). What that says of a file comes after the key by which the file was found.
+template <class F>
+auto read_file_of(const Config& config, const char* key, F read) {
+  try {
+    return read();
+  } catch (const DataError& error) {
+    throw DataError(location(config, key) + ": " + error.what());
+  }
+}
+
 // Opens files as the config says.
 class Opener {
  public:
@@ -30,14 +40,7 @@ class Opener {
       : config_(config), tokenizer_(tokenizer), log_(log) {}
 
   Shard shard(const char* key, const fs::path& path) {
-    Shard shard =
-        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
-    check_vocabulary(key, path, shard->vocab_size());
-    if (tokenizer_)
-      shard->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
-    if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
-    if (!first_) first_ = shard;
-    return shard;
+    return read_file_of(config_, key, [&] { return checked_shard(key, path); });
   }
 
   std::shared_ptr<const data::Rows> rows(const Shard& shard, const fs::path& path,
@@ -57,6 +60,17 @@ class Opener {
   }
 
  private:
+  Shard checked_shard(const char* key, const fs::path& path) {
+    Shard shard =
+        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
+    check_vocabulary(key, path, shard->vocab_size());
+    if (tokenizer_)
+      shard->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
+    if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
+    if (!first_) first_ = shard;
+    return shard;
+  }
+
   Shard tokenized(const fs::path& path) const {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
     fs::path cache = config_.base_output_directory / "tokens";
@@ -156,7 +170,9 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
     return result;
   }
   if (!config.tokenizer_path.empty())
-    result.tokenizer = std::make_unique<data::Tokenizer>(config.tokenizer_path);
+    result.tokenizer = read_file_of(config, "tokenizer_path", [&] {
+      return std::make_unique<data::Tokenizer>(config.tokenizer_path);
+    });
   Opener opener(config, result.tokenizer.get(), log);
   std::vector<Shard> shards;
   std::vector<data::WeightedRows> sources;

@@ -184,6 +184,8 @@ TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
     EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
     EXPECT_NE(result.output, "");
   }
+  EXPECT_NE(run_tokenize("--tokeniser=" + kModel + out + text).output.find("nearest: --tokenizer"),
+            std::string::npos);
   const Result bad_line = run_tokenize(tokenizer + " --stdin-json <" + text);
   EXPECT_EQ(bad_line.exit_code, 1);
   EXPECT_TRUE(bad_line.output.starts_with("tokenize: line 1: ")) << bad_line.output;

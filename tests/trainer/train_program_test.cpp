@@ -546,6 +546,10 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(count(result.output, nearest), 1u) << result.output;
   }
+  // Of the misspelled and the missing option, the message is on the former.
+  EXPECT_EQ(run_train("--confg quickstart.yml").output,
+            "train: The following argument was not expected: --confg; nearest: --config\n"
+            "Run with --help for more information.\n");
   EXPECT_EQ(run_train("--config no_such_file.yml").exit_code, 2);
   struct Wrong {
     const char *setting, *message;

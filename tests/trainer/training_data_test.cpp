@@ -274,7 +274,12 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
   };
   std::string other = shard("other.tokens", 100, 1);
   expect(message_of<DataError>([&] { open_silently(config({"dataset_path=" + other})); }),
-         "other.tokens: made by a tokenizer whose model file has the hash 0000000000000001");
+         "command line dataset_path: " + other +
+             ": made by a tokenizer whose model file has the hash 0000000000000001");
+  expect(message_of<DataError>([&] {
+           open_silently(config({"dataset_path=" + pairs, "tokenizer_path=" + pairs}));
+         }),
+         "command line tokenizer_path: " + pairs);
   std::string another = shard("another.tokens", 100, 2);
   expect(message_of<DataError>([&] {
            open_silently(config({"dataset_path=" + other + "," + another, "tokenizer_path="}));

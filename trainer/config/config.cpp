@@ -93,7 +93,7 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
   const Key& key = *find_key(setting.key);
   if (!read_value(key, setting.value, relative_to, config))
     return fault(setting, found_text(setting.value), expected(key),
-                 nearest_help(setting.value.text, choices(key)));
+                 nearest_help(wrong_word(key, setting.value), choices(key)));
   config.origins[key.name] = setting.origin;
   return "";
 }

@@ -10,8 +10,12 @@ class App;
 
 namespace longshore::trainer {
 
+// "steps=VALUE" for "--steps", "--steps=3" or "--training.steps"; "" for what is no key. Programs
+// that take keys pass it to run_program().
+std::string meant_key(const std::string& argument);
+
 // Adds the arguments key=value to a program. --help then lists all keys and remat policies below
-// the options, and the message on an unknown argument names the nearest key or option.
+// the options.
 void add_config_keys(CLI::App& app, std::vector<std::string>& overrides);
 
 // A line for each remat policy.

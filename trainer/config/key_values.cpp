@@ -323,6 +323,15 @@ std::vector<std::string> choices(const Key& key) {
                     key.kind);
 }
 
+std::string wrong_word(const Key& key, const Scalar& value) {
+  const std::vector<std::string> valid = choices(key);
+  if (valid.empty()) return "";
+  for (const std::string& word :
+       takes_lists(key) ? items_of(value).value_or(Items()) : Items{value.text})
+    if (std::ranges::find(valid, word) == valid.end()) return word;
+  return "";
+}
+
 bool read_value(const Key& key, const Scalar& value, const fs::path& relative_to, Config& config) {
   if (value.style == ScalarStyle::null || (value.list && !takes_lists(key))) return false;
   return std::visit(

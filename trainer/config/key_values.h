@@ -14,8 +14,11 @@ namespace longshore::trainer {
 // bfloat16", ...
 std::string expected(const Key& key);
 
-// The words that are valid, if the key takes one of a few; otherwise empty.
+// The words that are valid, if the key takes some of a few; otherwise empty.
 std::vector<std::string> choices(const Key& key);
+
+// The first word of a value that is none of choices(); "" if all are, or if there are no choices.
+std::string wrong_word(const Key& key, const Scalar& value);
 
 // Sets the key's value. If `value` is not what the key expects, returns false and leaves `config`
 // as it was. Relative paths are resolved against `relative_to`.

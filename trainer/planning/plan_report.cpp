@@ -61,9 +61,8 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
 }
 
 // The line of what_helps() for the policy `auto`; "" if nothing that it may choose fits.
-std::string what_auto_does(const Config& config, models::Target target,
-                           const offload::Hardware& hardware) try {
-  const AutoChoice choice = choose_policy(with_policy(config, offload::kAuto), target);
+std::string what_auto_does(const Config& config, const offload::Hardware& hardware) try {
+  const AutoChoice choice = choose_policy(with_policy(config, offload::kAuto), hardware.target);
   const WalkedPlan& chosen = choice.chosen();
   return helpful_line("remat_policy=auto", chosen.memory, hardware.target, memory_limits(config),
                       fmt::format("fits, {:.4f} s a step", chosen.step_seconds));
@@ -97,13 +96,7 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
   std::string obstacle;
   for (const std::string& name : policies) {
     try {
-      Config one = with_policy(config, name);
-      plans.push_back(plan_policy(one, target, hardware));
-      if (policies.size() > 1 || !hardware || name == offload::kAuto) continue;
-      PolicyPlan& alone = plans.back();
-      alone.advice = advise(one, alone.plans, alone.room, *hardware);
-      if (!alone.room.fits())
-        alone.what_helps = what_helps(one, *hardware) + what_auto_does(config, target, *hardware);
+      plans.push_back(plan_policy(with_policy(config, name), target, hardware));
     } catch (const ConfigError& error) {
       if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
       obstacle = error.what();
@@ -146,10 +139,17 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   if (!plan.mesh.empty()) result = plan.mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
   if (hardware) result += time_text(plan, *hardware);
-  if (!plan.what_helps.empty())
-    result += "what would take less, each change by itself:\n" + plan.what_helps;
-  if (!plan.advice.empty()) result += "advice, each change by itself:\n";
-  for (const std::string& line : plan.advice) result += "  " + line + "\n";
+  return result;
+}
+
+std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware) {
+  std::string result;
+  if (!plan.room.fits())
+    result += "what would take less, each change by itself:\n" + what_helps(plan.config, hardware) +
+              what_auto_does(plan.config, hardware);
+  const std::vector<std::string> lines = advise(plan.config, plan.plans, plan.room, hardware);
+  if (!lines.empty()) result += "advice, each change by itself:\n";
+  for (const std::string& line : lines) result += "  " + line + "\n";
   return result;
 }
 

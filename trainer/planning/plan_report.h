@@ -15,7 +15,7 @@ namespace longshore::trainer {
 // `names`.
 std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
 
-// A plan for each of policy_names(), with advice if there is only one. If `names` is {"all"},
+// A plan for each of policy_names(). If `names` is {"all"},
 // policies that do not suit the model are left out. Throws ConfigError as plan_policy() does.
 std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
                                       models::Target target);
@@ -23,9 +23,11 @@ std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<st
 // A line for each plan. If they have times, the fastest plan that fits comes first, and plans that
 // do not fit come last.
 std::string table(std::vector<const PolicyPlan*> plans);
-// The plan's memory, and what is in use at its peak. With a profile also the step's time and
-// advice.
+// The plan's memory, and what is in use at its peak. With a profile also the step's time.
 std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware);
+// What single changes of a named policy's plan would do, each of them tried, which can take
+// seconds: those by which it would lack less memory, if it does not fit, and advise()'s.
+std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware);
 // What happens to each value of the layers, label by label.
 std::string explanation(const PolicyPlan& plan);
 

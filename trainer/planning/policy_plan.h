@@ -24,8 +24,6 @@ struct PolicyPlan {
   Room room;
   double mfu = 0;                // a fraction; 0 if the profile names no peak
   double tokens_per_second = 0;  // of a device
-  std::vector<std::string> advice;
-  std::string what_helps;  // what_helps() in room.h if the plan does not fit
   // These are set if the policy is `auto`: the account of the search, and the chosen keys.
   std::string account;
   std::vector<std::pair<std::string, std::string>> chosen;
@@ -39,7 +37,7 @@ Config with_policy(Config config, const std::string& policy);
 // own policy nor by one of `policies`.
 void require_remat_keys_read(Config config, const std::vector<std::string>& policies);
 
-// Plans the config, without advice. Throws ConfigError if the policy does not suit the model, and
+// Plans the config. Throws ConfigError if the policy does not suit the model, and
 // as choose_policy() does.
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);

@@ -40,6 +40,8 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(error("mlpwo: devcie\n"),
             "configs/test.yml:12 mlpwo: found devcie, expected remat, device or offload, or two of "
             "them: of the first offload_layers layers, and of the others; nearest: device");
+  EXPECT_TRUE(error("", {"lora_targets=q_proj,kproj"}).ends_with("; nearest: k_proj"));
+  EXPECT_TRUE(error("mlpwo: [device, ofload]\n").ends_with("; nearest: offload"));
   EXPECT_EQ(error("steps: [1]\n"),
             "configs/test.yml:12 steps: found a list, 1, expected an integer from 1 to 1000000000");
   EXPECT_EQ(error("steps: {a: 1}\n"),

@@ -330,6 +330,7 @@ TEST(Generate, RefusesCommandLines) {
                     prompt = "--prompt x ";
   for (const auto& [arguments, word] : {std::pair{prompt, "--model"},
                                         {model, "--prompt"},
+                                        {model + "--promt=x", "nearest: --prompt"},
                                         {model + "--run x " + prompt, "--run"},
                                         {prompt + "--model /no/such", "--model: "},
                                         {prompt + "--run /no/such", "--run: "},

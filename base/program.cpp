@@ -1,0 +1,29 @@
+#include "base/program.h"
+
+#include <vector>
+
+#include "base/nearest.h"
+
+namespace longshore {
+namespace {
+
+std::string nearest_option(const CLI::App& app, const std::string& argument) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  return nearest(argument.substr(0, argument.find('=')), options);
+}
+
+}  // namespace
+
+std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant) {
+  const std::vector<std::string> unknown = app.remaining();
+  if (unknown.empty()) return error.what();
+  const std::string& first = unknown[0];
+  std::string close = meant ? meant(first) : "";
+  if (close.empty()) close = nearest_option(app, first);
+  const CLI::ExtrasError not_expected({unknown.rbegin(), unknown.rend()});  // it reverses the order
+  return not_expected.what() + (close.empty() ? "" : "; nearest: " + close);
+}
+
+}  // namespace longshore
