@@ -4,10 +4,10 @@
 usage: quality.py TRAIN WRITE_BATCHES [--steps 1000] [--tolerance 0.005] [--plot FILE.svg]
 
 Both start from one folder of weights and see the batches that write_batches reads out of the
-quickstart's text, in float32 and in bfloat16 with float32 weights (transformers: torch.autocast,
-as its Trainer has it), with AdamW that decays matrices alone, clipping, warm-up and cosine decay.
-Prints evaluation losses side by side, as a table of Markdown, and fails where those at the end
-differ by more than the tolerance. --plot draws them.
+quickstart's text, in float32 and, where the processor multiplies it, in bfloat16 with float32
+weights (transformers: torch.autocast, as its Trainer has it), with AdamW that decays matrices
+alone, clipping, warm-up and cosine decay. Prints evaluation losses side by side, as a table of
+Markdown, and fails where those at the end differ by more than the tolerance. --plot draws them.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import transformers
 from safetensors.torch import load_file
 
 import curves
+from processor import multiplies_bfloat16
 
 CONFIG = "quickstart.yml"
 MODEL = ("base_emb_dim=128 base_num_decoder_layers=4 base_num_query_heads=4 base_num_kv_heads=2 head_dim=32 "
@@ -151,8 +152,9 @@ def main():
                 f"eval_interval={interval}", f"load_parameters_path={folder}"]
         run(arguments.write_batches, work / "batches.safetensors", CONFIG, *keys)
         batches = load_file(work / "batches.safetensors")
+        dtypes = ("float32", "bfloat16") if multiplies_bfloat16() else ("float32",)
         results = {dtype: compare(arguments.train, folder, batches, keys, dtype, steps, interval, work)
-                   for dtype in ("float32", "bfloat16")}
+                   for dtype in dtypes}
     print(table(results))
     if arguments.plot:
         arguments.plot.write_text(curves.svg(results, arguments.tolerance))

@@ -20,14 +20,17 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from processor import multiplies_bfloat16
+
 SMALL = ("base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 head_dim=16 "
          "base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 backend=cpu "
          "peak_tflops_per_device=1").split()
 FLOAT32 = ["dtype=float32"]
+BFLOAT16 = "dtype=bfloat16"
 GEMMA = [*FLOAT32, "sliding_window_size=32", "query_pre_attn_scalar=16"]
 RECIPES = [("llama3_8b_finetune", "llama3_8b", "bytelevel_bpe_llama3", FLOAT32),
            ("llama3_8b_lora", "llama3_8b", "bytelevel_bpe_llama3", FLOAT32),
-           ("llama3_8b_24gb", "llama3_8b", "bytelevel_bpe_llama3", ["dtype=bfloat16", "offload_layers=2"]),
+           ("llama3_8b_24gb", "llama3_8b", "bytelevel_bpe_llama3", [BFLOAT16, "offload_layers=2"]),
            ("gemma2_9b_finetune", "gemma2_9b", "gemma_bpe", GEMMA),
            ("gemma2_9b_lora", "gemma2_9b", "gemma_bpe", GEMMA),
            ("gemma2_9b_attention", "gemma2_9b", "gemma_bpe", GEMMA),
@@ -84,6 +87,9 @@ def main():
     train, probe, convert = sys.argv[1:]
     transformers.utils.logging.disable_progress_bar()
     for recipe, model, tokenizer, keys in RECIPES:
+        if BFLOAT16 in keys and not multiplies_bfloat16():
+            print(f"{recipe}: left out, for this processor does not multiply bfloat16")
+            continue
         with tempfile.TemporaryDirectory() as name:
             work = pathlib.Path(name)
             result = trained(train, work, recipe, model, tokenizer, keys)
