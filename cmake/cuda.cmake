@@ -18,8 +18,9 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
                         "in /usr/local/cuda or beside LibTorch. Run scripts/setup --cuda.")
   endif()
 endif()
-# Ampere, Hopper and consumer Blackwell; others compile the nearest of these when they load it.
-set(CMAKE_CUDA_ARCHITECTURES "80;90;120" CACHE STRING "Compute capabilities to build for")
+# Ampere, Hopper, and Blackwell of data centers and of consumers. Each serves what comes later in its
+# major version.
+set(CMAKE_CUDA_ARCHITECTURES "80;90;100;120" CACHE STRING "Compute capabilities to build for")
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
 if(LONGSHORE_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${LONGSHORE_CCACHE}")

@@ -30,8 +30,9 @@ else()
 endif()
 
 # The wheel's libraries were linked against CUDA; a CPU build loads only the CUDA runtime and CUPTI.
+# NVRTC finds its builtins by the program's path alone.
 set(torch_rpath "${torch_lib}")
-foreach(library libcudart.so.13 libcupti.so.13)
+foreach(library libcudart.so.13 libcupti.so.13 libnvrtc.so.13)
   find_file(LONGSHORE_${library} ${library}
     PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/lib" ENV CUDA_HOME /usr/local/cuda
     PATH_SUFFIXES . lib64 lib extras/CUPTI/lib64 NO_DEFAULT_PATH)

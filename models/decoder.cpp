@@ -119,7 +119,8 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   const AttentionOptions options{.head_dim = c.head_dim,
                                  .scale = c.query_scale,
                                  .window = kind.has_window ? c.window : 0,
-                                 .soft_cap = c.attention_cap};
+                                 .soft_cap = c.attention_cap,
+                                 .deterministic = c.deterministic};
   Attended attended;
   Var context;  // [B,T,H*D]
   if (kind.cache_capacity > 0) {

@@ -47,6 +47,7 @@ struct DecoderConfig {
   double rope_base = 10000;      // rope_max_timescale
   bool tied_embeddings = false;  // logits_via_embedding
   Dtype dtype = Dtype::float32;  // dtype
+  bool deterministic = true;     // deterministic; of GPUs, others always are
 
   Block block = Block::llama;
   bool qkv_bias = false;        // on query, key and value

@@ -6,6 +6,11 @@
 #include "offload/memory.h"
 
 namespace longshore::offload {
+namespace {
+
+constexpr int kLeastMajor = 8;  // CMAKE_CUDA_ARCHITECTURES begins there
+
+}  // namespace
 
 CudaDevice find_cuda_device(int64_t local_rank) {
   int count = 0;
@@ -19,6 +24,11 @@ CudaDevice find_cuda_device(int64_t local_rank) {
   cudaDeviceProp properties;
   if (cudaError_t status = cudaGetDeviceProperties(&properties, number); status != cudaSuccess)
     return {.description = std::string("the GPU does not answer: ") + cudaGetErrorString(status)};
+  if (properties.major < kLeastMajor)
+    return {.description = std::string(properties.name) + " is of compute capability " +
+                           std::to_string(properties.major) + "." +
+                           std::to_string(properties.minor) + ", and kernels are compiled for " +
+                           std::to_string(kLeastMajor) + ".0 and later"};
   char bus_id[32] = "";
   check_cuda(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number),
              "asking for the device's bus id");

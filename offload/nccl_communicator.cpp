@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "base/cuda_check.h"
@@ -47,6 +48,7 @@ class NcclCommunicator : public Communicator {
           nullptr, "connecting rank " + std::to_string(mesh.rank()));
     split(Axis::fsdp, mesh.fsdp, mesh.data);
     split(Axis::data, mesh.data, mesh.fsdp);
+    take_memory();
   }
 
   // ncclCommDestroy waits for the other processes, which may never come after a failure.
@@ -84,6 +86,33 @@ class NcclCommunicator : public Communicator {
   }
 
  private:
+  // NCCL takes device memory for an algorithm's connections at the first collective that it is
+  // chosen for, which depends on the size. Each kind of collective runs once small and once large,
+  // so that what is free afterwards stays free.
+  void take_memory() {
+    constexpr size_t kLarge = size_t{256} << 20, kSmallPart = 256;  // bytes
+    void* allocated = nullptr;
+    check_cuda(cudaMalloc(&allocated, kLarge), "memory for the first collectives");
+    const std::unique_ptr<void, cudaError_t (*)(void*)> memory(allocated, cudaFree);
+    for (ncclComm_t among : along_) {
+      int devices = 0, rank = 0;
+      check(ncclCommCount(among, &devices), among, "counting devices");
+      check(ncclCommUserRank(among, &rank), among, "asking for the rank");
+      for (size_t part : {kSmallPart, kLarge / devices / kSmallPart * kSmallPart}) {
+        std::byte* mine = static_cast<std::byte*>(allocated) + part * rank;
+        const size_t count = part / sizeof(float);
+        const char* what = "the first collectives";
+        check(ncclAllGather(mine, allocated, part, ncclInt8, among, nullptr), among, what);
+        check(ncclReduceScatter(allocated, mine, count, ncclFloat32, ncclSum, among, nullptr),
+              among, what);
+        check(ncclAllReduce(allocated, allocated, count * devices, ncclFloat32, ncclSum, among,
+                            nullptr),
+              among, what);
+      }
+    }
+    check_cuda(cudaStreamSynchronize(nullptr), "the first collectives");
+  }
+
   void end_all(ncclResult_t (*end)(ncclComm_t)) {
     for (ncclComm_t& among : along_)
       if (ncclComm_t ended = std::exchange(among, nullptr)) end(ended);

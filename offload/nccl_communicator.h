@@ -14,8 +14,9 @@ namespace longshore::offload {
 using ShareBytes = std::function<std::string(const std::string&)>;
 
 // Communicates along the axes of the mesh; `device` is this process's GPU. Every process calls it.
-// Collectives are enqueued on their call's stream. This function and run() throw Error, with NCCL's
-// message, where devices cannot reach each other.
+// Each kind of collective runs once here, so that NCCL takes its device memory before plans are
+// compared with what is free. Collectives are enqueued on their call's stream. This function and
+// run() throw Error, with NCCL's message, where devices cannot reach each other.
 std::shared_ptr<Communicator> make_nccl_communicator(const DeviceMesh& mesh, int device,
                                                      const ShareBytes& share);
 

@@ -109,7 +109,7 @@ class ResultsTest(unittest.TestCase):
         plans = [{"policy": "auto", "workload": f"states={where}", "memory": {},
                   "measured": {"step_seconds": seconds, "mfu": mfu, "tokens_per_second_per_device": 1}}
                  for where, seconds, mfu in (("device", 1.0, 0.82), ("host", 1.05, 0.78))]
-        target = gpu_targets.share_of_products({"whole_x": {"plans": plans}}, "whole_x", "x")
+        target = gpu_targets.share_of_products(gpu_targets.plans({"whole_x": {"plans": plans}}, "whole_x"), "x")
         self.assertEqual((target.found, target.verdict), (82, "met"))
 
 

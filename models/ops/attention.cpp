@@ -98,6 +98,7 @@ std::string print(const std::any& any) {
   if (options.window != 0) text << ", window=" << options.window;
   if (options.soft_cap != 0) text << ", soft_cap=" << options.soft_cap;
   if (segments) text << ", segments";
+  if (!options.deterministic) text << ", gradients in any order";
   return text.str();
 }
 

@@ -19,6 +19,9 @@ struct AttentionOptions {
   int64_t window = 0;   // query i sees keys j with i - j < window; 0: no window
   double soft_cap = 0;  // scaled scores s become cap*tanh(s/cap) before they are masked (Gemma
                         // Team 2024, arXiv 2408.00118); 0: they stay
+  // Whether gradients are sums in a fixed order, so that the same operands give the same bits. GPUs
+  // are faster without.
+  bool deterministic = true;
 
   double score_scale() const {
     return scale == 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : scale;

@@ -334,7 +334,8 @@ void attention_grad_cuda_aten(const KernelCall& call) {
   // Without dropout the generator's state is not read.
   at::Tensor state = at::empty({2}, q.options().dtype(at::kUInt64));
   at::Tensor unused = at::empty({}, q.options().dtype(at::kUInt64));
-  const FixedOrder fixed_order;
+  std::optional<FixedOrder> fixed_order;
+  if (attrs.options.deterministic) fixed_order.emplace();
   auto result = at::_flash_attention_backward(
       heads(call, call.in[0]), q, heads(call, call.in[2]), heads(call, call.in[3]),
       heads(call, call.in[4]), tensor(call, call.in[5]), {}, {}, shape[1], shape[1], 0.0, true,

@@ -26,24 +26,28 @@ std::string attention_cuda_path(const std::any& any, std::span<const Type> in) {
                     elsewhere = flash_serves(attrs, in[0].dtype)
                                     ? attention_cuda_aten_path(any, in)
                                     : "blocks of cuBLASLt's matrix products";
-  switch (cudnn_serves_on(attrs, in[0], in[1])) {
+  const CudnnGpus forward = cudnn_serves_on(attrs, in[0], in[1], CudnnPass::forward),
+                  backward = cudnn_serves_on(attrs, in[0], in[1], CudnnPass::backward);
+  const std::string grad = forward == backward ? "" : ", its gradient " + elsewhere;
+  switch (forward) {
     case CudnnGpus::none:
       return elsewhere;
     case CudnnGpus::hopper:
-      return by_cudnn + " on Hopper, elsewhere " + elsewhere;
+      return by_cudnn + grad + " on Hopper, elsewhere " + elsewhere;
     case CudnnGpus::all_but_10:
-      return by_cudnn + ", on compute capability 10 " + elsewhere;
+      return by_cudnn + grad + ", on compute capability 10 " + elsewhere;
     case CudnnGpus::all:
       break;
   }
-  return by_cudnn;
+  return by_cudnn + grad;
 }
 
 int64_t attention_cuda_workspace(const std::any& any, std::span<const Type> in,
                                  std::span<const Type> out) {
   const AttentionAttrs& attrs = attrs_of(any);
   const Type &q = in[0], &k = in[1];
-  return workspace(cudnn_serves_on(attrs, q, k), cudnn_forward(attrs, q, k), CudnnPass::forward,
+  return workspace(cudnn_serves_on(attrs, q, k, CudnnPass::forward), cudnn_forward(attrs, q, k),
+                   CudnnPass::forward,
                    flash_serves(attrs, q.dtype) ? attention_cuda_aten_workspace(any, in, out)
                                                 : attention_blocks_workspace(attrs, q, k));
 }
@@ -52,7 +56,8 @@ int64_t attention_grad_cuda_workspace(const std::any& any, std::span<const Type>
                                       std::span<const Type> out) {
   const AttentionAttrs& attrs = attrs_of(any);
   const Type &q = in[1], &k = in[2];
-  return workspace(cudnn_serves_on(attrs, q, k), cudnn_backward(attrs, q, k), CudnnPass::backward,
+  return workspace(cudnn_serves_on(attrs, q, k, CudnnPass::backward), cudnn_backward(attrs, q, k),
+                   CudnnPass::backward,
                    flash_serves(attrs, q.dtype) ? attention_grad_cuda_aten_workspace(any, in, out)
                                                 : attention_grad_blocks_workspace(attrs, q, k));
 }
@@ -72,7 +77,7 @@ constexpr AttentionBlockParts kBlockParts{.multiply = run_cublaslt,
 void attention_cuda(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   const Type &q = call.in[0].type, &k = call.in[1].type;
-  if (cudnn_serves_here(attrs, q, k))
+  if (cudnn_serves_here(attrs, q, k, CudnnPass::forward))
     run_attention_graphs(call, run_cudnn_graph, launch_attention_mask);
   else if (flash_serves(attrs, q.dtype))
     attention_cuda_aten(call);
@@ -83,7 +88,7 @@ void attention_cuda(const KernelCall& call) {
 void attention_grad_cuda(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
   const Type &q = call.in[1].type, &k = call.in[2].type;
-  if (cudnn_serves_here(attrs, q, k))
+  if (cudnn_serves_here(attrs, q, k, CudnnPass::backward))
     run_attention_grad_graphs(call, run_cudnn_graph, launch_attention_mask);
   else if (flash_serves(attrs, q.dtype))
     attention_grad_cuda_aten(call);

@@ -26,20 +26,32 @@ int64_t score_gradient_bytes(int64_t length) {
          size_bytes(Dtype::bfloat16);
 }
 
+// The bytes of a head's dq before it is rounded.
+int64_t wide_dq_bytes(const CudnnAttention& a) {
+  return a.length * a.head_dim * size_bytes(Dtype::float32);
+}
+
+// The most that dq of a head takes: as one product of all score gradients; or as a sum, which GPUs
+// other than Hopper and Blackwell's for data centers hold twice where it need not be deterministic.
+int64_t dq_bytes(const CudnnAttention& a) {
+  return a.deterministic ? std::max(score_gradient_bytes(a.length), wide_dq_bytes(a))
+                         : 2 * wide_dq_bytes(a);
+}
+
 // Parts are made as large as this allows, so that few end with multiprocessors that wait, and
 // larger where they would not have enough blocks of keys: about two for each multiprocessor of a
 // large GPU, for under a causal mask the first block takes as long as two of the middle.
 constexpr int64_t kPartBytes = int64_t{512} << 20;
 constexpr int64_t kLeastBlocks = 256;
-// A key/value head's queries cannot be divided, for dk and dv are their sums. Rows so long that
-// they alone take more than this are left to flash attention.
+// A key/value head's queries cannot be divided, for dk and dv are their sums. The backward pass of
+// rows so long that they alone take more than this is left to flash attention.
 constexpr int64_t kMostPartBytes = int64_t{1} << 30;
 
 // Key/value heads of a part of the backward pass, each with `group` query heads; 0 where one alone
 // is too large.
-int64_t key_heads_of_part(int64_t group, int64_t length) {
-  const int64_t bytes = group * score_gradient_bytes(length);
-  const int64_t blocks = group * (round_up(length, kKeysOfBlock) / kKeysOfBlock);
+int64_t key_heads_of_part(const CudnnAttention& a) {
+  const int64_t group = a.heads / a.key_heads, bytes = group * dq_bytes(a);
+  const int64_t blocks = group * (round_up(a.length, kKeysOfBlock) / kKeysOfBlock);
   const int64_t wanted = (kLeastBlocks + blocks - 1) / blocks;
   return std::max(kPartBytes / bytes, std::min(wanted, kMostPartBytes / bytes));
 }
@@ -86,7 +98,8 @@ CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Typ
           .scale = options.score_scale(),
           .soft_cap = options.soft_cap,
           .is_masked = attrs.segments,
-          .window = options.window < length ? options.window : 0};
+          .window = options.window < length ? options.window : 0,
+          .deterministic = options.deterministic};
 }
 
 // So many rows at most that their masks take no more than this.
@@ -107,7 +120,7 @@ CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const T
 CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   CudnnAttention part = whole_batch(attrs, q, k);
   const int64_t group = part.heads / part.key_heads;
-  const int64_t key_heads = key_heads_of_part(group, part.length);
+  const int64_t key_heads = key_heads_of_part(part);
   part.rows = largest_divisor(part.rows, std::min(key_heads / part.key_heads, most_rows(part)));
   // The log-sum-exps of a graph's rows must lie one after the other: only of one row can it take
   // some heads.
@@ -121,22 +134,29 @@ CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const 
 // of one position is refused in backward graphs. The scores of one head have the sizes of a mask,
 // and cudnn-frontend then gives them the mask's strides, by which it transposes them wrongly unless
 // the mask is as wide as they are.
-CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k) {
+//
+// Forward passes are kept to the same GPUs; of long rows, cuDNN's serves where flash attention has
+// the backward pass. A mask grows as score gradients do.
+CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k,
+                          CudnnPass pass) {
   const int64_t head_dim = attrs.options.head_dim, length = q.shape[1];
-  const bool serves = q.dtype == Dtype::bfloat16 && head_dim % 8 == 0 && head_dim <= 256 &&
-                      length > 1 &&
-                      q.shape[2] / k.shape[2] * score_gradient_bytes(length) <= kMostPartBytes;
-  if (!serves) return CudnnGpus::none;
-  const CudnnAttention part = cudnn_backward(attrs, q, k);
+  if (q.dtype != Dtype::bfloat16 || head_dim % 8 != 0 || head_dim > 256 || length <= 1)
+    return CudnnGpus::none;
+  const CudnnAttention part =
+      pass == CudnnPass::forward ? cudnn_forward(attrs, q, k) : cudnn_backward(attrs, q, k);
+  int64_t bytes = 0;  // of a query head, that grow with the length
+  if (attrs.segments) bytes = score_gradient_bytes(length);
+  if (pass == CudnnPass::backward) bytes = std::max(bytes, dq_bytes(part));
+  if (part.heads / part.key_heads * bytes > kMostPartBytes) return CudnnGpus::none;
   if (part.is_masked && part.heads == 1 && length != attention_mask_width(length))
     return CudnnGpus::none;
   if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
-  return attrs.segments ? CudnnGpus::all_but_10 : CudnnGpus::all;
+  return attrs.segments && attrs.options.deterministic ? CudnnGpus::all_but_10 : CudnnGpus::all;
 }
 
-bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
+bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k, CudnnPass pass,
                   int compute_capability) {
-  switch (cudnn_serves_on(attrs, q, k)) {
+  switch (cudnn_serves_on(attrs, q, k, pass)) {
     case CudnnGpus::none:
       return false;
     case CudnnGpus::hopper:
@@ -150,17 +170,16 @@ bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
 }
 
 // Forward, cuDNN makes tensor maps at most. Backward, dq is either one product of all score
-// gradients, or a sum in float32 (Blackwell). The sums of dO*O of a row and, where query heads
-// share a key/value head, dk and dv of each come on top. The sums and dq are what
-// CompositeSDPABackwardNode declares in cudnn-frontend 1.32's
+// gradients, or a sum in float32 (of Blackwell, and where it need not be deterministic). The sums
+// of dO*O of a row and, where query heads share a key/value head, dk and dv of each come on top.
+// The sums and dq are what CompositeSDPABackwardNode declares in cudnn-frontend 1.32's
 // node/scaled_dot_product_flash_attention.h; the rest is what engines 5, 6 and 7 of cuDNN 9.19
 // report for compute capabilities 8.0 to 12.0, of which this is the most
 // (tests/models/attention_graphs_test.cpp asks them).
 int64_t cudnn_graph_workspace(const CudnnAttention& a, CudnnPass pass) {
   if (pass == CudnnPass::forward) return kSlack;
   const int64_t heads = a.rows * a.heads, numbers = heads * a.length * a.head_dim;
-  const int64_t dq =
-      std::max(heads * score_gradient_bytes(a.length), numbers * size_bytes(Dtype::float32));
+  const int64_t dq = heads * dq_bytes(a);
   const int64_t sums = heads * a.length * size_bytes(Dtype::float32);
   const int64_t dk_dv = a.heads == a.key_heads ? 0 : 2 * numbers * size_bytes(Dtype::bfloat16);
   return dq + sums + dk_dv + kSlack;

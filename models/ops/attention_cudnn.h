@@ -1,9 +1,9 @@
 // Attention on GPUs by cuDNN's graphs. What they serve and the workspace they take are known from
 // shapes alone, so that planning needs no GPU.
 //
-// The backward pass adds in a fixed order: the same operands give the same bits. On most GPUs that
-// takes all gradients of scores at once, which grow with the square of the length, so it goes
-// through the batch in parts: some of its rows, or some key/value heads of one row.
+// A deterministic backward pass takes, on most GPUs, all gradients of scores at once, which grow
+// with the square of the length; another takes dq in float32. So it goes through the batch in
+// parts: some of its rows, or some key/value heads of one row.
 //
 // Graphs know a window and what comes later, but no segments: what these hide is added to the
 // scores.
@@ -27,6 +27,7 @@ struct CudnnAttention {
   double scale, soft_cap;                  // 0: scores are not capped
   bool is_masked;                          // by numbers that are added
   int64_t window;                          // 0: none
+  bool deterministic;                      // backward
 
   auto operator<=>(const CudnnAttention&) const = default;
 };
@@ -41,12 +42,13 @@ enum class CudnnGpus {
   all,         // from 8.0 on
 };
 
-CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k);
+CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type& k,
+                          CudnnPass pass);
 // On a GPU of that compute capability, 10 times major and minor.
-bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k,
+bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k, CudnnPass pass,
                   int compute_capability);
 // On the current device, in builds with CUDA.
-bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k);
+bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k, CudnnPass pass);
 
 // The first part of each pass: the others are like it.
 CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const Type& k);

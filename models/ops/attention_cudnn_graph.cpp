@@ -1,6 +1,7 @@
 // cuDNN's graphs of attention, made once per shape and device and kept.
 #include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -124,7 +125,7 @@ void add_forward(fe::graph::Graph& graph, const CudnnAttention& a) {
 void add_backward(fe::graph::Graph& graph, const CudnnAttention& a) {
   auto soft_cap = std::make_shared<modifiers::Softcap>();
   auto attributes = attributes_of<fe::graph::SDPA_backward_attributes>(graph, a, soft_cap)
-                        .set_deterministic_algorithm(true);
+                        .set_deterministic_algorithm(a.deterministic);
   if (a.soft_cap != 0)
     attributes.set_score_mod_bprop([=](std::shared_ptr<fe::graph::Graph> part, Tensor gradients) {
       return soft_cap->backward(part, gradients, cap_of(a));
@@ -225,6 +226,9 @@ std::unique_ptr<const Plan> make(const CudnnAttention& attention, CudnnPass pass
 
 void load_library() {
   static const bool loaded = [] {
+    // cuDNN compiles its kernels. It would look for the compiler only where pip's wheels and the
+    // system have it, and not where this program was told that it is.
+    dlopen("libnvrtc.so.13", RTLD_NOW);
     fe::cudnn_dlhandle = loaded_library("libcudnn.so.9");
     // Left alone, the frontend takes a libcudart.so.12 wherever the loader finds one.
     setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", "libcudart.so.13", 0);
@@ -273,8 +277,8 @@ int64_t cudnn_plan_workspace(const CudnnAttention& part, CudnnPass pass, int com
   return make(part, pass, {compute_capability, nullptr, described})->workspace_bytes;
 }
 
-bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k) {
-  return cudnn_serves(attrs, q, k, compute_capability(current_device()));
+bool cudnn_serves_here(const AttentionAttrs& attrs, const Type& q, const Type& k, CudnnPass pass) {
+  return cudnn_serves(attrs, q, k, pass, compute_capability(current_device()));
 }
 
 }  // namespace longshore::models

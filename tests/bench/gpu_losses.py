@@ -35,6 +35,7 @@ def runs():
         yield Run("bfloat16", policy, (f"remat_policy={policy}",))
     for name, home in (("parameters", PARAMETERS), ("gradients", GRADIENTS), ("optimizer", OPTIMIZER)):
         yield Run("bfloat16", name, (*none, home))
+    yield Run("bfloat16", "any_order", (*none, "deterministic=false"), rounds_alike=False)
     yield Run("bfloat16", "updated_on_host", (*none, OPTIMIZER, "optimizer_compute=host"))
 
 

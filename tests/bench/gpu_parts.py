@@ -22,6 +22,9 @@ LAYERS = ["base_num_decoder_layers=8"]
 STEPS = {
     "llama3_8b": ("llama3_8b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
     "llama2_7b": ("llama2_7b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),
+    # As the peer computes.
+    **{f"{model}_any_order": (model, "none", ["per_device_batch_size=8", "max_target_length=4096",
+                                              "deterministic=false"]) for model in ("llama3_8b", "llama2_7b")},
 }
 STEPS_OF_13B = {
     "llama2_13b": ("llama2_13b", f"{POLICIES},auto", ["per_device_batch_size=8", "max_target_length=4096"]),

@@ -66,9 +66,14 @@ def ratio_in_percent(part, whole):
 # --- targets
 
 
-def share_of_products(results, name, what):
+def steps(results, model):
+    """With gradients of attention as sums in a fixed order and, as the peer has them, in any."""
+    return plans(results, f"steps_{model}") + plans(results, f"steps_{model}_any_order")
+
+
+def share_of_products(found, what):
     target = Target(f"{what}: of the rate of products in that run", 80, True)
-    if best := quickest(plans(results, name)):
+    if best := quickest(found):
         target.found = 100 * best["measured"]["mfu"]
         target.note = f"{best['policy']}, {best['measured']['tokens_per_second_per_device']:.0f} tokens/s"
     return target
@@ -76,7 +81,7 @@ def share_of_products(results, name, what):
 
 def over_peer(results, model):
     target = Target(f"{model}, 8 layers: tokens/s over torch.compile's", 1.2, True, "x")
-    own = quickest(plans(results, f"steps_{model}"))
+    own = quickest(steps(results, model))
     peers = [one for one in results.get(f"peer_{model}") or [] if "tokens_per_second" in one]
     if own and peers:
         peer = max(peers, key=lambda one: one["tokens_per_second"])
@@ -161,8 +166,8 @@ def same_bits(results):
 def targets(results):
     rows = []
     for model in ("llama3_8b", "llama2_7b"):
-        rows += [share_of_products(results, f"steps_{model}", f"{model}, 8 layers"),
-                 share_of_products(results, f"whole_{model}", f"{model}, whole"), over_peer(results, model)]
+        rows += [share_of_products(steps(results, model), f"{model}, 8 layers"),
+                 share_of_products(plans(results, f"whole_{model}"), f"{model}, whole"), over_peer(results, model)]
     rows.append(optimizer_on_host(results, "llama3_8b"))
     rows += [share_of_peak(results, f"steps_llama2_13b{suffix}", f"llama2_13b, 8 layers, rows of {tokens}")
              for suffix, tokens in (("_2048", 2048), ("", 4096), ("_8192", 8192))]

@@ -157,6 +157,8 @@ std::vector<Case> make_cases() {
     add(cases, "128256 of 4096", t);
   }
   add_attention(cases, "32 on 8 heads", kHeads, kKeyHeads, {.head_dim = kHeadDim});
+  add_attention(cases, "32 on 8 heads, any order", kHeads, kKeyHeads,
+                {.head_dim = kHeadDim, .deterministic = false});
   add_attention(cases, "32 on 8 heads, window 4096", kHeads, kKeyHeads,
                 {.head_dim = kHeadDim, .window = 4096});
   add_attention(cases, "32 on 8 heads, packed", kHeads, kKeyHeads, {.head_dim = kHeadDim}, true);

@@ -65,18 +65,23 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
       {{1, 4096, 32, 8, {{.head_dim = 128, .soft_cap = 50}}}, hopper_else_blocks, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}, true}}, all_but_10, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 256}, true}}, hopper_else_blocks, kTiles},
+      {{1, 4096, 32, 8, {{.head_dim = 128, .deterministic = false}, true}}, kCudnn, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 128}}, Dtype::float32}, kBlocks, kTiles},
       // The scores of one head, by the strides of a mask that is wider.
       {{2, 60, 1, 1, {{.head_dim = 64}, true}}, kBlocks, kTiles},
       {{2, 60, 1, 1, {{.head_dim = 64}}}, kCudnn, kFlash},
       {{2, 60, 2, 1, {{.head_dim = 64}, true}}, all_but_10, kTiles},
       {{2, 64, 1, 1, {{.head_dim = 64}, true}}, all_but_10, kTiles},
-      {{1, 20001, 32, 32, {{.head_dim = 128}, true}}, kBlocks, kTiles},
+      {{1, 20001, 32, 32, {{.head_dim = 128}, true}},
+       kCudnn + ", its gradient " + kBlocks + ", on compute capability 10 " + kBlocks,
+       kTiles},
       {{1, 16383, 32, 32, {{.head_dim = 128}, true}}, all_but_10, kTiles},
       // Of four query heads, all scores at once.
       {{1, 8192, 32, 8, {{.head_dim = 128}}}, kCudnn, kFlash},
-      {{1, 16384, 32, 8, {{.head_dim = 128}}}, kFlash, kFlash},
+      {{1, 16384, 32, 8, {{.head_dim = 128}}}, kCudnn + ", its gradient " + kFlash, kFlash},
+      {{1, 16384, 32, 8, {{.head_dim = 128}, true}}, kBlocks, kTiles},
       {{1, 16384, 32, 16, {{.head_dim = 128}}}, kCudnn, kFlash},
+      {{1, 131072, 32, 8, {{.head_dim = 128, .deterministic = false}}}, kCudnn, kFlash},
   };
   for (const Row& row : rows) {
     const std::string what = attention_op.print(row.tried.attrs) +
@@ -92,7 +97,11 @@ TEST(AttentionByCudnn, ServesWhichGpusItIsSaidTo) {
     const Case one{1, 100, 4, 2, attrs};
     std::string gpus;
     for (int capability : {75, 80, 86, 89, 90, 100, 120})
-      if (cudnn_serves(attrs, one.q(), one.k(), capability))
+      if (const bool forward =
+              cudnn_serves(attrs, one.q(), one.k(), CudnnPass::forward, capability);
+          forward != cudnn_serves(attrs, one.q(), one.k(), CudnnPass::backward, capability))
+        gpus += "one way on ";
+      else if (forward)
         gpus += std::to_string(capability) + " ";
     return gpus;
   };
@@ -150,8 +159,12 @@ TEST(AttentionByCudnn, TakesWorkspaceForOnePart) {
   // What does not fit at once comes in parts.
   EXPECT_EQ(backward(1, 4096, 32, 8), backward(16, 4096, 32, 8));
   EXPECT_LT(backward(16, 4096, 32, 8), int64_t{600} << 20);
-  const Case large{4, 4096, 32, 8, {{.head_dim = 128}}};
+  // In any order: dq twice, dk and dv, and sums.
+  const Case any_order{2, 4096, 32, 8, {{.head_dim = 128, .deterministic = false}}};
+  EXPECT_EQ(any_order.backward_workspace(), 2 * 32 * 4096 * (128 * (2 * 4 + 2 * 2) + 4) + 1024);
+  const Case large{4, 4096, 32, 8, {{.head_dim = 128}}}, long_rows{1, 65536, 32, 8, large.attrs};
   EXPECT_LE(large.forward_workspace(), 4096);
+  EXPECT_LE(long_rows.forward_workspace(), 4096);
 }
 
 TEST(AttentionByCudnn, TakesAWindowAsLongAsTheRowForNone) {

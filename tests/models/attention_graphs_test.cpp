@@ -78,6 +78,31 @@ const std::vector<Case>& cases() {
       {"documents", 2, 2048, 32, 8, {{.head_dim = 128}, true}},
       {"a window and documents", 1, 500, 4, 2, {{.head_dim = 64, .window = 70}, true}},
       {"documents and wide heads", 1, 512, 4, 1, {{.head_dim = 256}, true}},
+      {"Llama 3 8B, in any order", 8, 4096, 32, 8, {{.head_dim = 128, .deterministic = false}}},
+      {"Llama 2 13B, long, in any order",
+       1,
+       8192,
+       40,
+       40,
+       {{.head_dim = 128, .deterministic = false}}},
+      {"Llama 3 8B, longest, in any order",
+       1,
+       65536,
+       32,
+       8,
+       {{.head_dim = 128, .deterministic = false}}},
+      {"Gemma 2, in any order",
+       1,
+       4096,
+       8,
+       4,
+       {{.head_dim = 256, .soft_cap = 50, .deterministic = false}}},
+      {"documents, in any order",
+       2,
+       2048,
+       32,
+       8,
+       {{.head_dim = 128, .deterministic = false}, true}},
       {"small heads", 3, 77, 6, 6, {{.head_dim = 8}}},
       {"heads of 96", 1, 1000, 4, 2, {{.head_dim = 96}}},
       {"heads of 192", 1, 300, 4, 4, {{.head_dim = 192}}},
@@ -112,9 +137,24 @@ TEST_P(AttentionGraphs, AreThereWhereTheyAreSaidToBe) {
         refusal(cudnn_backward(one.attrs, one.q(), one.k()), CudnnPass::backward, gpu);
     if (why.empty())
       why = refusal(cudnn_forward(one.attrs, one.q(), one.k()), CudnnPass::forward, gpu);
-    EXPECT_EQ(why.empty(), cudnn_serves(one.attrs, one.q(), one.k(), gpu.compute_capability))
-        << why;
+    for (CudnnPass pass : {CudnnPass::forward, CudnnPass::backward})
+      EXPECT_EQ(why.empty(),
+                cudnn_serves(one.attrs, one.q(), one.k(), pass, gpu.compute_capability))
+          << why;
   }
+}
+
+// Of rows whose backward pass would take too much, the forward pass takes next to nothing.
+TEST_P(AttentionGraphs, ServeLongRowsForward) {
+  const Gpu gpu = GetParam();
+  ASSERT_NE(cuInit(0), 0);
+  const Case one{"Llama 3 8B, long", 1, 32768, 32, 8, {{.head_dim = 128}}};
+  auto serves = [&](CudnnPass pass) {
+    return cudnn_serves(one.attrs, one.q(), one.k(), pass, gpu.compute_capability);
+  };
+  EXPECT_TRUE(serves(CudnnPass::forward));
+  EXPECT_FALSE(serves(CudnnPass::backward));
+  EXPECT_EQ(refusal(cudnn_forward(one.attrs, one.q(), one.k()), CudnnPass::forward, gpu), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, AttentionGraphs,
@@ -126,7 +166,8 @@ INSTANTIATE_TEST_SUITE_P(Gpus, AttentionGraphs,
 // alignment of its pieces; else the parts would be larger than they have to be.
 TEST(AttentionGraphs, TakeWhatIsPlannedOnHopper) {
   for (const Case& one : cases()) {
-    if (!cudnn_serves(one.attrs, one.q(), one.k(), kH100.compute_capability) || one.t < 1024)
+    if (!cudnn_serves(one.attrs, one.q(), one.k(), CudnnPass::backward, kH100.compute_capability) ||
+        one.t < 1024 || !one.attrs.options.deterministic)
       continue;
     SCOPED_TRACE(one.name);
     const CudnnAttention part = cudnn_backward(one.attrs, one.q(), one.k());

@@ -348,7 +348,7 @@ CudnnAttention backward_part(const AttentionShape& shape) {
   const Type q{{shape.b, shape.t, shape.h * d}, Dtype::bfloat16},
       k{{shape.b, shape.t, shape.g * d}, Dtype::bfloat16};
   const AttentionAttrs attrs{shape.options, shape.segments.defined()};
-  EXPECT_TRUE(cudnn_serves(attrs, q, k, 90)) << attention_case(shape).name;
+  EXPECT_TRUE(cudnn_serves(attrs, q, k, CudnnPass::backward, 90)) << attention_case(shape).name;
   return cudnn_backward(attrs, q, k);
 }
 

@@ -118,7 +118,7 @@ template <Emulated emulated>
 void emulate_attention(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
   const Type &q = call.in[0].type, &k = call.in[1].type;
-  if (cudnn_serves(attrs, q, k, kComputeCapability<emulated>))
+  if (cudnn_serves(attrs, q, k, CudnnPass::forward, kComputeCapability<emulated>))
     run_attention_graphs(call, emulate_cudnn_graph,
                          emulate_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))
@@ -130,7 +130,7 @@ template <Emulated emulated>
 void emulate_attention_grad(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
   const Type &q = call.in[1].type, &k = call.in[2].type;
-  if (cudnn_serves(attrs, q, k, kComputeCapability<emulated>))
+  if (cudnn_serves(attrs, q, k, CudnnPass::backward, kComputeCapability<emulated>))
     run_attention_grad_graphs(call, emulate_cudnn_graph,
                               emulate_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))

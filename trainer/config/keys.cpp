@@ -91,6 +91,9 @@ std::vector<Key> make_config_keys() {
       {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda", "cuda_composed"}),
        "auto: cuda where this build and machine have it; cuda_composed: CUDA with ATen's ops in "
        "the place of own kernels, cuBLASLt's and cuDNN's, to look for a fault in one of them"},
+      {"deterministic", run, FlagKey{&Config::deterministic},
+       "of CUDA: gradients of attention are sums in a fixed order, so that a step gives the same "
+       "bits again and under every policy; false: in any order, which is faster"},
 
       {"model_type", model,
        choice<&Config::model_type>({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2",

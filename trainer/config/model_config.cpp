@@ -86,6 +86,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
                                 .rope_base = config.rope_max_timescale,
                                 .tied_embeddings = config.logits_via_embedding,
                                 .dtype = compute_dtype(config, target),
+                                .deterministic = config.deterministic || !models::is_cuda(target),
                                 .block = block(config.model_type),
                                 .rope_scaling = rope_scaling(config)};
   ModelType type = config.model_type;

@@ -26,6 +26,9 @@ bool keeps_activations_on_device(const Config& config) {
 
 const std::vector<Switch>& switches() {
   static const std::vector<Switch> list{
+      {"backend",
+       [](const Config& config) { return config.backend == BackendChoice::cpu; },
+       {"deterministic"}},
       {"lora_rank",
        [](const Config& config) { return config.lora_rank == 0; },
        {"lora_alpha", "lora_targets"}},

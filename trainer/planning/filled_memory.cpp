@@ -12,6 +12,10 @@ namespace {
 
 using models::Dtype;
 
+// Every vocabulary that is measured has them. The gradient of an embedding whose tokens are all the
+// same takes far longer than in training.
+constexpr uint32_t kTokenIds = 1021;
+
 std::vector<uint32_t> numbers(Dtype dtype, int64_t bytes, Contents contents) {
   const bool is_float = dtype == Dtype::float32 || dtype == Dtype::bfloat16;
   if (is_float && contents == Contents::ordinary) return ordinary_numbers(dtype, bytes);
@@ -22,6 +26,8 @@ std::vector<uint32_t> numbers(Dtype dtype, int64_t bytes, Contents contents) {
       word = std::bit_cast<uint32_t>(0.001f * static_cast<float>(1 + i++ % 97));
     else if (dtype == Dtype::bfloat16)  // numbers from 0.0625 up, two in a word
       word = 0x3d803d80 + (i++ % 97) * 0x10001;
+    else if (dtype == Dtype::int32)
+      word = i++ % kTokenIds;
   }
   return words;
 }

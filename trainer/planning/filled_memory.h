@@ -18,8 +18,8 @@ enum class Contents {
 // Memory of one kind that is freed at the end of its scope.
 class FilledMemory {
  public:
-  // Numbers of the type's dtype fill `bytes` bytes. Bytes of other dtypes than float32 and bfloat16
-  // are 0.
+  // Numbers of the type's dtype fill `bytes` bytes, if that is float32, bfloat16 or, as ids of
+  // tokens, int32. Else all bytes are 0.
   FilledMemory(offload::Backend& backend, offload::MemoryKind kind, models::Dtype dtype,
                int64_t bytes, Contents contents);
   FilledMemory(FilledMemory&& other) noexcept;
