@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string>
@@ -242,7 +243,9 @@ TEST(TrainProgram, TunesOnConversations) {
                          " eval_dataset_path=" + jsonl + " ";
   ProgramResult bad = run_train(settings);
   EXPECT_EQ(bad.exit_code, 1);
-  EXPECT_EQ(count(bad.output, "train: " + jsonl + ":41: no valid JSON"), 1u) << bad.output;
+  EXPECT_EQ(count(bad.output, "train: command line dataset_path: " + jsonl + ":41: no valid JSON"),
+            1u)
+      << bad.output;
 
   settings += "skip_bad_lines=true ";
   ProgramResult packed = run_train(settings + "run_name=packed");
@@ -469,13 +472,19 @@ std::map<std::string, int64_t> counted_peaks(const json& trace) {
 std::map<std::string, int64_t> peaks_of_kernels(const Config& config) {
   const TrainingPlans plans = plan_training(config, models::Target::cpu);
   std::map<std::string, int64_t> peaks;
-  for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host})
-    for (const offload::Plan& plan : plans.step.plans) {
-      const std::vector<int64_t> live = live_bytes_by_instruction(plan, kind);
+  std::vector<const offload::Plan*> all;
+  for (const offload::Plan& plan : plans.step.plans) all.push_back(&plan);
+  for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host}) {
+    const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(all, kind);
+    for (size_t p = 0; p < all.size(); ++p) {
+      const int64_t beside = std::accumulate(others[p].begin(), others[p].end(), int64_t{0});
+      const std::vector<int64_t> live = live_bytes_by_instruction(*all[p], kind);
       int64_t& peak = peaks[std::string(name(kind)) + " bytes"];
       for (size_t i = 0; i < live.size(); ++i)
-        if (plan.instructions[i].lane == offload::Lane::compute) peak = std::max(peak, live[i]);
+        if (all[p]->instructions[i].lane == offload::Lane::compute)
+          peak = std::max(peak, live[i] + beside);
     }
+  }
   return peaks;
 }
 

@@ -78,14 +78,17 @@ std::vector<BasePlan::Moment> moments(const std::vector<double>& most) {
 }  // namespace
 
 BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
-                   const PolicyPlan& full) {
+                   const PolicyPlan& full, const offload::Hardware& hardware) {
   const int layers = choices->layers;
+  const int64_t device_bytes = of(full.memory, MemoryKind::device).peak_bytes;
   BasePlan base{.config = config,
                 .choices = std::move(choices),
                 .step_seconds = full.estimate->step_seconds,
-                .device_room_bytes = static_cast<double>(
-                    of(full.memory, MemoryKind::device).peak_bytes + full.room.device_spare_bytes),
+                .shared_room_bytes = static_cast<double>(
+                    device_bytes + room(full.memory, hardware).device_spare_bytes),
                 .host_room_bytes = static_cast<double>(full.room.host_spare_bytes)};
+  const std::optional<int64_t> limit = memory_limits(config).device_bytes;
+  base.device_room_bytes = limit ? static_cast<double>(*limit) : base.shared_room_bytes;
   set_lane_seconds(*full.estimate, base);
   base.moments =
       moments(most_live_bytes(full.plans.step, scan_stage(full.plans.model).name, layers));
@@ -99,7 +102,10 @@ StepFormula::StepFormula(const BasePlan& base, const offload::Hardware& hardware
       link_bytes_per_second_(margin.link_factor * hardware.link_to_host.at(kUsualCopyBytes)),
       fetch_seconds_per_byte_(hardware.fetch_seconds(1)),
       device_room_bytes_(base.device_room_bytes - margin.device_bytes),
-      is_one_processor_(hardware.takes_turns()) {}
+      shared_room_bytes_(base.shared_room_bytes - margin.device_bytes),
+      is_one_processor_(hardware.takes_turns()),
+      // Transfers that start at their use and are waited for hide behind nothing.
+      hides_copies_(!is_one_processor_ && base.config.prefetch_layers != 0) {}
 
 double StepFormula::missing_bytes(const Assignment& first, const Assignment& others,
                                   int layers) const {
@@ -107,7 +113,8 @@ double StepFormula::missing_bytes(const Assignment& first, const Assignment& oth
                more_of_others = others.kept_bytes - choices_.full.kept_bytes;
   const double offloaded =
       layers * first.offloaded_bytes + (choices_.layers - layers) * others.offloaded_bytes;
-  const double room = device_room_bytes_ - (is_one_processor_ ? offloaded : 0);
+  const double room =
+      std::min(device_room_bytes_, shared_room_bytes_ - (is_one_processor_ ? offloaded : 0));
   double missing = 0;
   for (const BasePlan::Moment& moment : base_.moments) {
     const int held = std::min(layers, moment.holding_layers);
@@ -119,9 +126,9 @@ double StepFormula::missing_bytes(const Assignment& first, const Assignment& oth
 }
 
 double StepFormula::seconds_of_pass(const LaneSeconds& busy) const {
-  const double own = is_one_processor_
-                         ? busy.compute + busy.to_host + busy.to_device + busy.on_host
-                         : std::max({busy.compute, busy.to_host, busy.to_device, busy.on_host});
+  const double own = hides_copies_
+                         ? std::max({busy.compute, busy.to_host, busy.to_device, busy.on_host})
+                         : busy.compute + busy.to_host + busy.to_device + busy.on_host;
   return std::max(own, busy.network);
 }
 
@@ -152,13 +159,15 @@ std::optional<LayerSplit> StepFormula::best(size_t first, size_t others,
   const Assignment &a = choices_.assignments[first], &b = choices_.assignments[others];
   LayerSplit best{.base = &base_, .first = first, .others = others, .seconds = INFINITY};
   for (int layers : first_layers ? std::vector{*first_layers} : counts_worth_a_try(a, b)) {
-    if (layers < 1 || layers > choices_.layers || missing_bytes(a, b, layers) > 0) continue;
+    if (layers < (first_layers ? 0 : 1) || layers > choices_.layers ||
+        missing_bytes(a, b, layers) > 0)
+      continue;
     const double one = seconds(a, b, layers);
     if (one >= best.seconds) continue;
     best.seconds = one;
     best.layers = layers;
   }
-  return best.layers > 0 ? std::optional(best) : std::nullopt;
+  return best.seconds < INFINITY ? std::optional(best) : std::nullopt;
 }
 
 // Time is piecewise linear in the number of first layers, with bends where the link becomes the

@@ -37,20 +37,22 @@ struct BasePlan {
   LaneSeconds forward, backward;
   double step_seconds = 0;
   std::vector<Moment> moments;  // those that can be a step's fullest, in descending order of layers
-  double device_room_bytes = 0;  // for everything on the device
-  double host_room_bytes = 0;    // for the values that layers offload
+  double device_room_bytes = 0;  // for everything on the device, within its limit
+  double shared_room_bytes =
+      0;                       // the same without the limit; of a processor, less what is offloaded
+  double host_room_bytes = 0;  // for the values that layers offload
 };
 
-// `full` is the config's plan under the policy `full`, with an estimate.
+// `full` is the config's plan under the policy `full` on that hardware, with an estimate.
 BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
-                   const PolicyPlan& full);
+                   const PolicyPlan& full, const offload::Hardware& hardware);
 
 // The depth of lookahead that splits start with: at 1 layer ahead a copy has the time of the
 // kernels of one layer.
 inline constexpr size_t kUsualDepth = 2;  // a place in kLookaheadDepths
 static_assert(kLookaheadDepths[kUsualDepth] == 1);
 
-// The first `layers` layers have one assignment, the others another.
+// The first `layers` layers, which can be none, have one assignment, the others another.
 struct LayerSplit {
   const BasePlan* base = nullptr;
   size_t first = 0, others = 0;  // places in LayerChoices::assignments
@@ -93,8 +95,9 @@ class StepFormula {
 
   const BasePlan& base_;
   const LayerChoices& choices_;
-  double link_bytes_per_second_, fetch_seconds_per_byte_, device_room_bytes_;
-  bool is_one_processor_;  // whose lanes take turns, and whose memory is both device's and host's
+  double link_bytes_per_second_, fetch_seconds_per_byte_, device_room_bytes_, shared_room_bytes_;
+  bool is_one_processor_;  // whose memory is both device's and host's
+  bool hides_copies_;      // whether kernels and copies run at the same time
 };
 
 }  // namespace longshore::trainer

@@ -94,7 +94,8 @@ class Search {
     std::vector<LayerSplit> splits;
     for (const BasePlan& base : bases_) {
       const StepFormula formula = formula_of(base, margin);
-      for (size_t first = 0; first < base.choices->count_for_all; ++first)
+      const size_t firsts = first_layers_ == 0 ? 1 : base.choices->count_for_all;
+      for (size_t first = 0; first < firsts; ++first)
         for (size_t others = 0; others < base.choices->assignments.size(); ++others)
           if (auto split = formula.best(first, others, first_layers_)) splits.push_back(*split);
     }
@@ -111,7 +112,7 @@ class Search {
     for (const LayerSplit& split : ranking) {
       if (split.seconds > ranking[0].seconds * (1 + kRankingCutoff)) break;
       const bool is_first_of_base = of_base[split.base]++ == 0;
-      size_t& walks_alike = alike[{split.base, split.first}];
+      size_t& walks_alike = alike[{split.base, split.layers == 0 ? split.others : split.first}];
       if (!is_first_of_base && (count >= kWalksOfMargin || walks_alike >= kWalksAlike)) continue;
       selected_.emplace(std::tuple{split.base, split.first, split.others, split.layers}, split);
       ++walks_alike;
@@ -142,7 +143,7 @@ class Search {
     std::map<std::string, std::vector<NamedPlan>> plans;
     for (const BasePlan& base : bases_) {
       const StepFormula formula = formula_of(base, kOneLayerTooMany);
-      const int layers = base.choices->layers - 1;  // all but the last
+      const int layers = first_layers_.value_or(base.choices->layers - 1);  // all but the last
       for (const NamedPolicy& named : base.choices->named)
         if (formula.missing_bytes(named.layers, named.last_layer, layers) == 0)
           plans[named.name].push_back({formula.seconds(named.layers, named.last_layer, layers),

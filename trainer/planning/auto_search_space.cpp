@@ -94,7 +94,7 @@ std::vector<BasePlan> base_plans(const Config& config, models::Target target,
     bases.resize(before + homes.size());
     parallel_for(homes.size(), [&](size_t i) {
       const PolicyPlan full = plan_policy(named_config(homes[i], "full"), target, hardware);
-      bases[before + i] = base_plan(homes[i], choices, full);
+      bases[before + i] = base_plan(homes[i], choices, full, hardware);
     });
   }
   return bases;

@@ -242,9 +242,14 @@ int64_t largest_that_fits(const Config& config, const std::string& key,
       return false;  // nothing that `auto` may choose fits
     }
   };
-  if (!fits(1)) return 0;
-  int64_t most = 1;  // the largest value that is known to fit
-  while (fits(2 * most)) most *= 2;
+  // Of a longer step, transfers may start fewer layers ahead, and so less be in memory at once.
+  constexpr int kMisfits = 4;  // powers of two after which none is expected to fit
+  int64_t most = 0;            // the largest value that is known to fit
+  int misfits = 0;
+  for (int64_t value = 1; misfits < kMisfits; value *= 2) {
+    if (fits(value)) most = value;
+    misfits = most == value ? 0 : misfits + 1;
+  }
   for (int64_t step = most / 2; step > 0; step /= 2)
     if (fits(most + step)) most += step;
   return most;

@@ -15,8 +15,8 @@ namespace longshore::trainer {
 // `names`.
 std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
 
-// A plan for each of policy_names(). If `names` is {"all"},
-// policies that do not suit the model are left out. Throws ConfigError as plan_policy() does.
+// A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are
+// left out. Throws ConfigError as plan_policy() does.
 std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
                                       models::Target target);
 

@@ -37,8 +37,8 @@ Config with_policy(Config config, const std::string& policy);
 // own policy nor by one of `policies`.
 void require_remat_keys_read(Config config, const std::vector<std::string>& policies);
 
-// Plans the config. Throws ConfigError if the policy does not suit the model, and
-// as choose_policy() does.
+// Plans the config. Throws ConfigError if the policy does not suit the model, and as
+// choose_policy() does.
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);
 

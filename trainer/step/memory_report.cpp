@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "offload/alignment.h"
 #include "offload/lifetimes.h"
@@ -39,24 +38,20 @@ Ledger::ByCategory caller_bytes(const Plan& plan, MemoryKind kind) {
 MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
                        const std::map<std::string, SharedUse>& shared, MemoryKind kind) {
   MemoryAnalysis result;
-  Ledger::ByCategory taken{};  // by callers' buffers of all plans
   for (const auto& [name, use] : shared) {
     if (use.buffer->kind != kind) continue;
     int64_t bytes = offload::align_up(use.buffer->bytes);
-    taken[static_cast<size_t>(use.buffer->category)] += bytes;
     if (use.is_argument) result.argument_bytes += bytes;
     if (use.is_output) result.output_bytes += bytes;
     if (use.is_argument && use.is_output) result.alias_bytes += bytes;
   }
-  for (const Plan* plan : plans) {
-    MemoryAnalysis one = offload::analyze(*plan, kind);
-    // What the plan does not have, other plans of the run keep allocated.
-    const Ledger::ByCategory own = caller_bytes(*plan, kind);
-    for (size_t c = 0; c < taken.size(); ++c) {
-      const int64_t others = taken[c] - own[c];
-      one.by_category[c] += others;
-      one.live_bytes += others;
-      one.live_bytes_outputs_late += others;
+  const std::vector<Ledger::ByCategory> others = bytes_of_others(plans, kind);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    MemoryAnalysis one = offload::analyze(*plans[i], kind);
+    for (size_t c = 0; c < others[i].size(); ++c) {
+      one.by_category[c] += others[i][c];
+      one.live_bytes += others[i][c];
+      one.live_bytes_outputs_late += others[i][c];
     }
     result.temp_bytes = std::max(result.temp_bytes, one.temp_bytes);
     if (one.live_bytes > result.live_bytes) {
@@ -66,11 +61,30 @@ MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
     result.live_bytes_outputs_late =
         std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late);
   }
-  result.peak_bytes = std::accumulate(taken.begin(), taken.end(), int64_t{0}) + result.temp_bytes;
+  result.peak_bytes = result.total_bytes();
   return result;
 }
 
 }  // namespace
+
+std::vector<Ledger::ByCategory> bytes_of_others(const std::vector<const Plan*>& plans,
+                                                MemoryKind kind) {
+  std::map<std::string, const offload::Buffer*> shared;  // by name
+  for (const Plan* plan : plans)
+    for (const offload::Buffer& buffer : plan->buffers)
+      if (buffer.owner == offload::Owner::caller && buffer.kind == kind)
+        shared.emplace(buffer.name, &buffer);
+  Ledger::ByCategory all{};
+  for (const auto& [name, buffer] : shared)
+    all[static_cast<size_t>(buffer->category)] += offload::align_up(buffer->bytes);
+  std::vector<Ledger::ByCategory> others;
+  for (const Plan* plan : plans) {
+    const Ledger::ByCategory own = caller_bytes(*plan, kind);
+    Ledger::ByCategory& rest = others.emplace_back(all);
+    for (size_t c = 0; c < rest.size(); ++c) rest[c] -= own[c];
+  }
+  return others;
+}
 
 MemoryByKind analyze(const std::vector<const Plan*>& plans) {
   std::map<std::string, SharedUse> shared;

@@ -17,6 +17,11 @@ using MemoryByKind = std::array<offload::MemoryAnalysis, offload::kMemoryKinds.s
 // largest.
 MemoryByKind analyze(const std::vector<const offload::Plan*>& plans);
 
+// For each plan, the bytes that callers' buffers of the others alone take: they stay allocated
+// while it runs.
+std::vector<offload::Ledger::ByCategory> bytes_of_others(
+    const std::vector<const offload::Plan*>& plans, offload::MemoryKind kind);
+
 inline const offload::MemoryAnalysis& of(const MemoryByKind& memory, offload::MemoryKind kind) {
   return memory[static_cast<size_t>(kind)];
 }

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "offload/memory_analysis.h"
+#include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
 
@@ -64,13 +65,19 @@ ordered_json counter_json(offload::MemoryKind kind, double seconds,
           {"args", bytes}};
 }
 
-// Appends the memory of a kind in each step, where it changes. What a plan has live is known by
-// instruction; kernels run one after the other, and so say when that is.
+// Appends the memory of a kind in each step, where it changes. What is live while a plan runs is
+// known by instruction; kernels run one after the other, and so say when that is.
 void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& plans,
                      offload::MemoryKind kind, ordered_json& events) {
   std::vector<offload::Ledger::ByCategory> live;  // by instruction of all plans, as events are
-  for (const offload::Plan& plan : plans.plans)
-    std::ranges::copy(live_categories_by_instruction(plan, kind), std::back_inserter(live));
+  std::vector<const offload::Plan*> all;
+  for (const offload::Plan& plan : plans.plans) all.push_back(&plan);
+  const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(all, kind);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (offload::Ledger::ByCategory bytes : live_categories_by_instruction(*all[i], kind)) {
+      for (size_t c = 0; c < bytes.size(); ++c) bytes[c] += others[i][c];
+      live.push_back(bytes);
+    }
   offload::Ledger::ByCategory shown{};
   for (const RecordedStep& step : steps)
     for (size_t i = 0; i < step.events.size(); ++i) {

@@ -118,7 +118,7 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
   double gain = 0;
   for (const auto& [model, hardware, parts] :
        {Case{"llama", gpu(2e9), {0.1, 0.4}}, Case{"gemma2", gpu(2e10), {0.4, 1.0}},
-        Case{"llama", processor(), {0.1, 0.5}}}) {
+        Case{"llama", processor(), {0.05, 0.1, 0.3, 0.5}}}) {
     Config config = config_of(model, hardware);
     std::vector<Named> named = all_named(config);
     auto [least, most] = std::ranges::minmax(named, {}, &Named::device_bytes);
@@ -137,6 +137,44 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
     }
   }
   EXPECT_GT(gain, 0.05) << "no mixture is better than a name";
+}
+
+// The time of a step under `custom`, with what is set.
+double custom_seconds(Config config) {
+  config.remat_policy = "custom";
+  const Hardware hardware = *named_hardware(config);
+  const PolicyPlan plan = plan_policy(config, hardware.target, hardware);
+  EXPECT_TRUE(plan.room.fits());
+  return plan.estimate->step_seconds;
+}
+
+// Then all layers are the others.
+TEST_F(AutoPolicy, ChoosesForLayersThatAreNotTheFirst) {
+  const std::vector<std::string> keys{"offload_layers=0", "context=device"};
+  const Config config = config_of("llama", gpu(1e12), keys);
+  const WalkedPlan choice = choose_policy(config, kTarget).chosen();
+  std::vector<std::string> custom = keys;
+  for (const char* label : {"query_proj", "key_proj", "value_proj", "out_proj", "mlpwi_0",
+                            "mlpwi_1", "mlpwo", "unlabelled"})
+    custom.push_back(label + std::string("=device"));
+  EXPECT_LE(choice.step_seconds, 1.01 * custom_seconds(config_of("llama", gpu(1e12), custom)))
+      << summary(choice.config);
+}
+
+// Where transfers start at their use, kernels wait for all of them.
+TEST_F(AutoPolicy, KnowsThatAtDepth0NothingIsHidden) {
+  std::vector<std::string> keys{
+      "prefetch_layers=0", "decoder_layer_input=device", "parameter_memory_host_offload=false",
+      "gradient_memory_host_offload=false", "optimizer_memory_host_offload=false"};
+  const Hardware hardware = gpu(2e9);
+  const double limit = 135e6;
+  const WalkedPlan choice =
+      choose_policy(with_limit(config_of("llama", hardware, keys), limit), kTarget).chosen();
+  for (const char* label : {"query_proj", "key_proj", "value_proj"})
+    keys.push_back(label + std::string("=device"));
+  EXPECT_LE(choice.step_seconds,
+            1.01 * custom_seconds(with_limit(config_of("llama", hardware, keys), limit)))
+      << summary(choice.config);
 }
 
 TEST_F(AutoPolicy, AFasterLinkGivesNoSlowerPlan) {
