@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/partial_name.h"
 
 namespace longshore {
 namespace {
@@ -19,8 +20,7 @@ constexpr int64_t kAheadBytes = int64_t{8} << 20;
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)),
-      temporary_path_(path_.string() + ".partial-" + std::to_string(getpid())) {
+    : path_(std::move(path)), temporary_path_(partial_name(path_)) {
   if (std::error_code error; std::filesystem::is_directory(path_, error))
     throw FileError(path_.string() + ": found a folder, expected the name of a file to write");
   file_ =

@@ -1,13 +1,11 @@
 #include "base/atomic_folder.h"
 
-#include <unistd.h>
-
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/partial_name.h"
 
 namespace longshore {
 namespace {
@@ -51,9 +49,8 @@ AtomicFolder::AtomicFolder(const fs::path& path) : path_(resolved(path)) {
   std::error_code error;
   fs::create_directories(path_.parent_path(), error);
   if (error) fail(path_.parent_path(), "cannot make the folder", error);
-  const fs::path partial = path_.string() + ".partial-" + std::to_string(getpid());
   for (int number = 0; temporary_path_.empty(); ++number) {
-    const fs::path candidate = numbered(partial, "-", number);
+    const fs::path candidate = numbered(partial_name(path_), "-", number);
     if (fs::create_directory(candidate, error)) temporary_path_ = candidate;
     if (error) fail(candidate, "cannot make the folder", error);
   }
@@ -72,18 +69,6 @@ void AtomicFolder::finish() {
   is_finished_ = true;
   sync_folder(path_.parent_path());
   sync_folder(path_.parent_path().parent_path());  // the parent may be new as well
-}
-
-void remove_leftovers(const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    if (entry.path().filename().string().find(".partial-") != std::string::npos)
-      leftovers.push_back(entry.path());
-  for (const fs::path& path : leftovers) {
-    fs::remove_all(path, error);
-    if (error) fail(path, "cannot be removed", error);
-  }
 }
 
 }  // namespace longshore

@@ -30,8 +30,4 @@ class AtomicFolder {
   bool is_finished_ = false;
 };
 
-// Removes the unfinished AtomicFiles and AtomicFolders that killed processes left in `folder`. No
-// other process may be writing there. Throws FileError where the file system refuses.
-void remove_leftovers(const std::filesystem::path& folder);
-
 }  // namespace longshore

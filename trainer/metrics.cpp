@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -105,8 +106,12 @@ std::string text(const StepMetrics& m) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step, Log log)
     : path_(path), log_(std::move(log)) {
+  auto refuse = [&](const char* what) {
+    throw FileError(path.string() + ": cannot be " + what + ": " + std::strerror(errno));
+  };
   std::string lines;
   std::ifstream before(path);
+  if (!before && errno != ENOENT) refuse("read");
   for (std::string line; std::getline(before, line);) {
     if (const std::optional<StepMetrics> metrics = parse_record(line)) {
       if (metrics->step >= first_step) continue;
@@ -118,10 +123,10 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step, 
     }
     lines += line + "\n";
   }
+  if (before.bad()) refuse("read");
   write_file(path, lines);
   file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!file_.is_open())
-    throw FileError(path.string() + ": cannot be written: " + std::strerror(errno));
+  if (!file_.is_open()) refuse("written");
 }
 
 void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
@@ -130,6 +135,13 @@ void MetricsFile::write_validation(int64_t step, double loss) {
   const std::string record = validation_record(step, loss);
   if (validations_.insert(record).second) append(record);
 }
+
+bool MetricsFile::has_validation(int64_t step) const {
+  return std::ranges::any_of(
+      validations_, [&](const std::string& record) { return parse_validation(record) == step; });
+}
+
+void MetricsFile::sync() const { fdatasync(file_.number()); }
 
 void MetricsFile::require_written() const {
   if (!trouble_.empty()) throw FileError(trouble_);

@@ -35,7 +35,7 @@ class MetricsFile {
   // Records of steps before `first_step` stay in an existing file. The others are removed, since a
   // run that resumes writes them again, and so are lines that are no records, as a line that was
   // cut off. `log` gets a line where records begin to wait, or wait for another reason. Throws
-  // FileError where the file cannot be written.
+  // FileError where the file cannot be read or written.
   MetricsFile(const std::filesystem::path& path, int64_t first_step, Log log);
 
   const std::vector<StepMetrics>& kept() const { return kept_; }
@@ -45,6 +45,9 @@ class MetricsFile {
   // Appends the record of a validation after that step, whose loss is in nats a token, unless the
   // file has it already.
   void write_validation(int64_t step, double loss);
+  bool has_validation(int64_t step) const;
+  // Records are on the disk, as far as the system took them and the disk can.
+  void sync() const;
   // Throws FileError where records still wait.
   void require_written() const;
 

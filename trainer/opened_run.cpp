@@ -19,6 +19,16 @@ void require_unused(const Config& config, const fs::path& directory) {
     refuse("holds a run already, which enable_checkpointing=false does not resume");
 }
 
+// A process that was killed after a save, or damage that took the newest checkpoint, leaves links
+// that lead to another.
+void link_newest(const fs::path& directory, const Checkpoint& newest, const Log& log) {
+  try {
+    link_parts(directory, newest);
+  } catch (const fs::filesystem_error& error) {
+    log(error.what());
+  }
+}
+
 }  // namespace
 
 OpenedRun::OpenedRun(const Config& config, World& world, const Log& log) {
@@ -40,6 +50,7 @@ OpenedRun::OpenedRun(const Config& config, World& world, const Log& log) {
           config.fall_back_to_earlier_checkpoint ? OnDamage::fall_back : OnDamage::refuse, log);
     if (start) {
       saved_step = start->manifest.step;
+      link_newest(folder, *start, log);
     } else {
       require_unused(config, folder);
       if (!config.load_full_state_path.empty())

@@ -54,9 +54,11 @@ bool is_due(int64_t done, int64_t interval) { return interval > 0 && done % inte
 // What the folder of a run that has ended holds for its user.
 std::vector<std::string> contents(const fs::path& folder) {
   std::vector<std::string> lines;
-  if (fs::exists(folder / "adapter"))
+  // What a user put there in the place of a link is not ours.
+  auto is_link = [&](const char* part) { return fs::is_symlink(folder / part); };
+  if (is_link("adapter"))
     lines.push_back("adapter, as peft reads it: " + (folder / "adapter").string());
-  if (fs::exists(folder / "model"))
+  if (is_link("model"))
     lines.push_back("weights, as Hugging Face's libraries read them: " +
                     (folder / "model").string());
   lines.push_back("run directory: " + folder.string() +
@@ -166,7 +168,11 @@ class Run {
                                     config_.steps * micro_batches);
     if (world_.is_first())
       steps_ = metrics_.emplace(directory() / "metrics.jsonl", first, console_.log()).kept();
-    if (first == config_.steps) console_.line("all its steps are done");
+    if (first == config_.steps)
+      console_.line("all its steps are done");
+    else if (world_.is_first())
+      fs::remove(directory() / "summary.json");  // of a run with fewer steps
+    if (owes_validation(evaluation)) validate_after(first, evaluation);
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
@@ -183,9 +189,9 @@ class Run {
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
                           checkpoints_.progress());
       check_finite(steps_.back());
+      if (is_saved && metrics_) metrics_->sync();
       if (is_saved && !is_last) checkpoints_.save(i + 1);
-      if (is_evaluated && !stop_.is_asked())
-        validate(evaluation, i, fmt::format("after {} steps", i + 1));
+      if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
       if (!is_last && stop_.is_asked()) {
         end_recording();
         return stop(i + 1);
@@ -194,6 +200,19 @@ class Run {
     end_recording();
     checkpoints_.save_last(config_.steps);
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
+  }
+
+  // Whether the process before this one ended between its save and the evaluation after that.
+  bool owes_validation(const RunEvaluation& evaluation) const {
+    const int64_t done = opened_.saved_step;
+    if (!evaluation.validates() || done <= 0 || done == config_.steps ||
+        !is_due(done, config_.eval_interval))
+      return false;
+    return world_.sum(metrics_ && !metrics_->has_validation(done - 1)) > 0;
+  }
+
+  void validate_after(int64_t steps, RunEvaluation& evaluation) {
+    validate(evaluation, steps - 1, fmt::format("after {} steps", steps));
   }
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {

@@ -9,8 +9,8 @@
 #include <ctime>
 #include <string>
 
-#include "base/atomic_folder.h"
 #include "base/error.h"
+#include "base/partial_name.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 namespace longshore::trainer {
@@ -50,12 +50,10 @@ FileDescriptor locked(const fs::path& folder, const Config& config) {
     throw FileError(path.string() + ": cannot be written: " + std::strerror(errno));
   };
   if (!file.is_open()) fail();
-  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
-    const std::string reason =
-        errno == EWOULDBLOCK ? owner(file) + " trains there" : std::strerror(errno);
-    throw ConfigError(location(config, "run_name") + ": " + folder.string() + ": " + reason +
-                      ". Nearest: another run_name, or none");
-  }
+  // Some file systems of clusters have no locks, and keep nobody out.
+  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw ConfigError(location(config, "run_name") + ": " + folder.string() + ": " + owner(file) +
+                      " trains there. Nearest: another run_name, or none");
   const std::string pid = std::to_string(getpid());
   if (ftruncate(file.number(), 0) != 0 ||
       pwrite(file.number(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))

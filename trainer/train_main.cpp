@@ -13,11 +13,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> overrides;
   app.add_option("--config", config_name, "a path, or the name of a file in configs/")->required();
   trainer::add_config_keys(app, overrides);
-  return run_program(
-      app, argc, argv,
-      [&] {
-        trainer::train(
-            trainer::load_config(config_name, overrides, trainer::default_configs_directory()));
-      },
-      trainer::meant_key);
+  auto train = [&] {
+    trainer::train(
+        trainer::load_config(config_name, overrides, trainer::default_configs_directory()));
+  };
+  return run_program(app, argc, argv, train, trainer::meant_key);
 }

@@ -73,7 +73,7 @@ class Opener {
 
   Shard tokenized(const fs::path& path) const {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
-    fs::path cache = config_.base_output_directory / "tokens";
+    fs::path cache = config_.base_output_directory / kTokensFolder;
     log_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
     return data::open_tokenized(
         path, *tokenizer_,

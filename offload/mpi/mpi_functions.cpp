@@ -54,6 +54,8 @@ const char* init(int32_t* rank, int32_t* size) {
 
 void finalize() { MPI_Finalize(); }
 
+void abort(int32_t exit_code) { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+
 const char* split(int32_t color, int32_t key, int32_t* communicator) {
   MPI_Comm part;
   if (const char* error = text(MPI_Comm_split(MPI_COMM_WORLD, color, key, &part))) return error;
@@ -64,6 +66,11 @@ const char* split(int32_t color, int32_t key, int32_t* communicator) {
 
 const char* all_gather(int32_t communicator, LongshoreMpi::Dtype dtype, const void* from, void* to,
                        int64_t count) {
+  // MPI counts in ints, and slabs have more bytes.
+  if (dtype == LongshoreMpi::byte && count % sizeof(int64_t) == 0) {
+    dtype = LongshoreMpi::int64;
+    count /= sizeof(int64_t);
+  }
   if (is_too_large(count)) return kTooLarge;
   const int n = static_cast<int>(count);
   return text(MPI_Allgather(from, n, datatype(dtype), to, n, datatype(dtype),
@@ -107,7 +114,7 @@ const char* receive(int32_t communicator, int32_t from, void* to, int64_t bytes)
 }  // namespace
 
 const LongshoreMpi* longshore_mpi() {
-  static const LongshoreMpi functions{init,           finalize,   split, all_gather,
+  static const LongshoreMpi functions{init,           finalize,   abort, split,  all_gather,
                                       reduce_scatter, all_reduce, send,  receive};
   return &functions;
 }

@@ -14,6 +14,7 @@ struct LongshoreMpi {
 
   const char* (*init)(int32_t* rank, int32_t* size);
   void (*finalize)();
+  void (*abort)(int32_t exit_code);  // ends all processes
   // Makes a communicator for all processes that give the same color, ranked in the order of their
   // keys. Communicator 0 is the world's.
   const char* (*split)(int32_t color, int32_t key, int32_t* communicator);

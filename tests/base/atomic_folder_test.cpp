@@ -84,18 +84,5 @@ TEST(AtomicFolder, NothingIsWrittenOver) {
   EXPECT_EQ(temporary.file_count(), 1u);
 }
 
-TEST(RemoveLeftovers, LeavesTheRest) {
-  TemporaryFolder temporary;
-  fs::create_directories(temporary / "it.partial-12-0/inner");
-  temporary.write("it.partial-12-0/inner/a", "1");
-  temporary.write("b.partial-7", "1");
-  temporary.write("b", "1");
-  fs::create_directory(temporary / "partial");
-  remove_leftovers(temporary / "");
-  EXPECT_EQ(temporary.file_count(), 2u);
-  EXPECT_EQ(read_file(temporary / "b"), "1");
-  remove_leftovers(temporary / "none");
-}
-
 }  // namespace
 }  // namespace longshore

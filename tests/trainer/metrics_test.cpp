@@ -53,6 +53,8 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
     MetricsFile file = file_at(path, 2);
     EXPECT_EQ(file.kept().size(), 2u);
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 ");
+    EXPECT_TRUE(file.has_validation(1));
+    EXPECT_FALSE(file.has_validation(0));
     // Evaluated again behind the step that it goes on from.
     file.write_validation(1, 2.5 + 1 / 3.0);
     file.write({.step = 2});
@@ -131,6 +133,13 @@ TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
   file.require_written();
   EXPECT_EQ(records(path), "0 1 2 2=0.5 ");
   EXPECT_EQ(lines.size(), 1u);
+}
+
+TEST(MetricsFile, RefusesToTakeForEmptyWhatItCannotRead) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  std::filesystem::create_symlink(path, path);  // which nobody can open, not even root
+  EXPECT_THROW(file_at(path, 0), FileError);
 }
 
 TEST(MetricsFile, RefusesAFolderThatIsNotThere) {

@@ -10,6 +10,7 @@
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/partial_name.h"
 #include "trainer/checkpoint/optimizer_state.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/export_parameters.h"
@@ -74,9 +75,16 @@ void require_parts(const fs::path& folder, const Manifest& manifest) {
   };
   if (!lists(kOptimizer)) refuse(std::string("no ") + kOptimizer, "it");
   if (!lists(kModel) && !lists(kAdapter)) refuse("neither model nor adapter", "at least one");
-  for (const char* part : {kModel, kAdapter})
-    if (fs::exists(folder / part) && !lists(part))
-      refuse(std::string("nothing of ") + part, "its files: the folder is there");
+  for (const char* part : {kModel, kAdapter}) {
+    if (!fs::exists(folder / part)) continue;
+    if (!lists(part)) refuse(std::string("nothing of ") + part, "its files: the folder is there");
+    // Weights that were added might be read in the place of those that were saved.
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder / part)) {
+      const std::string name = entry.path().filename().string();
+      if (name.find(".safetensors") != std::string::npos && !lists(part + ("/" + name)))
+        refuse(std::string("nothing of ") + part + "/" + name, "all weights that are there");
+    }
+  }
 }
 
 void verify(const fs::path& folder, const Manifest& manifest) {
@@ -118,6 +126,16 @@ fs::path part(const fs::path& folder, const char* name) {
 fs::path Checkpoint::model() const { return part(folder, kModel); }
 fs::path Checkpoint::adapter() const { return part(folder, kAdapter); }
 fs::path Checkpoint::optimizer() const { return folder / kOptimizer; }
+
+void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
+  for (const fs::path& part : {checkpoint.model(), checkpoint.adapter()}) {
+    if (part.empty()) continue;
+    const fs::path link = directory / part.filename(), fresh = partial_name(link);
+    fs::remove(fresh);
+    fs::create_directory_symlink(part.lexically_relative(directory), fresh);
+    fs::rename(fresh, link);
+  }
+}
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{:08}", step); }
 
@@ -183,7 +201,7 @@ void remove_old_checkpoints(const fs::path& folder, int64_t keep) {
   if (keep < 0) return;
   const std::vector<Candidate> list = candidates(folder);
   for (size_t i = static_cast<size_t>(keep); i < list.size(); ++i) {
-    const fs::path leaving = free_name(list[i].folder, ".partial-removed");
+    const fs::path leaving = free_name(partial_name(list[i].folder), "");
     move_folder(list[i].folder, leaving);
     fs::remove_all(leaving);
   }

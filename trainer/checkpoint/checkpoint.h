@@ -65,6 +65,10 @@ enum class OnDamage { refuse, fall_back };
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, OnDamage on_damage,
                                             const Log& log);
 
+// Links of the parts' names in the run's folder, which holds the checkpoint, lead to its parts;
+// those that led elsewhere are replaced, each at once. Throws fs::filesystem_error.
+void link_parts(const std::filesystem::path& directory, const Checkpoint& checkpoint);
+
 // Removes all but the `keep` newest (-1: none). One that is being removed has no checkpoint's name.
 void remove_old_checkpoints(const std::filesystem::path& folder, int64_t keep);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/partial_name.h"
 #include "base/timing.h"
 #include "trainer/checkpoint/shared_state.h"
 #include "trainer/weights/saved_state.h"
@@ -21,14 +22,6 @@ int64_t state_bytes(const offload::ParameterLayout& layout) {
   int64_t total = 0;
   for (const SavedArgument& one : saved_arguments(layout)) total += one.bytes;
   return total;
-}
-
-// Points `link` to `target`, at once.
-void point(const fs::path& link, const fs::path& target) {
-  const fs::path fresh = link.string() + ".partial-link";
-  fs::remove(fresh);
-  fs::create_directory_symlink(target, fresh);
-  fs::rename(fresh, link);
 }
 
 }  // namespace
@@ -55,14 +48,19 @@ SaveReport CheckpointSaver::write(int64_t step, const offload::ArgumentReader& w
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
     report.seconds = seconds_since(start);
     report.is_saved = true;
-    const Checkpoint saved{report.folder, {}};
-    for (const fs::path& part : {saved.model(), saved.adapter()})
-      if (!part.empty())
-        point(run_.directory / part.filename(), part.lexically_relative(run_.directory));
-    remove_old_checkpoints(folder, run_.saved.config.max_num_checkpoints_to_keep);
   } catch (const std::exception& error) {
     report.error = error.what();
+    return report;
   }
+  auto attempt = [&](auto call) {
+    try {
+      call();
+    } catch (const std::exception& error) {
+      report.error += (report.error.empty() ? "" : "; ") + std::string(error.what());
+    }
+  };
+  attempt([&] { link_parts(run_.directory, {report.folder, {}}); });
+  attempt([&] { remove_old_checkpoints(folder, run_.saved.config.max_num_checkpoints_to_keep); });
   return report;
 }
 
@@ -124,7 +122,7 @@ void CheckpointSaver::finish() {
 
 std::optional<double> CheckpointSaver::progress() const {
   if (!saving_) return std::nullopt;
-  const std::string partial = checkpoint_name(*saving_) + ".partial-";
+  const std::string partial = partial_name(checkpoint_name(*saving_)).string();
   int64_t written = 0;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(run_.directory / kCheckpointsFolder, error), end;

@@ -22,7 +22,7 @@ struct SaveReport {
   int64_t bytes = 0;         // of all files
   double stall_seconds = 0;  // that training waited
   double seconds = 0;        // of writing, until it is on the disk
-  std::string error;         // of saving, or of removing old checkpoints after it
+  std::string error;         // of saving, or of what follows: links and older checkpoints
 };
 
 class CheckpointSaver {

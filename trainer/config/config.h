@@ -63,6 +63,7 @@ struct Config {
   int64_t steps = 100;
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;
+  bool deterministic = true;
 
   // model; sizes of 0 have no default and must be given
   ModelType model_type = ModelType::llama;
@@ -202,6 +203,9 @@ void validate(const Config& config);
 // auto_micro_batch, and everything else.
 void validate_remat(const Config& config);
 void validate_but_remat(const Config& config);
+
+// In base_output_directory, with texts that runs have tokenized.
+inline constexpr const char* kTokensFolder = "tokens";
 
 // The most tokens of a micro-batch, which bounds the size of its activations.
 inline constexpr int64_t kMaxTokens = 1 << 24;

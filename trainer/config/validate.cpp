@@ -177,6 +177,9 @@ void check_run(const Config& config) {
   if (!is_folder_name) {
     refuse(config, "run_name", "the name of one folder inside base_output_directory");
   }
+  if (config.run_name == kTokensFolder) {
+    refuse(config, "run_name", "another name: tokenized texts of all runs are there");
+  }
   if (config.base_output_directory.empty()) refuse(config, "base_output_directory", "a path");
 }
 

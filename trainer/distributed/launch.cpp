@@ -21,7 +21,8 @@ constexpr Variables kLaunchers[] = {
     // PMI come after it, as srun may set them, too, and then without a local rank.
     {Launch::By::mpirun, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {Launch::By::slurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    // Of a step: a batch script has the tasks of its job in SLURM_NTASKS, but is one process.
+    {Launch::By::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
     {Launch::By::mpirun, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
 };
 
@@ -61,8 +62,11 @@ Launch find_launch(const Environment& environment) {
     Launch launch{.by = variables.by};
     launch.world_size = read.number(variables.world_size, 1, kMostProcesses);
     launch.rank = read.number(variables.rank, 0, launch.world_size - 1);
-    // A shell in a Slurm allocation, or torchrun with one process.
-    if (launch.world_size == 1) return {};
+    if (launch.world_size == 1) {
+      // Images of containers have torchrun's variables for one process, whatever starts it.
+      if (launch.by == Launch::By::torchrun) continue;
+      return {};  // a shell in a Slurm allocation, for example
+    }
     if (!environment(variables.local_rank).empty())
       launch.local_rank = read.number(variables.local_rank, 0, launch.rank);
     if (launch.by == Launch::By::torchrun) {

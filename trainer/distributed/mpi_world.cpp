@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -80,10 +81,17 @@ class MpiWorld : public World {
                   ", the environment " + text(launch));
     check(mpi_.split(0, rank_, &pairs_), "starting");
   }
-  // Others may be waiting for what this one will never send: then its end must be their end, which
-  // it is where nothing was finalized.
+  // Others may be waiting for what this one will never send: then its end must be their end. It has
+  // yet to say why it ends.
   ~MpiWorld() override {
-    if (std::uncaught_exceptions() == 0) mpi_.finalize();
+    if (std::uncaught_exceptions() == 0) {
+      mpi_.finalize();
+      return;
+    }
+    auto abort = [](int exit_code, void* mpi) {
+      static_cast<const LongshoreMpi*>(mpi)->abort(exit_code);
+    };
+    on_exit(abort, const_cast<LongshoreMpi*>(&mpi_));
   }
 
   int64_t rank() const override { return rank_; }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -26,7 +27,11 @@ using Clock = std::chrono::steady_clock;
 // Others may be tokenizing a corpus; whoever has died is noticed by its silence.
 constexpr std::chrono::hours kPatience{24 * 7};
 
-// One connection, for one thread at a time: a store answers a call before it takes the next.
+// The store drops whoever sets more than 8 MiB at once.
+constexpr size_t kMostBytes = size_t{4} << 20;
+
+// One connection, for one thread at a time: a store answers a call before it takes the next. It
+// waits for others for as long as the launch has patience, until it is told to wait_long().
 class Connection {
  public:
   Connection(const StoreLaunch& launch, bool is_server) : prefix_(launch.prefix) {
@@ -38,8 +43,9 @@ class Connection {
     calling("connecting to " + launch.launch.master_address, [&] {
       store_ = c10::make_intrusive<c10d::TCPStore>(launch.launch.master_address, options);
     });
-    store_->setTimeout(kPatience);
   }
+
+  void wait_long() { store_->setTimeout(kPatience); }
 
   void set(const std::string& key, const Bytes& value) {
     calling(key, [&] { store_->set(prefix_ + key, value); });
@@ -70,7 +76,7 @@ class Connection {
   c10::intrusive_ptr<c10d::TCPStore> store_;
 };
 
-// Says that this process is alive, and listens for the others.
+// Says that this process is alive, and listens for the others and for the store.
 class Pulse {
  public:
   Pulse(Connection connection, int64_t rank, int64_t size, std::chrono::seconds silence)
@@ -119,9 +125,15 @@ class Pulse {
     while (!ending_.wait_for(lock, std::chrono::milliseconds(silence_) / 5,
                              [this] { return is_ending_; }))
       try {
-        beat();
-        listen(keys);
-      } catch (const Error& error) {
+        // A store whose host stands still answers no call, and leaves some waiting for ever.
+        auto call = std::async(std::launch::async, [&] {
+          beat();
+          listen(keys);
+        });
+        if (call.wait_for(silence_) == std::future_status::timeout)
+          end(fmt::format("torchrun's store has not answered for {} s", silence_.count()));
+        call.get();
+      } catch (const std::exception& error) {
         end(error.what());
       }
   }
@@ -158,7 +170,14 @@ class StoreWorld : public World {
         all_(launch, rank_ == 0 && !launch.agent_has_store),
         pairs_(launch, false) {
     pulse_.emplace(Connection(launch, false), rank_, size_, launch.silence);
-    gather("");  // whoever is late to start is not silent yet
+    try {
+      gather("");  // whoever is late to start is not silent yet
+    } catch (const Error& error) {
+      throw Error(fmt::format("not all {} processes came within {} s; {}", size_,
+                              launch.patience.count(), error.what()));
+    }
+    all_.wait_long();
+    pairs_.wait_long();
     pulse_->start();
   }
 
@@ -198,18 +217,22 @@ class StoreWorld : public World {
   }
 
   void send(int64_t to, std::span<const std::byte> bytes) override {
-    const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
-    pairs_.set(sent(rank_, to, sends_[to]++), {first, first + bytes.size()});
+    for (; !bytes.empty(); bytes = bytes.subspan(size_of_next(bytes))) {
+      const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+      pairs_.set(sent(rank_, to, sends_[to]++), {first, first + size_of_next(bytes)});
+    }
   }
 
   void receive(int64_t from, std::span<std::byte> bytes) override {
-    const std::string key = sent(from, rank_, receives_[from]++);
-    const Bytes value = pairs_.get({key})[0];
-    if (value.size() != bytes.size())
-      throw Error(fmt::format("torchrun's store: {} bytes of rank {}, expected {}", value.size(),
-                              from, bytes.size()));
-    std::ranges::copy(std::as_bytes(std::span(value)), bytes.begin());
-    pairs_.remove(key);
+    for (; !bytes.empty(); bytes = bytes.subspan(size_of_next(bytes))) {
+      const std::string key = sent(from, rank_, receives_[from]++);
+      const Bytes value = pairs_.get({key})[0];
+      if (value.size() != size_of_next(bytes))
+        throw Error(fmt::format("torchrun's store: {} bytes of rank {}, expected {}", value.size(),
+                                from, size_of_next(bytes)));
+      std::ranges::copy(std::as_bytes(std::span(value)), bytes.begin());
+      pairs_.remove(key);
+    }
   }
 
   std::shared_ptr<offload::Communicator> host_communicator(const offload::DeviceMesh&) override {
@@ -222,6 +245,9 @@ class StoreWorld : public World {
   }
   static std::string sent(int64_t from, int64_t to, int64_t number) {
     return fmt::format("send/{}/{}/{}", from, to, number);
+  }
+  static size_t size_of_next(std::span<const std::byte> rest) {
+    return std::min(rest.size(), kMostBytes);
   }
   static std::string bye(int64_t rank) { return fmt::format("bye/{}", rank); }
 

@@ -14,16 +14,16 @@ struct StoreLaunch {
   Launch launch;
   bool agent_has_store = false;  // TORCHELASTIC_USE_AGENT_STORE
   std::string prefix = {};       // of keys: an agent's store outlives the processes it starts anew
-  std::chrono::seconds patience{300};  // until the store answers
-  std::chrono::seconds silence{20};    // until a process counts as dead
+  std::chrono::seconds patience{300};  // until the store answers and all processes are there
+  std::chrono::seconds silence{20};    // until a process, or the store, counts as dead
 };
 
 // Torchrun's own, out of the environment.
 std::unique_ptr<World> connect_by_store(const Launch& launch);
 
 // A process that is not heard of any more ends all others: each writes its name to stderr and exits
-// with 1, for it may be waiting for what will never come. Throws Error where nobody answers at the
-// address.
+// with 1, for it may be waiting for what will never come; so does a store that no longer answers.
+// Throws Error where nobody answers at the address, or others do not come.
 std::unique_ptr<World> connect_by_store(const StoreLaunch& launch);
 
 }  // namespace longshore::trainer

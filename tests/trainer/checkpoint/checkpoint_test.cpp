@@ -98,6 +98,12 @@ TEST(NewestCheckpoint, EveryPartMustBeListed) {
                     open(newest);
                   }).starts_with((newest / kManifestFile).string() + ": files: found "));
   }
+  const fs::path added = newest / "model" / "added.safetensors";
+  write_file(added, "");
+  write_file(newest / kManifestFile, manifest_text({.step = 2, .files = all}));
+  EXPECT_NE(message_of<DataError>([&] { open_checkpoint(newest); }).find("added.safetensors"),
+            std::string::npos);
+  fs::remove(added);
   fs::create_directory(newest / "adapter");
   write_file(newest / kManifestFile, manifest_text({.step = 2, .files = all}));
   EXPECT_NE(message_of<DataError>([&] { open_checkpoint(newest); }).find("nothing of adapter"),

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <fstream>
 #include <new>
+#include <set>
 
 #include "base/error.h"
+#include "data/token_shard.h"
 #include "offload/memory.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/kill_test.h"
@@ -161,6 +163,78 @@ TEST(Resume, GoesOnFromMetricsThatWereCutOff) {
   expected.erase(1);
   EXPECT_EQ(losses(folder / "c"), expected);
   EXPECT_EQ(saved_files(folder / "c", 6), saved_files(folder / "b", 6));
+}
+
+std::string target_of(const fs::path& link) { return fs::read_symlink(link).string(); }
+
+TEST(Resume, MendsLinksThatLeadToAnEarlierCheckpoint) {
+  TemporaryFolder folder;
+  const std::string settings = "steps=4 checkpoint_period=2 run_name=a ";
+  ASSERT_EQ(run_tiny(folder, settings).exit_code, 0);
+  const fs::path link = folder / "a/model";
+  const std::string newest = target_of(link);
+  EXPECT_EQ(newest, "checkpoints/00000004/model");
+  fs::remove(link);
+  fs::create_directory_symlink("checkpoints/00000002/model", link);  // as after a kill
+  EXPECT_EQ(run_tiny(folder, settings).exit_code, 0);
+  EXPECT_EQ(target_of(link), newest);
+
+  // What is no link is not ours, and hinders nothing else.
+  fs::remove(link);
+  fs::create_directories(link / "mine");
+  const ProgramResult more =
+      run_tiny(folder, "steps=8 checkpoint_period=2 max_num_checkpoints_to_keep=1 run_name=a");
+  EXPECT_EQ(more.exit_code, 0) << more.output;
+  EXPECT_FALSE(has(more.output, "weights, as Hugging Face's libraries read them"));
+  EXPECT_TRUE(fs::exists(link / "mine"));
+  EXPECT_FALSE(fs::exists(folder / "a/checkpoints/00000006"));
+}
+
+// One that comes after a save, when the process was stopped or killed between them.
+TEST(Resume, MakesUpForAnEvaluation) {
+  TemporaryFolder folder;
+  const fs::path text = folder / "text.tokens";
+  data::TokenShardWriter writer(text, 61, 0);
+  for (int32_t token = 0; token < 61; ++token) writer.append(std::vector(10, token));
+  writer.finish();
+  auto run = [&](const std::string& settings) {
+    std::string command = tiny_train(folder / "", settings);
+    const std::string without = "dataset_type=synthetic eval_dataset_path= ";
+    command.replace(command.find(without), without.size(),
+                    "dataset_type=tokens dataset_path=" + text.string() +
+                        " eval_dataset_path=" + text.string() + " eval_interval=2 ");
+    return run_program(command);
+  };
+  auto evaluations = [&](const char* name) {
+    std::set<std::string> lines;
+    std::ifstream file(folder / name / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);)
+      if (line.find("validation_loss") != std::string::npos) lines.insert(line);
+    return lines;
+  };
+  for (const char* settings : {"steps=6 run_name=straight", "steps=2 run_name=resumed"})
+    ASSERT_EQ(run(settings).exit_code, 0);
+  ASSERT_EQ(evaluations("straight").size(), 3u);
+  ASSERT_EQ(evaluations("resumed").size(), 1u);
+  const fs::path metrics = folder / "resumed/metrics.jsonl";
+  std::string steps;
+  std::ifstream before(metrics);
+  for (std::string line; std::getline(before, line);)
+    if (line.find("validation_loss") == std::string::npos) steps += line + "\n";
+  std::ofstream(metrics) << steps;
+  EXPECT_EQ(run("steps=6 run_name=resumed").exit_code, 0);
+  EXPECT_EQ(evaluations("resumed"), evaluations("straight"));
+}
+
+TEST(Resume, LeavesNoSummaryOfFewerSteps) {
+  TemporaryFolder folder;
+  ASSERT_EQ(run_tiny(folder, "steps=2 run_name=a").exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder / "a/summary.json"));
+  Process process(tiny_train(folder / "", "steps=100000 run_name=a"), folder / "log");
+  ASSERT_TRUE(process.wait_for("completed step: 3"));
+  EXPECT_FALSE(fs::exists(folder / "a/summary.json"));
+  process.send(SIGKILL);
+  process.wait();
 }
 
 TEST(Resume, RefusesAnotherRunAndNamesBothValues) {

@@ -63,6 +63,10 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(
       error("", {"run_name=\"a\" b"}),
       "command line run_name: found \"a\" b, expected a value that ends where its quotes end");
+  EXPECT_EQ(
+      error("", {"run_name=tokens"}),
+      "command line run_name: found \"tokens\", expected another name: tokenized texts of all "
+      "runs are there");
   EXPECT_EQ(error("", {"base_config=other.yml"}),
             "command line base_config: found other.yml, expected this key in a file only");
   EXPECT_EQ(error("", {"run_name=\xff"}),

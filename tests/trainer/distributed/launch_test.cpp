@@ -32,7 +32,8 @@ const Variables kTorchrun{{"RANK", "5"},
                           {"LOCAL_RANK", "1"},
                           {"MASTER_ADDR", "node0"},
                           {"MASTER_PORT", "29500"}};
-const Variables kSlurm{{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "1"}};
+const Variables kSlurm{
+    {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "1"}};
 const Variables kMpirun{{"OMPI_COMM_WORLD_RANK", "1"},
                         {"OMPI_COMM_WORLD_SIZE", "2"},
                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
@@ -62,10 +63,22 @@ TEST(Launch, AsksTorchrunThenMpirunThenSlurm) {
   EXPECT_EQ(text(launch_in(all)), "slurm: rank 3 of 4, device 1 of its node");
 }
 
-// A shell on a login node, a job step of one task.
+TEST(Launch, TorchrunOfOneProcessLeavesItToOthers) {
+  Variables both = kMpirun;
+  both.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  EXPECT_EQ(text(launch_in(both)), "mpirun: rank 1 of 2, device 1 of its node");
+}
+
+// A shell on a login node, a batch script, a job step of one task, mpirun for one process in it.
 TEST(Launch, OneProcessIsLaunchedByNobody) {
   for (const Variables& variables : {Variables{},
-                                     {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}},
+                                     {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
+                                     {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+                                     {{"OMPI_COMM_WORLD_RANK", "0"},
+                                      {"OMPI_COMM_WORLD_SIZE", "1"},
+                                      {"SLURM_PROCID", "0"},
+                                      {"SLURM_STEP_NUM_TASKS", "4"}},
+                                     {{"RANK", "0"}, {"WORLD_SIZE", "1"}},
                                      {{"RANK", "0"}},
                                      {{"WORLD_SIZE", "4"}}}) {
     Launch launch = launch_in(variables);

@@ -39,7 +39,7 @@ TEST(StoreWorld, GathersByRank) {
 TEST(StoreWorld, SendsBesideGathers) {
   on_ranks(3, [](World& world) {
     std::jthread pairs([&] {
-      constexpr int64_t kBytes = 3 << 20;
+      constexpr int64_t kBytes = (9 << 20) + 1;  // the store takes 8 MiB at once
       std::vector<std::byte> bytes(kBytes);
       for (int round = 0; round < 10; ++round) {
         const auto expected = static_cast<std::byte>(round);
@@ -76,17 +76,47 @@ TEST(StoreWorld, SaysWhatDoesNotAnswer) {
   }
 }
 
-// Runs in a process of its own, with what it says in `log`.
-pid_t start_rank(StoreLaunch launch, const fs::path& log, bool is_killed) {
+TEST(StoreWorld, WaitsForOthersNoLongerThanItIsTold) {
+  StoreLaunch launch = store_launch(0, 2, free_port());
+  launch.patience = std::chrono::seconds(1);
+  try {
+    connect_by_store(launch);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("not all 2 processes came within 1 s; ")) << text;
+  }
+}
+
+// Runs in a process of its own, with what it says in `log`. It gets the signal when all are there;
+// 0: none.
+pid_t start_rank(StoreLaunch launch, const fs::path& log, int signal) {
   const pid_t id = fork();
   if (id != 0) return id;
   dup2(open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), STDERR_FILENO);
   launch.silence = std::chrono::seconds(2);
   auto world = connect_by_store(launch);
   world->gather("");
-  if (is_killed) raise(SIGKILL);
+  if (signal != 0) raise(signal);
   world->gather("");
   _exit(0);
+}
+
+// Rank 0 hosts the store.
+TEST(StoreWorld, EndsWithAStoreThatStandsStill) {
+  const fs::path folder = fs::path(testing::TempDir()) / "store_world";
+  fs::create_directories(folder);
+  const int64_t port = free_port();
+  const pid_t host = start_rank(store_launch(0, 2, port), folder / "host", SIGSTOP);
+  const pid_t other = start_rank(store_launch(1, 2, port), folder / "other", 0);
+  int status = 0;
+  waitpid(other, &status, 0);
+  kill(host, SIGKILL);
+  waitpid(host, nullptr, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  std::ifstream file(folder / "other");
+  const std::string said(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(said.find("torchrun's store has not answered for 2 s"), std::string::npos) << said;
 }
 
 TEST(StoreWorld, EndsWithTheOneThatIsKilled) {
@@ -97,7 +127,8 @@ TEST(StoreWorld, EndsWithTheOneThatIsKilled) {
   std::array<pid_t, kRanks> ids{};
   auto log = [&](int rank) { return folder / std::to_string(rank); };
   for (int rank = 0; rank < kRanks; ++rank)
-    ids[rank] = start_rank(store_launch(rank, kRanks, port), log(rank), rank == kKilled);
+    ids[rank] =
+        start_rank(store_launch(rank, kRanks, port), log(rank), rank == kKilled ? SIGKILL : 0);
   const auto start = std::chrono::steady_clock::now();
   bool is_named = false;
   for (int rank = 0; rank < kRanks; ++rank) {
