@@ -20,7 +20,7 @@ struct AttentionOptions {
   double soft_cap = 0;  // scaled scores s become cap*tanh(s/cap) before they are masked (Gemma
                         // Team 2024, arXiv 2408.00118); 0: they stay
   // Whether gradients are sums in a fixed order, so that the same operands give the same bits. GPUs
-  // are faster without.
+  // may be faster without.
   bool deterministic = true;
 
   double score_scale() const {

@@ -93,7 +93,7 @@ std::vector<Key> make_config_keys() {
        "the place of own kernels, cuBLASLt's and cuDNN's, to look for a fault in one of them"},
       {"deterministic", run, FlagKey{&Config::deterministic},
        "of CUDA: gradients of attention are sums in a fixed order, so that a step gives the same "
-       "bits again and under every policy; false: in any order, which is faster"},
+       "bits again and under every policy; false: in any order, which may be faster"},
 
       {"model_type", model,
        choice<&Config::model_type>({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2",
