@@ -176,8 +176,7 @@ class Run {
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
-      const bool is_evaluated =
-          evaluation.validates() && !is_last && is_due(i + 1, config_.eval_interval);
+      const bool is_evaluated = is_evaluated_after(i + 1, evaluation);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
       steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
       if (metrics_) metrics_->write(steps_.back());
@@ -189,8 +188,10 @@ class Run {
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
                           checkpoints_.progress());
       check_finite(steps_.back());
-      if (is_saved && metrics_) metrics_->sync();
-      if (is_saved && !is_last) checkpoints_.save(i + 1);
+      if (is_saved && !is_last) {
+        sync_metrics();
+        checkpoints_.save(i + 1);
+      }
       if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
       if (!is_last && stop_.is_asked()) {
         end_recording();
@@ -198,16 +199,25 @@ class Run {
       }
     }
     end_recording();
+    sync_metrics();
     checkpoints_.save_last(config_.steps);
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
+  }
+
+  // No checkpoint is ahead of the records of its steps, whatever ends the machine.
+  void sync_metrics() {
+    if (metrics_) metrics_->sync();
+  }
+
+  // Other than at the end.
+  bool is_evaluated_after(int64_t steps, const RunEvaluation& evaluation) const {
+    return evaluation.validates() && steps < config_.steps && is_due(steps, config_.eval_interval);
   }
 
   // Whether the process before this one ended between its save and the evaluation after that.
   bool owes_validation(const RunEvaluation& evaluation) const {
     const int64_t done = opened_.saved_step;
-    if (!evaluation.validates() || done <= 0 || done == config_.steps ||
-        !is_due(done, config_.eval_interval))
-      return false;
+    if (done <= 0 || !is_evaluated_after(done, evaluation)) return false;
     return world_.sum(metrics_ && !metrics_->has_validation(done - 1)) > 0;
   }
 
@@ -319,6 +329,7 @@ class Run {
           "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
           AgreedStop::reason(), done));
     session_->step().flush(session_->ledger());
+    sync_metrics();
     checkpoints_.save_last(done);
     checkpoints_.require_last();
     console_.line(

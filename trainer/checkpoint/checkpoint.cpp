@@ -127,16 +127,6 @@ fs::path Checkpoint::model() const { return part(folder, kModel); }
 fs::path Checkpoint::adapter() const { return part(folder, kAdapter); }
 fs::path Checkpoint::optimizer() const { return folder / kOptimizer; }
 
-void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
-  for (const fs::path& part : {checkpoint.model(), checkpoint.adapter()}) {
-    if (part.empty()) continue;
-    const fs::path link = directory / part.filename(), fresh = partial_name(link);
-    fs::remove(fresh);
-    fs::create_directory_symlink(part.lexically_relative(directory), fresh);
-    fs::rename(fresh, link);
-  }
-}
-
 std::string checkpoint_name(int64_t step) { return fmt::format("{:08}", step); }
 
 Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const ModelFiles& files,
@@ -195,6 +185,16 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, OnDamage on_
     log(fault + "; the damaged checkpoint is now " + aside.string());
   }
   return std::nullopt;
+}
+
+void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
+  for (const fs::path& part : {checkpoint.model(), checkpoint.adapter()}) {
+    if (part.empty()) continue;
+    const fs::path link = directory / part.filename(), fresh = partial_name(link);
+    fs::remove(fresh);
+    fs::create_directory_symlink(part.lexically_relative(directory), fresh);
+    fs::rename(fresh, link);
+  }
 }
 
 void remove_old_checkpoints(const fs::path& folder, int64_t keep) {

@@ -38,9 +38,8 @@ struct BasePlan {
   double step_seconds = 0;
   std::vector<Moment> moments;  // those that can be a step's fullest, in descending order of layers
   double device_room_bytes = 0;  // for everything on the device, within its limit
-  double shared_room_bytes =
-      0;                       // the same without the limit; of a processor, less what is offloaded
-  double host_room_bytes = 0;  // for the values that layers offload
+  double shared_room_bytes = 0;  // without the limit; a processor's also holds what is offloaded
+  double host_room_bytes = 0;    // for the values that layers offload
 };
 
 // `full` is the config's plan under the policy `full` on that hardware, with an estimate.

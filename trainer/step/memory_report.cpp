@@ -38,9 +38,11 @@ Ledger::ByCategory caller_bytes(const Plan& plan, MemoryKind kind) {
 MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
                        const std::map<std::string, SharedUse>& shared, MemoryKind kind) {
   MemoryAnalysis result;
+  int64_t taken = 0;  // by callers' buffers of all plans
   for (const auto& [name, use] : shared) {
     if (use.buffer->kind != kind) continue;
     int64_t bytes = offload::align_up(use.buffer->bytes);
+    taken += bytes;
     if (use.is_argument) result.argument_bytes += bytes;
     if (use.is_output) result.output_bytes += bytes;
     if (use.is_argument && use.is_output) result.alias_bytes += bytes;
@@ -61,7 +63,7 @@ MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
     result.live_bytes_outputs_late =
         std::max(result.live_bytes_outputs_late, one.live_bytes_outputs_late);
   }
-  result.peak_bytes = result.total_bytes();
+  result.peak_bytes = taken + result.temp_bytes;
   return result;
 }
 
