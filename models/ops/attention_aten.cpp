@@ -175,11 +175,6 @@ void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, F f
 
 }  // namespace
 
-bool flash_serves(const AttentionAttrs& attrs, Dtype dtype) {
-  const int64_t head_dim = attrs.options.head_dim;
-  return dtype == Dtype::bfloat16 && attrs.is_plain() && head_dim % 8 == 0 && head_dim <= 256;
-}
-
 void attention_composed(const KernelCall& call) {
   auto wide = compute_type(call.in[0]);
   const AttentionOptions& options = attrs_of(call.attrs).options;

@@ -40,7 +40,10 @@ int64_t attention_grad_cuda_workspace(const std::any& attrs, std::span<const Typ
                                       std::span<const Type> out);
 
 // By ATen: flash attention where it serves, else the compositions below.
-bool flash_serves(const AttentionAttrs& attrs, Dtype dtype);
+inline bool flash_serves(const AttentionAttrs& attrs, Dtype dtype) {
+  const int64_t head_dim = attrs.options.head_dim;
+  return dtype == Dtype::bfloat16 && attrs.is_plain() && head_dim % 8 == 0 && head_dim <= 256;
+}
 void attention_cuda_aten(const KernelCall& call);
 void attention_grad_cuda_aten(const KernelCall& call);
 int64_t attention_cuda_aten_workspace(const std::any& attrs, std::span<const Type> in,

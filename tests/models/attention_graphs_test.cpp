@@ -73,7 +73,7 @@ const std::vector<Case>& cases() {
       {"Gemma", 1, 4096, 8, 1, {{.head_dim = 256}}},
       {"Gemma 2", 1, 4096, 8, 4, {{.head_dim = 256, .soft_cap = 50}}},
       {"Gemma 2, local", 1, 4608, 8, 4, {{.head_dim = 256, .window = 4096, .soft_cap = 50}}},
-      {"Gemma 3, local", 2, 4096, 4, 1, {{.head_dim = 256, .scale = 0.0625, .window = 512}}},
+      {"Gemma 3, local", 2, 4096, 4, 1, {{.head_dim = 256, .scale = 0.0625, .window = 1024}}},
       {"a cap on small heads", 1, 1024, 16, 8, {{.head_dim = 64, .soft_cap = 30}}},
       {"documents", 2, 2048, 32, 8, {{.head_dim = 128}, true}},
       {"a window and documents", 1, 500, 4, 2, {{.head_dim = 64, .window = 70}, true}},
