@@ -13,14 +13,20 @@ std::vector<int64_t> sizes_of_parts(int64_t count, int64_t part) {
   return sizes;
 }
 
+int64_t tokens_of(const TokenShare& share, int64_t tokens, int64_t bytes_of_token) {
+  const int64_t most = std::min(share.most, share.most_bytes / bytes_of_token);
+  return std::max(share.least, std::min(tokens / share.one_of, most));
+}
+
 int64_t aligned(int64_t bytes) { return round_up(bytes, 256); }
 
 }  // namespace
 
 int64_t chunk_tokens(const ChunkSize& size, int64_t tokens, int64_t vocabulary) {
-  int64_t fitting =
-      size.logits_bytes / (vocabulary * size_bytes(Dtype::float32)) / size.multiple * size.multiple;
-  return std::min(tokens, std::max(fitting, size.least));
+  const int64_t bytes = vocabulary * size_bytes(Dtype::float32);
+  const int64_t wanted =
+      std::max(size.logits_bytes / bytes, tokens_of(size.logits, tokens, bytes));
+  return std::min(tokens, wanted / size.multiple * size.multiple);
 }
 
 CrossEntropyProducts cross_entropy_products(const Type& x, const Type& weight, Dtype gradient,
@@ -52,8 +58,11 @@ CrossEntropyWorkspace cross_entropy_workspace(std::span<const Type> in,
   l.dlogits = l.logits + aligned(l.chunk * v * size_bytes(Dtype::float32));
   const bool narrow = attrs && in[0].dtype == Dtype::bfloat16;
   l.group = l.chunk;
-  if (narrow && attrs->weight_gradient)
-    l.group = std::min(tokens, std::max(l.chunk, chunk_size.least_gradients));
+  if (narrow && attrs->weight_gradient) {
+    const int64_t wanted =
+        tokens_of(chunk_size.gradients, tokens, v * size_bytes(in[0].dtype));
+    l.group = std::min(tokens, std::max(l.chunk, wanted / l.chunk * l.chunk));
+  }
   l.losses = l.dlogits + (narrow ? aligned(l.group * v * size_bytes(in[0].dtype)) : 0);
   l.scratch = l.losses + aligned(tokens * size_bytes(Dtype::float32));
   int64_t scratch = 0;

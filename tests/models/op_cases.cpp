@@ -949,7 +949,7 @@ std::vector<OpCase> real_cases() {
           add_bias_case(1, kTokens, 3584),
           embedding_case(1, kTokens, kVocabulary, 256),
           cross_entropy_case(1, kTokens, 64, kVocabulary),
-          cross_entropy_case(1, 1100, 16, 66000),  // groups of 1024, 76; in chunks of 256
+          cross_entropy_case(1, 1600, 16, 40000),  // groups of 1536, 64; in chunks of 512
           cross_entropy_case(1, 70, 64, 262144, 30),
           adamw_case(1 << 22)};
 }
