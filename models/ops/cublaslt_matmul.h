@@ -1,9 +1,9 @@
 // Matrix products on GPUs by cuBLASLt, with its workspace in memory of ours: C = A·B [+ sum], one
 // or several of a shape at once.
 //
-// The first algorithm that cuBLASLt offers for a description and that fits our workspace is taken
-// and kept: it does not depend on timings, and it adds split sums in float32 in a fixed order. So
-// the same description gives the same bits on the same kind of GPU.
+// Of the algorithms that cuBLASLt offers for a description and that fit our workspace, one is taken
+// and kept by a rule that does not depend on timings, and it adds split sums in float32 in a fixed
+// order. So the same description gives the same bits on the same kind of GPU.
 #pragma once
 
 #include <compare>

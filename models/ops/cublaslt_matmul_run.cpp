@@ -2,11 +2,12 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -30,6 +31,7 @@ struct Library {
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
   decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) get_attribute;
   decltype(&cublasLtMatmul) multiply;
 };
 
@@ -50,6 +52,7 @@ Library load() {
   find(library.set_preference, "cublasLtMatmulPreferenceSetAttribute");
   find(library.destroy_preference, "cublasLtMatmulPreferenceDestroy");
   find(library.find_algorithms, "cublasLtMatmulAlgoGetHeuristic");
+  find(library.get_attribute, "cublasLtMatmulAlgoConfigGetAttribute");
   find(library.multiply, "cublasLtMatmul");
   return library;
 }
@@ -131,6 +134,35 @@ uint32_t reductions(const Matmul& p) {
   return p.k % 64 == 0 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
+bool is_hopper(int device) {
+  int major = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major == 9;
+}
+
+bool has_quick_tile(const cublasLtMatmulAlgo_t& algorithm) {
+  cublasLtMatmulTile_t tile{};
+  size_t written = 0;
+  check(library().get_attribute(&algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile,
+                                &written),
+        "asking for an algorithm's tile");
+  return tile == CUBLASLT_MATMUL_TILE_128x256 || tile == CUBLASLT_MATMUL_TILE_256x128;
+}
+
+// The first, but on Hopper the first with tiles of 128x256 where C has many. cuBLASLt 13 offers
+// 192x192 and 320x128 before it, which a GPU at its power limit, as it is in training, computes
+// more slowly: an H200 by 1 to 6 % of what large products take, or as quickly.
+const cublasLtMatmulHeuristicResult_t& chosen(
+    std::span<const cublasLtMatmulHeuristicResult_t> offered, int device) {
+  constexpr float kManyWaves = 8;  // of tiles, so that the last wave costs little
+  if (is_hopper(device))
+    for (const cublasLtMatmulHeuristicResult_t& result : offered)
+      if (result.state == CUBLAS_STATUS_SUCCESS && result.wavesCount >= kManyWaves &&
+          has_quick_tile(result.algo))
+        return result;
+  return offered[0];
+}
+
 std::unique_ptr<const Plan> make(const Key& key) {
   const Matmul& p = key.matmuls.matmul;
   const std::string what = text(key.matmuls);
@@ -166,12 +198,15 @@ std::unique_ptr<const Plan> make(const Key& key) {
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     preference.set(attribute, key.alignment);
-  cublasLtMatmulHeuristicResult_t best{};
+  std::array<cublasLtMatmulHeuristicResult_t, 8> offered{};
   int found = 0;
   check(library().find_algorithms(handle_of(key.device), plan->operation, plan->first, plan->second,
-                                  plan->out, plan->out, preference.get(), 1, &best, &found),
+                                  plan->out, plan->out, preference.get(),
+                                  static_cast<int>(offered.size()), offered.data(), &found),
         what);
   if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, what);
+  const cublasLtMatmulHeuristicResult_t& best =
+      chosen(std::span(offered).first(static_cast<size_t>(found)), key.device);
   check(best.state, what);
   plan->algorithm = best.algo;
   return plan;
