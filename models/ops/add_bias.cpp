@@ -147,9 +147,12 @@ void run_grad_composed(const KernelCall& call) {
   out.copy_(sum);
 }
 
-// The sum, and a reduction's partial sums: CUDA splits long columns among blocks.
-int64_t workspace_grad_composed(const std::any&, std::span<const Type>, std::span<const Type> out) {
-  return 64 * out[0].shape.count() * size_bytes(Dtype::float32) + (1 << 20);
+// What is summed, in the sum's type; the sum; and a reduction's partial sums: CUDA splits long
+// columns among blocks.
+int64_t workspace_grad_composed(const std::any&, std::span<const Type> in,
+                                std::span<const Type> out) {
+  constexpr int64_t kBlocks = 256;
+  return widened_bytes(in[0]) + (kBlocks + 1) * wide_bytes(out[0]) + (1 << 20);
 }
 
 // --- own kernels on CUDA

@@ -3,6 +3,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 
@@ -267,8 +268,10 @@ void run_grad_composed(const KernelCall& call) {
   auto wide = compute_type(call.in[0]);
   int64_t width = call.in[2].type.shape[0];
   at::Tensor weight = wide_weight(call, call.in[2], attrs.weight_offset);
-  at::Tensor rstds = tensor(call, call.in[3]).view({-1}).to(wide), dweight;
-  if (attrs.weight_sum) dweight = tensor(call, call.in[attrs.weight_sum_index()]).to(wide);
+  at::Tensor rstds = tensor(call, call.in[3]).view({-1}).to(wide);
+  // Made before the parts' temporaries: the workspace is a stack.
+  at::Tensor dweight = at::zeros({attrs.weight_gradient ? width : 0}, rstds.options());
+  if (attrs.weight_sum) dweight.copy_(tensor(call, call.in[attrs.weight_sum_index()]));
   for_each_piece(rstds.size(0), rows_of_part(width), [&](int64_t begin, int64_t count) {
     auto part = [&](const Ref& ref) { return runs(call, ref, width).narrow(0, begin, count); };
     at::Tensor dy = part(call.in[0]).to(wide), x = part(call.in[1]).to(wide);
@@ -276,10 +279,7 @@ void run_grad_composed(const KernelCall& call) {
     at::Tensor normed = x * rstd, scaled = dy * weight;
     at::Tensor dx = (scaled - normed * (scaled * normed).mean(-1, true)) * rstd;
     if (attrs.input_sum) dx = dx + part(call.in[attrs.input_sum_index()]);
-    if (attrs.weight_gradient) {
-      at::Tensor sum = (dy * normed).sum(0);
-      dweight = dweight.defined() ? dweight + sum : sum;
-    }
+    if (attrs.weight_gradient) dweight.add_((dy * normed).sum(0));
     part(call.out[0]).copy_(dx);
   });
   if (attrs.weight_gradient) tensor(call, call.out[1]).copy_(dweight);
