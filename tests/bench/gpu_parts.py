@@ -36,20 +36,22 @@ STEPS_OF_13B = {
         ["per_device_batch_size=8", "max_target_length=4096", f"device_memory_limit={gpu_targets.LIMIT_GIB}"]),
 }
 ALL_STEPS = STEPS | STEPS_OF_13B
-# All layers: of a model, how many rows, and compare's options. States are as small as they get, so that they leave
-# room for activations.
+# All layers: of a model, how many rows, micro-batches, and compare's options. States are as small as they get, so that
+# they leave room for activations; gradients of attention are added as the peer adds them.
 WHOLE = {
-    "llama3_8b": (2, ["--sweep", f"{gpu_targets.ON_HOST}=false,true"]),
-    "llama2_13b": (4, []),
-    "llama2_7b": (4, []),
+    "llama3_8b": (2, 4, ["--sweep", f"{gpu_targets.ON_HOST}=false,true"]),
+    "llama2_13b": (4, 2, []),
+    "llama2_7b": (4, 2, []),
 }
 # The peer's policies with so many rows at once, as far as memory reaches; a step has as many rows as Longshore's.
 PEER_ROWS = 8
-PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:4,none:8,full:8"},
-              "llama2_7b": {"small": "none:4,none:8", "large": "none:4,none:8"}}
+PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:8"},
+              "llama2_7b": {"small": "none:4,none:8", "large": "none:8"}}
 LARGE_MEMORY_MIB = 120_000
-TESTS = ["cuda_ops_test", "golden_test", "cuda_nccl_test"]
-SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "gradient_accumulation_steps=4"]
+LOSS_RUNS = 4  # at once: nobody times them
+# Into how many processes tests are split: most of their time goes to what the CPU compares with.
+TESTS = {"cuda_ops_test": 6, "golden_test": 2, "cuda_nccl_test": 1}
+SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "deterministic=false"]
 SHIPPED = {"H200": "h200", "H100": "h100", "A100.*80": "a100_80g", "4090": "rtx4090", "5090": "rtx5090"}
 GIB = 2**30
 # Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
@@ -96,8 +98,8 @@ class Parts(TimedCommands):
     # In order of worth: seconds at most, and how many must be left to begin. What is compared is measured one after the
     # other, and what is wrong shows before what is slow.
     BOXES = {"device": (100, 10), "smoke": (300, 20), "steps": (240, 60), "peer": (330, 100), "tests": (300, 60),
-             "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100), "losses": (140, 60),
-             "kernels": (120, 45), "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (200, 60)}
+             "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100), "losses": (140, 40),
+             "kernels": (120, 45), "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
@@ -120,11 +122,11 @@ class Parts(TimedCommands):
     def json(self, name):
         return self.logs / f"{name}.json"
 
-    def record(self, name, limit, *command):
-        """Runs what leaves JSON under that name, unless this build has, and says whether it did; what is cut takes no place
-        of what is complete."""
+    def record(self, name, limit, *command, of=None):
+        """Runs what leaves JSON under that name, unless `of`, which is this build where nothing else is given, has, and says
+        whether it did; what is cut takes no place of what is complete."""
         complete = read_json(self.json("complete")) or {}
-        mark = f"{self.build_id} {self.backend}"
+        mark = of or f"{self.build_id} {self.backend}"
         if complete.get(name) == mark and self.json(name).exists() and not self.again:
             self.say(f"--- {name}: measured before")
             return False
@@ -241,21 +243,26 @@ class Parts(TimedCommands):
 
     def tests(self):
         """Ops beside ATen's, and models beside transformers."""
-        programs = [self.build / "tests" / name for name in TESTS]
-        programs = [program for program in programs if program.exists()]
-        if not programs and not self.on_cpu:
+        shards = [(self.build / "tests" / name, shard, count) for name, count in TESTS.items() for shard in range(count)
+                  if (self.build / "tests" / name).exists()]
+        if not shards and not self.on_cpu:
             raise Failure(f"found none of {', '.join(TESTS)} in {self.build / 'tests'}")
-        self.all_of(*(functools.partial(self.test, program) for program in programs))
+        threads = max(1, (os.cpu_count() or 1) // max(1, len(shards)))
+        self.at_once(min(len(shards), os.cpu_count() or 1) or 1,
+                     *(functools.partial(self.test, *shard, threads) for shard in shards))
 
-    def test(self, program):
-        report = self.runs / f"{program.name}.json"
+    def test(self, program, shard, count, threads):
+        report = self.runs / f"{program.name}_{shard}.json"
+        variables = {"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(shard), "OMP_NUM_THREADS": str(threads)}
         try:
-            self.run(180, program, "--gtest_brief=1", f"--gtest_output=json:{report}")
+            self.run(180, program, "--gtest_brief=1", f"--gtest_output=json:{report}", variables=variables)
         finally:
             of_suites = [suite["testsuite"] for suite in (read_json(report) or {}).get("testsuites", [])]
             tests = [test for tests in of_suites for test in tests]
             skipped = [f"{test['classname']}.{test['name']}" for test in tests if test["result"] == "SKIPPED"]
-            self.say(f"{program.name}: {len(tests)} tests, {len(skipped)} skipped")
+            seconds = sorted(((float(test["time"].rstrip("s")), test["name"]) for test in tests), reverse=True)
+            self.say(f"{program.name}, part {shard + 1} of {count}: {len(tests)} tests, {len(skipped)} skipped; longest: "
+                     f"{', '.join(f'{name} {taken:.0f} s' for taken, name in seconds[:3])}")
         # Of several GPUs, there may be one.
         skipped = [] if self.is_dry_run else [name for name in skipped if "OnAllGpus" not in name]
         if skipped or not tests:
@@ -294,7 +301,7 @@ class Parts(TimedCommands):
             if not policies:
                 raise Failure(f"{name}: no profile that auto could choose by")
         # One turn of each policy, for a turn fills the model anew.
-        if self.record(f"steps_{name}", 120, self.program("compare"), "--config", f"{model}.yml", "--steps", 4,
+        if self.record(f"steps_{name}", 120, self.program("compare"), "--config", f"{model}.yml", "--steps", 3,
                        "--rounds", 1, "--policies", policies, f"backend={self.backend}",
                        *(["--hardware", profile] if profile else []), *self.step_settings(name)):
             profiles = read_json(self.json("profiles")) or {}
@@ -336,8 +343,9 @@ class Parts(TimedCommands):
         profile = self.profile()
         if not profile:
             raise Failure("no profile that auto could choose by")
-        rows, options = WHOLE[model]
-        settings = self.tiny_steps if self.is_dry_run else [f"per_device_batch_size={rows}", *SMALL_STATES]
+        rows, micro_batches, options = WHOLE[model]
+        settings = self.tiny_steps if self.is_dry_run else [
+            f"per_device_batch_size={rows}", f"gradient_accumulation_steps={micro_batches}", *SMALL_STATES]
         settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}",
                     f"host_memory_limit={max(bytes_of('MemAvailable') / GIB - SPARE_HOST_GIB, 1):.2f}"]
         self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
@@ -364,7 +372,8 @@ class Parts(TimedCommands):
         not_its = ("per_device_batch_size", "peak_tflops_per_device", "dtype")
         settings = [word for word in self.step_settings(model) if not word.startswith(not_its)]
         self.record(f"peer_{model}", 170, sys.executable, ROOT / "tests/bench/compiled_peer.py",
-                    ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4)
+                    ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4,
+                    of=f"torch.compile {' '.join(map(str, sizes))}")
 
     def kernels(self):
         self.record("kernels", 120, self.program("bench_kernels"))
@@ -372,26 +381,26 @@ class Parts(TimedCommands):
     def losses(self):
         """Of five small steps: the same bits under every policy, and close to other kernels' and the CPU's."""
         trained = []
-        failures = 0
-        for run in gpu_losses.RUNS:
-            backend = {"own": self.backend, "composed": "cuda_composed", "cpu": "cpu"}[run.kernels]
-            if run.dtype == "bfloat16" and (backend == "cpu" or self.on_cpu) and not cpu_has_bfloat16():
-                self.say(f"--- {run.folder}: left out, for this processor does not multiply bfloat16")
-                continue
-            self.say(f"--- {run.folder}: {' '.join(run.settings)}")
-            try:
-                self.train(30, run.folder, f"backend={'cpu' if self.on_cpu else backend}", f"dtype={run.dtype}",
-                           "steps=5", *run.settings, *(TINY if self.is_dry_run else []))
-                trained.append(run)
-            except Failure as failure:
-                self.say(str(failure))
-                failures += 1
-        rows = gpu_losses.compare(self.runs, trained)
-        write_json(self.json("losses"), rows)
-        self.say(gpu_losses.table(rows))
-        failures += sum(not row["good"] for row in rows)
-        if failures:
-            raise Failure(f"{failures} of {len(gpu_losses.RUNS)} failed")
+        cores = os.cpu_count() or 1
+        try:
+            self.at_once(min(LOSS_RUNS, cores), *(functools.partial(self.loss_run, run, trained, cores // LOSS_RUNS)
+                                                  for run in gpu_losses.RUNS))
+        finally:
+            rows = gpu_losses.compare(self.runs, trained)
+            write_json(self.json("losses"), rows)
+            self.say(gpu_losses.table(rows))
+        if bad := sum(not row["good"] for row in rows):
+            raise Failure(f"{bad} of {len(rows)} failed")
+
+    def loss_run(self, run, trained, threads):
+        backend = {"own": self.backend, "composed": "cuda_composed", "cpu": "cpu"}[run.kernels]
+        if run.dtype == "bfloat16" and (backend == "cpu" or self.on_cpu) and not cpu_has_bfloat16():
+            self.say(f"--- {run.folder}: left out, for this processor does not multiply bfloat16")
+            return
+        self.say(f"--- {run.folder}: {' '.join(run.settings)}")
+        self.train(60, run.folder, f"backend={'cpu' if self.on_cpu else backend}", f"dtype={run.dtype}", "steps=5",
+                   *run.settings, *(TINY if self.is_dry_run else []), variables={"OMP_NUM_THREADS": str(max(1, threads))})
+        trained.append(run)
 
     def transfers(self):
         lines = self.run(60, self.program("bench_transfers"))
@@ -423,7 +432,7 @@ class Parts(TimedCommands):
         if not tool or not program.exists():
             self.say(f"found no {program.name if tool else 'compute-sanitizer'}: nothing was checked")
             return
-        self.all_of(*(functools.partial(
-            self.run, 65, tool, "--tool", check, "--kernel-name", "kernel_substring=run_block", "--error-exitcode", 9,
-            "--launch-timeout", 60, program, "--gtest_brief=1", "--gtest_filter=CudaOps.AgreeInFloat32")
+        self.at_once(3, *(functools.partial(
+            self.run, 120, tool, "--tool", check, "--kernel-name", "kernel_substring=run_block", "--error-exitcode", 9,
+            "--launch-timeout", 60, program, "--gtest_brief=1", "--gtest_filter=*InFloat32*")
             for check in ("memcheck", "racecheck", "synccheck")))

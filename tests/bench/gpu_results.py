@@ -69,6 +69,6 @@ class Results:
         draft = self.state.with_suffix(".partial")
         with tarfile.open(draft, "w:gz") as packed:
             for path in sorted(self.logs.iterdir()):
-                if path.name != "alone" and path not in (self.state, draft):
+                if path.suffix in (".json", ".md", ".yml") or path.is_dir() and path.name != "alone":
                     packed.add(path, path.name)
         draft.replace(self.state)

@@ -1,5 +1,6 @@
 """Commands with a time to stop, whose output is shown and kept."""
 
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -30,9 +31,14 @@ class TimedCommands:
         self.end = time.monotonic() + seconds  # nothing runs on behind it
         self.environment = environment
         self.text = []
-        self.child = None  # the newest
+        self.children = set()  # that run
+        self.task = threading.local()  # its lines, where several run at once
 
     def say(self, line=""):
+        lines = getattr(self.task, "lines", None)
+        if lines is not None:
+            lines.append(line)
+            return
         print(line, flush=True)
         self.text.append(line)
 
@@ -50,7 +56,7 @@ class TimedCommands:
         child = subprocess.Popen([str(word) for word in (*launcher, *command)], stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, env=self.environment | dict(variables), text=True,
                                  errors="replace", start_new_session=True)
-        self.child = child
+        self.children.add(child)
         out_of_time, output_ended = threading.Event(), threading.Event()
 
         def stop():
@@ -76,6 +82,7 @@ class TimedCommands:
                     self.say(lines[-1])
         output_ended.set()
         status = child.wait()
+        self.children.discard(child)
         timer.cancel()
         if out_of_time.is_set():
             raise (OutOfTime if is_cut else Failure)(f"{name}: stopped after {limit:.0f} s")
@@ -85,14 +92,37 @@ class TimedCommands:
 
     def all_of(self, *tasks):
         """Each of them, also where one before it fails."""
-        failures = []
-        for task in tasks:
+        self.judge([self.failure_of(task) for task in tasks])
+
+    def at_once(self, count, *tasks):
+        """Each of them, up to so many at the same time; each one's lines when it ends."""
+        def run(task):
+            self.task.lines = lines = []
             try:
-                task()
-            except Failure as failure:
-                self.say(str(failure))
-                failures.append(failure)
+                failure = self.failure_of(task)
+            finally:
+                self.task.lines = None
+            with lock:
+                for line in lines:
+                    self.say(line)
+            return failure
+
+        lock = threading.Lock()
+        with concurrent.futures.ThreadPoolExecutor(count) as threads:
+            self.judge(list(threads.map(run, tasks)))
+
+    def failure_of(self, task):
+        try:
+            task()
+        except Failure as failure:
+            self.say(str(failure))
+            return failure
+        return None
+
+    @staticmethod
+    def judge(failure_of_each):
+        failures = [failure for failure in failure_of_each if failure]
         if failures:
             is_cut = all(isinstance(failure, OutOfTime) for failure in failures)
             how = "had no time to end" if is_cut else "failed"
-            raise (OutOfTime if is_cut else Failure)(f"{len(failures)} of {len(tasks)} {how}")
+            raise (OutOfTime if is_cut else Failure)(f"{len(failures)} of {len(failure_of_each)} {how}")
