@@ -149,13 +149,13 @@ bool has_quick_tile(const cublasLtMatmulAlgo_t& algorithm) {
   return tile == CUBLASLT_MATMUL_TILE_128x256 || tile == CUBLASLT_MATMUL_TILE_256x128;
 }
 
-// The first, but on Hopper the first with tiles of 128x256 where C has many. cuBLASLt 13 offers
-// 192x192 and 320x128 before it, which a GPU at its power limit, as it is in training, computes
-// more slowly: an H200 by 1 to 6 % of what large products take, or as quickly.
+// The first, but on Hopper and in bfloat16 the first with tiles of 128x256 where C has many.
+// cuBLASLt 13 offers 192x192 and 320x128 before it, which a GPU at its power limit, as it is in
+// training, computes more slowly: an H200 by 1 to 6 % of what large products take, or as quickly.
 const cublasLtMatmulHeuristicResult_t& chosen(
-    std::span<const cublasLtMatmulHeuristicResult_t> offered, int device) {
+    std::span<const cublasLtMatmulHeuristicResult_t> offered, const Key& key) {
   constexpr float kManyWaves = 8;  // of tiles, so that the last wave costs little
-  if (is_hopper(device))
+  if (key.matmuls.matmul.ab == Dtype::bfloat16 && is_hopper(key.device))
     for (const cublasLtMatmulHeuristicResult_t& result : offered)
       if (result.state == CUBLAS_STATUS_SUCCESS && result.wavesCount >= kManyWaves &&
           has_quick_tile(result.algo))
@@ -206,7 +206,7 @@ std::unique_ptr<const Plan> make(const Key& key) {
         what);
   if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, what);
   const cublasLtMatmulHeuristicResult_t& best =
-      chosen(std::span(offered).first(static_cast<size_t>(found)), key.device);
+      chosen(std::span(offered).first(static_cast<size_t>(found)), key);
   check(best.state, what);
   plan->algorithm = best.algo;
   return plan;

@@ -24,8 +24,7 @@ int64_t aligned(int64_t bytes) { return round_up(bytes, 256); }
 
 int64_t chunk_tokens(const ChunkSize& size, int64_t tokens, int64_t vocabulary) {
   const int64_t bytes = vocabulary * size_bytes(Dtype::float32);
-  const int64_t wanted =
-      std::max(size.logits_bytes / bytes, tokens_of(size.logits, tokens, bytes));
+  const int64_t wanted = std::max(size.logits_bytes / bytes, tokens_of(size.logits, tokens, bytes));
   return std::min(tokens, wanted / size.multiple * size.multiple);
 }
 
@@ -59,8 +58,7 @@ CrossEntropyWorkspace cross_entropy_workspace(std::span<const Type> in,
   const bool narrow = attrs && in[0].dtype == Dtype::bfloat16;
   l.group = l.chunk;
   if (narrow && attrs->weight_gradient) {
-    const int64_t wanted =
-        tokens_of(chunk_size.gradients, tokens, v * size_bytes(in[0].dtype));
+    const int64_t wanted = tokens_of(chunk_size.gradients, tokens, v * size_bytes(in[0].dtype));
     l.group = std::min(tokens, std::max(l.chunk, wanted / l.chunk * l.chunk));
   }
   l.losses = l.dlogits + (narrow ? aligned(l.group * v * size_bytes(in[0].dtype)) : 0);

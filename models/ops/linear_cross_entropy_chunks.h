@@ -12,8 +12,8 @@
 namespace longshore::models {
 
 // How many tokens at a time: one of so many of a step's, at least `least`, and more of them only up
-// to `most` and these bytes. Where a step has many tokens, what is kept of them makes more room look
-// small.
+// to `most` and these bytes. Where a step has many tokens, what is kept of them makes more room
+// look small.
 struct TokenShare {
   int64_t one_of, least, most, most_bytes;
 };
