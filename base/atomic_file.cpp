@@ -17,12 +17,24 @@ namespace {
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr int64_t kAheadBytes = int64_t{8} << 20;
 
+// What a link leads to, or the path itself.
+std::filesystem::path target_of(std::filesystem::path path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  return error ? path : target;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_path_(partial_name(path_)) {
-  if (std::error_code error; std::filesystem::is_directory(path_, error))
-    throw FileError(path_.string() + ": found a folder, expected the name of a file to write");
+    : path_(target_of(std::move(path))), temporary_path_(partial_name(path_)) {
+  // It takes the name's place when it is whole, which nobody wants of a device.
+  if (std::error_code error;
+      std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error))
+    throw FileError(path_.string() + ": found " +
+                    (std::filesystem::is_directory(path_, error) ? "a folder" : "no file") +
+                    ", expected the name of a file to write");
   file_ =
       FileDescriptor(open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file_.is_open()) fail("cannot create");
