@@ -51,6 +51,7 @@ class BpeTokenizer : public TokenizerModel {
  public:
   explicit BpeTokenizer(TokenizerJson file)
       : normalizer_(std::move(file.normalizer)),
+        metaspace_(std::move(file.metaspace)),
         raw_tokens_(select(file.added_tokens, false)),
         normalized_tokens_(normalized(select(file.added_tokens, true))),
         bpe_(file.model),
@@ -81,7 +82,7 @@ class BpeTokenizer : public TokenizerModel {
       if (part.id >= 0)
         ids.push_back(part.id);
       else
-        encode_raw(part.text, ids);
+        encode_raw(part.text, part.text.data() == text.data(), ids);
     }
     return ids;
   }
@@ -104,6 +105,11 @@ class BpeTokenizer : public TokenizerModel {
   }
 
   int32_t vocab_size() const override { return static_cast<int32_t>(decoded_.size()); }
+  int32_t ordinary_vocab_size() const override {
+    size_t size = is_special_.size();
+    while (size > 0 && is_special_[size - 1]) --size;
+    return static_cast<int32_t>(size);
+  }
   int32_t bos_id() const override { return bos_id_; }
   int32_t eos_id() const override { return eos_id_; }
 
@@ -170,17 +176,34 @@ class BpeTokenizer : public TokenizerModel {
   }
 
   // `text` lies between added tokens that are found before normalisation.
-  void encode_raw(std::string_view text, std::vector<int32_t>& ids) const {
+  void encode_raw(std::string_view text, bool is_first, std::vector<int32_t>& ids) const {
     std::string normal;
     if (!normalizer_.empty()) text = normal = normalize(text, kMaxNormalizedBytes);
     std::vector<TextPart> parts;
     normalized_tokens_.split(text, parts);
     for (const TextPart& part : parts) {
-      if (part.id >= 0)
+      if (part.id >= 0) {
         ids.push_back(part.id);
-      else
+      } else if (metaspace_) {
+        const std::string piece = spaced(part.text, is_first && part.text.data() == text.data());
+        bpe_.encode(std::vector<std::string_view>{piece}, ids);
+      } else {
         bpe_.encode(split(part.text), ids);
+      }
     }
+  }
+
+  std::string spaced(std::string_view text, bool is_first) const {
+    const std::string& mark = metaspace_->replacement;
+    std::optional<std::string> result = replaced(text, {" ", mark}, kMaxNormalizedBytes);
+    if (!result)
+      throw DataError("pre_tokenizer: Metaspace: found more than " +
+                      std::to_string(kMaxNormalizedBytes) + " bytes, made of a text of " +
+                      std::to_string(text.size()) + "; expected no more");
+    const bool wants_mark = metaspace_->prepend == Metaspace::Prepend::always ||
+                            (metaspace_->prepend == Metaspace::Prepend::first && is_first);
+    if (wants_mark && !result->starts_with(mark)) result->insert(0, mark);
+    return *std::move(result);
   }
 
   std::vector<std::string_view> split(std::string_view text) const {
@@ -204,6 +227,7 @@ class BpeTokenizer : public TokenizerModel {
   }
 
   std::vector<NormalizerStep> normalizer_;
+  std::optional<Metaspace> metaspace_;
   AddedTokens raw_tokens_, normalized_tokens_;
   std::vector<SplitPattern> patterns_;
   Bpe bpe_;

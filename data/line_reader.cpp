@@ -11,6 +11,8 @@ namespace longshore::data {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr std::string_view kByteOrderMark =
+    "\xef\xbb\xbf";  // before a text, of which it is no part
 
 }  // namespace
 
@@ -52,6 +54,7 @@ bool LineReader::next(std::string& line) {
         at_line(path_, line_number_,
                 "line of more than " + std::to_string(Tokenizer::kMaxTextBytes) + " bytes"));
   if (line.ends_with('\r')) line.pop_back();
+  if (line_number_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return true;
 }
 

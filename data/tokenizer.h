@@ -48,6 +48,7 @@ class Tokenizer {
   // The files that were read, and those that would have been if they existed.
   std::vector<std::filesystem::path> files() const;
   int32_t vocab_size() const { return model_->vocab_size(); }
+  int32_t ordinary_vocab_size() const { return model_->ordinary_vocab_size(); }
   // -1 where there is none. For a tokenizer.json they are those that tokenizer_config.json in the
   // same folder names, or else those of its template; see make_bpe_tokenizer.
   int32_t bos_id() const { return bos_id_; }

@@ -88,7 +88,24 @@ bool normalizer_removes(const std::vector<NormalizerStep>& normalizer, const std
   return last && last->from == text && last->to.find(text) == std::string::npos;
 }
 
+Metaspace metaspace_of(const JsonPlace& place) {
+  place.expect_keys({"type", "replacement", "prepend_scheme", "split"});
+  if (place.boolean("split", true)) place.refuse("\"split\": false");
+  Metaspace metaspace{.replacement = short_string(place.at("replacement"))};
+  if (metaspace.replacement.empty()) place.at("replacement").refuse("a character");
+  if (!place.has("prepend_scheme")) return metaspace;
+  const std::string scheme = place.at("prepend_scheme").string();
+  if (scheme == "never")
+    metaspace.prepend = Metaspace::Prepend::never;
+  else if (scheme == "first")
+    metaspace.prepend = Metaspace::Prepend::first;
+  else if (scheme != "always")
+    place.at("prepend_scheme").refuse("always, first or never");
+  return metaspace;
+}
+
 struct PreTokenizer {
+  std::optional<Metaspace> metaspace;
   std::vector<std::string> split_patterns;
   bool byte_level = false;
 };
@@ -96,6 +113,10 @@ struct PreTokenizer {
 PreTokenizer pre_tokenizer_of(const JsonPlace& place,
                               const std::vector<NormalizerStep>& normalizer) {
   PreTokenizer result;
+  if (type_of(place) == "Metaspace") {
+    result.metaspace = metaspace_of(place);
+    return result;
+  }
   for (const JsonPlace& step : steps_of(place, "pretokenizers")) {
     const std::string type = type_of(step);
     if (result.byte_level) step.at("type").refuse("nothing after ByteLevel");
@@ -118,7 +139,7 @@ PreTokenizer pre_tokenizer_of(const JsonPlace& place,
       if (step.boolean("invert", false)) step.at("invert").refuse("false");
       result.split_patterns.push_back(pattern.at("Regex").string());
     } else {
-      step.at("type").refuse("Split, ByteLevel or Sequence");
+      step.at("type").refuse("Split, ByteLevel, or Sequence of them, or Metaspace alone");
     }
   }
   return result;
@@ -414,6 +435,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text) {
     model.at("byte_fallback")
         .refuse(byte_level ? "false beside a ByteLevel pre_tokenizer"
                            : "true, or a ByteLevel pre_tokenizer");
+  tokenizer.metaspace = std::move(pre_tokenizer.metaspace);
   tokenizer.split_patterns = std::move(pre_tokenizer.split_patterns);
 
   Spelling spelling;

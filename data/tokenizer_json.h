@@ -27,6 +27,14 @@ struct Replace {
 };
 using NormalizerStep = std::variant<Nfc, Prepend, Replace>;
 
+// A pre-tokenizer of what lies between added tokens: spaces become `replacement`, which is also put
+// before what does not begin with it, always, or only where the whole text begins.
+struct Metaspace {
+  enum class Prepend { never, first, always };
+  std::string replacement;
+  Prepend prepend = Prepend::always;
+};
+
 // The text with every `from` replaced, from left to right; nothing where that has more than
 // `most_bytes`.
 std::optional<std::string> replaced(std::string_view text, const Replace& replace,
@@ -36,6 +44,7 @@ struct TokenizerJson {
   BpeModel model;
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerStep> normalizer;
+  std::optional<Metaspace> metaspace;
   std::vector<std::string> split_patterns;  // each cuts what the one before it left
   // By id, as decoding writes it; "" where there is no such id.
   std::vector<std::string> decoded;

@@ -24,6 +24,9 @@ class TokenizerModel {
   virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
 
   virtual int32_t vocab_size() const = 0;
+  // From this id on there are special tokens only, which texts need not have: Gemma 3's smallest
+  // models have no row for the last one of their tokenizer.
+  virtual int32_t ordinary_vocab_size() const { return vocab_size(); }
   virtual int32_t bos_id() const = 0;  // -1 when there is none
   virtual int32_t eos_id() const = 0;  // -1 when there is none
   // The id of the token that the file spells like this.

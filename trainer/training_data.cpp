@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pieces.h"
 #include "base/text.h"
 #include "data/document_rows.h"
 #include "data/text_format.h"
@@ -63,7 +64,10 @@ class Opener {
   Shard checked_shard(const char* key, const fs::path& path) {
     Shard shard =
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
-    check_vocabulary(key, path, shard->vocab_size());
+    check_vocabulary(key, path,
+                     tokenizer_ ? std::min(shard->vocab_size(), tokenizer_->ordinary_vocab_size())
+                                : shard->vocab_size());
+    if (shard->vocab_size() > config_.vocab_size) check_ids(key, *shard);
     if (tokenizer_)
       shard->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
     if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
@@ -72,7 +76,7 @@ class Opener {
   }
 
   Shard tokenized(const fs::path& path) const {
-    check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->vocab_size());
+    check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     fs::path cache = config_.base_output_directory / kTokensFolder;
     log_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
     return data::open_tokenized(
@@ -106,6 +110,23 @@ class Opener {
                       std::to_string(vocab_size - 1) + ", but vocab_size is " +
                       std::to_string(config_.vocab_size) + " (" + origin(config_, "vocab_size") +
                       "). Nearest: vocab_size=" + std::to_string(vocab_size));
+  }
+
+  // That none occurs of a tokenizer's special tokens that the model does not know.
+  void check_ids(const char* key, const data::TokenShard& shard) const {
+    std::vector<int32_t> ids;
+    for_each_piece(shard.token_count(), int64_t{1} << 20, [&](int64_t first, int64_t count) {
+      ids.resize(static_cast<size_t>(count));
+      shard.read(first, ids);
+      const auto beyond =
+          std::ranges::find_if(ids, [&](int32_t id) { return id >= config_.vocab_size; });
+      if (beyond == ids.end()) return;
+      throw ConfigError(fmt::format(
+          "{}: {}: token {} is {}, a special token of the tokenizer; expected ids below {}, the "
+          "vocab_size ({})",
+          location(config_, key), shard.path().string(), first + (beyond - ids.begin()), *beyond,
+          config_.vocab_size, origin(config_, "vocab_size")));
+    });
   }
 
   const Config& config_;
@@ -149,7 +170,12 @@ int32_t opening(const data::TokenShard& shard, const data::Tokenizer& tokenizer)
 std::vector<int32_t> sample_prompt(const Config& config, const data::TokenShard& shard,
                                    const data::Tokenizer& tokenizer) {
   std::vector<int32_t> prompt{opening(shard, tokenizer)};
-  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.push_back(token);
+  for (int32_t token : tokenizer.encode(config.sample_prompt)) {
+    if (token >= config.vocab_size)
+      throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
+                                    location(config, "sample_prompt"), token, config.vocab_size));
+    prompt.push_back(token);
+  }
   if (std::ssize(prompt) > sample_capacity(config))
     throw ConfigError(
         fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",

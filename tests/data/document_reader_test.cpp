@@ -31,6 +31,9 @@ TEST(DocumentReader, CutsAtBlankLines) {
   EXPECT_EQ(cut("a\rb\n"), (Documents{"a\rb"}));
   EXPECT_EQ(cut(std::string("nul \0 inside", 12)), (Documents{std::string("nul \0 inside", 12)}));
   EXPECT_EQ(cut("\xe2\x82\xac\n"), (Documents{"\xe2\x82\xac"}));
+  EXPECT_EQ(cut("\xef\xbb\xbf"
+                "one\n\n\xef\xbb\xbf"),
+            (Documents{"one", "\xef\xbb\xbf"}));
   EXPECT_EQ(cut(""), Documents{});
   EXPECT_EQ(cut("\n \n\n"), Documents{});
 }

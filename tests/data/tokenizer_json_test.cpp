@@ -259,6 +259,40 @@ TEST(TokenizerJson, BothSpellingsOfMergesMeanTheSame) {
   }
 }
 
+// As transformers 5 writes Llama 2's and Mistral's: the mark of spaces is put where a normalizer
+// put it before, but never beside another.
+TEST(TokenizerJson, MetaspaceMarksSpaces) {
+  Json file = golden("llama2_bpe");
+  const auto normalizing = make_bpe_tokenizer(file.dump());
+  file["normalizer"] = nullptr;
+  auto encode = [&](const char* scheme, const std::string& text) {
+    file["pre_tokenizer"] = {{"type", "Metaspace"},
+                             {"replacement", "\u2581"},
+                             {"prepend_scheme", scheme},
+                             {"split", false}};
+    return make_bpe_tokenizer(file.dump())->encode(text);
+  };
+  using Ids = std::vector<int32_t>;
+  const std::string text = "the boats  wait";
+  const Ids marked = normalizing->encode(text), after_bos = [&] {
+    Ids ids{1};
+    ids.insert(ids.end(), marked.begin(), marked.end());
+    return ids;
+  }();
+  for (const char* scheme : {"first", "always"}) {
+    EXPECT_EQ(encode(scheme, text), marked) << scheme;
+    EXPECT_EQ(encode(scheme, " " + text), marked) << scheme;
+  }
+  EXPECT_EQ(encode("never", " " + text), marked);
+  EXPECT_NE(encode("never", text), marked);
+  EXPECT_EQ(encode("always", "<s>" + text), after_bos);
+  EXPECT_NE(encode("first", "<s>" + text), after_bos);
+  EXPECT_EQ(encode("first", "<s> " + text), after_bos);
+  EXPECT_EQ(encode("first", ""), Ids());
+  file["pre_tokenizer"]["split"] = true;
+  EXPECT_NE(refusal(file.dump()).find("\"split\": false"), std::string::npos);
+}
+
 TEST(TokenizerJson, EosIsThatOfTheTemplateOrAKnownName) {
   Json file = golden("bytelevel_bpe_llama3");
   EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 704);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "data/token_shard.h"
@@ -299,6 +301,29 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
          }),
          "command line dataset_type: found tokens, but " + pairs +
              " has prompts, which carry no loss; expected dataset_type=documents");
+}
+
+// Gemma 3's smallest models have no row for the last token of their tokenizer.
+TEST_F(TrainingDataTest, SpecialTokensMayBeBeyondTheModelUntilTheyOccur) {
+  nlohmann::json tokenizer =
+      nlohmann::json::parse(std::ifstream(kTokenizers + "bytelevel_bpe_llama3/tokenizer.json"));
+  ASSERT_EQ(tokenizer["added_tokens"].back()["id"], 708);
+  tokenizer["added_tokens"].back()["special"] = true;
+  const std::string file = folder_.write("tokenizer.json", tokenizer.dump()).string();
+  auto open = [&](const std::string& text, const std::string& vocab_size) {
+    const std::string path = folder_.write(text.substr(0, 3) + ".jsonl", text).string();
+    open_silently(config({"dataset_path=" + path, "tokenizer_path=" + file, vocab_size}));
+  };
+  const std::string plain = "{\"text\": \"the boats wait\"}\n",
+                    special = "{\"text\":  \"the <tool> waits\"}\n";
+  EXPECT_NO_THROW(open(plain, "vocab_size=709"));
+  EXPECT_NO_THROW(open(plain, "vocab_size=708"));
+  for (const auto& [text, vocab_size, part] :
+       {std::tuple{special, "vocab_size=708", "is 708, a special token"},
+        {plain, "vocab_size=700", "Nearest: vocab_size="}}) {
+    const std::string message = message_of<ConfigError>([&] { open(text, vocab_size); });
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
 }
 
 }  // namespace
