@@ -42,17 +42,8 @@ void read_rope_parameters(const json& value, const std::string& key, double& bas
   rope.refuse_unread();
 }
 
-void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
-  if (has_local) config.window_rope_base = reader.positive("rope_local_base_freq", 10000);
-  config.rope_base = reader.positive("rope_theta", has_local ? 1e6 : 10000);
-  if (reader.has("rope_scaling")) {
-    const json& value = reader.at("rope_scaling");
-    expect_object(value, "rope_scaling");
-    JsonReader rope(value, "rope_scaling.");
-    config.rope_scaling = read_scaling(rope, rope.has("rope_type") ? "rope_type" : "type");
-    rope.refuse_unread();
-  }
-  if (!reader.has("rope_parameters")) return;
+// By the key of transformers 5.
+void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
   const json& value = reader.at("rope_parameters");
   expect_object(value, "rope_parameters");
   if (!has_local) {
@@ -69,6 +60,26 @@ void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
     JsonReader(kinds.at("sliding_attention"), "rope_parameters.sliding_attention.")
         .refuse("rope_type", "default");
   kinds.refuse_unread();
+}
+
+void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
+  if (has_local) config.window_rope_base = reader.positive("rope_local_base_freq", 10000);
+  config.rope_base = reader.positive("rope_theta", has_local ? 1e6 : 10000);
+  if (reader.has("rope_scaling")) {
+    const json& value = reader.at("rope_scaling");
+    expect_object(value, "rope_scaling");
+    JsonReader rope(value, "rope_scaling.");
+    config.rope_scaling = read_scaling(rope, rope.has("rope_type") ? "rope_type" : "type");
+    rope.refuse_unread();
+  }
+  if (!reader.has("rope_parameters")) return;
+  const DecoderConfig older = config;
+  read_newer_rope(reader, config, has_local);
+  // Which of them counts differs between versions of transformers.
+  if (reader.has("rope_theta") && config.rope_base != older.rope_base)
+    reader.refuse("rope_theta", "the same as in rope_parameters");
+  if (reader.has("rope_scaling") && config.rope_scaling != older.rope_scaling)
+    reader.refuse("rope_scaling", "the same as in rope_parameters");
 }
 
 // Which layers have a window: as layer_types says, or each `period`th has none (0: all have one).
@@ -143,7 +154,8 @@ void read_dtype(const json& object, DecoderConfig& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (!object.contains(key) || object[key].is_null()) continue;
     JsonReader reader(object);
-    bool is_bfloat16 = reader.word(key, {"float32", "bfloat16", "float16"}) == "bfloat16";
+    bool is_bfloat16 =
+        reader.word(key, {"float32", "bfloat16", "float16", "float64"}) == "bfloat16";
     config.dtype = is_bfloat16 ? Dtype::bfloat16 : Dtype::float32;
   }
 }
@@ -161,6 +173,7 @@ void read_llama_like(JsonReader& reader, const std::string& type, DecoderConfig&
     config.output_bias = type == "qwen3" && config.qkv_bias;
     config.qk_norm = type == "qwen3";
     reader.expect_off("use_sliding_window");
+    reader.expect_off("use_mrope");  // of Qwen 2.5, as published
     reader.has("max_window_layers");
     reader.has("sliding_window");  // read only with use_sliding_window
     reader.has("layer_types");
@@ -183,8 +196,13 @@ void read_gemma_like(JsonReader& reader, const std::string& type, DecoderConfig&
   config.logits_cap = reader.cap("final_logit_softcapping", type == "gemma2" ? 30 : 0);
   config.qk_norm = type == "gemma3_text";
   int64_t period = type == "gemma2" ? 2 : 6;
-  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
-    period = reader.integer(key, period);
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+    const int64_t said = reader.integer(key, period);
+    // transformers does not read it for Gemma 2.
+    if (type == "gemma2" && said != period) reader.refuse(key, std::to_string(period));
+    period = said;
+  }
+  if (type == "gemma2") reader.has("sliding_window_size");  // as published, and read by nobody
   read_windows(reader, config, period);
 }
 

@@ -30,7 +30,10 @@ const std::set<std::string> kHarmless{"architectures",
                                       "cache_implementation",
                                       "id2label",
                                       "label2id",
-                                      "attn_implementation"};
+                                      "attn_implementation",
+                                      "_attn_implementation_autoset",
+                                      "unsloth_fixed",
+                                      "unsloth_version"};
 
 template <class Json>
 Json parse(std::string_view text) {

@@ -41,6 +41,16 @@ bool has_window_everywhere(const DecoderConfig& c) {
   return true;
 }
 
+bool is_integer(double value) {
+  constexpr double kMostExact = 9007199254740992;  // 2^53
+  return value == std::floor(value) && std::abs(value) < kMostExact;
+}
+
+// transformers 5 takes no 64.0 for an integer.
+json number(double value) {
+  return is_integer(value) ? json(static_cast<int64_t>(value)) : json(value);
+}
+
 // What the model has and its model_type has not, in the words of the config's keys.
 std::vector<std::string> beyond(const DecoderConfig& c, const std::string& type) {
   const bool is_gemma = type.starts_with("gemma"), is_llama = type == "llama";
@@ -59,20 +69,14 @@ std::vector<std::string> beyond(const DecoderConfig& c, const std::string& type)
   check(c.window == 0 && is_windowed, "sliding_window");
   check(c.query_scale > 0 && c.query_scale != default_query_scale(c) && !is_windowed,
         "query_pre_attn_scalar");
+  check(c.query_scale > 0 && is_windowed && !is_integer(query_pre_attn_scalar(c.query_scale)),
+        "query_pre_attn_scalar, which has to be an integer");
   check(c.attention_cap > 0 && type != "gemma2", "attn_logit_softcapping");
   check(c.logits_cap > 0 && !is_windowed, "final_logit_softcapping");
   check(c.window_rope_base > 0 && !is_gemma3, "rope_local_base_freq");
   check(c.window_rope_base == 0 && is_gemma3 && c.rope_scaling != RopeScaling{},
         "rope_scaling of layers with a window");
   return found;
-}
-
-// transformers 5 takes no 64.0 for an integer.
-json number(double value) {
-  constexpr double kMostExact = 9007199254740992;  // 2^53
-  if (value == std::floor(value) && std::abs(value) < kMostExact)
-    return static_cast<int64_t>(value);
-  return value;
 }
 
 json cap(double value) { return value > 0 ? json(value) : json(nullptr); }

@@ -98,7 +98,7 @@ DecoderConfig random_model(Random& random, const std::string& type) {
   }
   if (c.block != Block::gemma2) return c;
   add_windows(random, c);
-  c.query_scale = 1 / std::sqrt(random.round_or_odd(1, 512));
+  c.query_scale = 1 / std::sqrt(static_cast<double>(random.integer(1, 512)));
   c.logits_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
   c.qk_norm = type == "gemma3_text";
   if (c.qk_norm)
@@ -203,6 +203,21 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
   EXPECT_EQ(read("gemma2", R"(,"final_logit_softcapping":null)").logits_cap, 0);
   EXPECT_EQ(read("gemma3_text", "").logits_cap, 0);
   EXPECT_THROW(read("gemma3_text", R"(,"attn_logit_softcapping":50)"), DataError);
+  // As published, and read by nobody.
+  EXPECT_EQ(read("gemma2", R"(,"sliding_window":7,"sliding_window_size":7)").window, 7);
+  EXPECT_EQ(read("gemma2", R"(,"sliding_window_pattern":2)").windowed, read("gemma2", "").windowed);
+  EXPECT_THROW(read("gemma2", R"(,"sliding_window_pattern":3)"), DataError);
+  EXPECT_NO_THROW(read("qwen2", R"(,"use_mrope":false)"));
+  EXPECT_THROW(read("qwen2", R"(,"use_mrope":true)"), DataError);
+  // Both spellings have to agree.
+  const std::string linear = R"({"rope_type":"linear","factor":4)";
+  EXPECT_NO_THROW(read("llama", R"(,"rope_theta":5,"rope_scaling":)" + linear +
+                                    R"(},"rope_parameters":)" + linear + R"(,"rope_theta":5})"));
+  for (const char* older :
+       {R"(,"rope_theta":6)", R"(,"rope_scaling":{"type":"linear","factor":2})"})
+    EXPECT_THROW(read("llama", older + (R"(,"rope_parameters":)" + linear + R"(,"rope_theta":5})")),
+                 DataError)
+        << older;
 }
 
 TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
