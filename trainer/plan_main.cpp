@@ -92,7 +92,8 @@ void plan_on_all_hardware(const Request& request) {
   std::vector<std::string> overrides = request.overrides;
   // hardware_table() replaces this profile by each one. Some policies require that there is one.
   overrides.push_back("hardware=" + hardware_names(default_configs_directory()).at(0));
-  const Config config = load_config(request.config, overrides, default_configs_directory());
+  const Config config =
+      with_adapter(load_config(request.config, overrides, default_configs_directory()));
   warn_of(config, {config.remat_policy});
   std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
               hardware_table(config).c_str());
@@ -104,8 +105,8 @@ void plan(const Request& request) {
   if (request.hardware == "all") return plan_on_all_hardware(request);
   std::vector<std::string> overrides = request.overrides;
   if (!request.hardware.empty()) overrides.push_back("hardware=" + request.hardware);
-  const Config config =
-      load_config_for_policies(request.config, overrides, default_configs_directory());
+  const Config config = with_adapter(
+      load_config_for_policies(request.config, overrides, default_configs_directory()));
   std::optional<offload::Hardware> hardware = named_hardware(config);
   if (!hardware && !(request.trace.empty() && request.largest.empty()))
     throw ConfigError(

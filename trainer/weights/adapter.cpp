@@ -38,6 +38,18 @@ fs::path adapter_folder(const Config& config) {
   return is_saved && !fs::exists(config.load_adapter_path) ? saved : config.load_adapter_path;
 }
 
+// Training would drop nothing.
+void require_no_dropout(const Config& config, const fs::path& folder) {
+  const fs::path file = folder / kConfigFile;
+  const double dropout =
+      adapter_dropout(data::FileMapping(file, data::Access::from_front_to_back).text());
+  if (dropout > 0)
+    throw ConfigError(fmt::format(
+        "{}: {}: lora_dropout: found {}, expected 0, since no dropout is trained with here; 0 in "
+        "that file goes on without",
+        location(config, "load_adapter_path"), file.string(), dropout));
+}
+
 }  // namespace
 
 std::vector<fs::path> adapter_files(const fs::path& folder) {
@@ -58,6 +70,7 @@ Config with_adapter(Config config) {
   if (config.load_adapter_path.empty()) return config;
   const fs::path folder = adapter_folder(config);
   const LoraConfig adapter = read_adapter_config(folder);
+  require_no_dropout(config, folder);
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
                   const std::string& there_text) {
@@ -79,7 +92,7 @@ Config with_adapter(Config config) {
   if (!differing.empty())
     throw ConfigError(location(config, "load_adapter_path") + ": " + folder.string() +
                       " holds another adapter: " + join(differing, "; "));
-  validate(config);
+  validate_but_remat(config);
   return config;
 }
 

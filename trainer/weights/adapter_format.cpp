@@ -31,8 +31,8 @@ const std::set<std::string> kHarmless{
     "auto_mapping", "base_model_name_or_path", "inference_mode", "megatron_core", "parent_library",
     "peft_version", "qalora_group_size",       "revision",       "runtime_config"};
 
-const std::set<std::string> kRead{"peft_type", "task_type",  "bias",          "init_lora_weights",
-                                  "r",         "lora_alpha", "target_modules"};
+const std::set<std::string> kRead{"peft_type", "task_type",  "bias",         "init_lora_weights",
+                                  "r",         "lora_alpha", "lora_dropout", "target_modules"};
 
 bool is_off(const json& value) {
   return value.is_null() || value == false || value == json(0) || value == json(0.0) ||
@@ -53,12 +53,22 @@ class ConfigReader {
     read_rank(config);
     read_alpha(config);
     read_targets(config);
+    dropout();
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
         problems_.add(data::json_quoted(key) + ": found " + models::shown(value) +
                       ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
     return config;
+  }
+
+  // Of training alone.
+  double dropout() {
+    const json& value = at("lora_dropout");
+    if (value.is_null()) return 0;
+    const double dropout = value.is_number() ? value.get<double>() : -1;
+    if (!(dropout >= 0 && dropout <= 1)) add_problem("lora_dropout", value, "a number from 0 to 1");
+    return dropout;
   }
 
  private:
@@ -121,6 +131,11 @@ LoraConfig parse_adapter_config(std::string_view text) {
     throw DataError(fmt::format("found {} bytes, expected at most 1 MiB", text.size()));
   const json object = models::parse_object(text);
   return ConfigReader(object).read();
+}
+
+double adapter_dropout(std::string_view text) {
+  const json object = models::parse_object(text);
+  return ConfigReader(object).dropout();
 }
 
 std::string write_adapter_config(const LoraConfig& config, const std::string& base_model) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -386,6 +387,42 @@ TEST(PlanProgram, FailsWhereTheFileCannotBeWritten) {
   ProgramResult result = run_plan(kQuickstart + "--json " + nowhere);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(contains(result.output, nowhere)) << result.output;
+}
+
+TEST(PlanProgram, PlansTheAdapterThatIsContinued) {
+  const std::string model = std::filesystem::absolute("tests/goldens/models/lora_llama").string();
+  TemporaryFolder folder;
+  const std::string base =
+      "--config " +
+      folder.write("a.yml", "dataset_type: synthetic\nload_parameters_path: " + model + "\n")
+          .string() +
+      " steps=1 backend=cpu dtype=float32 ";
+  auto peak = [&](const std::string& more) {
+    ProgramResult result = run_plan(base + more);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return line_of(result.output, "device:");
+  };
+  EXPECT_EQ(peak("load_adapter_path=" + model + "/adapter"), peak("lora_rank=4 lora_alpha=8"));
+  EXPECT_NE(peak("lora_rank=4"), peak(""));
+  EXPECT_EQ(run_plan(base + "load_adapter_path=nowhere").exit_code, 1);
+  // Which keys of policies are read is known where the policies are.
+  EXPECT_EQ(run_plan(base + "--policies full,custom context=offload load_adapter_path=" + model +
+                     "/adapter")
+                .exit_code,
+            0);
+}
+
+// Layers that offload are counted also where there are few.
+TEST(PlanProgram, TakesAllLayersOfAFlatModel) {
+  for (const char* layers : {"1", "2", "3"}) {
+    ProgramResult result = run_plan(
+        kQuickstart +
+        "base_num_decoder_layers=3 remat_policy=qkv_proj_offloaded offload_layers=" + layers);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
+  ProgramResult refused = run_plan(
+      kQuickstart + "base_num_decoder_layers=3 remat_policy=qkv_proj_offloaded offload_layers=4");
+  EXPECT_TRUE(contains(refused.output, "found 4")) << refused.output;
 }
 
 }  // namespace

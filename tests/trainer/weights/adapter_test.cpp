@@ -211,13 +211,15 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
     return refusal([&] { parse_adapter_config(object.dump()); });
   };
   EXPECT_EQ(with("peft_version", "0.1"), "");
+  EXPECT_EQ(with("lora_dropout", 0.05), "");  // of training alone
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
            {"use_dora", true},
            {"use_rslora", true},
            {"lora_bias", true},
            {"bias", "all"},
            {"bias", "lora_only"},
-           {"lora_dropout", 0.05},
+           {"lora_dropout", 1.5},
+           {"lora_dropout", "0.05"},
            {"rank_pattern", {{"q_proj", 8}}},
            {"alpha_pattern", {{"q_proj", 8}}},
            {"modules_to_save", json::array({"lm_head"})},
@@ -308,6 +310,15 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
                            "lora_targets: v_proj (command line), q_proj, v_proj in the adapter"})
     EXPECT_NE(what.find(part), std::string::npos) << what;
   EXPECT_EQ(what.find("lora_alpha"), std::string::npos) << what;
+
+  data::TemporaryFolder folder;
+  json dropping = json::parse(golden_config());
+  dropping["lora_dropout"] = 0.05;
+  folder.write("adapter_config.json", dropping.dump());
+  config.load_adapter_path = folder / "";
+  EXPECT_NE(refusal([&] { with_adapter(config); }).find("lora_dropout: found 0.05, expected 0"),
+            std::string::npos);
+  EXPECT_EQ(read_adapter_config(folder / "").rank, 4);
 
   config.load_adapter_path = kGolden;
   EXPECT_NE(refusal([&] { with_adapter(config); }).find("adapter_config.json"), std::string::npos);
