@@ -33,6 +33,9 @@ constexpr int64_t kMaxSteps = 10000;
 // Called before anything is measured, since measuring takes long.
 void require_folder(const std::string& option, const std::filesystem::path& file) {
   if (file.empty()) return;
+  if (std::filesystem::is_directory(file))
+    throw ConfigError(option + ": found the folder " + file.native() +
+                      ", expected the name of a file to write");
   std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder))
     throw ConfigError(option + ": found " + file.native() + ", but there is no folder " +

@@ -91,7 +91,8 @@ class Run {
                               config_.remat_policy));
     for (const std::string& path : kernel_paths(plans_.model, backend_.target()))
       console_.line(path);
-    if (config_.lora_rank > 0 && config_.load_parameters_path.empty())
+    if (config_.lora_rank > 0 && config_.load_parameters_path.empty() &&
+        !saves_model(plans_.layout))
       console_.line(
           "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
           "saved nowhere");

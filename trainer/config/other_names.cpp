@@ -13,6 +13,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"data_shuffle_seed", "seed"},
       {"decoder_block", "model_type"},
       {"eval_dataset_name", "eval_dataset_path"},
+      {"validation.dataset_path", "eval_dataset_path"},
       {"grad_dtype", "weight_dtype"},
       {"hf_eval_files", "eval_dataset_path"},
       {"hf_train_files", "dataset_path"},

@@ -43,7 +43,10 @@ void check_ranges(const Config& config) {
         (config.config_file.empty() ? "config" : config.config_file) + ": found no " +
         join(missing) +
         ", expected a whole model; model_name, or a load_parameters_path with a config.json, "
-        "brings all its keys");
+        "brings all its keys" +
+        (config.load_parameters_path.empty() || !config.model_name.empty()
+             ? ""
+             : ", and there is none in " + config.load_parameters_path.string()));
 }
 
 void check_model(const Config& config) {
