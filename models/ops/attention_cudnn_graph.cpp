@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "base/cuda_check.h"
 #include "base/error.h"
 #include "models/ops/attention_cudnn.h"
+#include "models/ops/current_gpu.h"
 #include "models/ops/loaded_library.h"
 #include "models/ops/made_once.h"
 
@@ -161,21 +161,6 @@ struct Gpu {
   cudnnHandle_t handle;
   std::shared_ptr<const fe::DeviceProperties> properties;
 };
-
-int current_device() {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "asking for the device");
-  return device;
-}
-
-int compute_capability(int device) {
-  int major = 0, minor = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-             "asking for the compute capability");
-  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-             "asking for the compute capability");
-  return 10 * major + minor;
-}
 
 std::string text(const CudnnAttention& a, CudnnPass pass) {
   return std::string(pass == CudnnPass::forward ? "attention" : "attention_grad") +

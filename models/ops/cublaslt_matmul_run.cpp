@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "models/ops/cublaslt_matmul.h"
+#include "models/ops/current_gpu.h"
 #include "models/ops/loaded_library.h"
 #include "models/ops/made_once.h"
 
@@ -134,12 +135,6 @@ uint32_t reductions(const Matmul& p) {
   return p.k % 64 == 0 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
-bool is_hopper(int device) {
-  int major = 0;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major == 9;
-}
-
 bool has_quick_tile(const cublasLtMatmulAlgo_t& algorithm) {
   cublasLtMatmulTile_t tile{};
   size_t written = 0;
@@ -155,7 +150,7 @@ bool has_quick_tile(const cublasLtMatmulAlgo_t& algorithm) {
 const cublasLtMatmulHeuristicResult_t& chosen(
     std::span<const cublasLtMatmulHeuristicResult_t> offered, const Key& key) {
   constexpr float kManyWaves = 8;  // of tiles, so that the last wave costs little
-  if (key.matmuls.matmul.ab == Dtype::bfloat16 && is_hopper(key.device))
+  if (key.matmuls.matmul.ab == Dtype::bfloat16 && compute_capability(key.device) == 90)
     for (const cublasLtMatmulHeuristicResult_t& result : offered)
       if (result.state == CUBLAS_STATUS_SUCCESS && result.wavesCount >= kManyWaves &&
           has_quick_tile(result.algo))
@@ -221,8 +216,7 @@ void run_cublaslt(const Matmuls& matmuls, const void* a, const void* b, const vo
   uintptr_t addresses = kMostAlignment;
   for (const void* operand : {a, b, added, static_cast<const void*>(c)})
     addresses |= reinterpret_cast<uintptr_t>(operand);
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) throw Error("CUDA: asking for the device");
+  const int device = current_device();
   const Key key{matmuls, uint32_t{1} << std::countr_zero(addresses), device};
   const Plan& plan = made_once<Plan>(key, [&] { return make(key); });
   const float one = 1, beta = adds ? 1 : 0;

@@ -15,7 +15,7 @@ namespace longshore::models {
 // to `most` and these bytes. Where a step has many tokens, what is kept of them makes more room
 // look small.
 struct TokenShare {
-  int64_t one_of, least, most, most_bytes;
+  int64_t one_of, least = 0, most = 0, most_bytes = 0;
 };
 
 // Tokens whose logits exist at a time: as many as logits_bytes hold, or as many as their share,
@@ -29,8 +29,8 @@ struct ChunkSize {
 // Not much more than caches hold; products of fewer tokens are slower.
 inline constexpr ChunkSize kChunkOnCpu{.logits_bytes = int64_t{32} << 20,
                                        .multiple = 16,
-                                       .logits = {1, 256, 256, 0},
-                                       .gradients = {1, 0, 0, 0}};
+                                       .logits = {.one_of = 1, .least = 256, .most = 256},
+                                       .gradients = {.one_of = 1}};
 // Every product reads all of W, and dW's reads and writes that in float32, which it hides only in
 // part. With 128,256 words an H200 takes 40.8 ms for 8192 tokens by 512 and 1536 at a time, 36.5 by
 // 512 and 4096, 35.9 by 1024 and 4096, and no less than 35.5 by more.
