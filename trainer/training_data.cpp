@@ -67,9 +67,9 @@ class Opener {
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(shard->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : shard->vocab_size());
-    if (shard->vocab_size() > config_.vocab_size) check_ids(key, *shard);
     if (tokenizer_)
       shard->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
+    if (shard->vocab_size() > config_.vocab_size) check_ids(key, *shard);
     if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
     if (!first_) first_ = shard;
     return shard;
@@ -170,12 +170,10 @@ int32_t opening(const data::TokenShard& shard, const data::Tokenizer& tokenizer)
 std::vector<int32_t> sample_prompt(const Config& config, const data::TokenShard& shard,
                                    const data::Tokenizer& tokenizer) {
   std::vector<int32_t> prompt{opening(shard, tokenizer)};
-  for (int32_t token : tokenizer.encode(config.sample_prompt)) {
-    if (token >= config.vocab_size)
-      throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
-                                    location(config, "sample_prompt"), token, config.vocab_size));
-    prompt.push_back(token);
-  }
+  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.push_back(token);
+  if (const int32_t largest = std::ranges::max(prompt); largest >= config.vocab_size)
+    throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
+                                  location(config, "sample_prompt"), largest, config.vocab_size));
   if (std::ssize(prompt) > sample_capacity(config))
     throw ConfigError(
         fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",
