@@ -247,13 +247,12 @@ class Parts(TimedCommands):
                   if (self.build / "tests" / name).exists()]
         if not shards and not self.on_cpu:
             raise Failure(f"found none of {', '.join(TESTS)} in {self.build / 'tests'}")
-        threads = max(1, (os.cpu_count() or 1) // max(1, len(shards)))
-        self.at_once(min(len(shards), os.cpu_count() or 1) or 1,
-                     *(functools.partial(self.test, *shard, threads) for shard in shards))
+        cores = self.share_of_cores(len(shards))
+        self.at_once(len(shards), *(functools.partial(self.test, *shard, cores) for shard in shards))
 
-    def test(self, program, shard, count, threads):
+    def test(self, program, shard, count, cores):
         report = self.runs / f"{program.name}_{shard}.json"
-        variables = {"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(shard), "OMP_NUM_THREADS": str(threads)}
+        variables = cores | {"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(shard)}
         try:
             self.run(180, program, "--gtest_brief=1", f"--gtest_output=json:{report}", variables=variables)
         finally:
@@ -381,10 +380,8 @@ class Parts(TimedCommands):
     def losses(self):
         """Of five small steps: the same bits under every policy, and close to other kernels' and the CPU's."""
         trained = []
-        cores = os.cpu_count() or 1
         try:
-            self.at_once(min(LOSS_RUNS, cores), *(functools.partial(self.loss_run, run, trained, cores // LOSS_RUNS)
-                                                  for run in gpu_losses.RUNS))
+            self.at_once(LOSS_RUNS, *(functools.partial(self.loss_run, run, trained) for run in gpu_losses.RUNS))
         finally:
             rows = gpu_losses.compare(self.runs, trained)
             write_json(self.json("losses"), rows)
@@ -392,14 +389,14 @@ class Parts(TimedCommands):
         if bad := sum(not row["good"] for row in rows):
             raise Failure(f"{bad} of {len(rows)} failed")
 
-    def loss_run(self, run, trained, threads):
+    def loss_run(self, run, trained):
         backend = {"own": self.backend, "composed": "cuda_composed", "cpu": "cpu"}[run.kernels]
         if run.dtype == "bfloat16" and (backend == "cpu" or self.on_cpu) and not cpu_has_bfloat16():
             self.say(f"--- {run.folder}: left out, for this processor does not multiply bfloat16")
             return
         self.say(f"--- {run.folder}: {' '.join(run.settings)}")
         self.train(60, run.folder, f"backend={'cpu' if self.on_cpu else backend}", f"dtype={run.dtype}", "steps=5",
-                   *run.settings, *(TINY if self.is_dry_run else []), variables={"OMP_NUM_THREADS": str(max(1, threads))})
+                   *run.settings, *(TINY if self.is_dry_run else []), variables=self.share_of_cores(LOSS_RUNS))
         trained.append(run)
 
     def transfers(self):

@@ -95,7 +95,7 @@ class TimedCommands:
         self.judge([self.failure_of(task) for task in tasks])
 
     def at_once(self, count, *tasks):
-        """Each of them, up to so many at the same time; each one's lines when it ends."""
+        """Each of them, up to so many at the same time as there are cores for; each one's lines when it ends."""
         def run(task):
             self.task.lines = lines = []
             try:
@@ -108,8 +108,13 @@ class TimedCommands:
             return failure
 
         lock = threading.Lock()
-        with concurrent.futures.ThreadPoolExecutor(count) as threads:
+        with concurrent.futures.ThreadPoolExecutor(max(1, min(count, os.cpu_count() or 1))) as threads:
             self.judge(list(threads.map(run, tasks)))
+
+    @staticmethod
+    def share_of_cores(count):
+        """The variables of a process that runs beside others, so many together."""
+        return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // max(1, count)))}
 
     def failure_of(self, task):
         try:
