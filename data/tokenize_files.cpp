@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/stop_signal.h"
 #include "data/token_shard.h"
 
 namespace longshore::data {
@@ -76,7 +77,12 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                           has_marks ? LossMarks::present : LossMarks::absent);
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)
-    file.read([&](TextInput::EncodeChunk chunk) { encoder.add(std::move(chunk)); });
+    file.read([&](TextInput::EncodeChunk chunk) {
+      if (StopSignal::is_there())
+        throw Error(output.string() + ": " + StopSignal::name() +
+                    " while it was written; nothing is left of it");
+      encoder.add(std::move(chunk));
+    });
   encoder.finish();
   if (writer.document_count() == 0)
     throw DataError(inputs.empty() ? output.string() + ": no input files"

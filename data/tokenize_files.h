@@ -19,7 +19,8 @@ struct TokenizeSummary {
 // Writes the documents of the files (see TextInput) in order, with loss marks where one has them.
 // Uses all cores; the result does not depend on their number. Throws a DataError, and leaves no
 // output, when an input is bad (with file and line), no document is found or the tokenizer has no
-// eos; a ConfigError on an unknown template and where the output is a file that is read.
+// eos; a ConfigError on an unknown template and where the output is a file that is read; an Error,
+// with no output either, soon after a StopSignal is there.
 TokenizeSummary tokenize_files(const Tokenizer& tokenizer,
                                std::span<const std::filesystem::path> inputs,
                                const std::filesystem::path& output,

@@ -85,7 +85,6 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   } catch (const DataError& error) {
     throw DataError(path_.string() + ": " + error.what());
   }
-  bos_id_ = model_->bos_id();
   eos_id_ = model_->eos_id();
   fingerprint_ = fnv1a(bytes);
 
@@ -95,7 +94,6 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   try {
     const auto config = nlohmann::json::parse(config_bytes);
     if (!config.is_object()) throw DataError("expected an object");
-    bos_id_ = configured_id(config, "bos_token", *model_, bos_id_);
     eos_id_ = configured_id(config, "eos_token", *model_, eos_id_);
   } catch (const nlohmann::json::exception&) {
     throw DataError(config_path.string() + ": no valid JSON");

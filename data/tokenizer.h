@@ -49,9 +49,11 @@ class Tokenizer {
   std::vector<std::filesystem::path> files() const;
   int32_t vocab_size() const { return model_->vocab_size(); }
   int32_t ordinary_vocab_size() const { return model_->ordinary_vocab_size(); }
-  // -1 where there is none. For a tokenizer.json they are those that tokenizer_config.json in the
-  // same folder names, or else those of its template; see make_bpe_tokenizer.
-  int32_t bos_id() const { return bos_id_; }
+  // What a text begins with; -1 if nothing. For a tokenizer.json what its template puts there,
+  // whatever tokenizer_config.json in the same folder calls bos_token: as transformers has it.
+  int32_t bos_id() const { return model_->bos_id(); }
+  // What ends a text; -1 where there is none. For a tokenizer.json the eos_token of
+  // tokenizer_config.json, or else that of make_bpe_tokenizer.
   int32_t eos_id() const { return eos_id_; }
 
   // The id of a token by its name, such as "<|eot_id|>".
@@ -64,7 +66,6 @@ class Tokenizer {
  private:
   std::filesystem::path path_;
   std::unique_ptr<TokenizerModel> model_;
-  int32_t bos_id_ = -1;
   int32_t eos_id_ = -1;
   uint64_t fingerprint_ = 0;
 };

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "base/stop_signal.h"
 #include "trainer/distributed/world.h"
-#include "trainer/stop_signal.h"
 
 namespace longshore::trainer {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/program.h"
+#include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/chat_template.h"
 #include "data/tokenize_files.h"
@@ -20,8 +21,8 @@ constexpr const char* kDescription =
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
       Writes the files' documents to one shard that training reads. Those of a .jsonl file are its
       lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}, with bos,
-      where the tokenizer has one, and eos, or as the chat template says. Those of another file are
-      paragraphs, separated by blank lines; eos follows each, bos is not written.
+      where the tokenizer begins texts with one, and eos, or as the chat template says. Those of
+      another file are paragraphs, separated by blank lines; eos follows each, bos is not written.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
 
@@ -46,6 +47,7 @@ void run(const Arguments& arguments) {
     longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
     return;
   }
+  const longshore::StopSignal listening;
   const auto summary = longshore::data::tokenize_files(tokenizer, arguments.inputs,
                                                        arguments.output, arguments.options);
   std::cout << arguments.output.string() << ": " << longshore::plural(summary.tokens, "token")

@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/stop_signal.h"
 #include "models/hf/config.h"
 #include "trainer/agreed_plans.h"
 #include "trainer/checkpoint/same_run.h"
@@ -21,7 +22,6 @@
 #include "trainer/planning/auto_policy.h"
 #include "trainer/run.h"
 #include "trainer/step/training_plans.h"
-#include "trainer/stop_signal.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/load_parameters.h"
 

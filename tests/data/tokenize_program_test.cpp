@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "data/token_shard.h"
 #include "data/tokenizer.h"
+#include "tests/base/process.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {
@@ -151,6 +152,22 @@ TEST(TokenizeProgram, AFileBeyondTheLimitIsAnErrorAndLeavesNothing) {
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_NE(result.output.find(": cannot write: File too large"), std::string::npos)
       << result.output;
+  EXPECT_EQ(outputs.file_count(), 0u);
+}
+
+TEST(TokenizeProgram, ASignalLeavesNothing) {
+  TemporaryFolder folder, outputs;
+  std::string text;
+  for (int i = 0; i < 4'000'000; ++i) text += "the boats wait\n\n";
+  Process process(TOKENIZE_PROGRAM " --tokenizer " + kModel + " --out " +
+                      (outputs / "out.tokens").string() + " " +
+                      folder.write("in.txt", text).string(),
+                  folder / "log");
+  while (outputs.file_count() == 0 && !process.is_over()) usleep(2000);
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 1);
+  EXPECT_EQ(process.output(), "tokenize: " + (outputs / "out.tokens").string() +
+                                  ": SIGTERM while it was written; nothing is left of it\n");
   EXPECT_EQ(outputs.file_count(), 0u);
 }
 

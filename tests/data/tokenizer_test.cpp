@@ -84,7 +84,7 @@ TEST(Tokenizer, FindsTheFileInAFolder) {
   EXPECT_EQ(Tokenizer(folder / "tokenizer.model").vocab_size(), 850);
 }
 
-TEST(Tokenizer, BosAndEosAreThoseOfTheConfiguration) {
+TEST(Tokenizer, BosIsTheTemplatesAndEosTheConfigurations) {
   TemporaryFolder folder;
   const auto path = folder.write("tokenizer.json",
                                  read_file(kGoldens / "bytelevel_bpe_llama3" / "tokenizer.json"));
@@ -92,11 +92,9 @@ TEST(Tokenizer, BosAndEosAreThoseOfTheConfiguration) {
   EXPECT_EQ(Tokenizer(path).eos_id(), 704);
   folder.write(
       "tokenizer_config.json",
-      R"({"bos_token": null, "eos_token": {"content": "<|eot_id|>"}, "chat_template": ""})");
+      R"({"bos_token": "<|eot_id|>", "eos_token": {"content": "<|eot_id|>"}, "chat_template": ""})");
   EXPECT_EQ(Tokenizer(path).bos_id(), 703);
   EXPECT_EQ(Tokenizer(path).eos_id(), 707);
-  folder.write("tokenizer_config.json", R"({"bos_token": "<|end_of_text|>"})");
-  EXPECT_EQ(Tokenizer(path).bos_id(), 704);
   for (const char* wrong :
        {R"({"eos_token": "</s>"})", R"({"eos_token": 5})", "[]", "{", R"({"eos_token": {}})"}) {
     folder.write("tokenizer_config.json", wrong);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/trainer/process.h"
+#include "tests/base/process.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/checkpoint/checkpoint.h"
 

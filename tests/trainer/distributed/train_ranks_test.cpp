@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
+#include "tests/base/process.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "tests/trainer/distributed/mpirun.h"
-#include "tests/trainer/process.h"
 #include "trainer/config/hardware_file.h"
 
 namespace longshore::trainer {

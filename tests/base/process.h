@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-namespace longshore::trainer {
+namespace longshore {
 
 class Process {
  public:
@@ -67,4 +67,4 @@ class Process {
   bool is_over_ = false;
 };
 
-}  // namespace longshore::trainer
+}  // namespace longshore

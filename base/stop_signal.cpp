@@ -1,4 +1,4 @@
-#include "trainer/stop_signal.h"
+#include "base/stop_signal.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
-namespace longshore::trainer {
+namespace longshore {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -74,4 +74,4 @@ std::string StopSignal::name() {
   return name ? name : "";
 }
 
-}  // namespace longshore::trainer
+}  // namespace longshore

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-namespace longshore::trainer {
+namespace longshore {
 
 // While one of these lives, the first such signal is only noted. Another one ends the process with
 // 128 and its number, as the shell has it, unless it comes within a second: some senders, such as
@@ -31,4 +31,4 @@ class StopSignal {
   std::thread listener_;
 };
 
-}  // namespace longshore::trainer
+}  // namespace longshore
