@@ -45,8 +45,23 @@ struct Float8 {
   static constexpr uint32_t kSubnormalOffset = kNormalOffset + 8;
   static constexpr float kLeastNormal =
       std::bit_cast<float>(kSubnormalOffset << kBlock8DroppedBits);
+  // From the float32 whose leading bits are a code's to the code's value; a power of two.
+  static constexpr float kFromLeadingBits =
+      std::bit_cast<float>((kNormalOffset << kBlock8DroppedBits) + 0x3f800000);
+
+  // The same with the subnormal numbers of float32, which GPUs multiply as quickly as others.
+  LONGSHORE_INLINE static float decode_by_subnormals(uint32_t code) {
+    return std::bit_cast<float>(code << kBlock8DroppedBits) * kFromLeadingBits;
+  }
+  LONGSHORE_INLINE static uint32_t encode_by_subnormals(float magnitude, uint32_t random) {
+    const uint32_t bits = std::bit_cast<uint32_t>(magnitude * (1.f / kFromLeadingBits));
+    return (bits + random) >> kBlock8DroppedBits;
+  }
 
   LONGSHORE_INLINE static float decode(uint32_t code) {
+#ifdef __CUDA_ARCH__
+    return decode_by_subnormals(code);
+#endif
     bool normal = code >= 8;
     float value = std::bit_cast<float>((code + (normal ? kNormalOffset : kSubnormalOffset))
                                        << kBlock8DroppedBits);
@@ -55,6 +70,9 @@ struct Float8 {
 
   // `random`: kBlock8DroppedBits uniform bits.
   LONGSHORE_INLINE static uint32_t encode(float magnitude, uint32_t random) {
+#ifdef __CUDA_ARCH__
+    return encode_by_subnormals(magnitude, random);
+#endif
     bool normal = magnitude >= kLeastNormal;
     // The sum's mantissa is the magnitude in steps of the least code.
     uint32_t bits = std::bit_cast<uint32_t>(magnitude + (normal ? 0.f : kLeastNormal));

@@ -106,6 +106,26 @@ TEST(Block8, EveryCodeIsAnotherNumberAndKeepsIt) {
   }
 }
 
+// What GPUs compute against what CPUs do.
+template <class Magnitude>
+void expect_the_same_by_subnormals(uint32_t codes) {
+  for (uint32_t code = 0; code < codes; ++code)
+    ASSERT_EQ(Magnitude::decode_by_subnormals(code), Magnitude::decode(code)) << code;
+  const uint32_t largest = std::bit_cast<uint32_t>(1.875f);
+  for (uint32_t bits = 0, random = 0; bits <= largest; bits += 997, random += 0x9e3779b9) {
+    const auto magnitude = std::bit_cast<float>(bits);
+    const uint32_t drawn = random >> (32 - kBlock8DroppedBits);
+    ASSERT_EQ(Magnitude::encode_by_subnormals(magnitude, drawn),
+              Magnitude::encode(magnitude, drawn))
+        << magnitude << " " << drawn;
+  }
+}
+
+TEST(Block8, IsTheSameBySubnormalNumbers) {
+  expect_the_same_by_subnormals<FirstMoment8::Magnitude>(128);
+  expect_the_same_by_subnormals<SecondMoment8::Magnitude>(256);
+}
+
 // The mean over random numbers that are spread evenly.
 template <class Moment>
 double mean_code_value(float value) {
