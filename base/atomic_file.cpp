@@ -27,24 +27,21 @@ std::filesystem::path target_of(std::filesystem::path path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(target_of(std::move(path))), temporary_path_(partial_name(path_)) {
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(target_of(std::move(path))) {
   // It takes the name's place when it is whole, which nobody wants of a device.
   if (std::error_code error;
       std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error))
     throw FileError(path_.string() + ": found " +
                     (std::filesystem::is_directory(path_, error) ? "a folder" : "no file") +
                     ", expected the name of a file to write");
-  file_ =
-      FileDescriptor(open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file_.is_open()) fail("cannot create");
+  PartialFile partial = make_partial_file(path_);
+  temporary_path_ = std::move(partial.path);
+  file_ = std::move(partial.descriptor);
   buffer_.reserve(kBufferBytes);
 }
 
 AtomicFile::~AtomicFile() {
-  if (!file_.is_open()) return;
-  file_.close();
-  unlink(temporary_path_.c_str());
+  if (file_.is_open()) unlink(temporary_path_.c_str());
 }
 
 void AtomicFile::fail(std::string_view what) const {

@@ -13,8 +13,8 @@
 namespace longshore {
 
 // A file that is written next to its final name and then renamed: any number of appends, then
-// finish(). Without finish() nothing is left over, and what had the name before stays. Throws
-// FileError where the file system refuses.
+// finish(). Without finish() nothing is left over, unless the process is killed, and what had the
+// name before stays. Throws FileError where the file system refuses.
 class AtomicFile {
  public:
   // Throws FileError where a folder has the name, before the caller has made anything to write.

@@ -1,7 +1,12 @@
 #include "base/partial_name.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,18 +29,53 @@ bool is_partial(std::string_view name) {
   return !numbers.empty() && numbers.find_first_not_of("0123456789-") == std::string_view::npos;
 }
 
+std::vector<fs::path> partials(const fs::path& folder, std::string_view beginning) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder.empty() ? "." : folder, error))
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with(beginning) && is_partial(name))
+      found.push_back(entry.path());
+  return found;
+}
+
+void remove_abandoned(const fs::path& path) {
+  const std::string beginning = path.filename().string() + std::string(kPartial);
+  for (const fs::path& partial : partials(path.parent_path(), beginning)) {
+    const FileDescriptor file(open(partial.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) == 0) unlink(partial.c_str());
+  }
+}
+
+// Whether it is still there and locked. Another process may have found it before it was.
+bool locks(const FileDescriptor& file) {
+  // Some file systems of clusters have no locks: there nothing is removed.
+  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  struct stat status;
+  return fstat(file.number(), &status) == 0 && status.st_nlink > 0;
+}
+
 }  // namespace
 
 fs::path partial_name(const fs::path& path) {
   return path.string() + std::string(kPartial) + std::to_string(getpid());
 }
 
+PartialFile make_partial_file(const fs::path& path) {
+  remove_abandoned(path);
+  for (int number = 0;; ++number) {
+    const fs::path name = partial_name(path).string() + "-" + std::to_string(number);
+    FileDescriptor file(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file.is_open() && errno != EEXIST)
+      throw FileError(name.string() + ": cannot create: " + std::strerror(errno));
+    if (file.is_open() && locks(file)) return {name, std::move(file)};
+  }
+}
+
 void remove_leftovers(const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    if (is_partial(entry.path().filename().string())) leftovers.push_back(entry.path());
-  for (const fs::path& path : leftovers) {
+  for (const fs::path& path : partials(folder, "")) {
+    std::error_code error;
     fs::remove_all(path, error);
     if (error) throw FileError(path.string() + ": cannot be removed: " + error.message());
   }

@@ -1,5 +1,8 @@
 #include "base/program.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <vector>
 
 #include "base/nearest.h"
@@ -15,6 +18,12 @@ std::string nearest_option(const CLI::App& app, const std::string& argument) {
 }
 
 }  // namespace
+
+void open_standard_streams() {
+  int number = open("/dev/null", O_RDWR);
+  while (0 <= number && number <= STDERR_FILENO) number = open("/dev/null", O_RDWR);
+  if (number > STDERR_FILENO) close(number);
+}
 
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant) {
   const std::vector<std::string> unknown = app.remaining();

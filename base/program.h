@@ -20,6 +20,10 @@ using Meant = std::function<std::string(const std::string& argument)>;
 // they often are those misspelled.
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant);
 
+// Opens those of the standard streams that are closed, on nothing: else files would get their
+// numbers, and what is printed would go into them.
+void open_standard_streams();
+
 // Parses the arguments and runs what they ask for. Gives the exit code: 2 for wrong arguments, of
 // which wrong_arguments() says what is wrong, and else exit_code_of()'s.
 //
@@ -28,6 +32,7 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
 template <class F>
 int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant = nullptr) {
   std::signal(SIGXFSZ, SIG_IGN);
+  open_standard_streams();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 
 namespace longshore {
@@ -18,16 +19,26 @@ struct Signal {
   const char* name;
 };
 constexpr std::array kSignals{Signal{SIGTERM, "SIGTERM"}, Signal{SIGUSR1, "SIGUSR1"},
-                              Signal{SIGINT, "SIGINT"}};
+                              Signal{SIGINT, "SIGINT"}, Signal{SIGHUP, "SIGHUP"}};
 constexpr std::chrono::seconds kSameRequest{1};
 
 std::atomic<const char*> first_signal = nullptr;
 std::atomic<bool> is_ending = false;
 
+// Tells the listener that nobody wants to know any more.
+int last_signal() { return SIGRTMIN; }
+
+bool is_ignored(int number) {
+  struct sigaction action;
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const Signal& signal : kSignals) sigaddset(&set, signal.number);
+  sigaddset(&set, last_signal());
+  for (const Signal& signal : kSignals)
+    if (!is_ignored(signal.number)) sigaddset(&set, signal.number);
   return set;
 }
 
@@ -37,8 +48,7 @@ const char* name_of(int number) {
   return "";
 }
 
-void listen() {
-  const sigset_t set = signals();
+void listen(const sigset_t& set) {
   Clock::time_point since;
   for (int number; sigwait(&set, &number) == 0 && !is_ending;) {
     if (!first_signal) {
@@ -59,13 +69,15 @@ StopSignal::StopSignal() {
   is_ending = false;
   const sigset_t set = signals();
   pthread_sigmask(SIG_BLOCK, &set, &blocked_before_);
-  listener_ = std::thread(listen);
+  listener_ = std::thread(listen, set);
+  pipe_handler_before_ = std::signal(SIGPIPE, SIG_IGN);
 }
 
 StopSignal::~StopSignal() {
   is_ending = true;
-  pthread_kill(listener_.native_handle(), kSignals[0].number);
+  pthread_kill(listener_.native_handle(), last_signal());
   listener_.join();
+  std::signal(SIGPIPE, pipe_handler_before_);
   pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
 

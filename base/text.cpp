@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <cmath>
 #include <sstream>
 
 namespace longshore {
@@ -23,5 +24,7 @@ std::vector<std::string> split(std::string_view list) {
 std::string plural(int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
+
+double printable(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
 }  // namespace longshore

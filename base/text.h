@@ -1,4 +1,4 @@
-// Lists and counts as messages write them.
+// Lists and numbers as messages write them.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,8 @@ std::vector<std::string> split(std::string_view list);
 
 // "1 token", "2 tokens": for nouns whose plural ends in s.
 std::string plural(int64_t count, const std::string& noun);
+
+// The number; a NaN without its sign, which some processors give it.
+double printable(double number);
 
 }  // namespace longshore

@@ -63,10 +63,10 @@ if(LONGSHORE_CUDA)
 endif()
 
 # Last, since the loader initialises what it meets last before what does not depend on it: see
-# base/spin_briefly.cpp.
-add_dependencies(longshore_torch longshore_spin_briefly)
+# base/openmp_settings.cpp.
+add_dependencies(longshore_torch longshore_openmp_settings)
 target_link_libraries(longshore_torch INTERFACE
-  "-Wl,--no-as-needed,$<TARGET_FILE:longshore_spin_briefly>,--as-needed")
+  "-Wl,--no-as-needed,$<TARGET_FILE:longshore_openmp_settings>,--as-needed")
 target_link_options(longshore_torch INTERFACE "LINKER:-rpath,${PROJECT_BINARY_DIR}/lib")
 
 # The one precompiled header of units that include ATen:

@@ -1,11 +1,10 @@
 #include "data/unigram.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/pieces.h"
 
 namespace longshore::data {
@@ -26,12 +25,15 @@ void count_tokens(const TokenShard& shard, std::vector<int64_t>& counts) {
   });
 }
 
-void require_same_vocabulary(const TokenShard& training, const TokenShard& validation) {
-  validation.require_tokenizer(training.tokenizer_hash(), training.path().string());
-  if (validation.vocab_size() != training.vocab_size())
-    throw DataError(validation.path().string() + ": vocabulary of " +
-                    std::to_string(validation.vocab_size()) + "; " + training.path().string() +
-                    " has one of " + std::to_string(training.vocab_size()));
+void count_targets(const EvaluatedRows& validation, std::vector<int64_t>& counts) {
+  const auto length = static_cast<size_t>(validation.length);
+  std::vector<int32_t> tokens(length), targets(length), positions(length), segments(length);
+  for (int64_t row = 0; row < validation.count; ++row) {
+    std::ranges::fill(targets, kIgnoredTarget);
+    validation.rows->read(row, {tokens, targets, positions, segments});
+    for (int32_t target : targets)
+      if (target != kIgnoredTarget) ++counts[static_cast<size_t>(target)];
+  }
 }
 
 double sum_of(const std::vector<int64_t>& counts) {
@@ -41,16 +43,11 @@ double sum_of(const std::vector<int64_t>& counts) {
 }  // namespace
 
 double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenShard>> training,
-                             const TokenShard& validation) {
-  std::vector<int64_t> seen(static_cast<size_t>(validation.vocab_size()));
+                             const EvaluatedRows& validation, int32_t vocab_size) {
+  std::vector<int64_t> seen(static_cast<size_t>(vocab_size));
   std::vector<int64_t> held_out = seen;
-  for (const std::shared_ptr<const TokenShard>& shard : training) {
-    require_same_vocabulary(*shard, validation);
-    count_tokens(*shard, seen);
-  }
-  count_tokens(validation, held_out);
-  if (sum_of(held_out) == 0)
-    throw DataError(validation.path().string() + ": found no tokens; expected text to evaluate on");
+  for (const std::shared_ptr<const TokenShard>& shard : training) count_tokens(*shard, seen);
+  count_targets(validation, held_out);
   const double total = sum_of(seen) + static_cast<double>(seen.size());
   double nats = 0;
   for (size_t token = 0; token < seen.size(); ++token)

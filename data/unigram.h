@@ -4,15 +4,22 @@
 #include <memory>
 #include <span>
 
+#include "data/rows.h"
 #include "data/token_shard.h"
 
 namespace longshore::data {
 
-// Cross-entropy of the validation shard's tokens, in nats per token, under the token frequencies of
-// the training shards, all together, with one added to each token's count. Of tokens that carry
-// loss. Throws a DataError when the shards come from different tokenizers or there is no such token
-// in the validation shard.
+// The first rows of a validation set, as far as it is evaluated.
+struct EvaluatedRows {
+  std::shared_ptr<const Rows> rows;
+  int64_t count = 0;
+  int64_t length = 0;  // T
+};
+
+// Cross-entropy of the targets of the validation rows, in nats per token, under the frequencies of
+// the tokens that carry loss in the training shards, all together, with one added to each token's
+// count. Ids are below `vocab_size`.
 double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenShard>> training,
-                             const TokenShard& validation);
+                             const EvaluatedRows& validation, int32_t vocab_size);
 
 }  // namespace longshore::data

@@ -16,7 +16,7 @@ namespace longshore::models {
 
 struct LoraConfig {
   int64_t rank = 0;                  // 0: no adapter
-  double alpha = 8;                  // of the scale alpha / rank, which is exact in float32
+  double alpha = 8;                  // of the scale alpha / rank, by which is multiplied in float32
   std::vector<std::string> targets;  // names out of kLoraTargets
 
   double scale() const { return alpha / static_cast<double>(rank); }

@@ -57,22 +57,38 @@ TEST(Libraries, AtenAndOnednnAgreeInAlternation) {
   }
 }
 
-// As GNU OpenMP itself says when it is loaded.
-TEST(Libraries, ThreadsSpinBriefly) {
+// A setting of GNU OpenMP, as it says itself when it is loaded.
+std::string openmp_setting(const std::string& name, const std::string& environment) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-  auto spin_count = [&](const std::string& environment) {
-    const std::string output =
-        trainer::run_program("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " +
-                             environment + " " + program + " --gtest_list_tests")
-            .output;
-    const std::string name = "GOMP_SPINCOUNT = ";
-    const size_t at = output.find(name);
-    if (at == std::string::npos) return output;
-    return output.substr(at + name.size(), output.find('\n', at) - at - name.size());
-  };
-  EXPECT_EQ(spin_count(""), "'1000'");
-  EXPECT_EQ(spin_count("GOMP_SPINCOUNT=7"), "'7'");
-  EXPECT_EQ(spin_count("OMP_WAIT_POLICY=passive"), "'0'");
+  const std::string output =
+      trainer::run_program("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " +
+                           environment + " " + program + " --gtest_list_tests")
+          .output;
+  const std::string words = name + " = ";
+  const size_t at = output.find(words);
+  if (at == std::string::npos) return output;
+  return output.substr(at + words.size(), output.find('\n', at) - at - words.size());
+}
+
+TEST(Libraries, ThreadsSpinBriefly) {
+  EXPECT_EQ(openmp_setting("GOMP_SPINCOUNT", ""), "'1000'");
+  EXPECT_EQ(openmp_setting("GOMP_SPINCOUNT", "GOMP_SPINCOUNT=7"), "'7'");
+  EXPECT_EQ(openmp_setting("GOMP_SPINCOUNT", "OMP_WAIT_POLICY=passive"), "'0'");
+}
+
+TEST(Libraries, AllThreadsComeThatAreCountedOn) {
+  EXPECT_EQ(openmp_setting("OMP_DYNAMIC", "OMP_DYNAMIC=true"), "'FALSE'");
+  EXPECT_EQ(openmp_setting("OMP_NUM_THREADS", "OMP_NUM_THREADS=7 OMP_THREAD_LIMIT=3"), "'3'");
+  EXPECT_EQ(openmp_setting("OMP_NUM_THREADS", "OMP_NUM_THREADS=2 OMP_THREAD_LIMIT=3"), "'2'");
+  EXPECT_EQ(openmp_setting("OMP_NUM_THREADS", "OMP_NUM_THREADS= OMP_THREAD_LIMIT=1"), "'1'");
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  for (const char* environment :
+       {"OMP_DYNAMIC=true OMP_NUM_THREADS=16", "OMP_THREAD_LIMIT=1", "OMP_MAX_ACTIVE_LEVELS=0"}) {
+    const trainer::ProgramResult result =
+        trainer::run_program("env " + std::string(environment) + " " + program +
+                             " --gtest_filter='*AgreeInAlternation:*OneOpenMpRuntime*'");
+    EXPECT_EQ(result.exit_code, 0) << environment << "\n" << result.output;
+  }
 }
 
 TEST(Libraries, OneOpenMpRuntimeServesAll) {

@@ -17,6 +17,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace longshore::trainer {
 namespace {
@@ -93,14 +94,12 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 3
 }  // namespace
 
 std::string text(const StepMetrics& m) {
-  // Some processors give a NaN a sign, which is not printed.
-  auto figure = [](double value) { return std::isnan(value) ? std::abs(value) : value; };
   return fmt::format(
       "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
       "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, grad_norm: {:.2f}, lr: {:.1e}, "
       "device GiB: {:.2f}, host GiB: {:.2f}",
       m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, figure(m.loss), figure(m.gradient_norm), m.learning_rate,
+      m.total_weights, printable(m.loss), printable(m.gradient_norm), m.learning_rate,
       gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
 }
 
@@ -141,7 +140,10 @@ bool MetricsFile::has_validation(int64_t step) const {
       validations_, [&](const std::string& record) { return parse_validation(record) == step; });
 }
 
-void MetricsFile::sync() const { fdatasync(file_.number()); }
+void MetricsFile::sync() {
+  write_waiting();
+  fdatasync(file_.number());
+}
 
 void MetricsFile::require_written() const {
   if (!trouble_.empty()) throw FileError(trouble_);
@@ -149,6 +151,10 @@ void MetricsFile::require_written() const {
 
 void MetricsFile::append(const std::string& line) {
   waiting_ += line + "\n";
+  write_waiting();
+}
+
+void MetricsFile::write_waiting() {
   std::string trouble;
   while (trouble.empty() && !waiting_.empty()) {
     const ssize_t count = ::write(file_.number(), waiting_.data(), waiting_.size());

@@ -46,13 +46,15 @@ class MetricsFile {
   // file has it already.
   void write_validation(int64_t step, double loss);
   bool has_validation(int64_t step) const;
-  // Records are on the disk, as far as the system took them and the disk can.
-  void sync() const;
+  // Records are on the disk, those that waited too, as far as the system takes them and the disk
+  // can.
+  void sync();
   // Throws FileError where records still wait.
   void require_written() const;
 
  private:
   void append(const std::string& line);
+  void write_waiting();
 
   std::filesystem::path path_;
   Log log_;

@@ -81,7 +81,8 @@ class Run {
         model_(decoder_config(config_, backend_.target())),
         flops_(training_flops(plans_.model, config_.gradient_accumulation_steps)),
         non_finite_(folder_for_dumps()),
-        recorder_(config_.skip_first_n_steps_for_profiler, config_.profiler_steps),
+        recorder_(opened_.first_step() + config_.skip_first_n_steps_for_profiler,
+                  config_.profiler_steps),
         checkpoints_(opened_, world_, console_.log()) {}
 
   void operator()() {
@@ -205,7 +206,7 @@ class Run {
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
   }
 
-  // No checkpoint is ahead of the records of its steps, whatever ends the machine.
+  // No checkpoint is ahead of the records that the system took, whatever ends the machine.
   void sync_metrics() {
     if (metrics_) metrics_->sync();
   }
@@ -228,6 +229,7 @@ class Run {
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {
     Summary summary = summarize(steps_);
+    summary.steps = config_.steps;
     summary.data_wait_fraction = data_wait_fraction;
     if (evaluation.validates())
       summary.validation = validate(evaluation, config_.steps - 1, "at the end");
@@ -238,9 +240,9 @@ class Run {
     summary.ranks = compare_ranks(own_steps(), world_);
     if (!world_.is_first()) return;
     console_.line(text(summary));
-    write(summary, directory() / "summary.json");
     checkpoints_.require_last();
     metrics_->require_written();
+    write(summary, directory() / "summary.json");  // which says that nothing is left to do
     for (const std::string& line : contents(directory())) console_.line(line);
   }
 
@@ -316,7 +318,8 @@ class Run {
     if (config_.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm))
       return console_.line(account + "; skipped: weights and moments are as before");
     checkpoints_.finish();
-    throw Error(account + ". " + checkpoints_.advice());
+    const std::string advice = checkpoints_.advice();
+    throw Error(advice.empty() ? account : account + ". " + advice);
   }
 
   // Every process has a part of the batch.
@@ -337,6 +340,7 @@ class Run {
         fmt::format("{}: stopped after {} of {} steps, which are saved; the same command "
                     "goes on from there, with run_name={}",
                     AgreedStop::reason(), done, config_.steps, directory().filename().string()));
+    if (metrics_) metrics_->require_written();
   }
 
   std::optional<Validation> validate(RunEvaluation& evaluation, int64_t step,

@@ -92,6 +92,7 @@ std::optional<CheckpointFigures> RunCheckpoints::figures() const {
 }
 
 std::string RunCheckpoints::advice() const {
+  if (!world_.is_first()) return "";
   for (auto report = reports_.rbegin(); report != reports_.rend(); ++report)
     if (report->is_saved)
       return "The last checkpoint is whole, and the run goes on from it: " +

@@ -46,7 +46,7 @@ class RunCheckpoints {
   double take_stall_seconds();
   // What all saves took; nothing if there was none.
   std::optional<CheckpointFigures> figures() const;
-  // Where the run goes on from if it ends now.
+  // Where the run goes on from if it ends now. The first process alone knows; others give "".
   std::string advice() const;
 
  private:

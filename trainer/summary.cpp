@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/text.h"
 #include "base/timing.h"
 
 namespace longshore::trainer {
@@ -30,6 +31,7 @@ Summary summarize(std::span<const StepMetrics> steps) {
 }
 
 std::string text(const Validation& validation) {
+  if (!std::isfinite(validation.loss)) return fmt::format("{}", printable(validation.loss));
   const double below = validation.unigram_loss - validation.loss;
   return fmt::format("{:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", validation.loss,
                      std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss);

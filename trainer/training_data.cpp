@@ -215,8 +215,14 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
     result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
     if (config.eval_steps >= 0)
       result.validation_batches = std::min(result.validation_batches, config.eval_steps);
+    const data::EvaluatedRows evaluated{
+        .rows = rows,
+        .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
+        .length = shape.length};
     result.validation = data::sequential_batches(std::move(rows), shape, rank);
-    result.unigram_loss = data::unigram_cross_entropy(shards, *shard);
+    int32_t vocab_size = shard->vocab_size();
+    for (const Shard& one : shards) vocab_size = std::max(vocab_size, one->vocab_size());
+    result.unigram_loss = data::unigram_cross_entropy(shards, evaluated, vocab_size);
   }
   if (samples(config))
     result.sample_prompt = sample_prompt(config, *shards.front(), *result.tokenizer);

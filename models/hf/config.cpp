@@ -17,8 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-RopeScaling read_scaling(JsonReader& rope, const std::string& type_key) {
-  std::string type = rope.word(type_key, {"default", "linear", "llama3"}, "default");
+RopeScaling read_scaling(JsonReader& rope) {
+  const std::vector<std::string> types{"default", "linear", "llama3"};
+  const std::string older = rope.word("type", types, "default");
+  const std::string type = rope.word("rope_type", types, older);
+  if (rope.has("type") && type != older) rope.refuse("type", "the same as rope_type");
   if (type == "linear") return LinearRopeScaling{rope.positive("factor")};
   if (type == "llama3") {
     Llama3RopeScaling scaling{rope.positive("factor"), rope.positive("low_freq_factor"),
@@ -38,7 +41,7 @@ void read_rope_parameters(const json& value, const std::string& key, double& bas
   expect_object(value, key);
   JsonReader rope(value, key + ".");
   base = rope.positive("rope_theta", base);
-  scaling = read_scaling(rope, "rope_type");
+  scaling = read_scaling(rope);
   rope.refuse_unread();
 }
 
@@ -69,7 +72,7 @@ void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
     const json& value = reader.at("rope_scaling");
     expect_object(value, "rope_scaling");
     JsonReader rope(value, "rope_scaling.");
-    config.rope_scaling = read_scaling(rope, rope.has("rope_type") ? "rope_type" : "type");
+    config.rope_scaling = read_scaling(rope);
     rope.refuse_unread();
   }
   if (!reader.has("rope_parameters")) return;

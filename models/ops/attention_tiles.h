@@ -29,8 +29,7 @@ struct AttentionSizes {
     h = q.shape[2] / d;
     g = k.shape[2] / d;
     dtype = q.dtype;
-    scale = options.scale == 0 ? 1.f / std::sqrt(static_cast<float>(d))
-                               : static_cast<float>(options.scale);
+    scale = static_cast<float>(options.score_scale());
     soft_cap = static_cast<float>(options.soft_cap);
     window = options.window == 0 ? t : options.window;
     segments = has_segments;

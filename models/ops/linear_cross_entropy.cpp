@@ -12,8 +12,6 @@
 namespace longshore::models {
 namespace {
 
-Dtype loss_dtype(Dtype dtype) { return dtype == Dtype::float64 ? dtype : Dtype::float32; }
-
 void expect_operands(std::span<const Type> in, const char* op) {
   expect(in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[1], op,
          "x [.., C] and W [V,C] do not fit");
@@ -28,13 +26,13 @@ Types infer(const std::any& attrs, std::span<const Type> in) {
   expect(soft_cap >= 0 && std::isfinite(soft_cap), "linear_cross_entropy",
          "soft_cap is neither 0 nor positive and finite");
   expect_operands(in, "linear_cross_entropy");
-  return {{{}, loss_dtype(in[0].dtype)}};
+  return {scalar_loss(in[0].dtype)};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 4, 5, "linear_cross_entropy_grad");
   expect_operands(in, "linear_cross_entropy_grad");
-  Types out{in[0], {{}, loss_dtype(in[0].dtype)}};
+  Types out{in[0], scalar_loss(in[0].dtype)};
   if (linear_cross_entropy_grad_attrs(any).weight_gradient)
     out.push_back({in[1].shape, linear_cross_entropy_grad_attrs(any).weight_gradient_dtype});
   expect(in.size() == 4 || (out.size() == 3 && in[4] == out[2]), "linear_cross_entropy_grad",

@@ -29,7 +29,7 @@ struct ChunkSize {
 // Not much more than caches hold; products of fewer tokens are slower.
 inline constexpr ChunkSize kChunkOnCpu{.logits_bytes = int64_t{32} << 20,
                                        .multiple = 16,
-                                       .logits = {.one_of = 1, .least = 256, .most = 256},
+                                       .logits = {.one_of = 1, .least = 256},
                                        .gradients = {.one_of = 1}};
 // Every product reads all of W, and dW's reads and writes that in float32, which it hides only in
 // part. With 128,256 words an H200 takes 40.8 ms for 8192 tokens by 512 and 1536 at a time, 36.5 by

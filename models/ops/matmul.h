@@ -14,7 +14,8 @@ namespace longshore::models {
 
 enum class Layout : uint8_t { plain, transposed };
 enum class Into : uint8_t { overwrite, add };
-// The threads of a product on the CPU; `one` for calls from within a parallel region.
+// The threads of a product on the CPU; `one` for products that are each a part of something larger,
+// in parallel regions where that has several parts.
 enum class Threads : uint8_t { all, one };
 
 struct Matmul {

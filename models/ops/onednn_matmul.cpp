@@ -37,15 +37,16 @@ std::string text(const Matmul& matmul) {
          std::to_string(matmul.n) + " in " + name(matmul.ab);
 }
 
-// A primitive divides its work by the number of threads at the time it is made.
-class MakingThreads {
+// The threads among which a primitive divides its work: some do when they are made, some when they
+// are executed.
+class ThreadLimit {
  public:
-  explicit MakingThreads(Threads threads) : before_(omp_get_max_threads()) {
+  explicit ThreadLimit(Threads threads) : before_(omp_get_max_threads()) {
     if (threads == Threads::one) omp_set_num_threads(1);
   }
-  ~MakingThreads() { omp_set_num_threads(before_); }
-  MakingThreads(const MakingThreads&) = delete;
-  MakingThreads& operator=(const MakingThreads&) = delete;
+  ~ThreadLimit() { omp_set_num_threads(before_); }
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
 
  private:
   int before_;
@@ -59,7 +60,7 @@ Primitive make(const Matmul& matmul) {
     post_ops.append_sum(1.f);
     attributes.set_post_ops(post_ops);
   }
-  MakingThreads threads(matmul.threads);
+  const ThreadLimit limit(matmul.threads);
   try {
     dnnl::matmul::desc operation(operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout),
                                  operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout),
@@ -103,6 +104,7 @@ void run(const Matmul& matmul, const void* a, const void* b, void* c,
          std::span<std::byte> workspace) {
   thread_local dnnl::stream stream(engine());
   const Primitive& p = primitive(matmul);
+  const ThreadLimit limit(matmul.threads);
   auto memory = [](const dnnl::memory::desc& desc, const void* data) {
     return dnnl::memory(desc, engine(), const_cast<void*>(data));
   };

@@ -62,16 +62,13 @@ std::string print(const std::any& attrs) { return print_number("cap", cap_of(att
 template <class T>
 LONGSHORE_INLINE void cap_body(const T* x, float cap, T* y, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) store(y[i], cap * tanh_fast(load(x[i]) / cap));
+  for (int64_t i = 0; i < count; ++i) store(y[i], soft_capped(load(x[i]), cap));
 }
 
 template <class T>
 LONGSHORE_INLINE void cap_grad_body(const T* dy, const T* y, float cap, T* dx, int64_t count) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    float tanh = load(y[i]) / cap;
-    store(dx[i], load(dy[i]) * (1.f - tanh * tanh));
-  }
+  for (int64_t i = 0; i < count; ++i) store(dx[i], load(dy[i]) * soft_cap_slope(load(y[i]), cap));
 }
 
 LONGSHORE_SIMD void cap_range(const float* x, float cap, float* y, int64_t count) {

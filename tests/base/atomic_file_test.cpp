@@ -42,5 +42,30 @@ TEST(AtomicFile, TakesTheNameOfAFileAlone) {
   EXPECT_EQ(temporary.file_count(), 3u);
 }
 
+// Processes of two containers may have the same number.
+TEST(AtomicFile, SharesItsPartialNameWithNoOther) {
+  TemporaryFolder temporary;
+  const std::filesystem::path path = temporary / "out";
+  AtomicFile one(path), other(path);
+  EXPECT_EQ(temporary.file_count(), 2u);
+  one.append("one");
+  other.append("other");
+  one.finish();
+  EXPECT_EQ(data::read_file(path), "one");
+  other.finish();
+  EXPECT_EQ(data::read_file(path), "other");
+  EXPECT_EQ(temporary.file_count(), 1u);
+}
+
+TEST(AtomicFile, RemovesWhatKilledProcessesLeftOfTheSameFile) {
+  TemporaryFolder temporary;
+  temporary.write("out.partial-7-0", "text");
+  temporary.write("out.partial-draft", "a user's");
+  temporary.write("another.partial-7-0", "may be somebody's");
+  const AtomicFile living(temporary / "out");
+  EXPECT_EQ(temporary.file_count(), 3u);
+  EXPECT_FALSE(std::filesystem::exists(temporary / "out.partial-7-0"));
+}
+
 }  // namespace
 }  // namespace longshore

@@ -103,10 +103,12 @@ TEST(Attention, OneSegmentHidesNothing) {
 }
 
 TEST(Attention, AScaleOfTheDefaultsValueChangesNothing) {
-  const AttentionShape shape{1, 40, 2, 1, {.head_dim = 16}};
-  AttentionShape scaled = shape;
-  scaled.options.scale = 0.25;
-  expect_equal_bits(run(scaled), run(shape));
+  for (int64_t head_dim : {16, 96}) {
+    const AttentionShape shape{1, 40, 2, 1, {.head_dim = head_dim}};
+    AttentionShape scaled = shape;
+    scaled.options.scale = 1 / std::sqrt(static_cast<double>(head_dim));
+    expect_equal_bits(run(scaled), run(shape));
+  }
 }
 
 TEST(Attention, AHugeSoftCapHardlyChangesAnything) {
@@ -231,15 +233,18 @@ TEST(Attention, AQuerysGradientReachesTheKeysItSeesAndNoOthers) {
 
 TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
   const int threads = omp_get_max_threads();
-  for (Dtype dtype : cpu_dtypes()) {
-    omp_set_num_threads(1);
-    Result one = run(everything(2, 300), dtype);
-    for (int count : {2, 3}) {
-      omp_set_num_threads(count);
-      expect_equal_bits(run(everything(2, 300), dtype), one);
+  const AttentionShape one_head{1, 300, 1, 1, {.head_dim = 16}};
+  const AttentionShape one_key_head{1, 300, 2, 1, {.head_dim = 16}};
+  for (const AttentionShape& shape : {everything(2, 300), one_head, one_key_head})
+    for (Dtype dtype : cpu_dtypes()) {
+      omp_set_num_threads(1);
+      Result one = run(shape, dtype);
+      for (int count : {2, 3}) {
+        omp_set_num_threads(count);
+        expect_equal_bits(run(shape, dtype), one);
+      }
+      omp_set_num_threads(threads);
     }
-    omp_set_num_threads(threads);
-  }
 }
 
 // --- tiles

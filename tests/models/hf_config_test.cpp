@@ -209,6 +209,17 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
   EXPECT_THROW(read("gemma2", R"(,"sliding_window_pattern":3)"), DataError);
   EXPECT_NO_THROW(read("qwen2", R"(,"use_mrope":false)"));
   EXPECT_THROW(read("qwen2", R"(,"use_mrope":true)"), DataError);
+  // transformers writes both names of a kind that it read under the older one.
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    auto scaling = [&](const std::string& kind) {
+      return read("llama", ",\"" + std::string(key) + "\":{" + kind + ",\"factor\":2}")
+          .rope_scaling;
+    };
+    const RopeScaling expected = LinearRopeScaling{2};
+    EXPECT_EQ(scaling(R"("type":"linear")"), expected);
+    EXPECT_EQ(scaling(R"("type":"linear","rope_type":"linear")"), expected);
+    EXPECT_THROW(scaling(R"("type":"default","rope_type":"linear")"), DataError);
+  }
   // Both spellings have to agree.
   const std::string linear = R"({"rope_type":"linear","factor":4)";
   EXPECT_NO_THROW(read("llama", R"(,"rope_theta":5,"rope_scaling":)" + linear +

@@ -129,8 +129,10 @@ TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
     EXPECT_NE(lines[0].find("cannot be written: File too large"), std::string::npos) << lines[0];
     EXPECT_THROW(file.require_written(), FileError);
   }
-  file.write_validation(2, 0.5);
+  file.sync();
   file.require_written();
+  EXPECT_EQ(records(path), "0 1 2 ");
+  file.write_validation(2, 0.5);
   EXPECT_EQ(records(path), "0 1 2 2=0.5 ");
   EXPECT_EQ(lines.size(), 1u);
 }

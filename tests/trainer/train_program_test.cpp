@@ -506,8 +506,13 @@ TEST(TrainProgram, TracesTheChosenSteps) {
   ProgramResult cut =
       run_train(kSynthetic + "steps=2 run_name=cut profiler_steps=9 base_output_directory=" +
                 (folder / "").string());
-  EXPECT_EQ(count(cut.output, "trace.json: 1 steps"), 1u) << cut.output;
+  EXPECT_EQ(count(cut.output, "trace.json: 1 step;"), 1u) << cut.output;
   EXPECT_TRUE(std::filesystem::exists(folder / "cut" / "trace.json"));
+  // Counted from where this process begins.
+  ProgramResult resumed =
+      run_train(kSynthetic + "steps=4 run_name=cut profiler_steps=1 base_output_directory=" +
+                (folder / "").string());
+  EXPECT_EQ(count(resumed.output, "trace.json: 1 step;"), 1u) << resumed.output;
 
   json trace = json::parse(data::read_file(folder / "traced" / "trace.json"))["traceEvents"];
   std::map<int, std::string> names;

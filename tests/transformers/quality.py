@@ -62,7 +62,7 @@ def longshore(train, keys, dtype, work):
 def learning_rate(step, steps):
     """Step `step`'s, from 0: linear warm-up, cosine decay."""
     peak, final = RECIPE["learning_rate"], RECIPE["cosine_learning_rate_final_fraction"]
-    warmup = int(RECIPE["warmup_steps_fraction"] * steps)
+    warmup = round(RECIPE["warmup_steps_fraction"] * steps)
     if step < warmup:
         return peak * (step + 1) / warmup
     cosine = 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))

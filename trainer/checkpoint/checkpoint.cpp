@@ -157,12 +157,13 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
 }
 
 Checkpoint open_checkpoint(const fs::path& folder) {
-  if (const fs::path inner = folder / kCheckpointsFolder;
-      !fs::exists(folder / kManifestFile) && fs::is_directory(inner)) {
-    const std::vector<Candidate> inside = candidates(inner);
-    throw DataError(folder.string() + ": found a run's folder, expected a checkpoint's" +
-                    (inside.empty() ? "" : "; nearest: " + inside.front().folder.string()));
-  }
+  if (!fs::exists(folder / kManifestFile))
+    for (const fs::path& around : {folder, folder / kCheckpointsFolder})
+      for (const Candidate& inside : candidates(around))
+        if (inside.manifest)
+          throw DataError(folder.string() +
+                          ": found a folder of checkpoints, expected one of them; nearest: " +
+                          inside.folder.string());
   Checkpoint checkpoint{folder, read_manifest(folder)};
   verify(folder, checkpoint.manifest);
   return checkpoint;
@@ -193,7 +194,11 @@ void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
     const fs::path link = directory / part.filename(), fresh = partial_name(link);
     fs::remove(fresh);
     fs::create_directory_symlink(part.lexically_relative(directory), fresh);
-    fs::rename(fresh, link);
+    std::error_code error;
+    fs::rename(fresh, link, error);
+    if (!error) continue;
+    fs::remove(fresh);
+    throw fs::filesystem_error("cannot rename", fresh, link, error);
   }
 }
 

@@ -69,8 +69,8 @@ std::vector<Key> make_config_keys() {
       {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
        "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
       {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
-       "saves the run's state at the end and on SIGTERM, SIGINT or SIGUSR1, and resumes what a run "
-       "of that name has saved; false: nothing is saved, no weights either"},
+       "saves the run's state at the end and on SIGTERM, SIGINT, SIGHUP or SIGUSR1, and resumes what "
+       "a run of that name has saved; false: nothing is saved, no weights either"},
       {"checkpoint_period", run, IntegerKey{&Config::checkpoint_period, 0, kMaxSteps},
        "also saves each time so many steps are done; 0: no"},
       {"async_checkpointing", run, FlagKey{&Config::async_checkpointing},
@@ -275,7 +275,7 @@ std::vector<Key> make_config_keys() {
        "steps whose lanes are recorded in trace.json; 0: none"},
       {"skip_first_n_steps_for_profiler", report,
        IntegerKey{&Config::skip_first_n_steps_for_profiler, 0, kMaxSteps},
-       "steps before the recorded ones"},
+       "steps of this process before the recorded ones"},
       {"sample_prompt", report, TextKey{&Config::sample_prompt},
        "how the text sampled at the end begins"},
       {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, models::kMaxLength},

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <climits>
 #include <optional>
 #include <set>
 #include <vector>
@@ -176,7 +177,7 @@ void check_data(const Config& config) {
 
 void check_run(const Config& config) {
   bool is_folder_name = config.run_name.find('/') == std::string::npos && config.run_name != "." &&
-                        config.run_name != "..";
+                        config.run_name != ".." && config.run_name.size() <= NAME_MAX;
   if (!is_folder_name) {
     refuse(config, "run_name", "the name of one folder inside base_output_directory");
   }

@@ -181,6 +181,9 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
         available == limit ? (is_device ? " by device_memory_limit" : " by host_memory_limit") : "",
         is_divided ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
   }
+  if (there.is_shared)
+    table += fmt::format("  {:<12} needs {}, available {}\n", "together",
+                         bytes_text(total_peak_bytes(memory)), bytes_text(there.host_bytes));
   return table;
 }
 

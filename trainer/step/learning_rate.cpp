@@ -19,7 +19,7 @@ LearningRate learning_rate_schedule(const Config& config) {
       config.learning_rate_schedule_steps < 0 ? config.steps : config.learning_rate_schedule_steps;
   return {.peak = config.learning_rate,
           .final_fraction = config.cosine_learning_rate_final_fraction,
-          .warmup_steps = static_cast<int64_t>(config.warmup_steps_fraction * steps),
+          .warmup_steps = std::llround(config.warmup_steps_fraction * static_cast<double>(steps)),
           .schedule_steps = steps};
 }
 

@@ -48,8 +48,10 @@ void TrainStep::write_update_scalars(const StepScalars& scalars) {
   double step = static_cast<double>(scalars.number);
   write_scalar(arguments_, kNoClip, 1);
   write_scalar(arguments_, kLearningRate, scalars.learning_rate);
-  write_scalar(arguments_, kCorrection1, 1 - std::pow(adamw_.b1, step));
-  write_scalar(arguments_, kCorrection2, 1 - std::pow(adamw_.b2, step));
+  // Of the float32 factors that moments are averaged with.
+  auto correction = [&](double b) { return 1 - std::pow(double{static_cast<float>(b)}, step); };
+  write_scalar(arguments_, kCorrection1, correction(adamw_.b1));
+  write_scalar(arguments_, kCorrection2, correction(adamw_.b2));
   if (arguments_.has(offload::host_name(kStep))) {
     int32_t number = static_cast<int32_t>(scalars.number);
     arguments_.write(offload::host_name(kStep), &number, sizeof number);

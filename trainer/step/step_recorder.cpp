@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "base/timing.h"
 
 namespace longshore::trainer {
@@ -23,8 +24,9 @@ std::string StepRecorder::write(const StepPlans& plans, const std::filesystem::p
                                  ? "nothing was moved"
                                  : fmt::format("copies {:.4f} s, {:.0f} % of it behind kernels",
                                                times.copying, 100 * times.hidden / times.copying);
-  return fmt::format("{}: {} steps; in the last, kernels {:.4f} s of {:.4f} s, {}",
-                     path.filename().string(), steps_.size(), times.computing, times.total, copies);
+  return fmt::format("{}: {}; in the last, kernels {:.4f} s of {:.4f} s, {}",
+                     path.filename().string(), plural(std::ssize(steps_), "step"), times.computing,
+                     times.total, copies);
 }
 
 }  // namespace longshore::trainer

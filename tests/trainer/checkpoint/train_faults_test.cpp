@@ -1,4 +1,5 @@
 // The train program where something goes wrong, or someone wants it to stop.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -40,7 +41,7 @@ AssertionResult has(const std::string& text, const std::string& words) {
 TEST(Killed, EndsAsTheUndisturbedRun) { kill_and_resume(8, 2); }
 
 TEST(Signals, SaveWithinTheStepAndExit) {
-  for (int signal : {SIGTERM, SIGUSR1, SIGINT}) {
+  for (int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {
     TemporaryFolder folder;
     const std::string slow = "gradient_accumulation_steps=8 ";
     Process process(tiny_train(folder / "", slow + "steps=100000 run_name=a"), folder / "log");
@@ -81,7 +82,7 @@ TEST(Signals, DisturbNoThreadThatComputes) {
   ASSERT_TRUE(process.wait_for("completed step: 1"));
   const std::vector<uint64_t> blocked = blocked_by_threads(process.id());
   EXPECT_GE(blocked.size(), 4u);
-  for (int signal : {SIGTERM, SIGUSR1, SIGINT})  // all but the thread that waits for them
+  for (int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP})  // all but the one that waits for them
     EXPECT_EQ(std::ranges::count_if(
                   blocked, [&](uint64_t bits) { return !(bits & (uint64_t{1} << (signal - 1))); }),
               1)
@@ -98,6 +99,42 @@ TEST(Signals, TheSameRequestMayComeTwice) {
   process.send(SIGTERM);
   EXPECT_EQ(process.wait(), 0) << process.output();
   EXPECT_TRUE(has(process.output(), "SIGTERM: stopped after "));
+}
+
+// As a shell has it of SIGINT for what it starts in the background, and nohup(1) of SIGHUP.
+TEST(Signals, ThoseThatWereIgnoredStaySo) {
+  TemporaryFolder folder;
+  Process process(
+      "sh -c 'trap \"\" INT HUP; exec " + tiny_train(folder / "", "steps=100000 run_name=a") + "'",
+      folder / "log");
+  ASSERT_TRUE(process.wait_for("completed step: 2"));
+  process.send(SIGINT);
+  process.send(SIGHUP);
+  ASSERT_TRUE(process.wait_for(fmt::format("completed step: {}", losses(folder / "a").size() + 2)));
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  EXPECT_TRUE(has(process.output(), "SIGTERM: stopped after "));
+}
+
+// As where tee(1) got the same signal.
+TEST(Signals, WhoReadsTheOutputMayBeGone) {
+  TemporaryFolder folder;
+  const std::string train = tiny_train(folder / "", "steps=40 run_name=a");
+  const fs::path code = folder / "code";
+  run_program("{ " + train + "; echo $? > " + code.string() + "; } | head -n 1");
+  EXPECT_EQ(data::read_file(code), "0\n");
+  EXPECT_EQ(losses(folder / "a").size(), 40u);
+  saved_files(folder / "a", 40);
+}
+
+TEST(Streams, ThatAreClosedAreNoFilesOfTheRun) {
+  TemporaryFolder folder;
+  const ProgramResult result =
+      run_program("{ " + tiny_train(folder / "", "steps=3 run_name=a") + " <&- >&- 2>&- ; }");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(losses(folder / "a").size(), 3u);
+  const std::string lock = data::read_file(folder / "a/lock");
+  EXPECT_EQ(lock.find_first_not_of("0123456789"), std::string::npos) << lock;
 }
 
 TEST(Signals, ASecondSignalEndsTheRunAtOnce) {
@@ -289,6 +326,11 @@ TEST(DiskFull, EndsNoTraining) {
   EXPECT_EQ(losses(folder / "a"), losses(folder / "b"));
   EXPECT_FALSE(fs::exists(folder / "a/model"));
   EXPECT_TRUE(half_written(folder / "a").empty());
+
+  const ProgramResult with_room = run_tiny(folder, settings + "a");
+  EXPECT_EQ(with_room.exit_code, 0) << with_room.output;
+  EXPECT_EQ(losses(folder / "a"), losses(folder / "b"));
+  EXPECT_EQ(saved_files(folder / "a", 5), saved_files(folder / "b", 5));
 }
 
 // A small file system, where root may have one.
