@@ -73,17 +73,16 @@ Header read_header(std::span<const std::byte> file, const std::string& path) {
   auto refuse = [&](const std::string& found) { throw DataError(path + ": " + found); };
   auto require_bytes = [&](size_t bytes) {
     if (file.size() < bytes)
-      refuse("not a token file, or truncated: " + std::to_string(file.size()) +
-             " bytes; the header alone has " + std::to_string(bytes));
+      refuse("truncated: " + std::to_string(file.size()) + " bytes; the header alone has " +
+             std::to_string(bytes));
   };
-  require_bytes(header_bytes(1));
   Header header{};
-  std::memcpy(&header, file.data(), header_bytes(1));
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+  if (file.size() < sizeof kMagic || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0)
     refuse(
         "not a token file: it does not begin with \"LSTOKENS\". Make one with tokenize --out; "
-        "plain "
-        "text is read from .txt, lines of JSON from .jsonl");
+        "plain text is read from .txt, lines of JSON from .jsonl");
+  require_bytes(header_bytes(1));
+  std::memcpy(&header, file.data(), header_bytes(1));
   if (header.version < 1 || header.version > kVersion)
     refuse("token file version " + std::to_string(header.version) + "; expected version 1 to " +
            std::to_string(kVersion));

@@ -109,9 +109,9 @@ void plan(const Request& request) {
       load_config_for_policies(request.config, overrides, default_configs_directory()));
   std::optional<offload::Hardware> hardware = named_hardware(config);
   if (!hardware && !(request.trace.empty() && request.largest.empty()))
-    throw ConfigError(
-        "--trace and --largest: found no hardware, expected --hardware NAME, one of " +
-        join(hardware_names(default_configs_directory())));
+    throw ConfigError(std::string(request.trace.empty() ? "--largest" : "--trace") +
+                      ": found no hardware, expected --hardware NAME, one of " +
+                      join(hardware_names(default_configs_directory())));
   const models::Target target = hardware ? hardware->target : target_of(config);
   const std::vector<std::string> policies = split(request.policies);
   if (!request.trace.empty() && policy_names(config, policies).size() > 1)

@@ -39,10 +39,10 @@ std::string text(const Validation& validation) {
 
 std::string text(const Summary& s) {
   std::string result = fmt::format(
-      "{} steps, median {:.3f} s, p90 {:.3f} s, {:.1f} tokens/s/device, MFU {:.1f} %, waiting for "
+      "{}, median {:.3f} s, p90 {:.3f} s, {:.1f} tokens/s/device, MFU {:.1f} %, waiting for "
       "data {:.2f} % of the time",
-      s.steps, s.median_step_seconds, s.p90_step_seconds, s.tokens_per_second_per_device,
-      100 * s.mfu, 100 * s.data_wait_fraction);
+      plural(s.steps, "step"), s.median_step_seconds, s.p90_step_seconds,
+      s.tokens_per_second_per_device, 100 * s.mfu, 100 * s.data_wait_fraction);
   for (offload::MemoryKind kind : offload::kMemoryKinds)
     if (const offload::MemoryAnalysis& memory = of(s.memory, kind); memory.peak_bytes > 0)
       result +=

@@ -19,7 +19,7 @@ constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
 
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
-      Writes the files' documents to one shard that training reads. Those of a .jsonl file are its
+      Writes the files' documents to one token file, which training reads. Those of a .jsonl file are its
       lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}, with bos,
       where the tokenizer begins texts with one, and eos, or as the chat template says. Those of
       another file are paragraphs, separated by blank lines; eos follows each, bos is not written.
@@ -66,7 +66,8 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingPath)
       ->required();
   auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
-  auto* output = app.add_option("--out", arguments.output, "shard to write")->excludes(stdin_json);
+  auto* output =
+      app.add_option("--out", arguments.output, "token file to write")->excludes(stdin_json);
   auto* inputs =
       app.add_option("INPUT", arguments.inputs, "UTF-8 text files")->check(CLI::ExistingFile);
   app.add_option("--chat-template", arguments.options.chat_template,

@@ -152,8 +152,8 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
     epochs.push_back(fmt::format("{:.2f}", rows / static_cast<double>(source.rows->count())));
     if (!source.weight) break;  // without weights it is the same number for each
   }
-  return fmt::format("{} of {} are {} epochs{}", plural(config.steps, "step"),
-                     plural(rows_per_step, "row"), join(epochs),
+  return fmt::format("{} of {} {} {} epochs{}", plural(config.steps, "step"),
+                     plural(rows_per_step, "row"), config.steps == 1 ? "is" : "are", join(epochs),
                      epochs.size() > 1 ? " of these files" : "");
 }
 

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "offload/cpu_backend.h"
 #ifdef LONGSHORE_CUDA
 #include "offload/cuda_backend.h"
@@ -13,7 +14,7 @@ namespace longshore::trainer {
 namespace {
 
 ChosenBackend cpu(const std::string& why) {
-  return {.description = "cpu (" + std::to_string(omp_get_max_threads()) + " threads), " + why};
+  return {.description = "cpu (" + plural(omp_get_max_threads(), "thread") + "), " + why};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ std::string meant_key(const std::string& argument) {
   std::string name = argument.substr(begin, argument.find('=', begin) - begin);
   name = name.substr(name.rfind('.') + 1);
   std::ranges::replace(name, '-', '_');
-  return find_key(name) ? name + "=VALUE" : "";
+  return name.size() > 1 && find_key(name) ? name + "=VALUE" : "";  // "-x" means no label of a toy
 }
 
 void add_config_keys(CLI::App& app, std::vector<std::string>& overrides) {

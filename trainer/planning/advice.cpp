@@ -194,12 +194,13 @@ class Adviser {
                           of(analyze(plans_), MemoryKind::device).peak_bytes;
     const Room left = room(memory, hardware_, memory_limits(config_));
     const double gain = base_.times.step - kept.times.step;
-    std::string text = fmt::format(
-        "keeping {} would save {:.1f} % of a step for {} on the device, ", label,
-        100 * gain / base_.times.step, bytes > 0 ? bytes_text(bytes) + " more" : "nothing more");
-    if (left.fits()) return {.gain = gain, .text = text + "which is there"};
+    std::string text = fmt::format("keeping {} would save {:.1f} % of a step for {} on the device",
+                                   label, 100 * gain / base_.times.step,
+                                   bytes > 0 ? bytes_text(bytes) + " more" : "nothing more");
+    if (left.fits()) return {.gain = gain, .text = text + (bytes > 0 ? ", which is there" : "")};
     const int64_t missing = -std::min(left.device_spare_bytes, left.host_spare_bytes);
-    return {.rank = Rank::no_room, .text = text + bytes_text(missing) + " more than there is"};
+    return {.rank = Rank::no_room,
+            .text = text + ", " + bytes_text(missing) + " more than there is"};
   }
 
   std::vector<Line> advice_on_offloaded(const std::string& label) const {

@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "data/safetensors_writer.h"
 #include "models/labels.h"
 #include "offload/arenas.h"
@@ -235,8 +236,8 @@ void probe(const ProbeRequest& request) {
   }
   writer.finish();
   fmt::print("{}: {} tensors{}\n", request.out.string(), infos.size(),
-             inputs.has_labels ? fmt::format(", loss {:.6f} over {} targets", probe.loss(),
-                                             inputs.batch.total_weights)
+             inputs.has_labels ? fmt::format(", loss {:.6f} over {} targets",
+                                             printable(probe.loss()), inputs.batch.total_weights)
                                : "");
 }
 
