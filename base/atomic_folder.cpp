@@ -24,8 +24,8 @@ bool is_free(const fs::path& path) {
   return fs::is_directory(status) && fs::is_empty(path, error) && !error;
 }
 
-fs::path numbered(const fs::path& path, const char* separator, int number) {
-  return path.string() + separator + std::to_string(number);
+fs::path numbered(const fs::path& path, int number) {
+  return path.string() + "-" + std::to_string(number);
 }
 
 // The absolute path of the folder, without links and without a slash at the end.
@@ -41,16 +41,16 @@ fs::path resolved(const fs::path& path) {
 AtomicFolder::AtomicFolder(const fs::path& path) : path_(resolved(path)) {
   if (!is_free(path_)) {
     int number = 2;
-    while (!is_free(numbered(path_, "-", number))) ++number;
+    while (!is_free(numbered(path_, number))) ++number;
     throw ConfigError(path_.string() +
                       ": found something there, expected nothing or an empty folder; nearest: " +
-                      numbered(path_, "-", number).string());
+                      numbered(path_, number).string());
   }
   std::error_code error;
   fs::create_directories(path_.parent_path(), error);
   if (error) fail(path_.parent_path(), "cannot make the folder", error);
   for (int number = 0; temporary_path_.empty(); ++number) {
-    const fs::path candidate = numbered(partial_name(path_), "-", number);
+    const fs::path candidate = partial_name(path_, number);
     if (fs::create_directory(candidate, error)) temporary_path_ = candidate;
     if (error) fail(candidate, "cannot make the folder", error);
   }

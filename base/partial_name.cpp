@@ -1,7 +1,6 @@
 #include "base/partial_name.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 
 namespace longshore {
 namespace {
@@ -44,14 +44,14 @@ void remove_abandoned(const fs::path& path) {
   const std::string beginning = path.filename().string() + std::string(kPartial);
   for (const fs::path& partial : partials(path.parent_path(), beginning)) {
     const FileDescriptor file(open(partial.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (file.is_open() && flock(file.number(), LOCK_EX | LOCK_NB) == 0) unlink(partial.c_str());
+    if (file.is_open() && try_lock(file) == FileLock::taken) unlink(partial.c_str());
   }
 }
 
-// Whether it is still there and locked. Another process may have found it before it was.
-bool locks(const FileDescriptor& file) {
-  // Some file systems of clusters have no locks: there nothing is removed.
-  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+// Whether it is still there, and kept from remove_abandoned(). Another process may have found it
+// before it was.
+bool keeps(const FileDescriptor& file) {
+  if (try_lock(file) == FileLock::held_elsewhere) return false;
   struct stat status;
   return fstat(file.number(), &status) == 0 && status.st_nlink > 0;
 }
@@ -62,14 +62,18 @@ fs::path partial_name(const fs::path& path) {
   return path.string() + std::string(kPartial) + std::to_string(getpid());
 }
 
+fs::path partial_name(const fs::path& path, int number) {
+  return partial_name(path).string() + "-" + std::to_string(number);
+}
+
 PartialFile make_partial_file(const fs::path& path) {
   remove_abandoned(path);
   for (int number = 0;; ++number) {
-    const fs::path name = partial_name(path).string() + "-" + std::to_string(number);
+    const fs::path name = partial_name(path, number);
     FileDescriptor file(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file.is_open() && errno != EEXIST)
       throw FileError(name.string() + ": cannot create: " + std::strerror(errno));
-    if (file.is_open() && locks(file)) return {name, std::move(file)};
+    if (file.is_open() && keeps(file)) return {name, std::move(file)};
   }
 }
 

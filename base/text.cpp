@@ -25,6 +25,6 @@ std::string plural(int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-double printable(double number) { return std::isnan(number) ? std::abs(number) : number; }
+double without_sign_of_nan(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
 }  // namespace longshore

@@ -19,6 +19,6 @@ std::vector<std::string> split(std::string_view list);
 std::string plural(int64_t count, const std::string& noun);
 
 // The number; a NaN without its sign, which some processors give it.
-double printable(double number);
+double without_sign_of_nan(double number);
 
 }  // namespace longshore

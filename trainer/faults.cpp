@@ -61,8 +61,9 @@ std::string NonFiniteSteps::account(const StepMetrics& step,
                                     const std::vector<data::Batch>& micro_batches) {
   if (std::isfinite(step.loss) && std::isfinite(step.gradient_norm)) return "";
   constexpr int64_t kMostDumps = 10;
-  std::string text = fmt::format("step {}: loss {}, grad_norm {}", step.step, printable(step.loss),
-                                 printable(step.gradient_norm));
+  std::string text =
+      fmt::format("step {}: loss {}, grad_norm {}", step.step, without_sign_of_nan(step.loss),
+                  without_sign_of_nan(step.gradient_norm));
   if (++count_ <= kMostDumps) try {
       text += "; its batch, for probe --inputs: " + dump_batches(folder_, step.step, micro_batches);
     } catch (const FileError& error) {

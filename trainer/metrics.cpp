@@ -99,8 +99,8 @@ std::string text(const StepMetrics& m) {
       "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, grad_norm: {:.2f}, lr: {:.1e}, "
       "device GiB: {:.2f}, host GiB: {:.2f}",
       m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, printable(m.loss), printable(m.gradient_norm), m.learning_rate,
-      gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
+      m.total_weights, without_sign_of_nan(m.loss), without_sign_of_nan(m.gradient_norm),
+      m.learning_rate, gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step, Log log)

@@ -1,7 +1,6 @@
 #include "trainer/run_directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/partial_name.h"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -41,8 +41,7 @@ std::string owner(const FileDescriptor& file) {
   return count > 0 ? "process " + std::string(text, static_cast<size_t>(count)) : "a process";
 }
 
-// The lock file of the folder, with this process's number in it. The kernel releases the lock when
-// the file is closed, which the end of the process does in any case.
+// The lock file of the folder, with this process's number in it. Without locks nobody is kept out.
 FileDescriptor locked(const fs::path& folder, const Config& config) {
   const fs::path path = folder / kLockFile;
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
@@ -50,8 +49,7 @@ FileDescriptor locked(const fs::path& folder, const Config& config) {
     throw FileError(path.string() + ": cannot be written: " + std::strerror(errno));
   };
   if (!file.is_open()) fail();
-  // Some file systems of clusters have no locks, and keep nobody out.
-  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (try_lock(file) == FileLock::held_elsewhere)
     throw ConfigError(location(config, "run_name") + ": " + folder.string() + ": " + owner(file) +
                       " trains there. Nearest: another run_name, or none");
   const std::string pid = std::to_string(getpid());

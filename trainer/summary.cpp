@@ -31,7 +31,8 @@ Summary summarize(std::span<const StepMetrics> steps) {
 }
 
 std::string text(const Validation& validation) {
-  if (!std::isfinite(validation.loss)) return fmt::format("{}", printable(validation.loss));
+  if (!std::isfinite(validation.loss))
+    return fmt::format("{}", without_sign_of_nan(validation.loss));
   const double below = validation.unigram_loss - validation.loss;
   return fmt::format("{:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", validation.loss,
                      std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss);

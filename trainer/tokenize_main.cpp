@@ -19,10 +19,10 @@ constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
 
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
-      Writes the files' documents to one token file, which training reads. Those of a .jsonl file are its
-      lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}, with bos,
-      where the tokenizer begins texts with one, and eos, or as the chat template says. Those of
-      another file are paragraphs, separated by blank lines; eos follows each, bos is not written.
+      Writes the files' documents to one token file, which training reads. Those of a .jsonl file
+      are its lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}, with
+      bos, where the tokenizer begins texts with one, and eos, or as the chat template says. Those
+      of another file are paragraphs, separated by blank lines; eos follows each, bos is not written.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
 

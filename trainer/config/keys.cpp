@@ -70,8 +70,7 @@ std::vector<Key> make_config_keys() {
        "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
       {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
        "saves the run's state at the end and on SIGTERM, SIGINT, SIGHUP or SIGUSR1, and resumes "
-       "what "
-       "a run of that name has saved; false: nothing is saved, no weights either"},
+       "what a run of that name has saved; false: nothing is saved, no weights either"},
       {"checkpoint_period", run, IntegerKey{&Config::checkpoint_period, 0, kMaxSteps},
        "also saves each time so many steps are done; 0: no"},
       {"async_checkpointing", run, FlagKey{&Config::async_checkpointing},

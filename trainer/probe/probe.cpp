@@ -236,9 +236,10 @@ void probe(const ProbeRequest& request) {
   }
   writer.finish();
   fmt::print("{}: {} tensors{}\n", request.out.string(), infos.size(),
-             inputs.has_labels ? fmt::format(", loss {:.6f} over {} targets",
-                                             printable(probe.loss()), inputs.batch.total_weights)
-                               : "");
+             inputs.has_labels
+                 ? fmt::format(", loss {:.6f} over {} targets", without_sign_of_nan(probe.loss()),
+                               inputs.batch.total_weights)
+                 : "");
 }
 
 std::string probe_footer() {
