@@ -2,12 +2,19 @@
 
 import json
 import os
+import shutil
 
 
 def write_text(path, text):
     beside = path.with_name(path.name + ".new")
     beside.write_text(text)
     os.replace(beside, path)
+
+
+def copy_whole(path, to):
+    beside = to.with_name(to.name + ".new")
+    shutil.copyfile(path, beside)
+    os.replace(beside, to)
 
 
 def read_json(path):

@@ -44,11 +44,13 @@ RUNS = list(runs())
 
 def values(folder):
     """Loss and gradient norm of each step, or None when the run did not end."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
+    try:
+        records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    except (OSError, ValueError):  # not begun, or killed within a line
         return None
-    steps = [record for record in map(json.loads, path.read_text().splitlines()) if "loss" in record]
-    return [step[key] for step in steps for key in ("loss", "grad_norm")] if len(steps) == STEPS else None
+    steps = [record for record in records if "loss" in record]
+    numbers = [step[key] for step in steps for key in ("loss", "grad_norm")]
+    return [math.nan if number is None else number for number in numbers] if len(steps) == STEPS else None
 
 
 def difference(found, expected):
@@ -58,13 +60,13 @@ def difference(found, expected):
     return max(abs(a - b) / max(abs(b), 1e-30) for a, b in zip(found, expected))
 
 
-def compare(folder, trained):
+def compare(folder, begun):
     """A row of each run in `folder`: none's bits where none itself gives the same twice, or close to them."""
     rows = []
     for dtype, tolerance in TOLERANCE.items():
         expected = values(folder / f"{dtype}-none")
         is_deterministic = expected is not None and values(folder / f"{dtype}-again") == expected
-        for run in (run for run in trained if run.dtype == dtype):
+        for run in (run for run in begun if run.dtype == dtype):
             row = {"dtype": dtype, "run": run.name, "good": False, "must_be_same": run.rounds_alike}
             found = values(folder / run.folder)
             if found and expected:

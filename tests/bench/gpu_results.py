@@ -1,11 +1,12 @@
 """What parts of scripts/gpu_check said and measured, as one file to read on, and a page to read."""
 
 import re
-import shutil
 import tarfile
+import zlib
 
 import gpu_targets
-from atomic_file import read_json, write_json, write_text
+from atomic_file import copy_whole, read_json, write_json, write_text
+from timed_commands import print_or_go_on
 
 
 class Results:
@@ -17,9 +18,13 @@ class Results:
         self.file = logs / "results.json"
         self.state = logs / "state.tar.gz"
         if self.state.exists() and not self.file.exists():
-            with tarfile.open(self.state) as packed:
-                # Debian 12's Python has no filters yet.
-                packed.extractall(logs, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+            try:
+                with tarfile.open(self.state) as packed:
+                    # Debian 12's Python has no filters yet.
+                    packed.extractall(logs, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+            except (OSError, EOFError, tarfile.TarError, zlib.error) as failure:
+                print_or_go_on(f"gpu_check: {self.state} is damaged ({failure}): what can be read of it is used")
+                self.state.replace(self.state.with_suffix(".damaged"))
 
     def keep_to(self, gpu):
         """Puts what was measured on another model of GPU into a folder of its name, and takes out what that of this one has."""
@@ -57,13 +62,13 @@ class Results:
         page = (f"# What was run on a GPU\n\n{device.get('name', 'no GPU')}, driver {device.get('driver', 'none')}; "
                 f"{part['when']}\n\n```\n{gpu_targets.table(targets)}\n```\n")
         for name, part in parts.items():
-            page += (f"\n## {name}: {part['verdict']}, {part['seconds']} s, build {part['build']}, {part['backend']}, "
-                     f"{part['when']}\n\n```\n{part['text']}\n```\n")
+            page += (f"\n## {name}: {part['verdict']}, {part['seconds']} s, build {part['build']}, "
+                     f"{part.get('backend', 'cuda')}, {part['when']}\n\n```\n{part['text']}\n```\n")
         write_text(self.logs / "results.md", page)
         self.pack()
         if self.copies:
             for path in (self.file, self.logs / "results.md", self.state):
-                shutil.copyfile(path, self.copies / path.name)
+                copy_whole(path, self.copies / path.name)
 
     def pack(self):
         draft = self.state.with_suffix(".partial")

@@ -43,7 +43,7 @@ def table(rows):
 def plans(results, name, workload=None):
     """Those of a compare that have steps."""
     found = (results.get(name) or {}).get("plans", [])
-    return [plan for plan in found if plan.get("measured") and workload in (None, plan["workload"])]
+    return [plan for plan in found if (plan.get("measured") or {}).get("step_seconds") and workload in (None, plan["workload"])]
 
 
 def seconds(plan):
@@ -73,7 +73,8 @@ def steps(results, model):
 
 def share_of_products(found, what):
     target = Target(f"{what}: of the rate of products in that run", 80, True)
-    if best := quickest(found):
+    best = quickest(found)
+    if best and best["measured"].get("mfu"):
         target.found = 100 * best["measured"]["mfu"]
         target.note = f"{best['policy']}, {best['measured']['tokens_per_second_per_device']:.0f} tokens/s"
     return target
@@ -88,7 +89,8 @@ def over_peer(results, model):
         target.found = own["measured"]["tokens_per_second_per_device"] / peer["tokens_per_second"]
         target.note = f"its best: {peer['policy']}, {peer['batch']} rows"
         cards = results.get("cards") or {}
-        if cards.get(f"steps_{model}") != cards.get(f"peer_{model}"):
+        name = f"steps_{model}" if own in plans(results, f"steps_{model}") else f"steps_{model}_any_order"
+        if cards.get(name) != cards.get(f"peer_{model}"):
             target.note += ", on another card of the same model"
     return target
 
@@ -139,7 +141,7 @@ def as_planned(results, model):
 def hidden_transfers(results):
     target = Target("steps whose plan hides its transfers, longer than without by", 3, False)
     rows = [row for row in (results.get("overlap") or {}).get("rows", [])
-            if 100 * row.get("planned_ratio", 2) <= 103]
+            if 100 * (row.get("planned_ratio") or 2) <= 103]
     if rows:
         worst = max(rows, key=lambda row: row["ratio"])
         target.found = 100 * worst["ratio"] - 100

@@ -3,10 +3,13 @@
 import concurrent.futures
 import os
 import pathlib
+import queue
 import signal
 import subprocess
 import threading
 import time
+
+PATIENCE = 3  # seconds that a command has to end after it was told to
 
 
 class Failure(Exception):
@@ -17,6 +20,14 @@ class OutOfTime(Failure):
     """Nothing is known to be wrong, but there was no time to end."""
 
 
+def print_or_go_on(text):
+    """Nobody may be there to read it."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        pass
+
+
 def stop_group(child, how):
     """Also what the child has left running."""
     if child:
@@ -24,6 +35,21 @@ def stop_group(child, how):
             os.killpg(child.pid, how)
         except ProcessLookupError:
             pass
+
+
+def until_end(said, child, end):
+    """The lines in a queue until None comes. Once the child has ended, something else may hold its pipe, and is not waited for."""
+    while time.monotonic() < end:
+        has_ended = child.poll() is not None
+        try:
+            line = said.get(timeout=PATIENCE if has_ended else 1)
+        except queue.Empty:
+            if has_ended:
+                return
+            continue
+        if line is None:
+            return
+        yield line
 
 
 class TimedCommands:
@@ -39,8 +65,8 @@ class TimedCommands:
         if lines is not None:
             lines.append(line)
             return
-        print(line, flush=True)
         self.text.append(line)
+        print_or_go_on(line)
 
     def left(self):
         return self.end - time.monotonic()
@@ -53,38 +79,48 @@ class TimedCommands:
         name = pathlib.Path(command[0]).name
         if limit < 3:
             raise OutOfTime(f"no time left for {name}")
-        child = subprocess.Popen([str(word) for word in (*launcher, *command)], stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, env=self.environment | dict(variables), text=True,
-                                 errors="replace", start_new_session=True)
+        try:
+            child = subprocess.Popen([str(word) for word in (*launcher, *command)], stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, env=self.environment | dict(variables), text=True,
+                                     errors="replace", start_new_session=True)
+        except OSError as failure:
+            raise Failure(f"{name}: {failure}") from failure
         self.children.add(child)
-        out_of_time, output_ended = threading.Event(), threading.Event()
+        said = queue.SimpleQueue()  # its lines, then None
+        out_of_time = threading.Event()
+
+        def read():
+            with child.stdout:
+                for line in child.stdout:
+                    said.put(line.rstrip("\n"))
+            said.put(None)
 
         def stop():
             out_of_time.set()
             stop_group(child, signal.SIGTERM)
-            time.sleep(3)
+            time.sleep(PATIENCE)
             stop_group(child, signal.SIGKILL)
-
-        def stop_what_is_left():
-            child.wait()
-            if not output_ended.wait(5):  # something else holds the pipe
-                stop_group(child, signal.SIGKILL)
 
         timer = threading.Timer(limit, stop)
         timer.daemon = True
         timer.start()
-        threading.Thread(target=stop_what_is_left, daemon=True).start()
-        lines = []
-        with child.stdout:
-            for line in child.stdout:
-                lines.append(line.rstrip("\n"))
-                if is_shown(lines[-1]):
-                    self.say(lines[-1])
-        output_ended.set()
-        status = child.wait()
-        self.children.discard(child)
-        timer.cancel()
-        if out_of_time.is_set():
+        threading.Thread(target=read, daemon=True).start()
+        # Nothing is waited for that cannot be killed, as what waits for a driver that hangs.
+        end = time.monotonic() + limit + 2 * PATIENCE
+        lines, status = [], None
+        try:
+            for line in until_end(said, child, end):
+                lines.append(line)
+                if is_shown(line):
+                    self.say(line)
+            status = child.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            timer.cancel()
+            stop_group(child, signal.SIGKILL)  # what it left running
+            self.children.discard(child)
+        if out_of_time.is_set() or status is None:
             raise (OutOfTime if is_cut else Failure)(f"{name}: stopped after {limit:.0f} s")
         if status != 0:
             raise Failure(f"{name}: exit status {status}")
