@@ -1,5 +1,8 @@
 # Debian's packages, and sentencepiece as scripts/setup builds it.
 
+# An environment of conda that is active has packages of the same names, beside what is on PATH.
+set(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)
+
 find_package(yaml-cpp REQUIRED CONFIG)
 find_package(fmt REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
@@ -41,3 +44,5 @@ target_include_directories(longshore_sentencepiece SYSTEM INTERFACE
 target_link_libraries(longshore_sentencepiece INTERFACE
   "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece.a" Threads::Threads)
 target_link_options(longshore_sentencepiece INTERFACE "LINKER:--exclude-libs,libsentencepiece.a")
+
+unset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH)

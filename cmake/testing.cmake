@@ -2,7 +2,7 @@
 #
 # One GoogleTest program build/tests/NAME, each of its tests known to ctest as NAME.Suite.Test.
 # Programs are costly to link, so prefer adding a source to one that exists. A test that takes
-# longer than a minute belongs into a program labelled `long`, which scripts/test leaves out.
+# longer than a minute belongs in a program labelled `long`, which scripts/test leaves out.
 
 include(GoogleTest)
 enable_testing()

@@ -33,12 +33,13 @@ endif()
 # NVRTC finds its builtins by the program's path alone.
 set(torch_rpath "${torch_lib}")
 foreach(library libcudart.so.13 libcupti.so.13 libnvrtc.so.13)
-  find_file(LONGSHORE_${library} ${library}
+  unset(found)
+  # Looked for each time, as a toolkit may be gone since.
+  find_file(found ${library}
     PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/lib" ENV CUDA_HOME /usr/local/cuda
-    PATH_SUFFIXES . lib64 lib extras/CUPTI/lib64 NO_DEFAULT_PATH)
-  mark_as_advanced(LONGSHORE_${library})
-  if(LONGSHORE_${library})
-    get_filename_component(folder "${LONGSHORE_${library}}" DIRECTORY)
+    PATH_SUFFIXES . lib64 lib extras/CUPTI/lib64 NO_DEFAULT_PATH NO_CACHE)
+  if(found)
+    get_filename_component(folder "${found}" DIRECTORY)
     get_filename_component(folder "${folder}" REALPATH)
     list(APPEND torch_rpath "${folder}")
   endif()

