@@ -61,4 +61,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   return abbreviated == candidates.end() ? "" : *abbreviated;
 }
 
+std::string nearest_help(const std::string& choice) {
+  return choice.empty() ? "" : "; nearest: " + choice;
+}
+
 }  // namespace longshore

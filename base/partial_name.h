@@ -10,7 +10,7 @@ namespace longshore {
 // Next to `path`, with this process's number. Of processes that share a file system, two may have
 // the same.
 std::filesystem::path partial_name(const std::filesystem::path& path);
-// With another number behind it, of the caller's choice.
+// With another number after it, of the caller's choice.
 std::filesystem::path partial_name(const std::filesystem::path& path, int number);
 
 struct PartialFile {

@@ -32,7 +32,7 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
   std::string close = meant ? meant(first) : "";
   if (close.empty()) close = nearest_option(app, first);
   const CLI::ExtrasError not_expected({unknown.rbegin(), unknown.rend()});  // it reverses the order
-  return not_expected.what() + (close.empty() ? "" : "; nearest: " + close);
+  return not_expected.what() + nearest_help(close);
 }
 
 }  // namespace longshore

@@ -1,4 +1,4 @@
-// Whole steps.
+// Whole steps, and how many.
 #pragma once
 
 #include <cstdint>
@@ -7,5 +7,8 @@ namespace longshore {
 
 // The least multiple of `step` that is not below `value`, neither being negative.
 constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// The quotient, rounded up; neither is negative.
+constexpr int64_t ceil_div(int64_t value, int64_t step) { return (value + step - 1) / step; }
 
 }  // namespace longshore

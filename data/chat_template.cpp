@@ -152,9 +152,8 @@ void write_chatml(std::span<const ChatMessage> messages, const char* end,
 ChatTemplate ChatTemplate::named(std::string_view name) {
   for (size_t i = 0; i < kChatTemplates.size(); ++i)
     if (name == kChatTemplates[i]) return ChatTemplate(static_cast<Family>(i));
-  const std::string closest = nearest(name, kChatTemplates);
   throw ConfigError("no chat template is named " + json_quoted(name) + "; there are " +
-                    join(kChatTemplates) + (closest.empty() ? "" : ". Nearest: " + closest));
+                    join(kChatTemplates) + nearest_help(nearest(name, kChatTemplates)));
 }
 
 std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> messages,

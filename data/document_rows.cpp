@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace longshore::data {
 namespace {
@@ -16,12 +17,12 @@ constexpr int64_t kBlockRows = 64;
 constexpr int64_t kBlockDocuments = 1 << 16;
 
 // Best-fit decreasing.
-std::vector<std::vector<TokenShard::Range>> packed(std::vector<TokenShard::Range> sequences,
-                                                   int64_t length) {
-  std::ranges::stable_sort(sequences, std::ranges::greater(), &TokenShard::Range::count);
-  std::vector<std::vector<TokenShard::Range>> rows;
+std::vector<std::vector<TokenFile::Range>> packed(std::vector<TokenFile::Range> sequences,
+                                                  int64_t length) {
+  std::ranges::stable_sort(sequences, std::ranges::greater(), &TokenFile::Range::count);
+  std::vector<std::vector<TokenFile::Range>> rows;
   std::set<std::pair<int64_t, size_t>> room;  // positions that are left, row
-  for (const TokenShard::Range& sequence : sequences) {
+  for (const TokenFile::Range& sequence : sequences) {
     const int64_t positions = sequence.count - 1;
     auto tightest = room.lower_bound({positions, 0});
     if (tightest == room.end()) {
@@ -38,15 +39,15 @@ std::vector<std::vector<TokenShard::Range>> packed(std::vector<TokenShard::Range
 
 }  // namespace
 
-DocumentRows::DocumentRows(std::shared_ptr<const TokenShard> shard,
+DocumentRows::DocumentRows(std::shared_ptr<const TokenFile> file,
                            const DocumentRowsOptions& options)
-    : shard_(std::move(shard)), options_(options) {
-  const std::string path = shard_->path().string();
-  if (!shard_->has_documents())
+    : file_(std::move(file)), options_(options) {
+  const std::string path = file_->path().string();
+  if (!file_->has_documents())
     throw DataError(path +
                     ": a token file of version 1, which does not know where documents end; "
-                    "expected version 2. Tokenize the text again.");
-  for (int64_t document = 0; document < shard_->document_count();) {
+                    "expected version 2 or later. Tokenize the text again.");
+  for (int64_t document = 0; document < file_->document_count();) {
     const PackedBlock block = pack(document);
     blocks_.push_back({document, count_});
     count_ += static_cast<int64_t>(block.rows.size());
@@ -57,10 +58,11 @@ DocumentRows::DocumentRows(std::shared_ptr<const TokenShard> shard,
     counts_.positions += block.counts.positions;
   }
   if (count_ == 0)
-    throw DataError(path + ": found nothing to train on in " + std::to_string(counts_.documents) +
-                    " documents: " + std::to_string(counts_.too_long) + " have more than the " +
-                    std::to_string(options.length + 1) + " tokens of a sequence, and " +
-                    std::to_string(counts_.untrained) + " no target that carries loss");
+    throw DataError(path + ": found nothing to train on in " +
+                    plural(counts_.documents, "document") + ": " +
+                    std::to_string(counts_.too_long) + " with more than the " +
+                    std::to_string(options.length + 1) + " tokens of a sequence, " +
+                    std::to_string(counts_.untrained) + " with nothing to learn");
 }
 
 void DocumentRows::read(int64_t index, const Row& into) const {
@@ -74,8 +76,8 @@ void DocumentRows::read(int64_t index, const Row& into) const {
   for (const Sequence& sequence : packed.rows[static_cast<size_t>(index - block.first_row)]) {
     tokens.resize(static_cast<size_t>(sequence.count));
     carries_loss.resize(tokens.size());
-    shard_->read(sequence.first, tokens);
-    shard_->read_loss_marks(sequence.first, carries_loss);
+    file_->read(sequence.first, tokens);
+    file_->read_loss_marks(sequence.first, carries_loss);
     into.put(at, ++segment, tokens, carries_loss);
     at += sequence.count - 1;
   }
@@ -90,8 +92,8 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
                                           : static_cast<int64_t>(sequences.size());
     return rows < kBlockRows && counts.documents < kBlockDocuments;
   };
-  while (block.end_document < shard_->document_count() && has_room()) {
-    const TokenShard::Range document = shard_->document(block.end_document++);
+  while (block.end_document < file_->document_count() && has_room()) {
+    const TokenFile::Range document = file_->document(block.end_document++);
     ++counts.documents;
     if (document.count > options_.length + 1) ++counts.too_long;
     for (const Sequence& sequence : sequences_of(document)) {
@@ -111,7 +113,7 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
   return block;
 }
 
-std::vector<DocumentRows::Sequence> DocumentRows::sequences_of(TokenShard::Range document) const {
+std::vector<DocumentRows::Sequence> DocumentRows::sequences_of(TokenFile::Range document) const {
   const int64_t most = options_.length + 1;
   if (document.count <= most) return {document};
   switch (options_.excess_length) {
@@ -129,9 +131,9 @@ std::vector<DocumentRows::Sequence> DocumentRows::sequences_of(TokenShard::Range
 }
 
 bool DocumentRows::is_trained(Sequence sequence) const {
-  if (shard_->loss_marks() == LossMarks::absent) return sequence.count > 1;
+  if (file_->loss_marks() == LossMarks::absent) return sequence.count > 1;
   std::vector<uint8_t> carries_loss(static_cast<size_t>(sequence.count - 1));
-  shard_->read_loss_marks(sequence.first + 1, carries_loss);
+  file_->read_loss_marks(sequence.first + 1, carries_loss);
   return std::ranges::find(carries_loss, 1) != carries_loss.end();
 }
 

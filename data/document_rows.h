@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/rows.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 
 namespace longshore::data {
 
@@ -40,8 +40,8 @@ class DocumentRows : public Rows {
     int64_t positions = 0;  // that are no padding
   };
 
-  // Throws a DataError when the shard does not know its documents or no row comes of them.
-  DocumentRows(std::shared_ptr<const TokenShard> shard, const DocumentRowsOptions& options);
+  // Throws a DataError when the file does not know its documents or no row comes of them.
+  DocumentRows(std::shared_ptr<const TokenFile> file, const DocumentRowsOptions& options);
 
   int64_t count() const override { return count_; }
   void read(int64_t index, const Row& into) const override;
@@ -50,7 +50,7 @@ class DocumentRows : public Rows {
 
  private:
   // Some tokens of a document, as a row takes them: count - 1 positions.
-  using Sequence = TokenShard::Range;
+  using Sequence = TokenFile::Range;
   struct Block {
     int64_t first_document, first_row;
   };
@@ -61,10 +61,10 @@ class DocumentRows : public Rows {
   };
 
   PackedBlock pack(int64_t first_document) const;
-  std::vector<Sequence> sequences_of(TokenShard::Range document) const;
+  std::vector<Sequence> sequences_of(TokenFile::Range document) const;
   bool is_trained(Sequence sequence) const;
 
-  std::shared_ptr<const TokenShard> shard_;
+  std::shared_ptr<const TokenFile> file_;
   DocumentRowsOptions options_;
   std::vector<Block> blocks_;
   int64_t count_ = 0;

@@ -91,7 +91,7 @@ Document encode(const Example& example, const Tokenizer& tokenizer,
       encode_pieces(std::visit(PiecesOf{tokenizer, chat_template}, example), tokenizer);
   const auto& marks = document.carries_loss;
   if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
-    throw DataError("found nothing to learn: " + std::to_string(marks.size()) + " tokens" +
+    throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
                     (marks.size() == 1 ? ", of which the first is predicted by none" : ""));
   return document;
 }

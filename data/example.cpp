@@ -193,7 +193,7 @@ class ExampleReader : public StrictJson {
 
   std::string nearest_to(const std::string& name) const {
     const std::string closest = nearest(name, unknown_);
-    return closest.empty() ? "" : ". Nearest: " + json_quoted(closest);
+    return nearest_help(closest.empty() ? "" : json_quoted(closest));
   }
 
   [[noreturn]] void refuse_unknown() const {
@@ -204,8 +204,7 @@ class ExampleReader : public StrictJson {
     for (const std::string& name : unknown_)
       if (closest.empty()) closest = nearest(name, kFields);
     throw DataError(std::string("expected ") + kForms + "; found " +
-                    (found.empty() ? "an empty object" : found) +
-                    (closest.empty() ? "" : ". Nearest: " + closest));
+                    (found.empty() ? "an empty object" : found) + nearest_help(closest));
   }
 
   std::string learnt(const std::string& name) {

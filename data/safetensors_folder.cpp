@@ -243,7 +243,7 @@ const SafetensorsTensor& SafetensorsFolder::at(std::string_view name) const {
   if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
   const std::string similar = nearest(name, names());
   throw DataError(directory_.string() + ": no tensor " + json_quoted(name) +
-                  (similar.empty() ? "" : "; nearest: " + json_quoted(similar)));
+                  nearest_help(similar.empty() ? "" : json_quoted(similar)));
 }
 
 std::vector<fs::path> safetensors_files(const fs::path& directory) {

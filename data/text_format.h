@@ -1,4 +1,4 @@
-// What a file of text holds goes by its name.
+// A text file's name decides what is in it.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@ namespace longshore::data {
 // An Example a line.
 inline bool is_jsonl(const std::filesystem::path& path) { return path.extension() == ".jsonl"; }
 
-// Other files that training reads are token shards.
+// Other files that training reads are token files.
 inline bool is_text(const std::filesystem::path& path) {
   return is_jsonl(path) || path.extension() == ".txt";
 }

@@ -11,7 +11,7 @@
 #include "data/chat_template.h"
 #include "data/encode_example.h"
 #include "data/line_reader.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 #include "data/tokenizer.h"
 
 namespace longshore::data {

@@ -11,7 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/stop_signal.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 
 namespace longshore::data {
 namespace {
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // Encodes chunks on all cores and appends them in the order of their coming.
 class OrderedEncoder {
  public:
-  explicit OrderedEncoder(TokenShardWriter& writer)
+  explicit OrderedEncoder(TokenFileWriter& writer)
       : writer_(writer), most_at_work_(std::max(1u, std::thread::hardware_concurrency())) {}
 
   void add(TextInput::EncodeChunk encode_chunk) {
@@ -46,7 +46,7 @@ class OrderedEncoder {
     if (first_fault_.empty()) first_fault_ = encoded.first_fault;
   }
 
-  TokenShardWriter& writer_;
+  TokenFileWriter& writer_;
   size_t most_at_work_;
   int64_t skipped_lines_ = 0;
   std::string first_fault_;
@@ -73,8 +73,8 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   const bool has_marks = std::ranges::any_of(
       files, [](const TextInput& file) { return file.loss_marks() == LossMarks::present; });
 
-  TokenShardWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
-                          has_marks ? LossMarks::present : LossMarks::absent);
+  TokenFileWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
+                         has_marks ? LossMarks::present : LossMarks::absent);
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)
     file.read([&](TextInput::EncodeChunk chunk) {

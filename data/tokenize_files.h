@@ -1,4 +1,4 @@
-// Text files in, one token shard out.
+// Text files in, one token file out.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 // To be raised with every change to what tokens a text becomes.
 constexpr int kEncodingVersion = 1;
 
-fs::path shard_name(const fs::path& text, const Tokenizer& tokenizer,
-                    const TokenizeOptions& options) {
+fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
+                         const TokenizeOptions& options) {
   const std::string settings =
       std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.fingerprint()) + " " +
       std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
@@ -31,20 +31,20 @@ fs::path shard_name(const fs::path& text, const Tokenizer& tokenizer,
 
 }  // namespace
 
-std::shared_ptr<const TokenShard> open_tokenized(const fs::path& text, const Tokenizer& tokenizer,
-                                                 const TokenizeOptions& options,
-                                                 const fs::path& cache) {
-  const fs::path shard = cache / shard_name(text, tokenizer, options);
+std::shared_ptr<const TokenFile> open_tokenized(const fs::path& text, const Tokenizer& tokenizer,
+                                                const TokenizeOptions& options,
+                                                const fs::path& cache) {
+  const fs::path file = cache / token_file_name(text, tokenizer, options);
   std::error_code error;
-  if (!fs::exists(shard, error)) {
+  if (!fs::exists(file, error)) {
     fs::create_directories(cache, error);
     if (error) throw FileError(cache.string() + ": cannot be made: " + error.message());
-    tokenize_files(tokenizer, {&text, 1}, shard, options);
+    tokenize_files(tokenizer, {&text, 1}, file, options);
   }
   try {
-    return std::make_shared<const TokenShard>(shard);
+    return std::make_shared<const TokenFile>(file);
   } catch (const DataError& error) {
-    throw DataError(std::string(error.what()) + ". Nearest: remove it, and " + text.string() +
+    throw DataError(std::string(error.what()) + "; nearest: remove it, and " + text.string() +
                     " is tokenized again");
   }
 }

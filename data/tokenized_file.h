@@ -4,20 +4,21 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/token_shard.h"
+#include "data/token_file.h"
 #include "data/tokenize_files.h"
 #include "data/tokenizer.h"
 
 namespace longshore::data {
 
-// The shard of a text file (is_text()). It is made in the folder `cache` unless it is there: a
-// shard is read where it lies, so memory does not grow with the text, and documents can be asked
-// for in any order. Its name holds a hash of the text, the tokenizer and the options, so a changed
-// text is tokenized again and an equal one is not. Throws as tokenize_files() does, and a DataError
-// where the folder cannot be made.
-std::shared_ptr<const TokenShard> open_tokenized(const std::filesystem::path& text,
-                                                 const Tokenizer& tokenizer,
-                                                 const TokenizeOptions& options,
-                                                 const std::filesystem::path& cache);
+// The token file of a text file (is_text()). It is made in the folder `cache` unless it is there:
+// token files are read where they lie, so memory does not grow with the text, and documents can be
+// asked for in any order. Its name holds a hash of the text, the tokenizer and the options, so a
+// changed text is tokenized again and an equal one is not. Throws as tokenize_files() does,
+// FileError where the folder cannot be made, and DataError, with what to remove, for a damaged one
+// in it.
+std::shared_ptr<const TokenFile> open_tokenized(const std::filesystem::path& text,
+                                                const Tokenizer& tokenizer,
+                                                const TokenizeOptions& options,
+                                                const std::filesystem::path& cache);
 
 }  // namespace longshore::data

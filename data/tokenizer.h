@@ -59,8 +59,8 @@ class Tokenizer {
   // The id of a token by its name, such as "<|eot_id|>".
   std::optional<int32_t> id_of(const std::string& token) const { return model_->id_of(token); }
 
-  // A 64-bit FNV-1a hash of the file's bytes. Shards carry it, so that those of other tokenizers
-  // are told apart; it is no defence against intent.
+  // A 64-bit FNV-1a hash of the file's bytes. Token files carry it, so that those of other
+  // tokenizers are told apart; it is no defence against intent.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

@@ -11,15 +11,15 @@ namespace longshore::data {
 namespace {
 
 // Adds them by their ids.
-void count_tokens(const TokenShard& shard, std::vector<int64_t>& counts) {
+void count_tokens(const TokenFile& file, std::vector<int64_t>& counts) {
   constexpr int64_t kPieceTokens = 1 << 16;  // stay in the processor's cache
   std::vector<int32_t> tokens;
   std::vector<uint8_t> carries_loss;
-  for_each_piece(shard.token_count(), kPieceTokens, [&](int64_t first, int64_t count) {
+  for_each_piece(file.token_count(), kPieceTokens, [&](int64_t first, int64_t count) {
     tokens.resize(static_cast<size_t>(count));
     carries_loss.resize(tokens.size());
-    shard.read(first, tokens);
-    shard.read_loss_marks(first, carries_loss);
+    file.read(first, tokens);
+    file.read_loss_marks(first, carries_loss);
     for (size_t i = 0; i < tokens.size(); ++i)
       counts[static_cast<size_t>(tokens[i])] += carries_loss[i];
   });
@@ -42,11 +42,11 @@ double sum_of(const std::vector<int64_t>& counts) {
 
 }  // namespace
 
-double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenShard>> training,
+double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenFile>> training,
                              const EvaluatedRows& validation, int32_t vocab_size) {
   std::vector<int64_t> seen(static_cast<size_t>(vocab_size));
   std::vector<int64_t> held_out = seen;
-  for (const std::shared_ptr<const TokenShard>& shard : training) count_tokens(*shard, seen);
+  for (const std::shared_ptr<const TokenFile>& file : training) count_tokens(*file, seen);
   count_targets(validation, held_out);
   const double total = sum_of(seen) + static_cast<double>(seen.size());
   double nats = 0;

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "data/rows.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 
 namespace longshore::data {
 
@@ -17,9 +17,9 @@ struct EvaluatedRows {
 };
 
 // Cross-entropy of the targets of the validation rows, in nats per token, under the frequencies of
-// the tokens that carry loss in the training shards, all together, with one added to each token's
-// count. Ids are below `vocab_size`.
-double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenShard>> training,
+// the tokens that carry loss in the token files of training, all together, with one added to each
+// token's count. Ids are below `vocab_size`.
+double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenFile>> training,
                              const EvaluatedRows& validation, int32_t vocab_size);
 
 }  // namespace longshore::data

@@ -1,3 +1,4 @@
+// Characters of UTF-8.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// White space at the ends of a text.
 #pragma once
 
 #include <cstddef>

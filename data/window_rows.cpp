@@ -5,28 +5,29 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace longshore::data {
 
-WindowRows::WindowRows(std::shared_ptr<const TokenShard> shard, int64_t length, Remainder remainder)
-    : shard_(std::move(shard)), length_(length) {
-  if (shard_->loss_marks() == LossMarks::present)
-    throw InternalError(shard_->path().string() + ": windows of a shard with loss marks");
+WindowRows::WindowRows(std::shared_ptr<const TokenFile> file, int64_t length, Remainder remainder)
+    : file_(std::move(file)), length_(length) {
+  if (file_->loss_marks() == LossMarks::present)
+    throw InternalError(file_->path().string() + ": windows of a file with loss marks");
   const bool is_padded = remainder == Remainder::padded;
   const int64_t needed = is_padded ? 2 : length + 1;
-  if (shard_->token_count() < needed)
-    throw DataError(shard_->path().string() + ": found " + std::to_string(shard_->token_count()) +
-                    " tokens; one sequence takes " + (is_padded ? "at least " : "") +
+  if (file_->token_count() < needed)
+    throw DataError(file_->path().string() + ": found " + plural(file_->token_count(), "token") +
+                    "; one sequence takes " + (is_padded ? "at least " : "") +
                     std::to_string(needed));
-  const int64_t targets = shard_->token_count() - 1;
+  const int64_t targets = file_->token_count() - 1;
   count_ = (targets + (is_padded ? length - 1 : 0)) / length;
 }
 
 void WindowRows::read(int64_t index, const Row& into) const {
   const int64_t begin = index * length_;
-  const int64_t end = std::min(begin + length_ + 1, shard_->token_count());
+  const int64_t end = std::min(begin + length_ + 1, file_->token_count());
   std::vector<int32_t> window(static_cast<size_t>(end - begin));
-  shard_->read(begin, window);
+  file_->read(begin, window);
   into.put(0, kPadding + 1, window, std::vector<uint8_t>(window.size(), 1));
 }
 

@@ -193,7 +193,7 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
   Var targets = t.batch("targets", {{c.batch, c.length}, Dtype::int32});  // [B,T]
   Var n = norm(c, x, "model.norm.weight", c.width);                       // [B,T,C]
   Var w = weight();
-  if (options.head == Head::states) {
+  if (options.head == Head::hidden_states) {
     t.output(n);
     t.output(logits(n, w));  // [B,T,V]
   }

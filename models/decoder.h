@@ -79,9 +79,9 @@ DecoderConfig with_defaults_written_out(DecoderConfig config);
 
 // What the head computes.
 enum class Head {
-  loss,    // batch `targets` i32 [B,T] -> sum of token losses
-  logits,  // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
-  states,  // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; the loss
+  loss,           // batch `targets` i32 [B,T] -> sum of token losses
+  logits,         // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
+  hidden_states,  // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; the loss
 };
 
 struct HeadOptions {

@@ -15,9 +15,9 @@ bool has_window(const DecoderConfig& config, int layer) {
 double query_pre_attn_scalar(double query_scale) {
   const double near = 1 / (query_scale * query_scale);
   if (const double whole = std::round(near); 1 / std::sqrt(whole) == query_scale) return whole;
-  constexpr int kMostSteps = 8;  // roundings are fewer
+  constexpr int kMaxSteps = 8;  // roundings are fewer
   double below = near, above = near;
-  for (int step = 0; step < kMostSteps; ++step) {
+  for (int step = 0; step < kMaxSteps; ++step) {
     for (double candidate : {below, above})
       if (1 / std::sqrt(candidate) == query_scale) return candidate;
     below = std::nextafter(below, 0.0);

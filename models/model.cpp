@@ -17,6 +17,19 @@ bool output_needs_gradient(const Stage& stage, int output) {
   return last[last.outputs[output].value].needs_gradient;
 }
 
+void check_source(const Model& model, size_t reader, StageOutput from) {
+  const std::string reads = model.name + ": stage " + model.stages[reader].name + " reads ";
+  if (from.stage < 0 || from.stage >= static_cast<int>(reader))
+    throw InternalError(reads + "a later stage");
+  const Stage& source = model.stages[from.stage];
+  const std::string output = "output " + std::to_string(from.output) + " of ";
+  const int outputs = static_cast<int>(source.programs[source.layers.back()].outputs.size());
+  if (from.output < 0 || from.output >= outputs)
+    throw InternalError(reads + output + source.name + ", which has " + std::to_string(outputs));
+  if (from.output > 0 && source.is_scan())
+    throw InternalError(reads + output + "the scan " + source.name + "; only its carry leaves it");
+}
+
 void check_input(const Model& model, const Stage& stage, const Program& program, size_t i) {
   StageOutput from = stage.inputs[i];
   const Stage& source = model.stages[from.stage];
@@ -94,29 +107,18 @@ void connect(Model& model) {
       throw InternalError(model.name + ": stage " + stage.name + " has no layers");
     std::vector<char> fed_needs;
     for (StageOutput from : stage.inputs) {
-      if (from.stage < 0 || from.stage >= static_cast<int>(s))
-        throw InternalError(model.name + ": stage " + stage.name + " reads a later stage");
-      const Stage& source = model.stages[from.stage];
-      int outputs = static_cast<int>(source.programs[source.layers.back()].outputs.size());
-      if (from.output < 0 || from.output >= outputs)
-        throw InternalError(model.name + ": stage " + stage.name + " reads output " +
-                            std::to_string(from.output) + " of " + source.name + ", which has " +
-                            std::to_string(outputs));
-      if (from.output > 0 && source.is_scan())
-        throw InternalError(model.name + ": stage " + stage.name + " reads output " +
-                            std::to_string(from.output) + " of the scan " +
-                            model.stages[from.stage].name + "; only its carry leaves it");
+      check_source(model, s, from);
       fed_needs.push_back(output_needs_gradient(model.stages[from.stage], from.output));
     }
     auto needing = [&](const Program& program, bool carry) {
-      std::vector<ValueId> inputs = program.inputs_from(Source::input), needing;
+      std::vector<ValueId> inputs = program.inputs_from(Source::input), needed;
       if (inputs.size() != stage.inputs.size())
         throw InternalError(model.name + ": stage " + stage.name + " is fed " +
                             std::to_string(stage.inputs.size()) + " inputs, its program reads " +
                             std::to_string(inputs.size()));
       for (size_t i = 0; i < inputs.size(); ++i)
-        if (fed_needs[i] || (i == 0 && carry)) needing.push_back(inputs[i]);
-      return needing;
+        if (fed_needs[i] || (i == 0 && carry)) needed.push_back(inputs[i]);
+      return needed;
     };
     for (Program& program : stage.programs) {
       set_input_gradients(program, needing(program, false));
@@ -130,7 +132,7 @@ void connect(Model& model) {
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains) {
   for (Stage& stage : model.stages) {
     std::vector<Program> programs;
-    std::map<std::pair<int, std::vector<bool>>, int> kinds;  // kind so far, what trains
+    std::map<std::pair<std::string, std::vector<bool>>, int> kinds;  // program's name, what trains
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
       int& kind = stage.layers[layer];
       Program program = stage.programs[kind];
@@ -141,7 +143,8 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
         value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
         trained.push_back(value.needs_gradient);
       }
-      auto [known, is_new] = kinds.try_emplace({kind, trained}, static_cast<int>(programs.size()));
+      auto [known, is_new] =
+          kinds.try_emplace({program.name, trained}, static_cast<int>(programs.size()));
       if (is_new) programs.push_back(std::move(program));
       kind = known->second;
     }
@@ -168,7 +171,7 @@ ParameterCount count_parameters(const Model& model) {
   ParameterCount count;
   for (const Stage& stage : model.stages)
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
-      const Program& program = stage.programs[stage.layers[layer]];
+      const Program& program = stage.program(layer);
       for (ValueId id : program.inputs_from(Source::weight)) {
         const Value& value = program[id];
         if (!seen.insert(weight_name(stage, static_cast<int>(layer), value)).second) continue;

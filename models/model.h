@@ -22,11 +22,13 @@ struct StageOutput {
 
 struct Stage {
   std::string name;
-  std::string weight_prefix;        // "model.layers.{}." in a scan
-  std::vector<Program> programs;    // the kinds of layer there are, forward
+  std::string weight_prefix;  // "model.layers.{}." in a scan
+  // The kinds of layer there are, forward. Those of one name differ in what they train at most.
+  std::vector<Program> programs;
   std::vector<int> layers;          // for each layer its kind; {0} for a stage that runs once
   std::vector<StageOutput> inputs;  // what feeds each Source::input of the programs, in order
 
+  const Program& program(int layer) const { return programs[layers[layer]]; }
   bool is_scan() const { return weight_prefix.find("{}") != std::string::npos; }
 };
 

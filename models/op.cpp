@@ -2,6 +2,11 @@
 
 namespace longshore::models {
 
+const char* name(Target target) {
+  static constexpr std::array kNames{"cpu", "cuda", "cuda_composed", "reference"};
+  return kNames[static_cast<size_t>(target)];
+}
+
 const char* name(OpClass op_class) {
   static constexpr std::array kNames{"memory", "matmul", "attention"};
   return kNames[static_cast<size_t>(op_class)];

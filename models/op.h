@@ -45,6 +45,8 @@ struct Ref {
 // of our own kernels, cuBLASLt's and cuDNN's.
 enum class Target { cpu, cuda, cuda_composed, reference };
 
+const char* name(Target target);  // "cpu", "cuda", "cuda_composed", "reference"
+
 constexpr bool is_cuda(Target target) {
   return target == Target::cuda || target == Target::cuda_composed;
 }

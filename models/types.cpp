@@ -53,6 +53,8 @@ int64_t Shape::count() const {
 
 int64_t Shape::rows() const { return count() / back(); }
 
+std::vector<int64_t> Shape::sizes() const { return {sizes_.begin(), sizes_.begin() + rank_}; }
+
 Shape Shape::with_back(int64_t size) const {
   Shape shape = *this;
   shape.sizes_[rank_ - 1] = size;

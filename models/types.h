@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace longshore::models {
 
@@ -28,6 +29,7 @@ class Shape {
   int64_t count() const;                // number of elements; 1 for a scalar
   int64_t rows() const;                 // count() / back(): the matrix that rank >= 1 flattens to
   Shape with_back(int64_t size) const;  // the same shape with another last dimension
+  std::vector<int64_t> sizes() const;   // as files and other libraries have them
   bool operator==(const Shape&) const = default;
 
  private:

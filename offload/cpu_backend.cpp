@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "offload/alignment.h"
 #include "offload/host_memory.h"
 
@@ -106,7 +107,7 @@ class Worker {
 // Copies with all cores where there are enough bytes to be worth waking them.
 void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
   constexpr int64_t kPart = int64_t{1} << 17;
-  const int64_t parts = (bytes + kPart - 1) / kPart;
+  const int64_t parts = ceil_div(bytes, kPart);
 #pragma omp parallel for schedule(static) if (parts > 1)
   for (int64_t i = 0; i < parts; ++i)
     std::memcpy(to + i * kPart, from + i * kPart, std::min(kPart, bytes - i * kPart));

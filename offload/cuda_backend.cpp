@@ -204,10 +204,10 @@ class CudaBackend : public Backend {
       abandon_workspace();
       throw;
     }
-    const WorkspaceUse use = end_workspace();
-    if (use.undeclared_bytes > 0 && warned_.insert(op.name).second)
+    const int64_t undeclared_bytes = end_workspace();
+    if (undeclared_bytes > 0 && warned_.insert(op.name).second)
       std::fprintf(stderr, "warning: %s declares a workspace of %zu bytes and takes %lld more\n",
-                   op.name, call.workspace.size(), static_cast<long long>(use.undeclared_bytes));
+                   op.name, call.workspace.size(), static_cast<long long>(undeclared_bytes));
   }
 
   void exchange(const models::Op& op, const models::KernelCall& call) {

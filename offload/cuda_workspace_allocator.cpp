@@ -2,10 +2,10 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace longshore::offload {
 namespace {
@@ -19,7 +19,7 @@ class Stack {
  public:
   void begin(std::span<std::byte> memory) {
     memory_ = memory;
-    use_ = {};
+    undeclared_bytes_ = 0;
     active_ = true;
   }
 
@@ -29,26 +29,25 @@ class Stack {
     blocks_.clear();
   }
 
-  WorkspaceUse end() {
+  int64_t end() {
     int64_t held = 0;
     for (const Block& block : blocks_) held += block.free ? 0 : block.bytes;
     abandon();
     if (held > 0)
       throw InternalError("an op's library keeps " + std::to_string(held) +
                           " bytes of its workspace");
-    return use_;
+    return undeclared_bytes_;
   }
 
   void* take(size_t bytes) {
     if (!active_ || bytes == 0) return nullptr;
-    int64_t size = (static_cast<int64_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+    int64_t size = round_up(static_cast<int64_t>(bytes), kAlignment);
     int64_t top = blocks_.empty() ? 0 : blocks_.back().offset + blocks_.back().bytes;
     if (top + size > static_cast<int64_t>(memory_.size())) {
-      use_.undeclared_bytes += size;
+      undeclared_bytes_ += size;
       return nullptr;
     }
     blocks_.push_back({top, size, false});
-    use_.peak_bytes = std::max(use_.peak_bytes, top + size);
     return memory_.data() + top;
   }
 
@@ -68,7 +67,7 @@ class Stack {
   };
   std::span<std::byte> memory_;
   std::vector<Block> blocks_;
-  WorkspaceUse use_;
+  int64_t undeclared_bytes_ = 0;
   bool active_ = false;
 };
 
@@ -207,7 +206,7 @@ void begin_workspace(std::span<std::byte> workspace) {
   stack().begin(workspace);
 }
 
-WorkspaceUse end_workspace() { return stack().end(); }
+int64_t end_workspace() { return stack().end(); }
 
 void abandon_workspace() { stack().abandon(); }
 

@@ -9,16 +9,11 @@
 
 namespace longshore::offload {
 
-// What an op's library calls took.
-struct WorkspaceUse {
-  int64_t peak_bytes = 0;        // of the workspace
-  int64_t undeclared_bytes = 0;  // what did not fit and came from ATen's own allocator
-};
-
 // From the first call on, ATen allocates through us.
 void begin_workspace(std::span<std::byte> workspace);
-// Throws InternalError where an allocation is still held, since the next op would use its memory.
-WorkspaceUse end_workspace();
+// The bytes that did not fit, which came from ATen's own allocator. Throws InternalError where an
+// allocation is still held, since the next op would use its memory.
+int64_t end_workspace();
 // After an op that failed: ATen allocates elsewhere again.
 void abandon_workspace();
 

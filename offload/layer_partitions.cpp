@@ -30,8 +30,8 @@ void check_stage(const models::Model& model, const models::Stage& stage,
     throw InternalError(model.name + ": the last stage scans; it must run once");
   if (options.offload_layers.value_or(0) > std::ssize(stage.layers))
     throw ConfigError("offload_layers: found " + std::to_string(*options.offload_layers) +
-                      ", expected at most the " + std::to_string(stage.layers.size()) +
-                      " layers of " + stage.name);
+                      ", expected at most " + std::to_string(stage.layers.size()) +
+                      ", the layers of " + stage.name);
 }
 
 // A kind of layer with its backward program.
@@ -108,7 +108,7 @@ class Partitioner {
     std::map<Variant, std::shared_ptr<const Partition>> partitions;
     std::vector<std::shared_ptr<const Partition>> by_layer(stage.layers.size());
     for (int layer = static_cast<int>(stage.layers.size()) - 1; layer >= 0; --layer) {
-      const Program& program = stage.programs[stage.layers[layer]];
+      const Program& program = stage.program(layer);
       const Policy policy = policy_of(stage, layer, options_);
       const std::vector<ValueId> added_to = weights_added_to(stage, layer, program);
       std::shared_ptr<const Partition>& known =

@@ -38,26 +38,26 @@ bool Slab::has(Copy copy) const {
   return !is_scale || moment_dtype == Dtype::uint8;
 }
 
-std::vector<Run> Slab::runs() const {
-  std::vector<Run> runs;
+std::vector<DecayRange> Slab::decay_ranges() const {
+  std::vector<DecayRange> ranges;
   for (const Parameter& parameter : parameters) {
     const int64_t first = std::max(begin, parameter.offset),
                   last = std::min(end, parameter.offset + parameter.type.shape.count());
     if (first >= last) continue;
-    if (!runs.empty() && runs.back().decay == parameter.weight.decay &&
-        runs.back().offset + runs.back().count == first)
-      runs.back().count += last - first;
+    if (!ranges.empty() && ranges.back().decay == parameter.weight.decay &&
+        ranges.back().offset + ranges.back().count == first)
+      ranges.back().count += last - first;
     else
-      runs.push_back({first, last - first, parameter.weight.decay});
+      ranges.push_back({first, last - first, parameter.weight.decay});
   }
-  return runs;
+  return ranges;
 }
 
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
   ParameterLayout layout{.slabs = {}, .by_name = {}, .homes = options.homes, .mesh = options.mesh};
   for (const models::Stage& stage : model.stages) {
     for (int layer = 0; layer < static_cast<int>(stage.layers.size()); ++layer) {
-      const models::Program& program = stage.programs[stage.layers[layer]];
+      const models::Program& program = stage.program(layer);
       std::string name = stage.is_scan() ? stage.name + "." + std::to_string(layer) : stage.name;
       Slab trainable{.name = name, .trainable = Trainable::yes, .parameters = {}};
       Slab frozen{.name = name + ".frozen", .trainable = Trainable::no, .parameters = {}};
@@ -155,7 +155,7 @@ Category category(Copy copy) {
 
 int64_t elements(Copy copy, int64_t count) {
   bool is_scale = copy == Copy::first_scale || copy == Copy::second_scale;
-  return is_scale ? (count + kScaleBlock - 1) / kScaleBlock : count;
+  return is_scale ? ceil_div(count, kScaleBlock) : count;
 }
 
 int64_t bytes(const Slab& slab, Copy copy) {

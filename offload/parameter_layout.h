@@ -62,7 +62,7 @@ struct Parameter {
 };
 
 // A part of a slab without gaps, all of it decayed or none of it.
-struct Run {
+struct DecayRange {
   int64_t offset = 0, count = 0;  // elements
   models::Decay decay = models::Decay::no;
 };
@@ -77,8 +77,8 @@ struct Slab {
   int64_t count = 0;                  // elements, gaps included
   int64_t begin = 0, end = 0;         // of these: the part that this device holds
 
-  // The runs of the part that is held here.
-  std::vector<Run> runs() const;
+  // The ranges of the part that is held here.
+  std::vector<DecayRange> decay_ranges() const;
   bool has(Copy copy) const;
 };
 

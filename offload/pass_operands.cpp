@@ -18,7 +18,7 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
     // A shard that only fills its slab up is never read.
-    const bool is_carried = gradients_ != GradientOwner::plan && !s.runs().empty();
+    const bool is_carried = gradients_ != GradientOwner::plan && !s.decay_ranges().empty();
     if (is_new)
       entry->second =
           is_carried ? builder_.carried(name, bytes(s, copy), kind, Category::gradients, before_)
@@ -44,7 +44,6 @@ Operand PassOperands::host_range(int slab, Copy copy, int64_t offset, const Type
   return home(slab, copy, offset, type);
 }
 
-// All of a copy that this device holds.
 Operand PassOperands::held(int slab, Copy copy) {
   const Slab& s = layout_.slabs[slab];
   return range(slab, copy, elements(copy, s.begin),

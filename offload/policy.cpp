@@ -72,9 +72,8 @@ bool emits(std::span<const std::string> labels, const std::string& label) {
 
 [[noreturn]] void refuse_label(const std::string& key, const std::string& of_policy,
                                const std::string& label, std::span<const std::string> labels) {
-  std::string close = nearest(label, labels);
   throw KeyError(key, of_policy + "the model emits no label '" + label + "'; it emits " +
-                          join(labels) + (close.empty() ? "" : ". Nearest: " + close));
+                          join(labels) + nearest_help(nearest(label, labels)));
 }
 
 }  // namespace
@@ -133,9 +132,8 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
     std::vector<std::string> names;
     for (const PolicyInfo& info : policies()) names.push_back(info.name);
     names.push_back(kAuto);
-    std::string close = nearest(name, names);
     throw KeyError("remat_policy", "found '" + name + "', expected one of " + join(names) +
-                                       (close.empty() ? "" : ". Nearest: " + close));
+                                       nearest_help(nearest(name, names)));
   }
   if (name != "custom" && !custom.empty())
     throw KeyError(custom.begin()->first,
@@ -157,7 +155,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
     if (!emits(labels, label)) refuse_label(label, "", label, labels);
     if (fate == Fate::remat && !inputs.empty() && layer[inputs[0]].label == label)
       throw KeyError(label,
-                     "remat is not possible: all else is computed again from it. Nearest: device, "
+                     "remat is not possible: all else is computed again from it; nearest: device, "
                      "offload");
   }
   for (const Group& group : row->groups) {

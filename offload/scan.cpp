@@ -109,7 +109,7 @@ void Scan::forward(Carries carries) {
     const models::Stage& s = model_.stages[stage];
     bool returns = carries == Carries::returned && s.is_scan();
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
-      const Program& program = s.programs[s.layers[layer]];
+      const Program& program = s.program(layer);
       Place place{.stage = s.name, .layer = layer};
       PlanBuilder::Bindings bindings;
       bind_inputs(program, stage, layer, bindings);

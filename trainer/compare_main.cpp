@@ -28,7 +28,7 @@ struct Request {
   std::optional<double> price;
 };
 
-constexpr int64_t kMaxSteps = 10000;
+constexpr int64_t kMaxTimedSteps = 10000;
 
 // Called before anything is measured, since measuring takes long.
 void require_folder(const std::string& option, const std::filesystem::path& file) {
@@ -45,9 +45,9 @@ void require_folder(const std::string& option, const std::filesystem::path& file
 void check(const Request& request) {
   for (auto [option, value] :
        {std::pair{"--steps", request.amount.steps}, {"--rounds", request.amount.rounds}})
-    if (value < 1 || value > kMaxSteps)
+    if (value < 1 || value > kMaxTimedSteps)
       throw ConfigError(std::string(option) + ": found " + std::to_string(value) +
-                        ", expected 1 to " + std::to_string(kMaxSteps));
+                        ", expected 1 to " + std::to_string(kMaxTimedSteps));
   if (request.price && !(*request.price > 0 && std::isfinite(*request.price)))
     throw ConfigError("--price: found " + std::to_string(*request.price) +
                       ", expected a positive number, of currency units a device and hour");

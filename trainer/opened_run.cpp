@@ -1,6 +1,7 @@
 #include "trainer/opened_run.h"
 
 #include "base/error.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -11,11 +12,11 @@ namespace fs = std::filesystem;
 void require_unused(const Config& config, const fs::path& directory) {
   auto refuse = [&](const std::string& found) {
     throw ConfigError(location(config, "run_name") + ": " + directory.string() + " " + found +
-                      ". Nearest: another run_name, or none");
+                      "; nearest: another run_name, or none");
   };
-  if (config.enable_checkpointing && fs::exists(directory / "summary.json"))
+  if (config.enable_checkpointing && fs::exists(directory / kSummaryFile))
     refuse("holds a run that has ended, and no checkpoint");
-  if (!config.enable_checkpointing && fs::exists(directory / "metrics.jsonl"))
+  if (!config.enable_checkpointing && fs::exists(directory / kMetricsFile))
     refuse("holds a run already, which enable_checkpointing=false does not resume");
 }
 

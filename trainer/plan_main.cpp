@@ -123,10 +123,7 @@ void plan(const Request& request) {
     write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, plans[0].plans.step,
                 request.trace);
   std::printf("%s, planned for %s\n", config.config_file.c_str(),
-              hardware                                  ? hardware->name.c_str()
-              : target == models::Target::cuda_composed ? "cuda_composed"
-              : models::is_cuda(target)                 ? "cuda"
-                                                        : "cpu");
+              hardware ? hardware->name.c_str() : name(target));
   if (compute_dtype(config, target) == models::Dtype::bfloat16 && !has_bfloat16(target))
     std::printf("this processor does not multiply bfloat16: planned for one that does\n");
   std::vector<const PolicyPlan*> list;

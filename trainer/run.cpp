@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
 #include "trainer/agreed_stop.h"
@@ -22,6 +23,7 @@
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/compare_ranks.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/run_files.h"
 #include "trainer/faults.h"
 #include "trainer/metrics.h"
 #include "trainer/planning/peak.h"
@@ -56,14 +58,14 @@ std::vector<std::string> contents(const fs::path& folder) {
   std::vector<std::string> lines;
   // What a user put there in the place of a link is not ours.
   auto is_link = [&](const char* part) { return fs::is_symlink(folder / part); };
-  if (is_link("adapter"))
-    lines.push_back("adapter, as peft reads it: " + (folder / "adapter").string());
-  if (is_link("model"))
+  if (is_link(kAdapterFolder))
+    lines.push_back("adapter, as peft reads it: " + (folder / kAdapterFolder).string());
+  if (is_link(kModelFolder))
     lines.push_back("weights, as Hugging Face's libraries read them: " +
-                    (folder / "model").string());
-  lines.push_back("run directory: " + folder.string() +
-                  " (config.yml, plan.txt: what each layer keeps and computes again, "
-                  "metrics.jsonl, summary.json)");
+                    (folder / kModelFolder).string());
+  lines.push_back(
+      fmt::format("run directory: {} ({}, {}: what each layer keeps and computes again, {}, {})",
+                  folder.string(), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
   return lines;
 }
 
@@ -169,11 +171,11 @@ class Run {
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
                                     config_.steps * micro_batches);
     if (world_.is_first())
-      steps_ = metrics_.emplace(directory() / "metrics.jsonl", first, console_.log()).kept();
+      steps_ = metrics_.emplace(directory() / kMetricsFile, first, console_.log()).kept();
     if (first == config_.steps)
       console_.line("all its steps are done");
     else if (world_.is_first())
-      fs::remove(directory() / "summary.json");  // of a run with fewer steps
+      fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
     if (owes_validation(evaluation)) validate_after(first, evaluation);
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
@@ -224,7 +226,7 @@ class Run {
   }
 
   void validate_after(int64_t steps, RunEvaluation& evaluation) {
-    validate(evaluation, steps - 1, fmt::format("after {} steps", steps));
+    validate(evaluation, steps - 1, "after " + plural(steps, "step"));
   }
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {
@@ -242,7 +244,7 @@ class Run {
     console_.line(text(summary));
     checkpoints_.require_last();
     metrics_->require_written();
-    write(summary, directory() / "summary.json");  // which says that nothing is left to do
+    write(summary, directory() / kSummaryFile);  // which says that nothing is left to do
     for (const std::string& line : contents(directory())) console_.line(line);
   }
 
@@ -285,7 +287,7 @@ class Run {
   }
 
   void write_trace() {
-    if (world_.is_first()) console_.line(recorder_.write(plans_.step, directory() / "trace.json"));
+    if (world_.is_first()) console_.line(recorder_.write(plans_.step, directory() / kTraceFile));
   }
 
   // Fewer steps than were to be recorded.
@@ -297,9 +299,10 @@ class Run {
   [[noreturn]] void explain_shortage(const std::exception& error) {
     checkpoints_.finish();
     std::string account =
-        fmt::format("after {} steps: {}\n{}{}\n",
-                    steps_.empty() ? opened_.first_step() : steps_.back().step + 1, error.what(),
-                    memory_account(session_->ledger(), session_->planned()), checkpoints_.advice());
+        fmt::format("after {}: {}\n{}{}\n",
+                    plural(steps_.empty() ? opened_.first_step() : steps_.back().step + 1, "step"),
+                    error.what(), memory_account(session_->ledger(), session_->planned()),
+                    checkpoints_.advice());
     checkpoints_.disable();
     session_.reset();
     try {
@@ -329,17 +332,18 @@ class Run {
 
   void stop(int64_t done) {
     if (!checkpoints_.are_enabled())
-      return console_.line(fmt::format(
-          "{}: stopped after {} steps; nothing is saved, for enable_checkpointing is false",
-          AgreedStop::reason(), done));
+      return console_.line(
+          fmt::format("{}: stopped after {}; nothing is saved, for enable_checkpointing is false",
+                      AgreedStop::reason(), plural(done, "step")));
     session_->step().flush(session_->ledger());
     sync_metrics();
     checkpoints_.save_last(done);
     checkpoints_.require_last();
     console_.line(
-        fmt::format("{}: stopped after {} of {} steps, which are saved; the same command "
+        fmt::format("{}: stopped after {} of {}, which are saved; the same command "
                     "goes on from there, with run_name={}",
-                    AgreedStop::reason(), done, config_.steps, directory().filename().string()));
+                    AgreedStop::reason(), done, plural(config_.steps, "step"),
+                    directory().filename().string()));
     if (metrics_) metrics_->require_written();
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/timing.h"
 #include "offload/memory.h"
 
@@ -15,11 +16,12 @@ namespace {
 // "checkpoint after 40 steps: ..."
 std::string text(const SaveReport& report) {
   if (!report.is_saved)
-    return fmt::format("checkpoint after {} steps failed: {}", report.step, report.error);
-  std::string text = fmt::format(
-      "checkpoint after {} steps: {}, {} in {:.3f} s, {:.0f} MB/s; training waited {:.3f} s",
-      report.step, report.folder.string(), offload::bytes_text(report.bytes), report.seconds,
-      static_cast<double>(report.bytes) / report.seconds / 1e6, report.stall_seconds);
+    return fmt::format("checkpoint after {} failed: {}", plural(report.step, "step"), report.error);
+  std::string text =
+      fmt::format("checkpoint after {}: {}, {} in {:.3f} s, {:.0f} MB/s; training waited {:.3f} s",
+                  plural(report.step, "step"), report.folder.string(),
+                  offload::bytes_text(report.bytes), report.seconds,
+                  static_cast<double>(report.bytes) / report.seconds / 1e6, report.stall_seconds);
   if (!report.error.empty()) text += "; but " + report.error;
   return text;
 }
@@ -54,8 +56,8 @@ void RunCheckpoints::save(int64_t step, void (CheckpointSaver::*how)(int64_t)) {
 
 void RunCheckpoints::require_last() const {
   if (last_failed())
-    throw Error(fmt::format("the last save, after {} steps, failed: {}", reports_.back().step,
-                            reports_.back().error));
+    throw Error(fmt::format("the last save, after {}, failed: {}",
+                            plural(reports_.back().step, "step"), reports_.back().error));
 }
 
 void RunCheckpoints::poll() {

@@ -12,6 +12,7 @@
 #include "base/file_lock.h"
 #include "base/partial_name.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -51,7 +52,7 @@ FileDescriptor locked(const fs::path& folder, const Config& config) {
   if (!file.is_open()) fail();
   if (try_lock(file) == FileLock::held_elsewhere)
     throw ConfigError(location(config, "run_name") + ": " + folder.string() + ": " + owner(file) +
-                      " trains there. Nearest: another run_name, or none");
+                      " trains there; nearest: another run_name, or none");
   const std::string pid = std::to_string(getpid());
   if (ftruncate(file.number(), 0) != 0 ||
       pwrite(file.number(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))

@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "trainer/evaluate.h"
 #include "trainer/generate/continuation.h"
-#include "trainer/step/evaluate.h"
 
 namespace longshore::trainer {
 

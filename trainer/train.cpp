@@ -14,6 +14,7 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/inputs.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/run_files.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/console.h"
 #include "trainer/distributed/same_config.h"
@@ -64,8 +65,8 @@ void train(const Config& given) {
   console.line("backend: " + chosen.description);
   for (const std::string& line : unused_keys(config)) console.line("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
-  std::string account;  // of how a policy was chosen
-  config = with_chosen_policy(config, chosen.target, account);
+  const auto [config_with_policy, account] = with_chosen_policy(config, chosen.target);
+  config = config_with_policy;
   if (!account.empty()) console.line(account);
 
   const std::unique_ptr<offload::Backend> backend = make_backend(
@@ -83,8 +84,8 @@ void train(const Config& given) {
   }
   if (world->is_first()) {
     const std::filesystem::path& folder = opened.directory->path();
-    write_resolved(config, folder / "config.yml");
-    write_file(folder / "plan.txt", account + text(plans));
+    write_resolved(config, folder / kConfigFile);
+    write_file(folder / kPlanFile, account + text(plans));
   }
   run({.config = config,
        .plans = plans,

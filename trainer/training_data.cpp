@@ -22,7 +22,7 @@ namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using Shard = std::shared_ptr<const data::TokenShard>;
+using SharedFile = std::shared_ptr<const data::TokenFile>;
 
 // Returns read(). What that says of a file comes after the key by which the file was found.
 template <class F>
@@ -40,42 +40,40 @@ class Opener {
   Opener(const Config& config, const data::Tokenizer* tokenizer, const Log& log)
       : config_(config), tokenizer_(tokenizer), log_(log) {}
 
-  Shard shard(const char* key, const fs::path& path) {
-    return read_file_of(config_, key, [&] { return checked_shard(key, path); });
+  SharedFile file(const char* key, const fs::path& path) {
+    return read_file_of(config_, key, [&] { return checked_file(key, path); });
   }
 
-  std::shared_ptr<const data::Rows> rows(const Shard& shard, const fs::path& path,
+  std::shared_ptr<const data::Rows> rows(const SharedFile& file, const fs::path& path,
                                          data::WindowRows::Remainder remainder) {
     std::string note =
-        fmt::format("{}: {}, {}", path.string(), plural(shard->document_count(), "document"),
-                    plural(shard->token_count(), "token"));
-    if (shard->skipped_lines() > 0)
-      note += fmt::format(", {} skipped", plural(shard->skipped_lines(), "bad line"));
-    if (config_.dataset_type == DatasetType::documents)
-      return document_rows(shard, std::move(note));
-    if (shard->loss_marks() == data::LossMarks::present)
+        fmt::format("{}: {}, {}", path.string(), plural(file->document_count(), "document"),
+                    plural(file->token_count(), "token"));
+    if (file->skipped_lines() > 0)
+      note += fmt::format(", {} skipped", plural(file->skipped_lines(), "bad line"));
+    if (config_.dataset_type == DatasetType::documents) return document_rows(file, std::move(note));
+    if (file->loss_marks() == data::LossMarks::present)
       throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " + path.string() +
-                        " has prompts, which carry no loss; expected dataset_type=documents");
+                        " has prompts, which are not learnt; expected dataset_type=documents");
     log_(note);
-    return std::make_shared<const data::WindowRows>(shard, config_.max_target_length, remainder);
+    return std::make_shared<const data::WindowRows>(file, config_.max_target_length, remainder);
   }
 
  private:
-  Shard checked_shard(const char* key, const fs::path& path) {
-    Shard shard =
-        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenShard>(path);
+  SharedFile checked_file(const char* key, const fs::path& path) {
+    SharedFile file =
+        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
     check_vocabulary(key, path,
-                     tokenizer_ ? std::min(shard->vocab_size(), tokenizer_->ordinary_vocab_size())
-                                : shard->vocab_size());
-    if (tokenizer_)
-      shard->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
-    if (shard->vocab_size() > config_.vocab_size) check_ids(key, *shard);
-    if (first_) shard->require_tokenizer(first_->tokenizer_hash(), first_->path().string());
-    if (!first_) first_ = shard;
-    return shard;
+                     tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
+                                : file->vocab_size());
+    if (tokenizer_) file->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
+    if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
+    if (first_) file->require_tokenizer(first_->tokenizer_fingerprint(), first_->path().string());
+    if (!first_) first_ = file;
+    return file;
   }
 
-  Shard tokenized(const fs::path& path) const {
+  SharedFile tokenized(const fs::path& path) const {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     fs::path cache = config_.base_output_directory / kTokensFolder;
     log_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
@@ -84,11 +82,11 @@ class Opener {
         {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
   }
 
-  std::shared_ptr<const data::Rows> document_rows(const Shard& shard, std::string note) {
+  std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) {
     auto rows = std::make_shared<const data::DocumentRows>(
-        shard, data::DocumentRowsOptions{.length = config_.max_target_length,
-                                         .packing = config_.packing,
-                                         .excess_length = config_.excess_length_strategy});
+        file, data::DocumentRowsOptions{.length = config_.max_target_length,
+                                        .packing = config_.packing,
+                                        .excess_length = config_.excess_length_strategy});
     const data::DocumentRows::Counts& counts = rows->counts();
     if (counts.too_long > 0) {
       constexpr std::array kDone = {"truncated", "split", "skipped"};
@@ -96,8 +94,8 @@ class Opener {
                           kDone[static_cast<size_t>(config_.excess_length_strategy)]);
     }
     if (counts.untrained > 0)
-      note += fmt::format(", {} left out with no target that carries loss",
-                          plural(counts.untrained, "sequence"));
+      note +=
+          fmt::format(", {} with nothing to learn left out", plural(counts.untrained, "sequence"));
     double capacity = static_cast<double>(rows->count() * config_.max_target_length);
     log_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
                             100 * static_cast<double>(counts.positions) / capacity));
@@ -109,22 +107,22 @@ class Opener {
     throw ConfigError(location(config_, key) + ": " + path.string() + " has token ids up to " +
                       std::to_string(vocab_size - 1) + ", but vocab_size is " +
                       std::to_string(config_.vocab_size) + " (" + origin(config_, "vocab_size") +
-                      "). Nearest: vocab_size=" + std::to_string(vocab_size));
+                      "); nearest: vocab_size=" + std::to_string(vocab_size));
   }
 
   // That none occurs of a tokenizer's special tokens that the model does not know.
-  void check_ids(const char* key, const data::TokenShard& shard) const {
+  void check_ids(const char* key, const data::TokenFile& file) const {
     std::vector<int32_t> ids;
-    for_each_piece(shard.token_count(), int64_t{1} << 20, [&](int64_t first, int64_t count) {
+    for_each_piece(file.token_count(), int64_t{1} << 20, [&](int64_t first, int64_t count) {
       ids.resize(static_cast<size_t>(count));
-      shard.read(first, ids);
+      file.read(first, ids);
       const auto beyond =
           std::ranges::find_if(ids, [&](int32_t id) { return id >= config_.vocab_size; });
       if (beyond == ids.end()) return;
       throw ConfigError(fmt::format(
           "{}: {}: token {} is {}, a special token of the tokenizer; expected ids below {}, the "
           "vocab_size ({})",
-          location(config_, key), shard.path().string(), first + (beyond - ids.begin()), *beyond,
+          location(config_, key), file.path().string(), first + (beyond - ids.begin()), *beyond,
           config_.vocab_size, origin(config_, "vocab_size")));
     });
   }
@@ -132,7 +130,7 @@ class Opener {
   const Config& config_;
   const data::Tokenizer* tokenizer_;
   const Log& log_;
-  Shard first_;  // all must be by one tokenizer
+  SharedFile first_;  // all must be by one tokenizer
 };
 
 // How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
@@ -157,29 +155,47 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
                      epochs.size() > 1 ? " of these files" : "");
 }
 
-// What stands before the text of a document in the shard: bos, or the end of another document.
-int32_t opening(const data::TokenShard& shard, const data::Tokenizer& tokenizer) {
-  if (shard.has_documents() && shard.document_count() > 0) {
+// What stands before the text of a document: bos, or the end of another document.
+int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
+  if (file.has_documents() && file.document_count() > 0) {
     int32_t first;
-    shard.read(shard.document(0).first, {&first, 1});
+    file.read(file.document(0).first, {&first, 1});
     if (first == tokenizer.bos_id()) return first;
   }
   return std::max(tokenizer.eos_id(), 0);
 }
 
-std::vector<int32_t> sample_prompt(const Config& config, const data::TokenShard& shard,
+std::vector<int32_t> sample_prompt(const Config& config, const data::TokenFile& file,
                                    const data::Tokenizer& tokenizer) {
-  std::vector<int32_t> prompt{opening(shard, tokenizer)};
+  std::vector<int32_t> prompt{opening(file, tokenizer)};
   for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.push_back(token);
   if (const int32_t largest = std::ranges::max(prompt); largest >= config.vocab_size)
     throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
                                   location(config, "sample_prompt"), largest, config.vocab_size));
   if (std::ssize(prompt) > sample_capacity(config))
-    throw ConfigError(
-        fmt::format("{}: found {} tokens, expected at most {}, for max_target_length = {}",
-                    location(config, "sample_prompt"), prompt.size() - 1,
-                    sample_capacity(config) - 1, config.max_target_length));
+    throw ConfigError(fmt::format("{}: found {}, expected at most {}, for max_target_length = {}",
+                                  location(config, "sample_prompt"),
+                                  plural(std::ssize(prompt) - 1, "token"),
+                                  sample_capacity(config) - 1, config.max_target_length));
   return prompt;
+}
+
+void open_validation(const Config& config, const std::vector<SharedFile>& trained_on,
+                     const data::BatchShape& shape, const data::Rank& rank, Opener& opener,
+                     TrainingData& result) {
+  SharedFile file = opener.file("eval_dataset_path", config.eval_dataset_path);
+  auto rows = opener.rows(file, config.eval_dataset_path, data::WindowRows::Remainder::padded);
+  result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
+  if (config.eval_steps >= 0)
+    result.validation_batches = std::min(result.validation_batches, config.eval_steps);
+  const data::EvaluatedRows evaluated{
+      .rows = rows,
+      .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
+      .length = shape.length};
+  result.validation = data::sequential_batches(std::move(rows), shape, rank);
+  int32_t vocab_size = file->vocab_size();
+  for (const SharedFile& one : trained_on) vocab_size = std::max(vocab_size, one->vocab_size());
+  result.unigram_loss = data::unigram_cross_entropy(trained_on, evaluated, vocab_size);
 }
 
 }  // namespace
@@ -198,34 +214,20 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
       return std::make_unique<data::Tokenizer>(config.tokenizer_path);
     });
   Opener opener(config, result.tokenizer.get(), log);
-  std::vector<Shard> shards;
+  std::vector<SharedFile> files;
   std::vector<data::WeightedRows> sources;
   for (const DatasetFile& file : config.dataset_path) {
-    shards.push_back(opener.shard("dataset_path", file.path));
+    files.push_back(opener.file("dataset_path", file.path));
     sources.push_back(
-        {opener.rows(shards.back(), file.path, data::WindowRows::Remainder::dropped), file.weight});
-    result.identity.push_back(shards.back()->identity() +
+        {opener.rows(files.back(), file.path, data::WindowRows::Remainder::dropped), file.weight});
+    result.identity.push_back(files.back()->identity() +
                               (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
   log(epochs_text(config, sources, rank.world_size));
   result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
-  if (evaluates(config)) {
-    Shard shard = opener.shard("eval_dataset_path", config.eval_dataset_path);
-    auto rows = opener.rows(shard, config.eval_dataset_path, data::WindowRows::Remainder::padded);
-    result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
-    if (config.eval_steps >= 0)
-      result.validation_batches = std::min(result.validation_batches, config.eval_steps);
-    const data::EvaluatedRows evaluated{
-        .rows = rows,
-        .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
-        .length = shape.length};
-    result.validation = data::sequential_batches(std::move(rows), shape, rank);
-    int32_t vocab_size = shard->vocab_size();
-    for (const Shard& one : shards) vocab_size = std::max(vocab_size, one->vocab_size());
-    result.unigram_loss = data::unigram_cross_entropy(shards, evaluated, vocab_size);
-  }
+  if (evaluates(config)) open_validation(config, files, shape, rank, opener, result);
   if (samples(config))
-    result.sample_prompt = sample_prompt(config, *shards.front(), *result.tokenizer);
+    result.sample_prompt = sample_prompt(config, *files.front(), *result.tokenizer);
   return result;
 }
 

@@ -61,9 +61,9 @@ nlohmann::ordered_json parse_ordered_object(std::string_view text) {
 }
 
 std::string shown(const json& value) {
-  constexpr size_t kMostBytes = 80;
+  constexpr size_t kMaxBytes = 80;
   const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
+  return text.size() > kMaxBytes ? text.substr(0, kMaxBytes) + "..." : text;
 }
 
 void expect_object(const json& value, const std::string& key) {
@@ -83,9 +83,9 @@ const json& JsonReader::at(const std::string& key) {
 int64_t JsonReader::integer(const std::string& key, std::optional<int64_t> otherwise) {
   if (otherwise && !has(key)) return *otherwise;
   const json& value = at(key);
-  constexpr int64_t kMost = int64_t{1} << 31;
-  if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMost)
-    refuse(key, "an integer from 0 to " + std::to_string(kMost));
+  constexpr int64_t kMax = int64_t{1} << 31;
+  if (!value.is_number_integer() || value.get<double>() < 0 || value.get<double>() > kMax)
+    refuse(key, "an integer from 0 to " + std::to_string(kMax));
   return value.get<int64_t>();
 }
 
@@ -140,9 +140,8 @@ void JsonReader::refuse_unread() const {
     if (read_.contains(key) || kHarmless.contains(key)) continue;
     std::vector<std::string> known(read_.begin(), read_.end());
     known.insert(known.end(), kHarmless.begin(), kHarmless.end());
-    const std::string close = nearest(key, known);
     throw DataError(prefix_ + key + ": found an unknown key, which may change results" +
-                    (close.empty() ? "" : "; nearest: " + close));
+                    nearest_help(nearest(key, known)));
   }
 }
 

@@ -42,8 +42,8 @@ bool has_window_everywhere(const DecoderConfig& c) {
 }
 
 bool is_integer(double value) {
-  constexpr double kMostExact = 9007199254740992;  // 2^53
-  return value == std::floor(value) && std::abs(value) < kMostExact;
+  constexpr double kMaxExact = 9007199254740992;  // 2^53
+  return value == std::floor(value) && std::abs(value) < kMaxExact;
 }
 
 // transformers 5 takes no 64.0 for an integer.

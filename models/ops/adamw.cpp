@@ -48,7 +48,7 @@ void check_rounding(const AdamWAttrs& attrs, const AdamWOperands& at, std::span<
   expect(in[at.step()] == Type{{}, Dtype::int32}, "adamw", "the step is not an i32 scalar");
   expect(rounding.first >= 0 && rounding.first % kRoundingGroup == 0, "adamw",
          "the range does not start at a multiple of 64 elements");
-  expect(rounding.first <= kMostRounded - in[at.kGradient].shape.count(), "adamw",
+  expect(rounding.first <= kMaxRounded - in[at.kGradient].shape.count(), "adamw",
          "the range ends beyond 2^33 elements");
 }
 

@@ -38,7 +38,7 @@ struct Bits {
 };
 
 Bits draw(const Rounding& rounding, const at::Tensor& step, int64_t first, int64_t count) {
-  int64_t groups = (count + kRoundingGroup - 1) / kRoundingGroup;
+  int64_t groups = ceil_div(count, kRoundingGroup);
   auto options = at::TensorOptions(at::kLong).device(step.device());
   at::Tensor c0 = at::arange(first / 2, first / 2 + groups * kRoundingPairs, options);
   at::Tensor c1 = at::full_like(c0, 0).add_(step).bitwise_and_(kWord);

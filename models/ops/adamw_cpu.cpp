@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/round_up.h"
 #include "models/ops/adamw_element.h"
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/block8.h"
@@ -132,7 +133,7 @@ void run_rounded(const KernelCall& call, const AdamWOperands& at, const AdamWFac
   const float* gradient = call.in[at.kGradient].as<float>();
   int64_t count = call.in[at.kGradient].type.shape.count();
 
-  parallel_ranges((count + kBlock - 1) / kBlock, [&](int64_t begin, int64_t end) {
+  parallel_ranges(ceil_div(count, kBlock), [&](int64_t begin, int64_t end) {
     Room room;
     RoundingBits bits;
     for (int64_t block = begin; block < end; ++block) {

@@ -351,8 +351,6 @@ namespace {
 
 constexpr int64_t kMultiprocessors = 192;  // no GPU that this runs on has more
 
-int64_t divide_up(int64_t value, int64_t step) { return (value + step - 1) / step; }
-
 }  // namespace
 
 std::string attention_cuda_aten_path(const std::any& any, std::span<const Type> in) {
@@ -371,8 +369,8 @@ int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type>
   const Shape& q = in[0].shape;
   const int64_t d = attrs_of(any).options.head_dim, heads = q[0] * (q[2] / d);
   const int64_t tile = d <= 64 ? 256 : d <= 128 ? 128 : 64;
-  const bool is_split = heads * divide_up(q[1], 64) < 2 * kMultiprocessors * 4 / 5;
-  const int64_t parts = is_split ? std::min<int64_t>(128, divide_up(q[1], tile)) : 0;
+  const bool is_split = heads * ceil_div(q[1], 64) < 2 * kMultiprocessors * 4 / 5;
+  const int64_t parts = is_split ? std::min<int64_t>(128, ceil_div(q[1], tile)) : 0;
   const int64_t sums = parts * heads * q[1] * (round_up(d, 32) + 1) * size_bytes(Dtype::float32);
   return 2 * (out[0].bytes() + out[1].bytes()) + sums + (1 << 20);
 }
@@ -385,7 +383,7 @@ int64_t attention_grad_cuda_aten_workspace(const std::any& any, std::span<const 
     return grad_composed_bytes(Target::cuda, any, in);
   const Shape& q = in[1].shape;
   const int64_t d = attrs_of(any).options.head_dim, heads = q[0] * (q[2] / d);
-  const int64_t rows = heads * round_up(q[1], 128), groups = divide_up(kMultiprocessors, heads);
+  const int64_t rows = heads * round_up(q[1], 128), groups = ceil_div(kMultiprocessors, heads);
   const int64_t sums = (groups * round_up(d, 64) + 1) * rows * size_bytes(Dtype::float32);
   return 5 * out[0].bytes() + sums + (1 << 20);
 }

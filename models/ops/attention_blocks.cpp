@@ -11,10 +11,10 @@ namespace {
 
 // Queries of a block at most: rather few, for half the scores of its last queries' keys are hidden;
 // but products over fewer leave multiprocessors idle.
-constexpr int64_t kMostQueries = 512;
+constexpr int64_t kMaxQueries = 512;
 // Blocks are cut to as few queries as take this, all scores of a block together; not to fewer than
 // kFewestQueries.
-constexpr int64_t kMostBytes = int64_t{256} << 20;
+constexpr int64_t kMaxBytes = int64_t{256} << 20;
 constexpr int64_t kFewestQueries = 64;
 // Pieces of the workspace begin at multiples of that.
 constexpr int64_t kAlignment = 512;
@@ -47,10 +47,10 @@ struct Sizes {
   // From the row's end on.
   std::vector<AttentionBlock> blocks(bool backward) const {
     const int64_t window = attrs.options.window;
-    const int64_t widest = window == 0 ? t : std::min(t, kMostQueries + window);
-    const int64_t affordable = kMostBytes / (score_bytes(backward) * round_up(widest, kVector));
+    const int64_t widest = window == 0 ? t : std::min(t, kMaxQueries + window);
+    const int64_t affordable = kMaxBytes / (score_bytes(backward) * round_up(widest, kVector));
     const int64_t step =
-        std::clamp(affordable / kFewestQueries * kFewestQueries, kFewestQueries, kMostQueries);
+        std::clamp(affordable / kFewestQueries * kFewestQueries, kFewestQueries, kMaxQueries);
     std::vector<AttentionBlock> blocks;
     for (int64_t query = (t - 1) / step * step; query >= 0; query -= step) {
       const int64_t queries = std::min(step, t - query);

@@ -47,18 +47,18 @@ constexpr int64_t kPartBytes = int64_t{512} << 20;
 constexpr int64_t kLeastBlocks = 1024;
 // A key/value head's queries cannot be divided, for dk and dv are their sums. The backward pass of
 // rows so long that they alone take more than this is left to flash attention.
-constexpr int64_t kMostPartBytes = int64_t{2} << 30;
+constexpr int64_t kMaxPartBytes = int64_t{2} << 30;
 
 // Key/value heads of a part of the backward pass, each with `group` query heads; 0 where one alone
 // is too large.
 int64_t key_heads_of_part(const CudnnAttention& batch) {
   const int64_t group = batch.heads / batch.key_heads, bytes = group * dq_bytes(batch);
   const int64_t blocks = group * (round_up(batch.length, kKeysOfBlock) / kKeysOfBlock);
-  const int64_t wanted = (kLeastBlocks + blocks - 1) / blocks;
+  const int64_t wanted = ceil_div(kLeastBlocks, blocks);
   const int64_t q_bytes =
       batch.rows * batch.length * batch.heads * batch.head_dim * size_bytes(Dtype::bfloat16);
-  const int64_t room = std::clamp(8 * q_bytes, kPartBytes, kMostPartBytes);
-  return std::max(room / bytes, std::min(wanted, kMostPartBytes / bytes));
+  const int64_t room = std::clamp(8 * q_bytes, kPartBytes, kMaxPartBytes);
+  return std::max(room / bytes, std::min(wanted, kMaxPartBytes / bytes));
 }
 
 // Alignment of the pieces, and what graphs take besides.
@@ -165,7 +165,7 @@ CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type
   int64_t bytes = 0;  // of a query head, that grow with the length
   if (attrs.segments) bytes = score_gradient_bytes(length);
   if (pass == CudnnPass::backward) bytes = std::max(bytes, dq_bytes(part));
-  if (part.heads / part.key_heads * bytes > kMostPartBytes) return CudnnGpus::none;
+  if (part.heads / part.key_heads * bytes > kMaxPartBytes) return CudnnGpus::none;
   if (part.is_masked && part.heads == 1 && length != attention_mask_width(length))
     return CudnnGpus::none;
   if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/round_up.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/simd.h"
 
@@ -75,7 +76,7 @@ constexpr int64_t kBackwardColumns = 256;
 // any shape, and each shape is a primitive of its own.
 inline std::pair<int64_t, int64_t> columns_of(const AttentionSizes& s, const VisibleKeys& visible,
                                               int64_t row, int64_t rows) {
-  int64_t end = (row + rows + kTileRows - 1) / kTileRows * kTileRows;
+  int64_t end = round_up(row + rows, kTileRows);
   return {visible.first(row) / kTileRows * kTileRows, std::min(s.t, end)};
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/round_up.h"
 #include "models/op.h"
 #include "models/ops/simd.h"
 
@@ -15,7 +16,7 @@ namespace longshore::models {
 
 inline constexpr int64_t kSumBlock = 1 << 16;  // elements
 
-inline int64_t sum_blocks(int64_t count) { return (count + kSumBlock - 1) / kSumBlock; }
+inline int64_t sum_blocks(int64_t count) { return ceil_div(count, kSumBlock); }
 
 // What blocked_sum needs for the elements of input `kInput`.
 template <int kInput>

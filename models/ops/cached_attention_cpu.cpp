@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/round_up.h"
 #include "models/ops/cached_attention_kernels.h"
 #include "models/ops/simd.h"
 
@@ -138,7 +139,7 @@ struct Task {
 // How the rows of a key/value head are divided, so that no thread is without work.
 int64_t tasks_per_head(const CachedAttentionSizes& s) {
   int64_t rows = s.s * s.group(), heads = s.b * s.g, threads = omp_get_max_threads();
-  int64_t tasks = std::max((rows + kTaskRows - 1) / kTaskRows, (threads + heads - 1) / heads);
+  int64_t tasks = std::max(ceil_div(rows, kTaskRows), ceil_div(threads, heads));
   return std::min(tasks, rows);
 }
 

@@ -36,10 +36,10 @@ ColumnMajorProduct column_major(const Matmuls& several) {
 // Room for partial sums where k is split. NVIDIA recommends 32 MiB on Hopper (cuBLAS's
 // documentation of cublasSetWorkspace); a small C has no use for so much.
 int64_t cublaslt_workspace_bytes(const Matmuls& several) {
-  constexpr int64_t kMostBytes = int64_t{32} << 20;
-  constexpr int64_t kMostParts = 16;
+  constexpr int64_t kMaxBytes = int64_t{32} << 20;
+  constexpr int64_t kMaxParts = 16;
   const int64_t numbers = several.count * several.matmul.m * several.matmul.n;
-  return std::min(kMostBytes, kMostParts * numbers * size_bytes(Dtype::float32));
+  return std::min(kMaxBytes, kMaxParts * numbers * size_bytes(Dtype::float32));
 }
 
 }  // namespace longshore::models

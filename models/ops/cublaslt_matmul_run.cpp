@@ -88,7 +88,7 @@ cublasLtHandle_t handle_of(int device) {
 // --- algorithms
 
 // What plans align slices of memory to at least: that of all operands is known up to this.
-constexpr uint32_t kMostAlignment = 128;
+constexpr uint32_t kMaxAlignment = 128;
 
 struct Key {
   Matmuls matmuls;
@@ -213,7 +213,7 @@ void run_cublaslt(const Matmuls& matmuls, const void* a, const void* b, const vo
                   std::span<std::byte> workspace, void* stream) {
   const bool adds = matmuls.matmul.into == Into::add;
   const void* added = adds ? sum : c;  // which is not read where nothing is added
-  uintptr_t addresses = kMostAlignment;
+  uintptr_t addresses = kMaxAlignment;
   for (const void* operand : {a, b, added, static_cast<const void*>(c)})
     addresses |= reinterpret_cast<uintptr_t>(operand);
   const int device = current_device();

@@ -1,3 +1,4 @@
+// From a dtype to the C++ type of its elements.
 #pragma once
 
 #include <string>

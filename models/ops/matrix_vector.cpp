@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
 #include "models/ops/simd.h"
 
 namespace longshore::models {
@@ -75,7 +76,7 @@ LONGSHORE_SIMD void rows_times_vector(int64_t begin, int64_t end, int64_t k, con
 void matrix_vector(int64_t n, int64_t k, Dtype dtype, const void* w, const void* x, void* y,
                    Into into) {
   with_float_type(dtype, [&]<class T>(T) {
-    parallel_ranges((n + kRows - 1) / kRows, [&](int64_t first, int64_t last) {
+    parallel_ranges(ceil_div(n, kRows), [&](int64_t first, int64_t last) {
       rows_times_vector(first * kRows, std::min(last * kRows, n), k, static_cast<const T*>(w),
                         static_cast<const T*>(x), static_cast<T*>(y), into);
     });

@@ -185,7 +185,7 @@ void launch(const RmsNormGradArguments& a, const Launcher& launcher) {
       with_row_threads(a.width, a.width / kVector, threads,
                        [&]<class RowThreads>(int groups, RowThreads) {
                          int64_t scratch = groups * a.width * static_cast<int64_t>(sizeof(float));
-                         if (!a.partials || scratch > kMostScratchBytes) scratch = 0;
+                         if (!a.partials || scratch > kMaxScratchBytes) scratch = 0;
                          launcher(RmsNormGradBody<T, kVector, RowThreads>{a, blocks, scratch > 0},
                                   blocks, scratch);
                        });

@@ -81,7 +81,7 @@ struct RopeBody {
 template <class Launcher>
 void launch(const RopeTableArguments& a, const Launcher& launcher) {
   const int64_t scratch = a.frequencies.half * static_cast<int64_t>(sizeof(double));
-  const bool has_scratch = scratch <= kMostScratchBytes;
+  const bool has_scratch = scratch <= kMaxScratchBytes;
   launcher(RopeTableBody{a, has_scratch}, ceil_div(a.tokens, RopeTableBody::kTokens),
            has_scratch ? scratch : 0);
 }

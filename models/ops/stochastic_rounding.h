@@ -16,7 +16,7 @@ namespace longshore::models {
 
 inline constexpr int64_t kRoundingGroup = 64;
 inline constexpr int kRoundingPairs = kRoundingGroup / 2;
-inline constexpr int64_t kMostRounded = int64_t{1} << 33;  // elements of a slab
+inline constexpr int64_t kMaxRounded = int64_t{1} << 33;  // elements of a slab
 
 struct RoundingStream {
   uint64_t seed;

@@ -33,14 +33,13 @@
 #include <cstdint>
 
 #include "base/device.h"
+#include "base/round_up.h"
 
 namespace longshore::models {
 
 inline constexpr int kBlockThreads = 256;
 // What every GPU gives a block without being asked; reductions take a little of it.
-inline constexpr int64_t kMostScratchBytes = 46 << 10;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline constexpr int64_t kMaxScratchBytes = 46 << 10;
 
 // The sum of f(i); its type is what f gives.
 template <class Group, class F>

@@ -14,11 +14,13 @@ namespace longshore {
 
 class Process {
  public:
-  // A simple command; what it prints goes to `log`.
+  // A simple command; what it prints goes to `log`. It does not ignore what the test was started to
+  // ignore, by nohup(1) or in the background of a shell.
   Process(const std::string& command, std::filesystem::path log) : log_(std::move(log)) {
     const std::string line = "exec " + command + " > " + log_.string() + " 2>&1";
     id_ = fork();
     if (id_ != 0) return;
+    for (int ignored : {SIGINT, SIGHUP}) signal(ignored, SIG_DFL);
     execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }

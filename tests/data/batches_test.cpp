@@ -17,26 +17,26 @@ namespace longshore::data {
 namespace {
 
 // Tokens 0, 1, 2, ...: a window shows where it was cut.
-std::shared_ptr<const TokenShard> counting_shard(const TemporaryFolder& folder, int32_t count) {
+std::shared_ptr<const TokenFile> counting_file(const TemporaryFolder& folder, int32_t count) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0);
-  TokenShardWriter writer(folder / "counting.tokens", 1 << 20, 0);
+  TokenFileWriter writer(folder / "counting.tokens", 1 << 20, 0);
   if (count > 0) writer.append(tokens);
   writer.finish();
-  return std::make_shared<TokenShard>(folder / "counting.tokens");
+  return std::make_shared<TokenFile>(folder / "counting.tokens");
 }
 
 using Remainder = WindowRows::Remainder;
 
-BatchSource shuffled_windows(const std::shared_ptr<const TokenShard>& shard, BatchShape shape,
+BatchSource shuffled_windows(const std::shared_ptr<const TokenFile>& file, BatchShape shape,
                              uint64_t seed, Rank rank = {}) {
-  auto rows = std::make_shared<const WindowRows>(shard, shape.length, Remainder::dropped);
+  auto rows = std::make_shared<const WindowRows>(file, shape.length, Remainder::dropped);
   return shuffled_batches({{std::move(rows), std::nullopt}}, shape, seed, rank);
 }
 
-std::shared_ptr<const Rows> all_windows(const std::shared_ptr<const TokenShard>& shard,
+std::shared_ptr<const Rows> all_windows(const std::shared_ptr<const TokenFile>& file,
                                         int64_t length) {
-  return std::make_shared<const WindowRows>(shard, length, Remainder::padded);
+  return std::make_shared<const WindowRows>(file, length, Remainder::padded);
 }
 
 bool equal(const Batch& a, const Batch& b) {
@@ -139,8 +139,8 @@ TEST(SyntheticBatches, AreEvenOverTheVocabulary) {
 
 TEST(ShuffledBatches, ArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
-  const auto shard = counting_shard(folder, 103);  // 20 windows of 5: the batches cross epochs
-  expect_pure([&](BatchShape shape, Rank rank) { return shuffled_windows(shard, shape, 7, rank); },
+  const auto file = counting_file(folder, 103);  // 20 windows of 5: the batches cross epochs
+  expect_pure([&](BatchShape shape, Rank rank) { return shuffled_windows(file, shape, 7, rank); },
               20);
 }
 
@@ -148,10 +148,10 @@ TEST(ShuffledBatches, EveryEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {
   TemporaryFolder folder;
   const int length = 4;
   for (int32_t token_count : {5, 8, 9, 41, 44, 401}) {
-    const auto shard = counting_shard(folder, token_count);
+    const auto file = counting_file(folder, token_count);
     const int window_count = (token_count - 1) / length;
     for (int64_t rows : {1, 3, 8}) {
-      const BatchSource source = shuffled_windows(shard, {.rows = rows, .length = length}, 5);
+      const BatchSource source = shuffled_windows(file, {.rows = rows, .length = length}, 5);
       std::vector<int32_t> starts;
       for (int64_t m = 0; static_cast<int>(starts.size()) < 3 * window_count; ++m) {
         const Batch batch = source(m);
@@ -182,30 +182,29 @@ TEST(ShuffledBatches, EveryEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {
 
 TEST(ShuffledBatches, SeedsGiveOtherOrders) {
   TemporaryFolder folder;
-  const auto shard = counting_shard(folder, 1001);
+  const auto file = counting_file(folder, 1001);
   const BatchShape shape{.rows = 50, .length = 10};
-  EXPECT_NE(shuffled_windows(shard, shape, 1)(0).tokens,
-            shuffled_windows(shard, shape, 2)(0).tokens);
+  EXPECT_NE(shuffled_windows(file, shape, 1)(0).tokens, shuffled_windows(file, shape, 2)(0).tokens);
 }
 
-TEST(ShuffledBatches, RefuseAShardWithoutAWholeWindow) {
+TEST(ShuffledBatches, RefuseAFileWithoutAWholeWindow) {
   TemporaryFolder folder;
   for (int32_t count : {0, 1, 5}) {
     const std::string message = message_of<DataError>(
-        [&] { shuffled_windows(counting_shard(folder, count), {.rows = 1, .length = 5}, 0); });
+        [&] { shuffled_windows(counting_file(folder, count), {.rows = 1, .length = 5}, 0); });
     EXPECT_NE(message.find("found " + std::to_string(count) + " tokens; one sequence takes 6"),
               std::string::npos)
         << message;
   }
-  EXPECT_NO_THROW(shuffled_windows(counting_shard(folder, 6), {.rows = 1, .length = 5}, 0)(3));
+  EXPECT_NO_THROW(shuffled_windows(counting_file(folder, 6), {.rows = 1, .length = 5}, 0)(3));
 }
 
 TEST(SequentialBatches, ArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
-  const auto shard = counting_shard(folder, 5 * 3 * 20 - 3);
+  const auto file = counting_file(folder, 5 * 3 * 20 - 3);
   expect_pure(
       [&](BatchShape shape, Rank rank) {
-        return sequential_batches(all_windows(shard, shape.length), shape, rank);
+        return sequential_batches(all_windows(file, shape.length), shape, rank);
       },
       20);
 }
@@ -213,11 +212,11 @@ TEST(SequentialBatches, ArePureFunctionsOfTheIndex) {
 TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
   TemporaryFolder folder;
   for (int32_t token_count : {2, 3, 12, 13, 14, 24, 25, 26, 100, 121}) {
-    const auto shard = counting_shard(folder, token_count);
+    const auto file = counting_file(folder, token_count);
     for (int64_t rows : {1, 2, 3})
       for (int64_t length : {1, 4, 200}) {
         const BatchShape shape{.rows = rows, .length = length};
-        const std::shared_ptr<const Rows> rows_of_all = all_windows(shard, length);
+        const std::shared_ptr<const Rows> rows_of_all = all_windows(file, length);
         const BatchSource source = sequential_batches(rows_of_all, shape);
         std::vector<int32_t> targets;
         int64_t total_weights = 0;
@@ -244,10 +243,10 @@ TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
   }
 }
 
-TEST(SequentialBatches, RefuseAShardWithNothingToPredict) {
+TEST(SequentialBatches, RefuseAFileWithNothingToPredict) {
   TemporaryFolder folder;
   EXPECT_NE(message_of<DataError>([&] {
-              all_windows(counting_shard(folder, 1), 5);
+              all_windows(counting_file(folder, 1), 5);
             }).find("found 1 tokens; one sequence takes at least 2"),
             std::string::npos);
 }
@@ -278,10 +277,10 @@ std::vector<WeightedRows> sources(const std::vector<int64_t>& counts,
 
 TEST(ShuffledBatches, OfSeveralSourcesArePureFunctionsOfTheIndex) {
   TemporaryFolder folder;
-  const auto shard = counting_shard(folder, 103);
+  const auto file = counting_file(folder, 103);
   expect_pure(
       [&](BatchShape shape, Rank rank) {
-        auto windows = std::make_shared<WindowRows>(shard, shape.length, Remainder::dropped);
+        auto windows = std::make_shared<WindowRows>(file, shape.length, Remainder::dropped);
         return shuffled_batches({{windows, 0.3}, {windows, 2.0}}, shape, 7, rank);
       },
       20);
@@ -321,10 +320,14 @@ TEST(ShuffledBatches, KeepTheWeightsAtEveryPlace) {
     EXPECT_LE(*std::ranges::max_element(rows) - *std::ranges::min_element(rows), 1);
 }
 
+TEST(ShuffledBatches, TakeAnyWeightAboveZero) {
+  EXPECT_NO_THROW(shuffled_batches(sources({5, 5}, {1e-300, 1}), {.rows = 1, .length = 2}, 3)(0));
+}
+
 TEST(Batches, AreTheSameFromSeveralThreads) {
   TemporaryFolder folder;
   const BatchSource source =
-      shuffled_windows(counting_shard(folder, 5003), {.rows = 4, .length = 7}, 5);
+      shuffled_windows(counting_file(folder, 5003), {.rows = 4, .length = 7}, 5);
   std::vector<Batch> batches(64);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < 4; ++t)

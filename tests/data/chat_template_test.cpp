@@ -173,7 +173,7 @@ TEST(ChatTemplate, NamesWhatIsMissing) {
             std::string::npos)
       << token;
   const std::string name = message_of<ConfigError>([] { ChatTemplate::named("llama-3"); });
-  EXPECT_NE(name.find("\"llama-3\"; there are llama2, llama3, gemma, chatml. Nearest: llama3"),
+  EXPECT_NE(name.find("\"llama-3\"; there are llama2, llama3, gemma, chatml; nearest: llama3"),
             std::string::npos)
       << name;
 }

@@ -35,13 +35,13 @@ std::vector<Document> some_documents(size_t count, size_t longest, LossMarks mar
   return documents;
 }
 
-std::shared_ptr<const TokenShard> shard_of(const TemporaryFolder& folder,
-                                           const std::vector<Document>& documents,
-                                           LossMarks marks = LossMarks::present) {
-  TokenShardWriter writer(folder / "a.tokens", 60'000, 0, marks);
+std::shared_ptr<const TokenFile> file_of(const TemporaryFolder& folder,
+                                         const std::vector<Document>& documents,
+                                         LossMarks marks = LossMarks::present) {
+  TokenFileWriter writer(folder / "a.tokens", 60'000, 0, marks);
   for (const Document& document : documents) writer.append(document.tokens, document.carries_loss);
   writer.finish();
-  return std::make_shared<TokenShard>(folder / "a.tokens");
+  return std::make_shared<TokenFile>(folder / "a.tokens");
 }
 
 Batch all_of(const std::shared_ptr<const DocumentRows>& rows, int64_t length) {
@@ -88,13 +88,13 @@ TEST(DocumentRows, HoldEveryDocumentOnce) {
   for (LossMarks marks : {LossMarks::absent, LossMarks::present})
     for (size_t longest : {2, 9, 33}) {
       const std::vector<Document> documents = some_documents(700, longest, marks);
-      const auto shard = shard_of(folder, documents, marks);
+      const auto file = file_of(folder, documents, marks);
       std::vector<Document> expected;
       for (const Document& document : documents) expected.push_back(as_sequence(document));
       std::ranges::sort(expected);
       for (bool packing : {false, true}) {
         auto rows = std::make_shared<const DocumentRows>(
-            shard, DocumentRowsOptions{.length = 32, .packing = packing});
+            file, DocumentRowsOptions{.length = 32, .packing = packing});
         std::vector<Document> found = sequences_of(all_of(rows, 32));
         std::ranges::sort(found);
         EXPECT_EQ(found, expected);
@@ -120,8 +120,8 @@ TEST(DocumentRows, HoldEveryDocumentOnce) {
 
 TEST(DocumentRows, PackTightly) {
   TemporaryFolder folder;
-  const auto shard = shard_of(folder, some_documents(20'000, 100, LossMarks::absent));
-  const DocumentRows rows(shard, {.length = 256, .packing = true});
+  const auto file = file_of(folder, some_documents(20'000, 100, LossMarks::absent));
+  const DocumentRows rows(file, {.length = 256, .packing = true});
   const double full =
       static_cast<double>(rows.counts().positions) / static_cast<double>(rows.count() * 256);
   EXPECT_GT(full, 0.98);
@@ -137,10 +137,10 @@ TEST(DocumentRows, TruncateSplitOrSkipWhatIsTooLong) {
   }
   documents[1] = {{1, 2, 3, 4, 5}, {0, 0, 0, 0, 1}};
   documents[2] = {{11, 12, 13, 14, 15, 16}, {1, 0, 0, 0, 0, 1}};
-  const auto shard = shard_of(folder, documents);
+  const auto file = file_of(folder, documents);
   auto sequences = [&](ExcessLength excess) {
     auto rows = std::make_shared<const DocumentRows>(
-        shard, DocumentRowsOptions{.length = 4, .excess_length = excess});
+        file, DocumentRowsOptions{.length = 4, .excess_length = excess});
     EXPECT_EQ(rows->counts().too_long, 2);
     EXPECT_EQ(rows->counts().untrained, excess == ExcessLength::skip ? 0 : 1);
     return sequences_of(all_of(rows, 4));
@@ -161,13 +161,13 @@ TEST(DocumentRows, TruncateSplitOrSkipWhatIsTooLong) {
 TEST(DocumentRows, SplitDocumentsAreWhole) {
   TemporaryFolder folder;
   const std::vector<Document> documents = some_documents(200, 300, LossMarks::absent);
-  const auto shard = shard_of(folder, documents, LossMarks::absent);
+  const auto file = file_of(folder, documents, LossMarks::absent);
   int64_t targets = 0;
   for (const Document& document : documents) targets += std::ssize(document.tokens) - 1;
   for (bool packing : {false, true}) {
     auto rows = std::make_shared<const DocumentRows>(
-        shard, DocumentRowsOptions{
-                   .length = 16, .packing = packing, .excess_length = ExcessLength::split});
+        file, DocumentRowsOptions{
+                  .length = 16, .packing = packing, .excess_length = ExcessLength::split});
     EXPECT_EQ(all_of(rows, 16).total_weights, targets);
     EXPECT_EQ(rows->counts().positions, targets);
   }
@@ -175,9 +175,9 @@ TEST(DocumentRows, SplitDocumentsAreWhole) {
 
 TEST(DocumentRows, ReadARowWithoutRegardToOthers) {
   TemporaryFolder folder;
-  const auto shard = shard_of(folder, some_documents(3000, 30, LossMarks::present));
+  const auto file = file_of(folder, some_documents(3000, 30, LossMarks::present));
   const auto rows = std::make_shared<const DocumentRows>(
-      shard, DocumentRowsOptions{.length = 20, .packing = true});
+      file, DocumentRowsOptions{.length = 20, .packing = true});
   const Batch all = all_of(rows, 20);
   const BatchSource one = sequential_batches(rows, {.rows = 1, .length = 20});
   for (int64_t row = rows->count() - 1; row >= 0; row -= 7) {
@@ -190,29 +190,27 @@ TEST(DocumentRows, ReadARowWithoutRegardToOthers) {
   }
 }
 
-TEST(DocumentRows, RefuseAShardWithoutDocumentsOrRows) {
+TEST(DocumentRows, RefuseAFileWithoutDocumentsOrRows) {
   TemporaryFolder folder;
   const Document document{{1, 2, 3, 4, 5, 6}, {0, 0, 0, 0, 0, 1}};
   auto message = [&](ExcessLength excess) {
-    return message_of<DataError>([&] {
-      DocumentRows(shard_of(folder, {document}), {.length = 4, .excess_length = excess});
-    });
+    return message_of<DataError>(
+        [&] { DocumentRows(file_of(folder, {document}), {.length = 4, .excess_length = excess}); });
   };
   EXPECT_NE(message(ExcessLength::skip)
-                .find("a.tokens: found nothing to train on in 1 documents: 1 have more than the 5 "
-                      "tokens of a sequence, and 0 no target"),
+                .find("a.tokens: found nothing to train on in 1 document: 1 with more than the 5 "
+                      "tokens of a sequence, 0 with nothing to learn"),
             std::string::npos)
       << message(ExcessLength::skip);
-  EXPECT_NE(message(ExcessLength::truncate).find("and 1 no target that carries loss"),
-            std::string::npos);
-  EXPECT_THROW(DocumentRows(shard_of(folder, {}), {.length = 4}), DataError);
+  EXPECT_NE(message(ExcessLength::truncate).find("1 with nothing to learn"), std::string::npos);
+  EXPECT_THROW(DocumentRows(file_of(folder, {}), {.length = 4}), DataError);
 
-  shard_of(folder, {document});
+  file_of(folder, {document});
   std::string old = read_file(folder / "a.tokens").substr(0, 48);
   old[8] = 1;
   old[16] = old[44] = 0;
   old[24] = 0;
-  const auto version1 = std::make_shared<TokenShard>(folder.write("old.tokens", old));
+  const auto version1 = std::make_shared<TokenFile>(folder.write("old.tokens", old));
   EXPECT_NE(message_of<DataError>([&] {
               DocumentRows(version1, {.length = 4});
             }).find("old.tokens: a token file of version 1, which does not know"),

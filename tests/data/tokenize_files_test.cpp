@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/encode_example.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 
@@ -15,9 +15,9 @@ namespace {
 class TokenizeFiles : public testing::Test {
  protected:
   std::vector<int32_t> tokens_of(const std::filesystem::path& path) {
-    const TokenShard shard(path);
-    std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
-    shard.read(0, tokens);
+    const TokenFile file(path);
+    std::vector<int32_t> tokens(static_cast<size_t>(file.token_count()));
+    file.read(0, tokens);
     return tokens;
   }
 
@@ -47,11 +47,11 @@ TEST_F(TokenizeFiles, WritesEachDocumentThenEosInOrder) {
   EXPECT_EQ(tokens_of(folder_ / "out.tokens"), expected);
   EXPECT_EQ(summary.documents, document_count);
   EXPECT_EQ(summary.tokens, static_cast<int64_t>(expected.size()));
-  const TokenShard shard(folder_ / "out.tokens");
-  EXPECT_EQ(shard.document_count(), document_count);
-  EXPECT_EQ(shard.loss_marks(), LossMarks::absent);
-  EXPECT_EQ(shard.vocab_size(), tokenizer_.vocab_size());
-  EXPECT_NO_THROW(shard.require_tokenizer(tokenizer_.fingerprint(), "the tokenizer"));
+  const TokenFile file(folder_ / "out.tokens");
+  EXPECT_EQ(file.document_count(), document_count);
+  EXPECT_EQ(file.loss_marks(), LossMarks::absent);
+  EXPECT_EQ(file.vocab_size(), tokenizer_.vocab_size());
+  EXPECT_NO_THROW(file.require_tokenizer(tokenizer_.fingerprint(), "the tokenizer"));
 }
 
 TEST_F(TokenizeFiles, LeavesNothingAfterAnError) {
@@ -97,14 +97,14 @@ TEST_F(TokenizeFiles, WritesExamplesWithWhatIsLearnt) {
   const std::vector<std::filesystem::path> inputs = {jsonl, text};
   tokenize_files(tokenizer_, inputs, folder_ / "out.tokens");
 
-  const TokenShard shard(folder_ / "out.tokens");
-  EXPECT_EQ(shard.loss_marks(), LossMarks::present);
-  ASSERT_EQ(shard.document_count(), 5001);
+  const TokenFile file(folder_ / "out.tokens");
+  EXPECT_EQ(file.loss_marks(), LossMarks::present);
+  ASSERT_EQ(file.document_count(), 5001);
   for (int64_t i = 0; i < 5001; ++i) {
-    const TokenShard::Range range = shard.document(i);
+    const TokenFile::Range range = file.document(i);
     Document found{std::vector<int32_t>(range.count), std::vector<uint8_t>(range.count)};
-    shard.read(range.first, found.tokens);
-    shard.read_loss_marks(range.first, found.carries_loss);
+    file.read(range.first, found.tokens);
+    file.read_loss_marks(range.first, found.carries_loss);
     ASSERT_EQ(found.tokens, expected[i].tokens) << i;
     ASSERT_EQ(found.carries_loss, expected[i].carries_loss) << i;
   }
@@ -116,7 +116,7 @@ TEST_F(TokenizeFiles, DoesNotDependOnTheNumberOfThreads) {
     lines += i % 97 == 5 ? "broken\n"
                          : "{\"text\": \"The boats wait, number " + std::to_string(i) + ".\"}\n";
   const std::vector<std::filesystem::path> inputs = {folder_.write("a.jsonl", lines)};
-  auto shard_with = [&](bool one_processor) {
+  auto file_with = [&](bool one_processor) {
     cpu_set_t all, one;
     sched_getaffinity(0, sizeof all, &all);
     CPU_ZERO(&one);
@@ -127,7 +127,7 @@ TEST_F(TokenizeFiles, DoesNotDependOnTheNumberOfThreads) {
     sched_setaffinity(0, sizeof all, &all);
     return read_file(folder_ / "out.tokens");
   };
-  EXPECT_EQ(shard_with(true), shard_with(false));
+  EXPECT_EQ(file_with(true), file_with(false));
 }
 
 TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
@@ -147,7 +147,7 @@ TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
   };
   for (const Bad& bad :
        {Bad{"{\"text\": \"a\"", "no valid JSON"}, Bad{"{\"text\": \"caf\xe9\"}", "invalid UTF-8"},
-        Bad{"{\"text\": \"\"}", "text: found nothing"}, Bad{"{\"txt\": \"a\"}", "Nearest: text"},
+        Bad{"{\"text\": \"\"}", "text: found nothing"}, Bad{"{\"txt\": \"a\"}", "nearest: text"},
         Bad{"{\"prompt\": \"a\", \"completion\": \"b\"}",
             "found prompt and completion, expected text as on line 1"}}) {
     const std::string text = message(good + "\n" + bad.line + "\n" + good);
@@ -156,7 +156,7 @@ TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
     const TokenizeSummary skipped = summary(good + bad.line + "\n" + good + bad.line, true);
     EXPECT_EQ(skipped.documents, 2);
     EXPECT_EQ(skipped.skipped_lines, 2);
-    EXPECT_EQ(TokenShard(folder_ / "out.tokens").skipped_lines(), 2);
+    EXPECT_EQ(TokenFile(folder_ / "out.tokens").skipped_lines(), 2);
   }
   EXPECT_NE(message("{\n" + good).find("a.jsonl:1: no valid JSON"), std::string::npos);
   EXPECT_NE(

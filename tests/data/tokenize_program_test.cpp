@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 #include "data/tokenizer.h"
 #include "tests/base/process.h"
 #include "tests/data/temporary_folder.h"
@@ -58,22 +58,22 @@ TEST(TokenizeProgram, TakesAFolderWithATokenizerJson) {
       "{\"ids\":[83,257,707],\"decoded\":\"the<|eot_id|>\"}\n{\"ids\":[],\"decoded\":\"\"}\n");
 }
 
-TEST(TokenizeProgram, WritesAShardByATokenizerJson) {
+TEST(TokenizeProgram, WritesATokenFileByATokenizerJson) {
   TemporaryFolder folder;
   const std::string tokenizer = "tests/goldens/tokenizers/gemma_bpe/tokenizer.json";
   const auto output = folder / "out.tokens";
   const Result result = run_tokenize("--tokenizer " + tokenizer + " --out " + output.string() +
                                      " " + folder.write("in.txt", "the\n\nthe\n").string());
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  const TokenShard shard(output);
-  std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
-  shard.read(0, tokens);
+  const TokenFile file(output);
+  std::vector<int32_t> tokens(static_cast<size_t>(file.token_count()));
+  file.read(0, tokens);
   EXPECT_EQ(tokens, (std::vector<int32_t>{724, 1, 724, 1}));
-  EXPECT_NO_THROW(shard.require_tokenizer(Tokenizer(tokenizer).fingerprint(), tokenizer));
-  EXPECT_THROW(shard.require_tokenizer(Tokenizer(kModel).fingerprint(), kModel), DataError);
+  EXPECT_NO_THROW(file.require_tokenizer(Tokenizer(tokenizer).fingerprint(), tokenizer));
+  EXPECT_THROW(file.require_tokenizer(Tokenizer(kModel).fingerprint(), kModel), DataError);
 }
 
-TEST(TokenizeProgram, WritesAShard) {
+TEST(TokenizeProgram, WritesATokenFile) {
   TemporaryFolder folder;
   const auto input = folder.write("in.txt", "the\n\nthe\n");
   const auto output = folder / "out.tokens";
@@ -81,7 +81,7 @@ TEST(TokenizeProgram, WritesAShard) {
       run_tokenize("--tokenizer " + kModel + " --out " + output.string() + " " + input.string());
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.output, output.string() + ": 4 tokens, 2 documents\n");
-  EXPECT_EQ(TokenShard(output).token_count(), 4);
+  EXPECT_EQ(TokenFile(output).token_count(), 4);
 }
 
 TEST(TokenizeProgram, WritesConversations) {
@@ -105,11 +105,11 @@ TEST(TokenizeProgram, WritesConversations) {
   result = run_tokenize(command + " --skip-bad-lines --chat-template gemma");
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_TRUE(result.output.ends_with(" tokens, 1 document, 1 line skipped\n")) << result.output;
-  const TokenShard shard(output);
-  std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
+  const TokenFile file(output);
+  std::vector<int32_t> tokens(static_cast<size_t>(file.token_count()));
   std::vector<uint8_t> carries_loss(tokens.size());
-  shard.read(0, tokens);
-  shard.read_loss_marks(0, carries_loss);
+  file.read(0, tokens);
+  file.read_loss_marks(0, carries_loss);
   const Tokenizer tokenizer("tests/goldens/tokenizers/gemma_bpe");
   EXPECT_EQ(tokenizer.decode(tokens, SpecialTokens::keep),
             "<bos><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nthe<end_of_turn>\n");

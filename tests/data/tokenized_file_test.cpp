@@ -11,8 +11,8 @@ namespace {
 
 class TokenizedFile : public testing::Test {
  protected:
-  std::shared_ptr<const TokenShard> open(const std::filesystem::path& path,
-                                         const TokenizeOptions& options = {}) {
+  std::shared_ptr<const TokenFile> open(const std::filesystem::path& path,
+                                        const TokenizeOptions& options = {}) {
     return open_tokenized(path, tokenizer_, options, folder_ / "cache");
   }
   size_t cached() const {
@@ -42,9 +42,25 @@ TEST_F(TokenizedFile, IsMadeOnceForATextAndItsOptions) {
   // The same bytes as plain text are one paragraph.
   EXPECT_EQ(open(folder_.write("a.txt", read_file(path)))->document_count(), 1);
   const Tokenizer other("tests/goldens/tokenizers/sp_unigram/tokenizer.model");
-  EXPECT_EQ(open_tokenized(path, other, {}, folder_ / "cache")->tokenizer_hash(),
+  EXPECT_EQ(open_tokenized(path, other, {}, folder_ / "cache")->tokenizer_fingerprint(),
             other.fingerprint());
   EXPECT_EQ(cached(), 6u);
+}
+
+// Which one that is, tokenizer_config.json says beside the tokenizer.
+TEST_F(TokenizedFile, EndsWithTheTokenizersEos) {
+  const auto text = folder_.write("a.txt", "one"),
+             file = folder_.write(
+                 "tokenizer.json",
+                 read_file("tests/goldens/tokenizers/bytelevel_bpe_llama3/tokenizer.json"));
+  for (const auto& [eos, id] : {std::pair{"<|end_of_text|>", 704}, {"<|eot_id|>", 707}}) {
+    folder_.write("tokenizer_config.json", std::string("{\"eos_token\": \"") + eos + "\"}");
+    const Tokenizer tokenizer(file);
+    const auto tokens = open_tokenized(text, tokenizer, {}, folder_ / "cache");
+    int32_t last = -1;
+    tokens->read(tokens->token_count() - 1, {&last, 1});
+    EXPECT_EQ(last, id);
+  }
 }
 
 TEST_F(TokenizedFile, LeavesNothingOfABadText) {
@@ -66,7 +82,7 @@ TEST_F(TokenizedFile, SaysWhatHelpsWhereItIsDamaged) {
   std::filesystem::resize_file(made, std::filesystem::file_size(made) - 1);
   const std::string message = message_of<DataError>([&] { open(path); });
   EXPECT_TRUE(message.starts_with(made.string())) << message;
-  EXPECT_TRUE(message.ends_with("Nearest: remove it, and " + path.string() + " is tokenized again"))
+  EXPECT_TRUE(message.ends_with("nearest: remove it, and " + path.string() + " is tokenized again"))
       << message;
   std::filesystem::remove(made);
   EXPECT_EQ(open(path)->path(), made);

@@ -13,19 +13,20 @@ namespace {
 
 class Unigram : public testing::Test {
  protected:
-  using Shard = std::shared_ptr<const TokenShard>;
+  using SharedFile = std::shared_ptr<const TokenFile>;
 
-  Shard shard(const std::string& name, int32_t vocab_size, uint64_t hash,
-              const std::vector<int32_t>& tokens, const std::vector<uint8_t>& carries_loss = {}) {
-    TokenShardWriter writer(folder_ / name, vocab_size, hash,
-                            carries_loss.empty() ? LossMarks::absent : LossMarks::present);
+  SharedFile file(const std::string& name, int32_t vocab_size, uint64_t hash,
+                  const std::vector<int32_t>& tokens,
+                  const std::vector<uint8_t>& carries_loss = {}) {
+    TokenFileWriter writer(folder_ / name, vocab_size, hash,
+                           carries_loss.empty() ? LossMarks::absent : LossMarks::present);
     if (!tokens.empty()) writer.append(tokens, carries_loss);
     writer.finish();
-    return std::make_shared<const TokenShard>(folder_ / name);
+    return std::make_shared<const TokenFile>(folder_ / name);
   }
 
   // Of all rows of two tokens, or of the first `rows`.
-  static double cross_entropy(const std::vector<Shard>& training, const Shard& validation,
+  static double cross_entropy(const std::vector<SharedFile>& training, const SharedFile& validation,
                               int64_t rows = 1 << 30) {
     constexpr int64_t kLength = 2;
     const auto windows =
@@ -39,15 +40,15 @@ class Unigram : public testing::Test {
 };
 
 TEST_F(Unigram, CountsWithOneAdded) {
-  const Shard training = shard("a", 4, 1, {0, 0, 0, 1, 1, 2});  // of 10: 4, 3, 2, 1
-  const Shard validation = shard("b", 4, 1, {2, 0, 1, 1, 3});   // the first is no target
+  const SharedFile training = file("a", 4, 1, {0, 0, 0, 1, 1, 2});  // of 10: 4, 3, 2, 1
+  const SharedFile validation = file("b", 4, 1, {2, 0, 1, 1, 3});   // the first is no target
   EXPECT_NEAR(cross_entropy({training}, validation),
               -(std::log(0.4) + 2 * std::log(0.3) + std::log(0.1)) / 4, 1e-12);
 }
 
 TEST_F(Unigram, CountsTheTargetsThatAreEvaluated) {
-  const Shard training = shard("a", 4, 1, {0, 0, 0, 1, 1, 2});
-  const Shard validation = shard("b", 4, 1, {2, 0, 1, 1, 3, 3});
+  const SharedFile training = file("a", 4, 1, {0, 0, 0, 1, 1, 2});
+  const SharedFile validation = file("b", 4, 1, {2, 0, 1, 1, 3, 3});
   EXPECT_NEAR(cross_entropy({training}, validation, 1), -(std::log(0.4) + std::log(0.3)) / 2,
               1e-12);
   EXPECT_NEAR(cross_entropy({training}, validation),
@@ -55,16 +56,16 @@ TEST_F(Unigram, CountsTheTargetsThatAreEvaluated) {
 }
 
 TEST_F(Unigram, CountsAllSourcesAndOnlyWhatCarriesLoss) {
-  const Shard first = shard("a", 4, 1, {0, 0, 3, 0, 1}, {1, 1, 0, 1, 1});
-  const Shard second = shard("c", 4, 1, {1, 2});  // together as above
-  EXPECT_NEAR(cross_entropy({first, second}, shard("b", 4, 1, {2, 0, 1, 1, 3})),
+  const SharedFile first = file("a", 4, 1, {0, 0, 3, 0, 1}, {1, 1, 0, 1, 1});
+  const SharedFile second = file("c", 4, 1, {1, 2});  // together as above
+  EXPECT_NEAR(cross_entropy({first, second}, file("b", 4, 1, {2, 0, 1, 1, 3})),
               -(std::log(0.4) + 2 * std::log(0.3) + std::log(0.1)) / 4, 1e-12);
 }
 
 TEST_F(Unigram, CrossEntropyOfATextUnderItselfIsItsEntropy) {
   std::vector<int32_t> tokens(64 * 5000 + 1);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i % 64);
-  const Shard text = shard("a", 64, 1, tokens);
+  const SharedFile text = file("a", 64, 1, tokens);
   EXPECT_NEAR(cross_entropy({text}, text), std::log(64), 1e-9);
 }
 

@@ -121,7 +121,7 @@ TEST(AttentionByCudnn, ServesWhichGpusItIsSaidTo) {
 
 // Every row and head is in one part, and no part takes more than it must to keep a GPU busy.
 TEST(AttentionByCudnn, DividesTheBackwardPassEvenly) {
-  constexpr int64_t kPart = int64_t{512} << 20, kMostPart = int64_t{2} << 30;
+  constexpr int64_t kPart = int64_t{512} << 20, kMaxPart = int64_t{2} << 30;
   for (int64_t b : {1, 2, 5, 12})
     for (int64_t t : {2, 500, 2048, 4096, 8192, 16384})
       for (auto [h, g] :
@@ -141,7 +141,7 @@ TEST(AttentionByCudnn, DividesTheBackwardPassEvenly) {
         EXPECT_TRUE(part.rows * part.key_heads == 1 || scores <= std::max(kPart, 8 * q) ||
                     blocks_of_one_less < 1024)
             << scores;
-        EXPECT_TRUE(part.rows * part.key_heads == 1 || scores <= kMostPart) << scores;
+        EXPECT_TRUE(part.rows * part.key_heads == 1 || scores <= kMaxPart) << scores;
       }
   auto key_heads = [](int64_t t, int64_t h, int64_t g) {
     const Case one{3, t, h, g, {{.head_dim = 128}}};

@@ -109,10 +109,9 @@ Memory memory_of(const at::Tensor& tensor) {
 }
 
 at::Tensor tensor_of(const Memory& memory, const Type& type) {
-  std::vector<int64_t> sizes;
-  for (int i = 0; i < type.shape.rank(); ++i) sizes.push_back(type.shape[i]);
   return at::from_blob(
-      memory->data(), sizes, [memory](void*) {}, at::TensorOptions(scalar_type(type.dtype)));
+      memory->data(), type.shape.sizes(), [memory](void*) {},
+      at::TensorOptions(scalar_type(type.dtype)));
 }
 
 // Where a run puts each output: into the memory of an input, or (-1) into memory of its own.

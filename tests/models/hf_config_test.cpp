@@ -160,6 +160,13 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
   }
   EXPECT_GT(written, 1000);
   EXPECT_GT(refused, 1000);
+  // Read back it would be the same, but transformers takes integers alone.
+  DecoderConfig odd = random_model(random, "gemma2");
+  odd.query_scale = 1 / std::sqrt(2.5);
+  EXPECT_NE(message_of<ConfigError>([&] {
+              write_hf_config(odd);
+            }).find("query_pre_attn_scalar, which has to be an integer"),
+            std::string::npos);
 }
 
 // tests/transformers/same_model.py loads these texts with transformers.
@@ -209,6 +216,18 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
   EXPECT_THROW(read("gemma2", R"(,"sliding_window_pattern":3)"), DataError);
   EXPECT_NO_THROW(read("qwen2", R"(,"use_mrope":false)"));
   EXPECT_THROW(read("qwen2", R"(,"use_mrope":true)"), DataError);
+  for (const char* type : {"qwen2", "qwen3"}) {
+    EXPECT_NO_THROW(read(type, R"(,"use_sliding_window":false,"sliding_window":7)"));
+    EXPECT_THROW(read(type, R"(,"use_sliding_window":true,"sliding_window":7)"), DataError);
+  }
+  // Layers with a window have no scaling here.
+  auto gemma3 = [&](const std::string& local) {
+    return read("gemma3_text", R"(,"rope_parameters":{"full_attention":{"rope_type":"linear",)"
+                               R"("factor":8},"sliding_attention":{)" +
+                                   local + "}}");
+  };
+  EXPECT_EQ(gemma3(R"("rope_theta":5)").window_rope_base, 5);
+  EXPECT_THROW(gemma3(R"("rope_theta":5,"rope_type":"linear","factor":2)"), DataError);
   // transformers writes both names of a kind that it read under the older one.
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     auto scaling = [&](const std::string& kind) {
@@ -244,6 +263,11 @@ TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
   EXPECT_EQ(refusal(R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,)"
                     R"("high_freq_factor":1,"original_max_position_embeddings":8192})"),
             "rope_scaling.low_freq_factor: found 4, expected less than high_freq_factor, 1");
+  EXPECT_EQ(refusal(R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,)"
+                    R"("high_freq_factor":4,"original_max_position_embeddings":8192})"),
+            "rope_scaling.low_freq_factor: found 4, expected less than high_freq_factor, 4");
+  EXPECT_EQ(refusal(R"("sliding_window":2147483649)"),
+            "sliding_window: found 2147483649, expected an integer from 0 to 2147483648");
   EXPECT_EQ(refusal(R"("rope_scaling":[])"), "rope_scaling: found [], expected an object");
   EXPECT_EQ(refusal(R"("rope_theta":0)"), "rope_theta: found 0, expected a number above 0");
   EXPECT_EQ(refusal(R"("sliding_window":null,"layer_types":["sliding_attention"])"),
@@ -263,6 +287,28 @@ TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
             "found a JSON array, expected a JSON object");
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config("{"); }),
             "found no valid JSON, expected a JSON object");
+}
+
+// What transformers would take from one published model is to be said; Llama derives it.
+TEST(HfConfigReading, SizesAreNotTakenFromAnotherModel) {
+  const std::string rest =
+      R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,)"
+      R"("intermediate_size":12,"rms_norm_eps":1e-5)";
+  auto read = [&](const std::string& type, const std::string& said) {
+    return parse_hf_config("{\"model_type\":\"" + type + "\"," + rest + said + "}");
+  };
+  auto refusal = [&](const std::string& type, const std::string& said) {
+    return message_of<DataError>([&] { read(type, said); });
+  };
+  const std::string heads = R"(,"num_key_value_heads":1)", head_dim = R"(,"head_dim":6)";
+  EXPECT_EQ(read("llama", "").kv_heads, 2);
+  EXPECT_EQ(read("llama", "").head_dim, 4);
+  for (const char* type : {"mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"})
+    EXPECT_EQ(refusal(type, head_dim), "num_key_value_heads: found nothing, expected a value")
+        << type;
+  for (const char* type : {"qwen3", "gemma", "gemma2", "gemma3_text"})
+    EXPECT_EQ(refusal(type, heads), "head_dim: found nothing, expected a value") << type;
+  for (const char* type : {"mistral", "qwen2"}) EXPECT_EQ(read(type, heads).head_dim, 4) << type;
 }
 
 TEST(HfConfigReading, MaxPositionEmbeddingsMayBeThere) {

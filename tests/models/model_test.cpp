@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "models/decoder.h"
@@ -124,9 +125,11 @@ TEST(SetTrainable, NothingBeforeTheFirstTrainedLayerNeedsAGradient) {
   set_trainable(model, only({"tower.w", "layers.4.w"}));
   EXPECT_EQ(gradients(model.stages[1]),
             (Gradients{{false, true}, {false, true}, {false, true}, {false, true}, {true, true}}));
+  EXPECT_EQ(model.stages[1].programs.size(), 2u);
   for (const Stage& stage : model.stages)
     for (const Program& program : stage.programs) EXPECT_NO_THROW(verify(program));
   set_trainable(model, only({}));
+  EXPECT_EQ(model.stages[1].programs.size(), 1u);
   EXPECT_EQ(count_parameters(model).trainable, 0);
   for (const Stage& stage : model.stages)
     for (const Program& program : stage.programs)
@@ -254,6 +257,53 @@ TEST(Llama, CountsTiedEmbeddingsOnce) {
   tied.tied_embeddings = true;
   EXPECT_EQ(count_parameters(decoder(small_llama())).all - count_parameters(decoder(tied)).all,
             50 * 16);
+}
+
+// Matrices are decayed, norms and biases never. Gemma adds 1 to the weights of norms. An adapter
+// starts as nothing, its first factor as PyTorch's linear layers do.
+TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
+  for (Block block : {Block::llama, Block::gemma, Block::gemma2})
+    for (int64_t rank : {0, 2}) {
+      DecoderConfig config{.batch = 1,
+                           .length = 8,
+                           .vocabulary = 32,
+                           .width = 16,
+                           .layers = 1,
+                           .query_heads = 4,
+                           .kv_heads = 2,
+                           .head_dim = 4,
+                           .mlp_width = 24};
+      config.block = block;
+      config.qkv_bias = config.output_bias = config.mlp_bias = config.qk_norm = true;
+      config.lora = {.rank = rank, .targets = {kLoraTargets.begin(), kLoraTargets.end()}};
+      const Model model = decoder(config);
+      int matrices = 0, biases = 0, norms = 0;
+      for (const Stage& stage : model.stages)
+        for (ValueId id : stage.programs[0].inputs_from(Source::weight)) {
+          const Value& value = stage.programs[0][id];
+          const auto& [decay, init] = std::pair(value.weight->decay, value.weight->init);
+          const bool is_matrix = value.type.shape.rank() == 2;
+          EXPECT_EQ(decay, is_matrix ? Decay::yes : Decay::no) << value.name;
+          if (value.name.ends_with(".bias") || value.name.ends_with("lora_B.weight")) {
+            EXPECT_EQ(init.kind, Init::Kind::zeros) << value.name;
+            biases += !is_matrix;
+          } else if (value.name.ends_with("lora_A.weight")) {
+            EXPECT_EQ(init.kind, Init::Kind::uniform) << value.name;
+            EXPECT_DOUBLE_EQ(init.scale * init.scale * value.type.shape[1], 1) << value.name;
+          } else if (is_matrix) {
+            EXPECT_EQ(init.kind, Init::Kind::normal) << value.name;
+            EXPECT_EQ(init.scale, 0.02) << value.name;
+            ++matrices;
+          } else {
+            EXPECT_EQ(init.kind, block == Block::llama ? Init::Kind::ones : Init::Kind::zeros)
+                << value.name;
+            ++norms;
+          }
+        }
+      EXPECT_EQ(matrices, config.tied_embeddings ? 8 + 1 : 7 + 2);
+      EXPECT_EQ(biases, 7);
+      EXPECT_EQ(norms, block == Block::gemma2 ? 7 : 5);
+    }
 }
 
 TEST(Llama, TracesADecoderLayer) {

@@ -955,9 +955,7 @@ std::vector<OpCase> real_cases() {
 }
 
 at::Tensor random_normal(const Type& type, uint64_t seed) {
-  std::vector<int64_t> sizes;
-  for (int i = 0; i < type.shape.rank(); ++i) sizes.push_back(type.shape[i]);
-  return at::randn(sizes, at::detail::createCPUGenerator(seed), at::kDouble)
+  return at::randn(type.shape.sizes(), at::detail::createCPUGenerator(seed), at::kDouble)
       .to(scalar_type(type.dtype));
 }
 

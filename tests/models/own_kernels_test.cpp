@@ -13,6 +13,7 @@
 
 #include "models/ops/adamw.h"
 #include "models/ops/aten.h"
+#include "models/ops/attention_mask_body.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear_cross_entropy_body.h"
 #include "models/ops/onednn_matmul.h"
@@ -284,6 +285,31 @@ TEST(OwnKernels, TakeOperandsThatAreNotAligned) {
     }
   }
   EXPECT_GT(moved, multiplies_bfloat16() ? 50 : 25);
+}
+
+// --- attention's mask
+
+TEST(AttentionMask, HidesOtherSegmentsAndWhatIsNoKey) {
+  constexpr int64_t kRows = 2;
+  for (int threads : {32, 256})
+    for (int64_t length : {1, 7, 8, 21}) {
+      const int64_t width = attention_mask_width(length);
+      std::vector<int32_t> segments;
+      for (int64_t i = 0; i < kRows * length; ++i)
+        segments.push_back(static_cast<int32_t>((i + i / length) / 3));
+      std::vector<bfloat16> mask(static_cast<size_t>(kRows * length * width));
+      launch(
+          AttentionMaskArguments{
+              .rows = kRows, .length = length, .segments = segments.data(), .mask = mask.data()},
+          SerialLauncher(threads));
+      for (int64_t query = 0; query < kRows * length; ++query)
+        for (int64_t key = 0; key < width; ++key) {
+          const int64_t row = query / length * length;
+          const bool is_seen = key < length && segments[row + key] == segments[query];
+          EXPECT_EQ(mask[query * width + key].bits, to_bfloat16(is_seen ? 0.f : kHiddenScore).bits)
+              << length << ": " << query << ", " << key;
+        }
+    }
 }
 
 }  // namespace

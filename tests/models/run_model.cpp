@@ -34,12 +34,11 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
   for (size_t s = 0; s < model.stages.size(); ++s) {
     const Stage& stage = model.stages[s];
     Outputs last;
-    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
-      const Program& program = stage.programs[stage.layers[layer]];
+    for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
+      const Program& program = stage.program(layer);
       Tensors inputs = batch;
       for (ValueId id : program.inputs_from(Source::weight))
-        inputs[program[id].name] =
-            weights.at(weight_name(stage, static_cast<int>(layer), program[id]));
+        inputs[program[id].name] = weights.at(weight_name(stage, layer, program[id]));
       std::vector<ValueId> fed = program.inputs_from(Source::input);
       for (size_t i = 0; i < fed.size(); ++i) {
         StageOutput from = stage.inputs[i];
@@ -52,7 +51,7 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
         last.push_back(values.at(program[output.value].name));
         if (output.role == OutputRole::auxiliary_loss) auxiliary_loss += last.back().item<double>();
       }
-      runs.push_back({static_cast<int>(s), static_cast<int>(layer), &program, std::move(values)});
+      runs.push_back({static_cast<int>(s), layer, &program, std::move(values)});
     }
     outputs.push_back(last);
   }
@@ -115,18 +114,16 @@ Tensors random_weights(const Model& model, uint64_t seed) {
   Tensors weights;
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (const Stage& stage : model.stages)
-    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
-      const Program& program = stage.programs[stage.layers[layer]];
+    for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
+      const Program& program = stage.program(layer);
       for (ValueId id : program.inputs_from(Source::weight)) {
         const Shape& shape = program[id].type.shape;
-        std::vector<int64_t> sizes;
-        for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
-        at::Tensor weight = at::randn(sizes, generator, at::kDouble);
+        at::Tensor weight = at::randn(shape.sizes(), generator, at::kDouble);
         if (shape.rank() == 1)
           weight.mul_(0.25).add_(1);
         else
           weight.div_(std::sqrt(static_cast<double>(shape.back())));
-        weights.try_emplace(weight_name(stage, static_cast<int>(layer), program[id]),
+        weights.try_emplace(weight_name(stage, layer, program[id]),
                             weight.to(scalar_type(program[id].type.dtype)));
       }
     }

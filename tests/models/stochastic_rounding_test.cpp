@@ -14,7 +14,7 @@ namespace {
 
 TEST(RoundingBits, AreThoseOfPhilox) {
   const RoundingStream stream{0xfedcba9876543210, 0x87654321, 0x7fffffff};
-  for (int64_t first : {int64_t{0}, int64_t{320}, kMostRounded - RoundingBits::kCount}) {
+  for (int64_t first : {int64_t{0}, int64_t{320}, kMaxRounded - RoundingBits::kCount}) {
     RoundingBits bits;
     draw_rounding_bits(stream, first, bits);
     for (int64_t i = 0; i < RoundingBits::kCount; ++i) {
@@ -84,7 +84,7 @@ void expect_codes(int magnitudes, float least) {
   EXPECT_EQ(value_of<Moment>(0), 0);
   EXPECT_EQ(value_of<Moment>(1), least);
   EXPECT_EQ(value_of<Moment>(magnitudes - 1), 1.875f);
-  constexpr uint32_t kMostRandom = (1u << kBlock8DroppedBits) - 1;
+  constexpr uint32_t kMaxRandom = (1u << kBlock8DroppedBits) - 1;
   for (int code = 0; code < magnitudes; ++code) {
     float value = value_of<Moment>(code);
     if (code > 0) {
@@ -93,7 +93,7 @@ void expect_codes(int magnitudes, float least) {
     if (code > 16) {
       ASSERT_LE(value / value_of<Moment>(code - 1), 1.125f) << code;
     }
-    for (uint32_t random : {0u, kMostRandom}) ASSERT_EQ(Moment::encode(value, 1, random), code);
+    for (uint32_t random : {0u, kMaxRandom}) ASSERT_EQ(Moment::encode(value, 1, random), code);
   }
 }
 

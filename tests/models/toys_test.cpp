@@ -137,8 +137,8 @@ TEST(Toys, TraceTheirLayers) {
 TEST(Toys, FirstLayerGivesItsInputNoGradient) {
   for (const Model& model : {toy_a({}), toy_b({})}) {
     const Stage& layers = model.stages[1];
-    for (size_t layer = 0; layer < layers.layers.size(); ++layer) {
-      const Program& program = layers.programs[layers.layers[layer]];
+    for (int layer = 0; layer < std::ssize(layers.layers); ++layer) {
+      const Program& program = layers.program(layer);
       EXPECT_EQ(program[program.find("x")].needs_gradient, layer > 0) << model.name << " " << layer;
     }
   }

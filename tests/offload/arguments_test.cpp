@@ -22,6 +22,11 @@ TEST(Arguments, KeepTheirSize) {
   float value = 0;
   EXPECT_THROW(arguments.write("x", &value, sizeof value), InternalError);
   EXPECT_THROW(arguments.read("y", &value, sizeof value), InternalError);
+  arguments.write_part("x", 96, &value, sizeof value);
+  for (int64_t offset : {-1, 97}) {
+    EXPECT_THROW(arguments.write_part("x", offset, &value, sizeof value), InternalError);
+    EXPECT_THROW(arguments.read_part("x", offset, &value, sizeof value), InternalError);
+  }
 }
 
 TEST(Arguments, LieInOneAllocationAsFarAsItReaches) {

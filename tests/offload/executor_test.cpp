@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "offload/arenas.h"
@@ -12,6 +13,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/memory_analysis.h"
 #include "offload/virtual_backend.h"
+#include "tests/message_of.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/random_plan.h"
@@ -230,6 +232,41 @@ TEST(CpuBackend, EndsItsWorkBeforeItGoes) {
     backend->wait(Lane::host_to_device, 0);
     backend->copy(Lane::host_to_device, {memory[1], type}, {memory[2], type});
   }
+}
+
+// Whoever waited for what failed runs no more, until the failure is told of.
+TEST(CpuBackend, RunsNothingAfterAFailure) {
+  static int runs;
+  runs = 0;
+  const models::Op fails{.name = "fails",
+                         .cpu = {[](const models::KernelCall&) { throw Error("a failure"); }}};
+  const models::Op counts{.name = "counts", .cpu = {[](const models::KernelCall&) { ++runs; }}};
+  const std::any none;
+  const models::KernelCall call{.target = models::Target::cpu, .attrs = none};
+  std::vector<int32_t> memory(2);
+  auto part = [&](int i) { return models::Ref{&memory[i], {{1}, models::Dtype::int32}}; };
+  auto backend = make_cpu_backend();
+  for (Lane lane : {Lane::compute, Lane::device_to_host})
+    for (bool copies : {false, true}) {
+      SCOPED_TRACE(std::string(name(lane)) + (copies ? ", a copy" : ", a kernel"));
+      memory = {1, 2};
+      backend->run(Lane::host_compute, fails, call);
+      backend->record(Lane::host_compute, 0);
+      backend->wait(lane, 0);
+      auto go_on = [&] {
+        if (copies)
+          backend->copy(lane, part(0), part(1));
+        else
+          backend->run(lane, counts, call);
+        backend->synchronize();
+      };
+      EXPECT_EQ(message_of<Error>(go_on), "a failure");
+      EXPECT_EQ(runs, 0);
+      EXPECT_EQ(memory[1], 2);
+      backend->run(lane, counts, call);
+      backend->synchronize();
+      EXPECT_EQ(std::exchange(runs, 0), 1);
+    }
 }
 
 TEST(CpuBackend, RefusesWhatTheSystemRefuses) {

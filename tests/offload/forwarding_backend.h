@@ -1,6 +1,9 @@
 // A backend that does what another does, for tests that change or count a part of it.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "offload/backend.h"
 
 namespace longshore::offload {
@@ -8,6 +11,8 @@ namespace longshore::offload {
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(Backend& other) : other_(other) {}
+  explicit ForwardingBackend(std::unique_ptr<Backend> other)
+      : owned_(std::move(other)), other_(*owned_) {}
 
   models::Target target() const override { return other_.target(); }
   std::byte* allocate(MemoryKind kind, int64_t bytes) override {
@@ -38,6 +43,7 @@ class ForwardingBackend : public Backend {
   }
 
  private:
+  std::unique_ptr<Backend> owned_;
   Backend& other_;
 };
 

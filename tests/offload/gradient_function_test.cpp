@@ -17,6 +17,7 @@
 #include "models/toys.h"
 #include "models/trace.h"
 #include "offload/cpu_backend.h"
+#include "offload/scan.h"
 #include "tests/message_of.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/toy_models.h"
@@ -119,13 +120,21 @@ TEST(GradientFunction, GivesOneValueAsTwoWeightsGradients) {
   expect_gradients(model, {"w1", "w2"}, kGradientsOnHost);
 }
 
-// b's gradient has the gradient of a + b and more: the sum must not overwrite a's.
+// b's gradient has the gradient of a + b and more: the sum must not overwrite a's, nor what a's is
+// added up from. The one that is declared first is the first to look for its place.
 TEST(GradientFunction, KeepsAGradientThatAnotherIsAddedUpFrom) {
-  const Model model = network({layer("layer", [](Trace& t, Var x) {
-    Var a = t.weight("w1", kSquare, kTrained), b = t.weight("w2", kSquare, kTrained);
-    return models::linear(models::linear(x, b), models::add(a, b));
-  })});
-  expect_gradients(model, {"w1", "w2"});
+  for (bool is_a_first : {true, false})
+    for (bool has_a_more : {false, true}) {
+      SCOPED_TRACE(std::to_string(is_a_first) + " " + std::to_string(has_a_more));
+      const Model model = network({layer("layer", [&](Trace& t, Var x) {
+        Var first = t.weight("w1", kSquare, kTrained), second = t.weight("w2", kSquare, kTrained);
+        Var a = is_a_first ? first : second, b = is_a_first ? second : first;
+        Var product = models::linear(has_a_more ? models::linear(x, a) : x, b);
+        Var sum = models::add(a, b);
+        return models::linear(product, sum);
+      })});
+      expect_gradients(model, {"w1", "w2"});
+    }
 }
 
 TEST(GradientFunction, AddsToWhatALaterStageLeft) {
@@ -138,6 +147,61 @@ TEST(GradientFunction, AddsToWhatALaterStageLeft) {
   const Model model = network(std::move(layers));
   expect_gradients(model, {"w"});
   expect_gradients(model, {"w"}, kGradientsOnHost);
+}
+
+// One layer of a scan adds to what a later stage left, the other begins a gradient of its own.
+TEST(GradientFunction, AddsToWhatALaterStageLeftOfOneLayer) {
+  std::vector<models::Program> layers;
+  for (const char* weight : {"first", "w", "layers.0.w"})
+    layers.push_back(layer(weight, [&](Trace& t, Var x) {
+      return models::add(x, models::linear(x, t.weight(weight, kSquare, kTrained)));
+    }));
+  Model model = network(std::move(layers));
+  model.stages[2].weight_prefix = "layers.{}.";
+  model.stages[2].layers = {0, 0};
+  models::connect(model);
+  expect_gradients(model, {"first", "layers.0.w", "layers.1.w"});
+}
+
+// Copies each gradient where the pass tells that it is final: once, and nothing writes it later.
+TEST(Scan, TellsOfEachGradientOnceWhenItIsFinal) {
+  models::DecoderConfig tied = tiny_llama();
+  tied.tied_embeddings = true;
+  for (const Model& model : {models::decoder(tied), network({layer("layer", [](Trace&t, Var x) {
+                               Var a = t.weight("w1", kSquare, kTrained),
+                                   b = t.weight("w2", kSquare, kTrained);
+                               return models::add(models::linear(x, models::add(a, b)),
+                                                  t.weight("w3", kSquare, kTrained));
+                             })})}) {
+    const ParameterLayout layout = lay_out(model);
+    PlanBuilder builder("plan", models::Target::cpu);
+    PassOperands operands(layout, builder, GradientOwner::caller, {});
+    Scan scan(model, operands, builder);
+    std::map<std::string, int> told;
+    scan.train(
+        {.policy = keep_all(),
+         .on_parameter_gradient = [&](const ParameterLayout::Location& at, const Place& place) {
+           const Parameter& parameter = layout.parameter(at);
+           const Type type{parameter.type.shape};
+           ++told[parameter.name];
+           builder.move(operands.range(at.slab, Copy::gradient, parameter.offset, type),
+                        builder.temporary("final", type, MemoryKind::device, Category::working_set),
+                        place);
+         }});
+    std::map<std::string, int> once;
+    for (const auto& [name, location] : layout.by_name) once[name] = 1;
+    EXPECT_EQ(told, once);
+    const Plan plan = builder.finish();
+    std::vector<Operand> final_gradients;
+    for (const Instruction& instruction : plan.instructions) {
+      for (const Operand& out : instruction.out)
+        for (const Operand& gradient : final_gradients)
+          EXPECT_FALSE(out.buffer == gradient.buffer && out.offset == gradient.offset)
+              << instruction.name << " of " << instruction.place.stage;
+      if (instruction.name == "final") final_gradients.push_back(instruction.in[0]);
+    }
+    EXPECT_EQ(final_gradients.size(), once.size());
+  }
 }
 
 TEST(GradientFunction, RefusesWhatNoLossDependsOn) {

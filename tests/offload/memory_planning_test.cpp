@@ -11,8 +11,13 @@
 namespace longshore::offload {
 namespace {
 
+bool is_live(const BufferLifetime& buffer, int now) {
+  const bool begun = buffer.first <= now, ended = buffer.last < now;
+  return buffer.first <= buffer.last ? begun && !ended : begun || !ended;
+}
+
 bool live_together(const BufferLifetime& a, const BufferLifetime& b) {
-  return a.first <= b.last && b.first <= a.last;
+  return is_live(a, b.first) || is_live(b, a.first);
 }
 
 // Every buffer rounded up to whole places, summed at the fullest time.
@@ -21,7 +26,7 @@ int64_t bound(const std::vector<BufferLifetime>& buffers) {
   for (const BufferLifetime& at : buffers) {
     int64_t now = 0;
     for (const BufferLifetime& other : buffers)
-      if (other.first <= at.first && at.first <= other.last) now += align_up(other.bytes);
+      if (is_live(other, at.first)) now += align_up(other.bytes);
     most = std::max(most, now);
   }
   return most;
@@ -48,16 +53,26 @@ TEST(MemoryPlanning, NothingLiveTogetherOverlaps) {
   double worst = 1;
   for (int round = 0; round < 300; ++round) {
     std::vector<BufferLifetime> buffers(1 + below(40));
-    int end = 1 + below(60);
+    int end = 2 + below(round % 2 ? 60 : 1000);
     for (BufferLifetime& buffer : buffers) {
       buffer.first = below(end);
       buffer.last = std::min(end, buffer.first + below(1 + end / 2));
+      // Some live across the end of a run.
+      if (buffer.first < buffer.last && below(5) == 0) std::swap(buffer.first, buffer.last);
       // Many of few sizes, as plans have them, and some odd ones.
       buffer.bytes = below(3) ? (1 + below(4)) * 4096 : below(20000);
     }
     int64_t size = assign_offsets(buffers);
     expect_sound(buffers, size);
     if (int64_t least = bound(buffers)) worst = std::max(worst, double(size) / double(least));
+
+    // Where some must stay where they are, the others find places beside them.
+    std::vector<BufferLifetime> some_fixed = buffers;
+    for (BufferLifetime& buffer : some_fixed) buffer.is_fixed = below(4) == 0;
+    size = assign_offsets(some_fixed);
+    expect_sound(some_fixed, size);
+    for (size_t i = 0; i < buffers.size(); ++i)
+      EXPECT_TRUE(!some_fixed[i].is_fixed || some_fixed[i].offset == buffers[i].offset);
   }
   RecordProperty("worst_over_bound", std::to_string(worst));
 }

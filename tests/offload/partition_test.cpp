@@ -9,9 +9,12 @@
 #include <map>
 #include <set>
 
+#include "base/error.h"
 #include "models/ops/linear.h"
 #include "models/ops/swiglu.h"
 #include "models/trace.h"
+#include "offload/layer_partitions.h"
+#include "tests/message_of.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::offload {
@@ -342,6 +345,23 @@ TEST(Partition, BackToBackTheLossIsMadeOnce) {
   ASSERT_EQ(joined.remade_outputs.size(), 1u);
   EXPECT_EQ(joined.remade_outputs[0].output, head.outputs[0].value);
   EXPECT_EQ(joined.backward[joined.remade_outputs[0].value].type, head[head.outputs[0].value].type);
+}
+
+// Labels that somebody names must be read in the layers that follow that policy, and only there.
+TEST(LayerPartitions, HonourEachPolicyInItsOwnLayers) {
+  const models::Model model = models::decoder(tiny_llama());
+  auto with_others = [&](const char* label) {
+    auto offloading = [&](const char* one) {
+      return make_policy("custom", {{one, Fate::offload}}, llama_layer());
+    };
+    return partition_layers(
+        model,
+        {.policy = offloading("query_proj"), .offload_layers = 1, .others = offloading(label)},
+        InitialGradients::nothing);
+  };
+  EXPECT_EQ(with_others("mlpwi_0").plans.size(), 4u);
+  const std::string message = message_of<ConfigError>([&] { with_others("mlpwo"); });
+  EXPECT_TRUE(message.starts_with("mlpwo: offload cannot be honoured")) << message;
 }
 
 // Nothing of a stage without anything to train is kept, and it has no backward pass.

@@ -91,7 +91,7 @@ TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
 
 TEST(StepPlan, CarriesReturnedAreSoundWhereverWeightsLive) {
   models::DecoderConfig config = tiny_llama();
-  models::Model model = models::decoder(config, {.head = models::Head::states});
+  models::Model model = models::decoder(config, {.head = models::Head::hidden_states});
   for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
     Plan plan = trainer::plan_forward(model, lay_out(model, {.homes = {.parameters = home}}),
                                       "states", {}, Target::cpu, Carries::returned);
@@ -275,6 +275,33 @@ TEST(PlanBuilder, TakesNoPlaceThatIsStillRead) {
   // Two places either way: of two inputs, one is the output's as well.
   EXPECT_EQ(shares.arena(MemoryKind::device), 2 * align_up(4000));
   EXPECT_EQ(apart.arena(MemoryKind::device), 2 * align_up(4000));
+}
+
+// What a run leaves to the next takes the place of nothing that dies, and nothing takes its place
+// when it was read: its bytes are its own across the end of the run.
+TEST(PlanBuilder, WhatIsCarriedSharesNoPlace) {
+  const models::Type type{{1000}};
+  const models::Program addition = models::addition(type);
+  PlanBuilder builder("plan", Target::cpu);
+  const Operand carried{
+      builder.carried("carried", type.bytes(), MemoryKind::device, Category::gradients), 0, type};
+  auto fetched = [&](const char* name) {
+    const Operand device = builder.temporary(name, type, MemoryKind::device, Category::working_set);
+    builder.move(builder.argument(std::string(name) + ".host", type, MemoryKind::pinned_host,
+                                  Category::batch),
+                 device, {});
+    return device;
+  };
+  auto sum = [&](const Operand& a, const Operand& b, const Operand& to) {
+    PlanBuilder::Bindings bindings{a, b, to};
+    builder.run(addition, bindings, {});
+    return bindings.back();
+  };
+  const Operand first = sum(carried, fetched("x"), {});
+  sum(first, fetched("y"), carried);
+  const Operand last = sum(fetched("z"), fetched("w"), {});
+  builder.move(last, builder.argument("sum", type, MemoryKind::pinned_host, Category::batch), {});
+  expect_sound({.plans = {builder.finish()}});
 }
 
 TEST(PlanBuilder, RefusesWhatDoesNotFit) {

@@ -97,6 +97,17 @@ TEST(Policy, CustomFollowsItsKeysAndRematsTheRest) {
   EXPECT_EQ(policy.fate(""), Fate::remat);
 }
 
+TEST(Policy, TheKeyForUnlabelledValuesChangesNoLabel) {
+  const Labels labels = llama_labels();
+  Policy policy =
+      policy_for("custom", {{kUnlabelled, Fate::keep}, {"context", Fate::offload}}, labels);
+  EXPECT_EQ(policy.fate(""), Fate::keep);
+  for (const std::string& label : labels)
+    EXPECT_EQ(policy.fate(label), label == "context" ? Fate::offload : Fate::remat) << label;
+  expect_mentions(refusal("custom", {{kUnlabelled, Fate::offload}}, labels),
+                  {kUnlabelled, "offload", "expected device or remat"});
+}
+
 TEST(Policy, FusedProjectionsStandForTheSeparateOnes) {
   Policy policy = policy_for("save_qkv_proj", {}, Labels{"decoder_layer_input", "qkv_proj"});
   EXPECT_EQ(policy.fate("qkv_proj"), Fate::keep);
@@ -112,7 +123,7 @@ TEST(Policy, AGroupMustBeThereWhole) {
 
 TEST(Policy, UnknownNamesGetTheNearest) {
   std::string message = refusal("save_qkv_prj", {}, llama_labels());
-  expect_mentions(message, {"remat_policy", "save_qkv_prj", "Nearest: save_qkv_proj"});
+  expect_mentions(message, {"remat_policy", "save_qkv_prj", "nearest: save_qkv_proj"});
   for (const PolicyInfo& info : policies()) expect_mentions(message, {info.name.c_str()});
   EXPECT_EQ(refusal("elephant", {}, llama_labels()).find("Nearest"), std::string::npos);
 }
@@ -120,7 +131,7 @@ TEST(Policy, UnknownNamesGetTheNearest) {
 TEST(Policy, CustomKeysMustBeEmittedLabels) {
   Labels labels = llama_labels();
   std::string message = refusal("custom", {{"contxt", Fate::keep}}, labels);
-  expect_mentions(message, {"contxt", "Nearest: context"});
+  expect_mentions(message, {"contxt", "nearest: context"});
   for (const std::string& label : labels) expect_mentions(message, {label.c_str()});
 }
 

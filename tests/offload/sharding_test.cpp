@@ -180,7 +180,7 @@ TEST(Sharding, LeavesDevicesWithoutPartOfASlab) {
   options.layout.mesh = mesh;
   options.layout.mesh.fsdp.rank = 2;
   EXPECT_TRUE(std::ranges::any_of(lay_out(options.model, options.layout).slabs,
-                                  [](const Slab& slab) { return slab.runs().empty(); }));
+                                  [](const Slab& slab) { return slab.decay_ranges().empty(); }));
 }
 
 // Ring collectives over n devices send (n - 1) / n of what is gathered or scattered, and twice that
@@ -194,9 +194,11 @@ TEST(Wire, BytesAreThoseOfRingCollectives) {
   trainer::StepPlans plans = train_on(options.layout.mesh, options)[0].plans;
   std::map<std::string, double> found, expected;
   for (const Instruction& instruction : plans.plans[0].instructions)
-    if (instruction.lane == Lane::network)
+    if (instruction.lane == Lane::network) {
+      EXPECT_EQ(std::any_cast<const Collective&>(instruction.attrs).ranks, kDevices);
       found[instruction.op->name] +=
           wire_bytes(*instruction.op, instruction.attrs, instruction.in[0].type);
+    }
   for (const Slab& slab : layout.slabs) {
     double part = slab.count * (kDevices - 1) / kDevices;
     // The embedding's backward pass reads no weights, and the head runs forward and back at once.
@@ -207,6 +209,35 @@ TEST(Wire, BytesAreThoseOfRingCollectives) {
   // The loss and the sum of squares.
   expected["all_reduce"] = 2 * (kDevices - 1) / kDevices * (sizeof(float) + sizeof(double));
   EXPECT_EQ(found, expected);
+}
+
+// What reduces a layer's gradients runs beside the next layer's kernels: none waits for it before.
+TEST(Sharding, NoKernelWaitsForACollectiveThatWasJustBegun) {
+  for (const DeviceMesh& mesh : {mesh_of(1, 2), mesh_of(2, 1), mesh_of(2, 2)}) {
+    const trainer::StepPlans plans =
+        train_on(mesh, {.policy = "full", .micro_batches = 2, .steps = 1})[0].plans;
+    int reductions = 0;
+    for (const Plan* plan : plans.all())
+      for (auto begun = plan->instructions.begin(); begun != plan->instructions.end(); ++begun) {
+        // After the embedding's there is no kernel to wait for.
+        const bool reduces = begun->op == &reduce_scatter_op || begun->op == &all_reduce_op;
+        if (!reduces || begun->place.phase != Phase::backward || begun->place.stage == "embed")
+          continue;
+        ++reductions;
+        bool is_beside_another_layer = false;
+        for (auto later = begun + 1; later != plan->instructions.end(); ++later) {
+          if (later->lane != Lane::compute) continue;
+          const bool reads = std::ranges::find(later->in, begun->out[0].buffer, &Operand::buffer) !=
+                             later->in.end();
+          if (reads) break;
+          is_beside_another_layer |=
+              later->place.phase == Phase::backward && later->place != begun->place;
+        }
+        EXPECT_TRUE(is_beside_another_layer) << plan->name << ": " << begun->name << " of "
+                                             << begun->place.stage << "." << begun->place.layer;
+      }
+    EXPECT_GE(reductions, 3);
+  }
 }
 
 // A device's states are its share of them.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "offload/cpu_backend.h"
+#include "tests/offload/forwarding_backend.h"
 
 namespace longshore::offload {
 namespace {
@@ -20,17 +21,10 @@ struct Task {
   int64_t records = 0;
 };
 
-class ShuffledBackend : public Backend {
+// Memory is the CPU's.
+class ShuffledBackend : public ForwardingBackend {
  public:
-  explicit ShuffledBackend(uint32_t seed) : random_(seed), memory_(make_cpu_backend()) {}
-
-  models::Target target() const override { return models::Target::cpu; }
-  std::byte* allocate(MemoryKind kind, int64_t bytes) override {
-    return memory_->allocate(kind, bytes);
-  }
-  void free(MemoryKind kind, std::byte* memory) override { memory_->free(kind, memory); }
-  int64_t available_bytes(MemoryKind kind) override { return memory_->available_bytes(kind); }
-  int64_t used_bytes(MemoryKind kind) override { return memory_->used_bytes(kind); }
+  explicit ShuffledBackend(uint32_t seed) : ForwardingBackend(make_cpu_backend()), random_(seed) {}
 
   void run(Lane on, const models::Op& op, const models::KernelCall& call) override {
     lane(on).push_back({[&op, call] { op.cpu.run(call); }});
@@ -67,21 +61,10 @@ class ShuffledBackend : public Backend {
     }
   }
 
-  void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
-    memory_->write(kind, to, from, bytes);
-  }
-  void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
-    memory_->read(kind, to, from, bytes);
-  }
-  void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
-    memory_->write_zeros(kind, to, bytes);
-  }
-
  private:
   std::deque<Task>& lane(Lane lane) { return lanes_[static_cast<size_t>(lane)]; }
 
   std::mt19937 random_;
-  std::unique_ptr<Backend> memory_;
   std::array<std::deque<Task>, kLanes.size()> lanes_;
   std::map<int, int64_t> events_;  // the ticket of each event's latest record
   std::set<int64_t> done_;

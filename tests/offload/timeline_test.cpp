@@ -132,6 +132,29 @@ TEST(VirtualClock, FetchesWhatIsNotAtHand) {
   EXPECT_EQ(walk({&plan}, hardware).back().span.end, 4);
 }
 
+// Collectives take no cores; the host's link they take where devices reach each other through it.
+TEST(VirtualClock, CollectivesRunBesideTheOtherLanes) {
+  for (Target target : {Target::cuda, Target::cpu})
+    for (bool peer_to_peer : {false, true}) {
+      SCOPED_TRACE(peer_to_peer);
+      PlanBuilder builder("plan", target);
+      auto argument = [&](const char* name, MemoryKind kind) {
+        return builder.argument(name, {{1000}}, kind, Category::batch);
+      };
+      const Operand x = argument("x", MemoryKind::device);
+      builder.collective(all_reduce_op, {.axis = Axis::data, .ranks = 2}, x, x, {"a"});
+      builder.move(argument("y.host", kHost), argument("y", MemoryKind::device), {"a"});
+      const Plan plan = builder.finish();
+      Hardware hardware = uniform_hardware(target, {.link_bytes_per_second = 4000});
+      hardware.ici = RateCurve(4000);
+      hardware.link_both_ways = 0.5;
+      hardware.peer_to_peer = peer_to_peer;
+      const std::vector<Event> events = walk({&plan}, hardware);
+      expect_span(events[0], Lane::network, 0, 1);
+      expect_span(events[1], Lane::host_to_device, 0, peer_to_peer ? 1 : 2);
+    }
+}
+
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
   Plan plan = two_sums(Target::cuda);
   std::vector<Event> events =

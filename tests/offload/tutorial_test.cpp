@@ -3,11 +3,14 @@
 
 #include <cmath>
 #include <cstdio>
+#include <random>
+#include <set>
 
 #include "base/error.h"
 #include "models/ops/adamw.h"
 #include "models/ops/add.h"
 #include "models/ops/linear.h"
+#include "models/ops/swiglu.h"
 #include "models/toys.h"
 #include "offload/alignment.h"
 #include "offload/arenas.h"
@@ -473,6 +476,94 @@ TEST(Tutorial, ADonatedInputThatIsReadLaterThroughPutIsLeftAlone) {
                                make_tensor(*runtime, {64}, std::vector<float>(64, 2))});
   EXPECT_EQ(values(out[0]), std::vector<float>(64, 4));
   EXPECT_EQ(values(out[1]), std::vector<float>(64, 5));
+}
+
+// Random programs: the results are the same whatever is donated, no two share memory, and they take
+// no input's that is not donated.
+TEST(Function, GivesTheSameWhateverIsDonated) {
+  const models::Type type{{4, 4}};
+  std::mt19937 random(1);
+  auto below = [&](size_t n) { return static_cast<int>(random() % n); };
+  auto kind = [&] { return below(4) ? kDevice : kHost; };
+  auto runtime = cpu_runtime();
+  int taken = 0;
+  for (int round = 0; round < 500; ++round) {
+    SCOPED_TRACE(round);
+    Trace t("random");
+    FunctionOptions options;
+    std::vector<Var> all, on_device;
+    std::vector<std::vector<float>> given;
+    for (int i = 0; i < 3; ++i) {
+      options.inputs.push_back({.kind = kind()});
+      all.push_back(t.input("x" + std::to_string(i), type));
+      const bool is_there = options.inputs[i].kind == kDevice && below(2);
+      on_device.push_back(is_there ? all[i] : put(all[i], kDevice));
+      for (float& value : given.emplace_back(16)) value = static_cast<float>(below(7)) - 3;
+    }
+    auto any = [&](const std::vector<Var>& list) {
+      return list[static_cast<size_t>(below(list.size()))];
+    };
+    auto one = [&] { return any(on_device); };
+    for (int i = 0; i < 4; ++i) {
+      std::vector<Var> made;
+      switch (below(4)) {
+        case 0:
+          made = {models::add(one(), one())};
+          break;
+        case 1:
+          made = {models::linear(one(), one())};
+          break;
+        case 2:
+          made = {models::linear(one(), one(), one())};
+          break;
+        case 3:
+          made = t.emit(models::swiglu_grad_op, {}, {one(), one(), one()});
+      }
+      on_device.insert(on_device.end(), made.begin(), made.end());
+      all.insert(all.end(), made.begin(), made.end());
+    }
+    for (int i = 0; i < 3; ++i) {
+      options.outputs.push_back({.kind = kind()});
+      t.output(any(all));
+    }
+    const Program program = t.finish();
+    auto run = [&](std::vector<int> donated) {
+      options.donated = donated;
+      Function f(*runtime, program, options);
+      std::vector<Tensor> in;
+      for (size_t i = 0; i < given.size(); ++i)
+        in.push_back(make_tensor(*runtime, type.shape, given[i], options.inputs[i]));
+      EXPECT_TRUE(data_flow_faults(f.plan(), Gradients::begun).empty());
+      std::vector<Tensor> out = f(in);
+      std::vector<std::vector<std::byte>> results;
+      std::set<std::byte*> memory;
+      for (const Tensor& tensor : out) {
+        results.push_back(tensor.read());
+        EXPECT_TRUE(memory.insert(tensor.memory()).second);
+      }
+      for (int i = 0; i < std::ssize(in); ++i) {
+        const bool is_donated = std::ranges::find(donated, i) != donated.end();
+        taken += is_donated && memory.contains(in[i].memory());
+        EXPECT_TRUE(is_donated || !memory.contains(in[i].memory()));
+      }
+      return results;
+    };
+    EXPECT_EQ(run({0, 1, 2}), run({}));
+  }
+  EXPECT_GT(taken, 100);
+}
+
+TEST(Function, RefusesOtherInputsThanItWasMadeFor) {
+  auto runtime = cpu_runtime();
+  Trace t("sum");
+  Var x = t.input("x", {{4}});
+  t.output(models::add(x, x));
+  Function f(*runtime, t.finish());
+  const std::vector<float> four(4), five(5);
+  f({make_tensor(*runtime, {4}, four)});
+  EXPECT_THROW(f({make_tensor(*runtime, {5}, five)}), UsageError);
+  EXPECT_THROW(f({make_tensor(*runtime, {4}, four, {.kind = kHost})}), UsageError);
+  EXPECT_THROW(f({}), UsageError);
 }
 
 }  // namespace

@@ -17,17 +17,17 @@ bool overlap(const models::Ref& a, const models::Ref& b) {
 
 }  // namespace
 
-WatchingBackend::WatchingBackend() : cpu_(make_cpu_backend()) {}
+WatchingBackend::WatchingBackend() : ForwardingBackend(make_cpu_backend()) {}
 
 std::byte* WatchingBackend::allocate(MemoryKind kind, int64_t bytes) {
-  std::byte* memory = cpu_->allocate(kind, bytes);
+  std::byte* memory = ForwardingBackend::allocate(kind, bytes);
   memory_[memory].resize(static_cast<size_t>(bytes));
   return memory;
 }
 
 void WatchingBackend::free(MemoryKind kind, std::byte* memory) {
   memory_.erase(memory);
-  cpu_->free(kind, memory);
+  ForwardingBackend::free(kind, memory);
 }
 
 void WatchingBackend::remember() {
@@ -53,7 +53,7 @@ void WatchingBackend::expect_unchanged_outside(std::vector<Range> written, const
 }
 
 void WatchingBackend::run(Lane lane, const models::Op& op, const models::KernelCall& call) {
-  cpu_->synchronize();
+  synchronize();
   std::vector<Range> written;
   for (const models::Ref& out : call.out) {
     written.push_back({out.as<std::byte>(), out.as<std::byte>() + out.type.bytes()});
@@ -66,8 +66,8 @@ void WatchingBackend::run(Lane lane, const models::Op& op, const models::KernelC
     written.push_back({call.workspace.data(), call.workspace.data() + call.workspace.size()});
 
   remember();
-  cpu_->run(lane, op, call);
-  cpu_->synchronize();
+  ForwardingBackend::run(lane, op, call);
+  synchronize();
   expect_unchanged_outside(written, op.name);
   if (!call.workspace.empty()) {
     auto last = std::find_if(call.workspace.rbegin(), call.workspace.rend(),
@@ -78,10 +78,10 @@ void WatchingBackend::run(Lane lane, const models::Op& op, const models::KernelC
 }
 
 void WatchingBackend::copy(Lane lane, const models::Ref& from, const models::Ref& to) {
-  cpu_->synchronize();
+  synchronize();
   remember();
-  cpu_->copy(lane, from, to);
-  cpu_->synchronize();
+  ForwardingBackend::copy(lane, from, to);
+  synchronize();
   expect_unchanged_outside({{to.as<std::byte>(), to.as<std::byte>() + to.type.bytes()}},
                            std::string("a copy on ") + name(lane));
 }

@@ -12,7 +12,7 @@
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
 #include "trainer/distributed/world.h"
-#include "trainer/step/evaluate.h"
+#include "trainer/evaluate.h"
 #include "trainer/step/step.h"
 #include "trainer/weights/initialize.h"
 

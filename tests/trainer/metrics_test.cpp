@@ -97,6 +97,24 @@ TEST(MetricsFile, ReadsWhatItWrote) {
   EXPECT_EQ(kept.pinned_host_peak_bytes, 3);
 }
 
+TEST(StepMetrics, AreSaidInOneLine) {
+  StepMetrics step{.step = 12,
+                   .seconds = 0.4125,
+                   .loss = 2.3171,
+                   .gradient_norm = 0.914,
+                   .learning_rate = 3e-4,
+                   .total_weights = 8192,
+                   .tokens_per_second_per_device = 9942,
+                   .tflops_per_device = 401.25,
+                   .mfu = 0.4058,
+                   .device_peak_bytes = int64_t{5} << 29,
+                   .pinned_host_peak_bytes = int64_t{1} << 28};
+  EXPECT_EQ(text(step),
+            "completed step: 12, seconds: 0.412, TFLOP/s/device: 401.250, MFU: 40.6 %, "
+            "Tokens/s/device: 9942.0, total_weights: 8192, loss: 2.317, grad_norm: 0.91, "
+            "lr: 3.0e-04, device GiB: 2.50, host GiB: 0.25");
+}
+
 // As on a full disk, files of this process can take no more for the lifetime of this object.
 class FilesAreFull {
  public:

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -15,8 +16,12 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/flops.h"
+#include "trainer/step/learning_rate.h"
 #include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
@@ -51,7 +56,10 @@ std::vector<json> records(const std::filesystem::path& path) {
 TEST(TrainProgram, WritesTheRunDirectory) {
   TemporaryFolder folder;
   ProgramResult result =
-      run_train(kSynthetic + "steps=4 run_name=a base_output_directory=" + (folder / "").string());
+      run_train(kSynthetic +
+                "steps=4 gradient_accumulation_steps=2 peak_tflops_per_device=2 run_name=a "
+                "base_output_directory=" +
+                (folder / "").string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(result.output.starts_with("backend: cpu (")) << result.output;
   EXPECT_EQ(count(result.output, "completed step: "), 4u);
@@ -65,11 +73,30 @@ TEST(TrainProgram, WritesTheRunDirectory) {
                           "device_peak_bytes", "pinned_host_peak_bytes"})
     for (const json& step : steps) EXPECT_TRUE(step.contains(key)) << key;
   EXPECT_EQ(steps[3]["step"], 3);
-  EXPECT_EQ(steps[0]["total_weights"], 512);
+  EXPECT_EQ(steps[0]["total_weights"], 1024);
   EXPECT_NEAR(steps[0]["loss"].get<double>(), std::log(257.0), 0.3);
+
+  const Config config =
+      load_config((folder / "a" / "config.yml").string(), {}, default_configs_directory());
+  const double flops = training_flops(make_model(config, models::Target::cpu), 2);
+  for (const json& step : steps) {
+    auto number = [&](const char* key) { return step.at(key).get<double>(); };
+    EXPECT_NEAR(number("tokens_per_second_per_device") * number("seconds"), 1024, 1e-6);
+    EXPECT_NEAR(number("tflops_per_device") * number("seconds") * 1e12 / flops, 1, 1e-9);
+    EXPECT_NEAR(number("mfu") / number("tflops_per_device"), 1 / 2.0, 1e-9);
+    EXPECT_EQ(number("learning_rate"), learning_rate_schedule(config).at(step["step"]));
+  }
 
   json summary = json::parse(data::read_file(folder / "a" / "summary.json"));
   EXPECT_EQ(summary["steps"], 4);
+  std::vector<double> seconds;  // of all steps but the first
+  for (size_t i = 1; i < 4; ++i) seconds.push_back(steps[i]["seconds"]);
+  std::ranges::sort(seconds);
+  auto figure = [&](const char* key) { return summary.at(key).get<double>(); };
+  EXPECT_EQ(figure("median_step_seconds"), seconds[1]);
+  EXPECT_NEAR(figure("p90_step_seconds"), 0.2 * seconds[1] + 0.8 * seconds[2], 1e-12);
+  EXPECT_NEAR(figure("tokens_per_second_per_device") * seconds[1], 1024, 1e-6);
+  EXPECT_NEAR(figure("mfu") * seconds[1] * 2e12 / flops, 1, 1e-9);
   const json& device = summary["memory"]["device"];
   EXPECT_EQ(device["peak_bytes"], steps[0]["device_peak_bytes"]);
   auto bytes = [&](const char* key) { return device.at(key).get<int64_t>(); };
@@ -79,16 +106,34 @@ TEST(TrainProgram, WritesTheRunDirectory) {
   for (const auto& [name, part] : device["by_category"].items()) categories += part.get<int64_t>();
   EXPECT_EQ(categories, device["live_bytes"].get<int64_t>());
 
+  // The figures of the only save are those of its line.
+  const json& saves = summary["checkpoints"];
+  EXPECT_EQ(saves["saves"], 1);
+  int64_t bytes_of_files = 0;
+  for (const SavedFile& file : open_checkpoint(folder / "a/checkpoints/00000004").manifest.files)
+    bytes_of_files += file.bytes;
+  EXPECT_EQ(saves["bytes"], bytes_of_files);
+  std::smatch said;
+  ASSERT_TRUE(std::regex_search(result.output, said,
+                                std::regex("s, (\\d+) MB/s; training waited ([0-9.]+) s")))
+      << result.output;
+  EXPECT_NEAR(saves["bytes_per_second"].get<double>() / 1e6, std::stod(said[1]), 0.5001);
+  EXPECT_NEAR(saves["median_stall_seconds"].get<double>(), std::stod(said[2]), 5.001e-4);
+
   // The run directory's config gives the same run again, under another policy too.
   ProgramResult again = run_train("--config " + (folder / "a" / "config.yml").string() +
-                                  " run_name=b remat_policy=full");
+                                  " run_name=b remat_policy=full checkpoint_period=2");
   ASSERT_EQ(again.exit_code, 0) << again.output;
   std::vector<json> steps_again = records(folder / "b" / "metrics.jsonl");
   ASSERT_EQ(steps_again.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(steps[i]["loss"], steps_again[i]["loss"]);
     EXPECT_EQ(steps[i]["grad_norm"], steps_again[i]["grad_norm"]);
+    EXPECT_EQ(steps_again[i].contains("checkpoint_stall_seconds"), i == 2) << "behind the save";
   }
+  const json summary_again = json::parse(data::read_file(folder / "b" / "summary.json"));
+  EXPECT_EQ(summary_again["checkpoints"]["saves"], 2);
+  EXPECT_EQ(summary_again["checkpoints"]["bytes"], bytes_of_files) << "of the last";
   EXPECT_NE(steps[0]["device_peak_bytes"], steps_again[0]["device_peak_bytes"]);
 }
 
@@ -194,6 +239,19 @@ TEST(TrainProgram, TrainsAdapters) {
     ASSERT_EQ(e.exit_code, 0) << e.output;
     std::filesystem::remove_all(moved);
   }
+
+  // Nor does one go on upon other weights than those that it has trained on.
+  std::filesystem::copy(golden, folder / "other", std::filesystem::copy_options::recursive);
+  std::string weights = data::read_file(golden / "model.safetensors");
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  write_file(folder / "other/model.safetensors", weights);
+  std::string upon_others = base + " run_name=a load_adapter_path=" + first;
+  upon_others.replace(upon_others.find(golden.string()), golden.string().size(),
+                      (folder / "other").string());
+  ProgramResult refused = run_train(upon_others);
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_EQ(count(refused.output, "load_parameters_path: "), 1u) << refused.output;
+  EXPECT_EQ(count(refused.output, ", with other weights"), 1u) << refused.output;
 
   ProgramResult d = run_train(base + " run_name=d lora_rank=8 load_adapter_path=" + first);
   EXPECT_EQ(d.exit_code, 2);
@@ -472,8 +530,7 @@ std::map<std::string, int64_t> counted_peaks(const json& trace) {
 std::map<std::string, int64_t> peaks_of_kernels(const Config& config) {
   const TrainingPlans plans = plan_training(config, models::Target::cpu);
   std::map<std::string, int64_t> peaks;
-  std::vector<const offload::Plan*> all;
-  for (const offload::Plan& plan : plans.step.plans) all.push_back(&plan);
+  const std::vector<const offload::Plan*> all = plans.step.of_step();
   for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host}) {
     const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(all, kind);
     for (size_t p = 0; p < all.size(); ++p) {
@@ -568,8 +625,8 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   struct Wrong {
     const char *setting, *message;
   };
-  for (Wrong wrong : {Wrong{"remat_polcy=full", "Nearest: remat_policy"},
-                      Wrong{"remat_policy=fulll", "Nearest: full"},
+  for (Wrong wrong : {Wrong{"remat_polcy=full", "nearest: remat_policy"},
+                      Wrong{"remat_policy=fulll", "nearest: full"},
                       Wrong{"context=device", "remat_policy"}, Wrong{"steps=abc", "steps"}}) {
     ProgramResult result = run_train(kSynthetic + out + wrong.setting);
     EXPECT_EQ(result.exit_code, 2) << wrong.setting;

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
@@ -136,8 +136,8 @@ struct Evaluation {
 
 Evaluation evaluate_all(const Config& config) {
   TrainingData data = open_silently(config);
-  models::Model model =
-      models::decoder(decoder_config(config, models::Target::cpu), {.head = models::Head::states});
+  models::Model model = models::decoder(decoder_config(config, models::Target::cpu),
+                                        {.head = models::Head::hidden_states});
   offload::ParameterLayout layout = offload::lay_out(model);
   offload::Plan plan = plan_forward(model, layout, "states", {}, models::Target::cpu);
   auto backend = offload::make_cpu_backend();
@@ -193,8 +193,8 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
   std::string pairs = write_pairs("a.jsonl");
   std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats.\n").string();
   data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
-  data::TokenShardWriter writer(folder_ / "c.tokens", tokenizer.vocab_size(),
-                                tokenizer.fingerprint());
+  data::TokenFileWriter writer(folder_ / "c.tokens", tokenizer.vocab_size(),
+                               tokenizer.fingerprint());
   writer.append(std::vector<int32_t>{7, 7, 7, 7, 7});
   writer.finish();
   std::vector<std::string> said;
@@ -208,10 +208,10 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
   EXPECT_NE(said[4].find("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"), std::string::npos)
       << said[4];
   for (int64_t batch = 0; batch < 5; ++batch) {
-    int from_shard = 0;
+    int from_file = 0;
     data::Batch rows = data.training(batch);
-    for (int row = 0; row < 4; ++row) from_shard += rows.tokens[row * 64] == 7;
-    EXPECT_EQ(from_shard, 1);
+    for (int row = 0; row < 4; ++row) from_file += rows.tokens[row * 64] == 7;
+    EXPECT_EQ(from_file, 1);
   }
 }
 
@@ -234,6 +234,14 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
     EXPECT_EQ(batch.targets[i], stream[i + 1]);
     EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i % 4));
   }
+  // All rows of 4 targets in batches of 3, or as many batches as are asked for.
+  const auto all = static_cast<int64_t>((stream.size() - 1 + 11) / 12);
+  ASSERT_GT(all, 1);
+  EXPECT_EQ(data.validation_batches, all);
+  for (int64_t steps : {int64_t{1}, all + 1}) {
+    windows.eval_steps = steps;
+    EXPECT_EQ(open_silently(windows).validation_batches, std::min(steps, all));
+  }
 }
 
 TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
@@ -252,6 +260,20 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
   }
 }
 
+// By which a run that goes on knows its data.
+TEST_F(TrainingDataTest, IdentityIsOfTokensAndWeights) {
+  auto identity = [&](const std::string& paths) {
+    return open_silently(config({"dataset_path=" + paths})).identity;
+  };
+  const std::string a = folder_.write("a.txt", "One boat.\n").string(),
+                    copy = folder_.write("b.txt", "One boat.\n").string(),
+                    other = folder_.write("c.txt", "Two boats.\n").string();
+  EXPECT_EQ(identity(a), identity(copy));
+  EXPECT_NE(identity(a), identity(other));
+  EXPECT_NE(identity(a + "," + other), identity(other + "," + a));
+  EXPECT_NE(identity(a + ":0.5," + other + ":0.5"), identity(a + ":0.4," + other + ":0.6"));
+}
+
 TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
   std::string path = "dataset_path=x.tokens";
   auto batch_bytes = [&](const std::string& setting) {
@@ -265,8 +287,8 @@ TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
 
 TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
   std::string pairs = write_pairs("a.jsonl");
-  auto shard = [&](const char* name, int32_t vocab_size, uint64_t hash) {
-    data::TokenShardWriter writer(folder_ / name, vocab_size, hash);
+  auto file = [&](const char* name, int32_t vocab_size, uint64_t hash) {
+    data::TokenFileWriter writer(folder_ / name, vocab_size, hash);
     writer.append(std::vector<int32_t>(100, 1));
     writer.finish();
     return (folder_ / name).string();
@@ -274,7 +296,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
   auto expect = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  std::string other = shard("other.tokens", 100, 1);
+  std::string other = file("other.tokens", 100, 1);
   expect(message_of<DataError>([&] { open_silently(config({"dataset_path=" + other})); }),
          "command line dataset_path: " + other +
              ": made by a tokenizer whose model file has the hash 0000000000000001");
@@ -282,12 +304,12 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
            open_silently(config({"dataset_path=" + pairs, "tokenizer_path=" + pairs}));
          }),
          "command line tokenizer_path: " + pairs);
-  std::string another = shard("another.tokens", 100, 2);
+  std::string another = file("another.tokens", 100, 2);
   expect(message_of<DataError>([&] {
            open_silently(config({"dataset_path=" + other + "," + another, "tokenizer_path="}));
          }),
          "another.tokens: made by a tokenizer");
-  std::string large = shard("large.tokens", 5000, 1);
+  std::string large = file("large.tokens", 5000, 1);
   expect(message_of<ConfigError>([&] {
            open_silently(config({"dataset_path=" + large, "tokenizer_path="}));
          }),
@@ -295,7 +317,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
   expect(message_of<ConfigError>([&] {
            open_silently(config({"dataset_path=" + pairs, "vocab_size=99"}));
          }),
-         "Nearest: vocab_size=");
+         "nearest: vocab_size=");
   expect(message_of<ConfigError>([&] {
            open_silently(config({"dataset_path=" + pairs, "dataset_type=tokens"}));
          }),
@@ -320,10 +342,22 @@ TEST_F(TrainingDataTest, SpecialTokensMayBeBeyondTheModelUntilTheyOccur) {
   EXPECT_NO_THROW(open(plain, "vocab_size=708"));
   for (const auto& [text, vocab_size, part] :
        {std::tuple{special, "vocab_size=708", "is 708, a special token"},
-        {plain, "vocab_size=700", "Nearest: vocab_size="}}) {
+        {plain, "vocab_size=700", "nearest: vocab_size="}}) {
     const std::string message = message_of<ConfigError>([&] { open(text, vocab_size); });
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
+  // However far into a file.
+  const data::Tokenizer known(file);
+  std::vector<int32_t> tokens((1 << 20) + 1, 1);
+  tokens.back() = 708;
+  data::TokenFileWriter writer(folder_ / "far.tokens", known.vocab_size(), known.fingerprint());
+  writer.append(tokens);
+  writer.finish();
+  const std::string message = message_of<ConfigError>([&] {
+    open_silently(config({"dataset_path=" + (folder_ / "far.tokens").string(),
+                          "tokenizer_path=" + file, "vocab_size=708"}));
+  });
+  EXPECT_NE(message.find("token 1048576 is 708, a special token"), std::string::npos) << message;
 }
 
 }  // namespace

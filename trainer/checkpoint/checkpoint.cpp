@@ -12,6 +12,7 @@
 #include "base/parallel.h"
 #include "base/partial_name.h"
 #include "trainer/checkpoint/optimizer_state.h"
+#include "trainer/config/run_files.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/export_parameters.h"
 #include "trainer/weights/saved_state.h"
@@ -21,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model";
-constexpr const char* kAdapter = "adapter";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 
 // A folder that is, or was, a checkpoint.
@@ -74,8 +73,9 @@ void require_parts(const fs::path& folder, const Manifest& manifest) {
                     expected);
   };
   if (!lists(kOptimizer)) refuse(std::string("no ") + kOptimizer, "it");
-  if (!lists(kModel) && !lists(kAdapter)) refuse("neither model nor adapter", "at least one");
-  for (const char* part : {kModel, kAdapter}) {
+  if (!lists(kModelFolder) && !lists(kAdapterFolder))
+    refuse("neither model nor adapter", "at least one");
+  for (const char* part : {kModelFolder, kAdapterFolder}) {
     if (!fs::exists(folder / part)) continue;
     if (!lists(part)) refuse(std::string("nothing of ") + part, "its files: the folder is there");
     // Weights that were added might be read in the place of those that were saved.
@@ -123,8 +123,8 @@ fs::path part(const fs::path& folder, const char* name) {
 
 }  // namespace
 
-fs::path Checkpoint::model() const { return part(folder, kModel); }
-fs::path Checkpoint::adapter() const { return part(folder, kAdapter); }
+fs::path Checkpoint::model() const { return part(folder, kModelFolder); }
+fs::path Checkpoint::adapter() const { return part(folder, kAdapterFolder); }
 fs::path Checkpoint::optimizer() const { return folder / kOptimizer; }
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{:08}", step); }
@@ -136,7 +136,7 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
   const auto write_model = [&] {
     if (!saves_model(saved.layout)) return;
     export_parameters(
-        folder / kModel,
+        folder / kModelFolder,
         {.model = saved.model, .layout = saved.layout, .arguments = arguments, .files = files},
         saved.config.weight_dtype == WeightDtype::bfloat16 ? models::Dtype::bfloat16
                                                            : models::Dtype::float32);
@@ -148,8 +148,8 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
   const std::array<std::function<void()>, 2> parts{write_model, write_optimizer};
   parallel_for(parts.size(), [&](size_t i) { parts[i](); });
   if (saves_adapter(saved.layout))
-    write_adapter(folder / kAdapter, saved.model.lora, saved.config.load_parameters_path.string(),
-                  saved.layout, arguments);
+    write_adapter(folder / kAdapterFolder, saved.model.lora,
+                  saved.config.load_parameters_path.string(), saved.layout, arguments);
   manifest.files = files_of(folder);
   write_file(folder / kManifestFile, manifest_text(manifest));
   output.finish();

@@ -51,8 +51,7 @@ struct Checkpoint {
 // the file, or for a run's folder the checkpoints in it.
 Checkpoint open_checkpoint(const std::filesystem::path& folder);
 
-// In a run's folder, where its checkpoints are; each is named by its step.
-inline constexpr const char* kCheckpointsFolder = "checkpoints";
+// "00000040".
 std::string checkpoint_name(int64_t step);
 
 // What happens where the newest checkpoint is damaged: a DataError that names the file is thrown,

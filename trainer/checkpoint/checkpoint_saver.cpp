@@ -10,6 +10,7 @@
 #include "base/partial_name.h"
 #include "base/timing.h"
 #include "trainer/checkpoint/shared_state.h"
+#include "trainer/config/run_files.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {

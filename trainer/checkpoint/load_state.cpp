@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "trainer/checkpoint/optimizer_state.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/initialize.h"
@@ -32,8 +33,8 @@ std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
         arguments);
   }
   read_optimizer_state(checkpoint.optimizer(), saved.layout, arguments);
-  return fmt::format("{}resumes from {}, after {} steps", weights, checkpoint.folder.string(),
-                     checkpoint.manifest.step);
+  return fmt::format("{}resumes from {}, after {}", weights, checkpoint.folder.string(),
+                     plural(checkpoint.manifest.step, "step"));
 }
 
 }  // namespace longshore::trainer

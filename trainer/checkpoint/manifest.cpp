@@ -89,13 +89,13 @@ Manifest parse_manifest(std::string_view text) {
 }
 
 Manifest read_manifest(const fs::path& folder) {
-  constexpr size_t kMostBytes = size_t{16} << 20;
+  constexpr size_t kMaxBytes = size_t{16} << 20;
   const fs::path path = folder / kManifestFile;
   const data::FileMapping mapping(path, data::Access::from_front_to_back);
   try {
-    if (mapping.text().size() > kMostBytes)
+    if (mapping.text().size() > kMaxBytes)
       throw DataError("found " + std::to_string(mapping.text().size()) +
-                      " bytes, expected at most " + std::to_string(kMostBytes));
+                      " bytes, expected at most " + std::to_string(kMaxBytes));
     return parse_manifest(mapping.text());
   } catch (const DataError& error) {
     throw DataError(path.string() + ": " + error.what());

@@ -49,19 +49,6 @@ const char* suffix(Copy copy) {
 
 bool is_scale(Copy copy) { return copy == Copy::first_scale || copy == Copy::second_scale; }
 
-SafetensorsDtype file_dtype(models::Dtype dtype) {
-  switch (dtype) {
-    case models::Dtype::float32:
-      return SafetensorsDtype::float32;
-    case models::Dtype::bfloat16:
-      return SafetensorsDtype::bfloat16;
-    case models::Dtype::uint8:
-      return SafetensorsDtype::uint8;
-    default:
-      throw InternalError(std::string("moments of ") + models::name(dtype));
-  }
-}
-
 std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
   std::map<std::string, Part> parts;
   for (const Slab& slab : layout.slabs) {
@@ -78,7 +65,7 @@ std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
             .info = {.name = parameter.name + suffix(copy),
                      .dtype = file_dtype(dtype(slab, copy)),
                      .shape = is_scale(copy) ? std::vector{offload::elements(copy, shape.count())}
-                                             : sizes(shape)},
+                                             : shape.sizes()},
             .argument = argument_name(slab, copy),
             .offset_bytes = bytes_of(parameter.offset),
             .held_begin = bytes_of(slab.begin),

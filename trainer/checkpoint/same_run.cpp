@@ -142,10 +142,9 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
   for (const auto& [name, location] : layout.by_name) {
     const offload::Slab& slab = layout.slab(location);
     if (slab.trainable == models::Trainable::yes) continue;
-    // Replicas hold the same, so only the first of them counts.
-    const bool is_asked = layout.mesh.data.rank == 0;
+    const bool is_first_replica = layout.mesh.data.rank == 0;
     const uint64_t held =
-        is_asked ? sum_of(slab, layout.parameter(location), arguments) : uint64_t{0};
+        is_first_replica ? sum_of(slab, layout.parameter(location), arguments) : uint64_t{0};
     uint64_t sum = 0;
     for (const std::string& part : world.gather(std::to_string(held))) sum += std::stoull(part);
     sums += name + " " + std::to_string(sum) + "\n";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -107,6 +108,15 @@ std::vector<Step> make_steps(const Config& config, int64_t count) {
   return steps;
 }
 
+// Steps without finite numbers are not those whose time is asked for: a GPU computes them with less
+// power, and so faster.
+void require_finite(const StepResult& result, int64_t step) {
+  if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
+  throw Error(fmt::format("step {}: loss {}, gradient norm {}, expected finite numbers", step,
+                          without_sign_of_nan(result.loss),
+                          without_sign_of_nan(result.gradient_norm)));
+}
+
 Turn train_a_while(const PolicyPlan& plan, int64_t timed_steps, offload::Backend& backend,
                    EnergyMeter* meter) {
   const Config& config = plan.config;
@@ -122,6 +132,7 @@ Turn train_a_while(const PolicyPlan& plan, int64_t timed_steps, offload::Backend
     turn.steps.push_back(session.step().run(
         step, {.learning_rate = learning_rate.at(number), .number = number + 1}, session.ledger()));
     double seconds = seconds_since(start);
+    require_finite(turn.steps.back(), number);
     turn.used_device_bytes =
         std::max(turn.used_device_bytes, backend.used_bytes(offload::MemoryKind::device));
     if (number < kUntimedSteps) continue;

@@ -21,22 +21,23 @@ ChosenBackend cpu(const std::string& why) {
 
 ChosenBackend choose_backend(const Config& config, [[maybe_unused]] int64_t local_rank) {
   if (config.backend == BackendChoice::cpu) return cpu("as " + origin(config, "backend") + " asks");
-  const bool composed = config.backend == BackendChoice::cuda_composed;
-  const bool asked = composed || config.backend == BackendChoice::cuda;
+  const models::Target wanted = config.backend == BackendChoice::cuda_composed
+                                    ? models::Target::cuda_composed
+                                    : models::Target::cuda;
+  const bool asked = config.backend != BackendChoice::automatic;
 #ifdef LONGSHORE_CUDA
   offload::CudaDevice device = offload::find_cuda_device(local_rank);
   if (device.usable)
-    return {composed ? models::Target::cuda_composed : models::Target::cuda, device.number,
-            std::string(composed ? "cuda_composed" : "cuda") + " (" + device.description + "), " +
+    return {wanted, device.number,
+            std::string(name(wanted)) + " (" + device.description + "), " +
                 (asked ? "as " + origin(config, "backend") + " asks" : "since a GPU is there")};
   std::string why = device.description;
 #else
   std::string why = "this build has no CUDA backend";
 #endif
   if (asked)
-    throw ConfigError(location(config, "backend") + ": found " +
-                      (composed ? "cuda_composed" : "cuda") + ", but " + why +
-                      ". Nearest: auto, cpu");
+    throw ConfigError(location(config, "backend") + ": found " + name(wanted) + ", but " + why +
+                      "; nearest: auto, cpu");
   return cpu("since " + why);
 }
 

@@ -25,10 +25,9 @@ const std::string kBaseConfig = "base_config";
 const std::string kModelName = "model_name";
 
 // Words that are longer than any key are not taken for misspellings.
-std::string nearest_help(const std::string& word, const std::vector<std::string>& candidates) {
+std::string help(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr size_t kMaxWord = 64;
-  std::string best = word.size() > kMaxWord ? "" : nearest(word, candidates);
-  return best.empty() ? "" : "; nearest: " + best;
+  return nearest_help(word.size() > kMaxWord ? "" : nearest(word, candidates));
 }
 
 std::string fault(const Setting& setting, const std::string& found, const std::string& expectation,
@@ -93,7 +92,7 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
   const Key& key = *find_key(setting.key);
   if (!read_value(key, setting.value, relative_to, config))
     return fault(setting, found_text(setting.value), expected(key),
-                 nearest_help(wrong_word(key, setting.value), choices(key)));
+                 help(wrong_word(key, setting.value), choices(key)));
   config.origins[key.name] = setting.origin;
   return "";
 }
@@ -103,7 +102,7 @@ std::string unknown_key_fault(const Setting& setting) {
   known.push_back(kBaseConfig);
   const std::string meant = key_for_other_name(setting.key);
   return fault(setting, "an unknown key", "one that --help lists",
-               meant.empty() ? nearest_help(setting.key, known) : "; nearest: " + meant);
+               meant.empty() ? help(setting.key, known) : nearest_help(meant));
 }
 
 // Applies sources of settings in the order of their precedence, the lowest first.
@@ -120,7 +119,7 @@ class Resolver {
     if (is_file(configs_ / name)) return configs_ / name;
     refuse({"--config", {}, std::string(kCommandLine)}, excerpt(name.native()),
            "a file, by path or in " + printable(configs_.native()),
-           nearest_help(name.native(), yaml_files(configs_)));
+           help(name.native(), yaml_files(configs_)));
   }
 
   std::string read_file(const fs::path& file) const { return read_yaml_file(file, shown(file)); }
@@ -167,7 +166,7 @@ class Resolver {
       std::vector<std::string> names = yaml_files(file.parent_path());
       std::ranges::copy(yaml_files(configs_), std::back_inserter(names));
       refuse(base, found_text(value), "a file beside this one or in configs/",
-             nearest_help(value.text, names));
+             help(value.text, names));
     }
     const fs::path& found = is_file(beside) ? beside : shipped;
     if (std::ranges::find(open_files_, canonical_path(found)) != open_files_.end()) {
@@ -193,7 +192,7 @@ class Resolver {
     const std::string& name = model.value.text;
     if (model.value.style == ScalarStyle::null || std::ranges::find(models, name) == models.end()) {
       refuse(model, found_text(model.value), "a model of configs/models: " + join(models),
-             nearest_help(name, models));
+             help(name, models));
     }
     const Config defaults;
     for (const Key& key : config_keys()) {
@@ -206,7 +205,7 @@ class Resolver {
       const Key* key = find_key(setting.key);
       if (key == nullptr || key->section != Section::model) {
         refuse(setting, "a key that is not a model's", "one of " + join(model_key_names()),
-               nearest_help(setting.key, model_key_names()));
+               help(setting.key, model_key_names()));
       }
       add(set(setting, root_, config_));
     }
@@ -308,7 +307,7 @@ Config override_config(Config config, std::span<const std::string> overrides,
   for (const Setting& setting : parse_command_line_settings(overrides)) {
     if (std::ranges::find(known, setting.key) == known.end())
       refuse(setting, find_key(setting.key) ? "a key of no use here" : "an unknown key",
-             "one of " + join(known), nearest_help(setting.key, known));
+             "one of " + join(known), help(setting.key, known));
     if (const std::string problem = set(setting, absolute_path("."), config); !problem.empty())
       throw ConfigError(problem);
   }

@@ -5,12 +5,23 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
 namespace {
 
 int64_t filled(int64_t parallelism) { return std::max<int64_t>(parallelism, 1); }
+
+// The axes that somebody set.
+std::string given_axes(const Config& config) {
+  std::vector<std::string> axes;
+  for (const char* key : {"dcn_data_parallelism", "ici_data_parallelism", "dcn_fsdp_parallelism",
+                          "ici_fsdp_parallelism"})
+    if (config.origins.contains(key)) axes.push_back(described(config, key));
+  return join(axes);
+}
 
 // The key of the profile that is missing and that a plan for the mesh needs; "" if none is.
 const char* missing_rate(const offload::Hardware& hardware, const Config& config) {
@@ -41,9 +52,9 @@ Config with_devices(Config config, int64_t devices) {
   if (open && devices % given == 0) *open = devices / given;
   if (device_mesh(config).devices() != devices)
     throw ConfigError(fmt::format(
-        "{}: found {}, which with the other axes makes {} devices, expected {}, as many as "
-        "processes were launched",
-        location(config, "ici_fsdp_parallelism"), config.ici_fsdp_parallelism, given, devices));
+        "{}: found a mesh of {}{}, expected {}, as many as there "
+        "are processes",
+        given_axes(config), open ? "a multiple of " : "", plural(given, "device"), devices));
   return config;
 }
 

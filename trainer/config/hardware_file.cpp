@@ -26,11 +26,11 @@ constexpr double kMaxGpusPerLink = 64;
 constexpr double kMaxNumber = 1e30;  // products of two such numbers are still finite
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
-                         const std::string& hint = "") {
+                         const std::string& choice = "") {
   std::string found = setting.value.list ? "[" + join(*setting.value.list) + "]"
                                          : "'" + excerpt(setting.value.text) + "'";
   throw ConfigError(setting.origin + " " + setting.key + ": found " + found + ", expected " +
-                    expected + (hint.empty() ? "" : "; nearest: " + hint));
+                    expected + nearest_help(choice));
 }
 
 std::optional<double> positive(std::string_view text) {
@@ -203,7 +203,7 @@ const std::string kFlops = "flops_per_second.", kBytes = "bytes_per_second.";
   for (const std::string& kind : {kFlops, kBytes}) expected.push_back(kind + "WORK");
   throw ConfigError(setting.origin + ": found an unknown key, '" + excerpt(setting.key) +
                     "', expected one of " + join(expected) +
-                    "; nearest: " + nearest(setting.key, known));
+                    nearest_help(nearest(setting.key, known)));
 }
 
 void set_rate(const Setting& setting, Hardware& hardware) {
@@ -280,11 +280,10 @@ Hardware read_hardware(const std::string& name_or_file, const fs::path& configs_
     path = configs_directory / "hardware" / (name_or_file + ".yml");
   if (!fs::is_regular_file(path, error)) {
     const std::vector<std::string> names = hardware_names(configs_directory);
-    const std::string close = nearest(name_or_file, names);
     throw KeyError(
         "hardware",
         "found '" + excerpt(name_or_file) + "', expected a file or one of " + join(names) +
-            (close.empty() ? "" : "; nearest: " + close) +
+            nearest_help(nearest(name_or_file, names)) +
             (name_or_file == "this_machine" ? " (plan --measure makes this_machine)" : ""));
   }
   return parse_hardware(read_yaml_file(path, path.string()), path.string(), path.stem());

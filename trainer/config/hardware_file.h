@@ -2,14 +2,19 @@
 // as configs. A rate is a number, or a list of "size:rate" if it depends on the size. The meanings
 // and units of the keys are those of the members in offload/hardware.h:
 //
-//   target: cuda                                     cuda or cpu: the target that plans are made
-//   for device_bytes, device_reserved_bytes, host_bytes peak_flops_per_second.bf16: 989e12 also
-//   .f32 launch_seconds: 4e-6 flops_per_second.WORK: [1e9:2e14, 1e12:7e14]     WORK: [host.](op or
-//   class)[.dtype] bytes_per_second.WORK: ...                       classes: matmul, attention,
-//   memory cache_bytes: 3e7          fetch_bytes_per_second: 1e10   both or none link_to_device,
-//   link_to_host: 55e9 link_both_ways: 0.9 gpus_per_link: 1          host_bandwidth: 300e9
-//   peer_to_peer: true ici, dcn: 300e9                                  needed if several devices
-//   train together
+// clang-format off
+//   target: cuda                                    cuda or cpu: the target that plans are made for
+//   device_bytes, device_reserved_bytes, host_bytes
+//   peak_flops_per_second.bf16: 989e12              also .f32
+//   launch_seconds: 4e-6
+//   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]    WORK: [host.](op or class)[.dtype]
+//   bytes_per_second.WORK: ...                      classes: matmul, attention, memory
+//   cache_bytes: 3e7          fetch_bytes_per_second: 1e10   both or none
+//   link_to_device, link_to_host: 55e9
+//   link_both_ways: 0.9
+//   gpus_per_link: 1          host_bandwidth: 300e9          peer_to_peer: true
+//   ici, dcn: 300e9                                 needed if several devices train together
+// clang-format on
 #pragma once
 
 #include <filesystem>

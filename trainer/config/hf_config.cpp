@@ -4,6 +4,7 @@
 #include "data/file_mapping.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -11,9 +12,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string read_text(const fs::path& path) {
-  constexpr size_t kMostBytes = size_t{1} << 20;
+  constexpr size_t kMaxBytes = size_t{1} << 20;
   const data::FileMapping file(path, data::Access::from_front_to_back);
-  if (file.text().size() > kMostBytes)
+  if (file.text().size() > kMaxBytes)
     throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
                     " bytes, expected at most 1 MiB");
   return std::string(file.text());
@@ -24,10 +25,10 @@ std::string read_text(const fs::path& path) {
 HfConfig read_hf_config(const fs::path& folder) {
   const fs::path path = folder / kHfConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(path, error)) {
-    const bool is_run = fs::exists(folder / "model" / kHfConfigFile, error);
+    const bool is_run = fs::exists(folder / kModelFolder / kHfConfigFile, error);
     throw DataError(folder.string() + ": found no " + kHfConfigFile +
                     ", expected a folder of Hugging Face's" +
-                    (is_run ? "; nearest: " + (folder / "model").string() : ""));
+                    (is_run ? "; nearest: " + (folder / kModelFolder).string() : ""));
   }
   HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
   try {

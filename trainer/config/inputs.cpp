@@ -41,7 +41,7 @@ void require(const Config& config, const std::string& key, const fs::path& path,
                                : kind == Kind::folder ? "a folder"
                                                       : "a file or a folder";
   throw ConfigError(location(config, key) + ": found " + excerpt(path.string()) + found +
-                    ", expected " + expected + (near.empty() ? "" : "; nearest: " + excerpt(near)));
+                    ", expected " + expected + nearest_help(near.empty() ? "" : excerpt(near)));
 }
 
 bool may_resume(const Config& config) {

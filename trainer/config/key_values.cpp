@@ -53,9 +53,9 @@ std::optional<T> parse_number(std::string_view text) {
 // Also one that is written as a float, such as 12.0 or 1e3.
 std::optional<int64_t> parse_integer(std::string_view text) {
   if (auto value = parse_number<int64_t>(text)) return value;
-  constexpr double kMostExact = 9007199254740992;  // 2^53
+  constexpr double kMaxExact = 9007199254740992;  // 2^53
   const std::optional<double> number = parse_number<double>(text);
-  if (!number || std::abs(*number) > kMostExact || *number != std::floor(*number))
+  if (!number || std::abs(*number) > kMaxExact || *number != std::floor(*number))
     return std::nullopt;
   return static_cast<int64_t>(*number);
 }

@@ -215,7 +215,7 @@ std::vector<Key> make_config_keys() {
        "host computes"},
       {"prefetch_layers", offload,
        NumberKey{&Config::prefetch_layers, 0, End::included, 64, End::included, -1},
-       "how many layers ahead of its use, or behind its making, a transfer may run; 0: the least "
+       "how many layers ahead of its use, or after it was made, a transfer may run; 0: the least "
        "memory, nothing is hidden; -1: as many as it takes"},
       {"hardware", offload, TextKey{&Config::hardware, true},
        "profile of configs/hardware, or a file, that choices go by; none: round numbers"},

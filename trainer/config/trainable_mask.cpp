@@ -66,7 +66,7 @@ std::vector<std::string> names_of(const models::Model& model) {
   std::vector<std::string> names;
   for (const models::Stage& stage : model.stages)
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
-      const models::Program& program = stage.programs[stage.layers[layer]];
+      const models::Program& program = stage.program(layer);
       for (models::ValueId id : program.inputs_from(models::Source::weight))
         names.push_back(weight_name(stage, static_cast<int>(layer), program[id]));
     }
@@ -86,15 +86,15 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// "; nearest: q_proj" for the first word of the expression that is in no name but near to one.
-std::string nearest_help(const std::string& expression, const std::vector<std::string>& names) {
+// What is near to the first word of the expression that is in no name: "q_proj"; "" if nothing is.
+std::string nearest_word(const std::string& expression, const std::vector<std::string>& names) {
   std::set<std::string> seen;
   for (const std::string& name : names)
     for (std::string& word : words_of(name)) seen.insert(std::move(word));
   std::vector<std::string> candidates(seen.begin(), seen.end());
   for (const std::string& word : words_of(expression))
     if (std::string close = seen.contains(word) ? "" : nearest(word, candidates); !close.empty())
-      return "; nearest: " + close;
+      return close;
   return "";
 }
 
@@ -116,7 +116,7 @@ void apply_mask(const Config& config, models::Model& model) {
     std::vector<std::string> examples(names.begin(),
                                       names.begin() + std::min<ptrdiff_t>(4, std::ssize(names)));
     expression.refuse("expected what is found in the name of a parameter, as in " + join(examples) +
-                      nearest_help(text, names));
+                      nearest_help(nearest_word(text, names)));
   }
   set_trainable(model, [&](const std::string& name) {
     return models::is_lora_weight(name) || found.contains(name);

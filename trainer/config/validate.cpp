@@ -90,7 +90,7 @@ void check_parallelism(const Config& config) {
   if (config.ici_data_parallelism != 1 && config.dcn_fsdp_parallelism > 1)
     refuse(config, "dcn_fsdp_parallelism",
            "1 with " + described(config, "ici_data_parallelism") +
-               ": copies are held within a node only where shards are; nearest: "
+               ": replicas are within a node only where shards are; nearest: "
                "ici_fsdp_parallelism and dcn_data_parallelism");
 }
 

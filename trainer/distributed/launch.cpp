@@ -46,7 +46,7 @@ class Reader {
   const Environment& environment_;
 };
 
-constexpr int64_t kMostProcesses = 1 << 20, kMostPort = 65535;
+constexpr int64_t kMaxProcesses = 1 << 20, kMaxPort = 65535;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ Launch find_launch(const Environment& environment) {
     if (environment(variables.rank).empty() || environment(variables.world_size).empty()) continue;
     Reader read(variables.by, environment);
     Launch launch{.by = variables.by};
-    launch.world_size = read.number(variables.world_size, 1, kMostProcesses);
+    launch.world_size = read.number(variables.world_size, 1, kMaxProcesses);
     launch.rank = read.number(variables.rank, 0, launch.world_size - 1);
     if (launch.world_size == 1) {
       // Images of containers have torchrun's variables for one process, whatever starts it.
@@ -75,7 +75,7 @@ Launch find_launch(const Environment& environment) {
         throw ConfigError(
             "MASTER_ADDR in the environment: found nothing, expected the host that "
             "torchrun names with RANK and WORLD_SIZE");
-      launch.master_port = read.number("MASTER_PORT", 1, kMostPort);
+      launch.master_port = read.number("MASTER_PORT", 1, kMaxPort);
     }
     return launch;
   }

@@ -18,9 +18,10 @@ struct Launch {
 
 const char* name(Launch::By by);
 
-// Variables are asked for by name; "" where one is not set. Looked for in the order above; nobody
-// where none of them launched more than one process. Throws ConfigError where variables are
-// missing, no numbers, or contradict each other, naming them and what was found.
+// Variables are asked for by name; "" where one is not set. Looked for as torchrun's, Open MPI's,
+// Slurm's, and last PMI's; nobody where none of them launched more than one process. Throws
+// ConfigError where variables are missing, no numbers, or contradict each other, naming them and
+// what was found.
 using Environment = std::function<std::string(const std::string& name)>;
 Launch find_launch(const Environment& environment);
 // How this process was launched.

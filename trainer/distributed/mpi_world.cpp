@@ -23,15 +23,16 @@ void check(const char* error, const char* doing) {
 }
 
 // It is next to the programs.
-const LongshoreMpi& load_mpi() {
+const LongshoreMpi& load_mpi(const Launch& launch) {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   fs::path library = folder / "liblongshore_mpi.so";
   if (!fs::exists(library)) library = folder.parent_path() / "bin" / library.filename();
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   void* entry = handle ? dlsym(handle, "longshore_mpi") : nullptr;
   if (!entry)
-    throw Error("a run of several processes under mpirun needs MPI: " + std::string(dlerror()) +
-                "; scripts/setup installs one, and the build makes " + library.filename().string());
+    throw Error(std::string("a run of several processes under ") + name(launch.by) +
+                " needs MPI: " + dlerror() + "; scripts/setup installs one, and the build makes " +
+                library.filename().string());
   return *reinterpret_cast<decltype(&longshore_mpi)>(entry)();
 }
 
@@ -74,7 +75,7 @@ class MpiCommunicator : public offload::Communicator {
 
 class MpiWorld : public World {
  public:
-  explicit MpiWorld(const Launch& launch) : mpi_(load_mpi()) {
+  explicit MpiWorld(const Launch& launch) : mpi_(load_mpi(launch)) {
     check(mpi_.init(&rank_, &size_), "starting");
     if (rank_ != launch.rank || size_ != launch.world_size)
       throw Error("MPI says rank " + std::to_string(rank_) + " of " + std::to_string(size_) +

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::hours kPatience{24 * 7};
 
 // The store drops whoever sets more than 8 MiB at once.
-constexpr size_t kMostBytes = size_t{4} << 20;
+constexpr size_t kMaxBytes = size_t{4} << 20;
 
 // One connection, for one thread at a time: a store answers a call before it takes the next. It
 // waits for others for as long as the launch has patience, until it is told to wait_long().
@@ -247,7 +247,7 @@ class StoreWorld : public World {
     return fmt::format("send/{}/{}/{}", from, to, number);
   }
   static size_t size_of_next(std::span<const std::byte> rest) {
-    return std::min(rest.size(), kMostBytes);
+    return std::min(rest.size(), kMaxBytes);
   }
   static std::string bye(int64_t rank) { return fmt::format("bye/{}", rank); }
 

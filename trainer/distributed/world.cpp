@@ -34,7 +34,7 @@ std::unique_ptr<World> connect(const Launch& launch, models::Target target) {
   if (!models::is_cuda(target))
     throw ConfigError(
         "found RANK and WORLD_SIZE of torchrun, but on the CPU processes reach each other by MPI: "
-        "expected mpirun or srun. Nearest: mpirun -np " +
+        "expected mpirun or srun; nearest: mpirun -np " +
         std::to_string(launch.world_size));
   return connect_by_store(launch);
 }

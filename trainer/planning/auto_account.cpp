@@ -101,8 +101,8 @@ std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& confi
 std::string text(const AutoChoice& choice) {
   constexpr size_t kRunnersUp = 5;  // enough to see how little they differ
   const WalkedPlan& best = choice.chosen();
-  std::string result = fmt::format("remat_policy auto, of {} plans walked: {}\n",
-                                   choice.plans.size(), summary(best.config));
+  std::string result = fmt::format("remat_policy auto, of {} walked: {}\n",
+                                   plural(std::ssize(choice.plans), "plan"), summary(best.config));
   result +=
       fmt::format("  {:>9} {:>8} {:>12} {:>12}\n", "step s", "slower", "device peak", "host peak");
   auto line = [&](const WalkedPlan& one, const std::string& remark) {

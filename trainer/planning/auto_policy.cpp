@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/planning/auto_search.h"
 #include "trainer/step/lookahead.h"
@@ -55,9 +56,9 @@ std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
   const WalkedPlan& least = *std::ranges::min_element(
       plans, {}, [](const WalkedPlan& one) { return missing_bytes(one.room); });
   throw PlanError(fmt::format(
-      "{}: remat_policy auto: of {} plans none fits {}. The smallest ({}) takes device {}, host "
+      "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
       "{}; fits: {}. Besides, with\n{}",
-      config.config_file, plans.size(), hardware.name, summary(least.config),
+      config.config_file, plural(std::ssize(plans), "plan"), hardware.name, summary(least.config),
       bytes_text(of(least.memory, MemoryKind::device).peak_bytes),
       bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
       what_helps(least.config, hardware, searched_keys(config))));
@@ -94,11 +95,10 @@ AutoChoice choose_policy(const Config& config, models::Target target) {
   return choose_with_late_transfers(config, target, hardware);
 }
 
-Config with_chosen_policy(const Config& config, models::Target target, std::string& account) {
-  if (config.remat_policy != offload::kAuto) return config;
-  AutoChoice choice = choose_policy(config, target);
-  account = text(choice);
-  return choice.chosen().config;
+ChosenPolicy with_chosen_policy(const Config& config, models::Target target) {
+  if (config.remat_policy != offload::kAuto) return {.config = config, .account = ""};
+  const AutoChoice choice = choose_policy(config, target);
+  return {.config = choice.chosen().config, .account = text(choice)};
 }
 
 }  // namespace longshore::trainer

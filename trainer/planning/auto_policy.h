@@ -31,9 +31,14 @@ struct AutoChoice {
 // not suit the model or the profile describes another kind of machine than `target`.
 AutoChoice choose_policy(const Config& config, models::Target target);
 
-// If the policy of `config` is `auto`, returns the chosen config and sets `account` to text() of
-// the choice; otherwise returns `config`. Throws as choose_policy() does.
-Config with_chosen_policy(const Config& config, models::Target target, std::string& account);
+struct ChosenPolicy {
+  Config config;
+  std::string account;  // text() of the choice; "" if there was none to make
+};
+
+// If the policy of `config` is `auto`, the config that was chosen, otherwise `config`. Throws as
+// choose_policy() does.
+ChosenPolicy with_chosen_policy(const Config& config, models::Target target);
 
 // "full", or "first 24 layers: ...", followed by the states that live on the host.
 std::string summary(const Config& config);

@@ -12,6 +12,7 @@
 #include "offload/arguments.h"
 #include "offload/executor.h"
 #include "offload/plan_builder.h"
+#include "trainer/config/key_values.h"
 #include "trainer/planning/ordinary_numbers.h"
 
 namespace longshore::trainer {
@@ -54,7 +55,7 @@ Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& back
   if (config.peak_tflops_per_device > 0)
     return {config.peak_tflops_per_device * 1e12,
             fmt::format("{:.4g} TFLOP/s, as {} says", config.peak_tflops_per_device,
-                        location(config, "peak_tflops_per_device"))};
+                        described(config, "peak_tflops_per_device"))};
   const bool is_cuda = models::is_cuda(backend.target());
   const int64_t n = is_cuda ? 8192 : 2048;
   // A GPU that was idle runs faster for a moment than its power limit lets it sustain, so on GPUs a

@@ -29,8 +29,7 @@ void require_remat_keys_read(Config config, const std::vector<std::string>& poli
 
 PolicyPlan plan_policy(const Config& asked, models::Target target,
                        const std::optional<offload::Hardware>& hardware) {
-  std::string account;
-  Config config = with_chosen_policy(asked, target, account);
+  auto [config, account] = with_chosen_policy(asked, target);
   PolicyPlan plan{.policy = asked.remat_policy,
                   .config = config,
                   .plans = plan_training(config, target),

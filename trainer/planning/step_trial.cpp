@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "trainer/step/estimate.h"
+#include "trainer/step/first_layers.h"
 #include "trainer/step/lookahead.h"
 
 namespace longshore::trainer {
@@ -56,9 +57,7 @@ StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& la
   StepTrial::WeightedSteps steps;
   for (const WeightedCount& layers : steps_to_walk(all_layers, kFewLayers, kMoreLayers)) {
     const models::Model model = models::first_layers(plans_.model, static_cast<int>(layers.count));
-    StepOptions some = options;
-    if (options.offload_layers)
-      some.offload_layers = static_cast<int>(*options.offload_layers * layers.count / all_layers);
+    StepOptions some = options_for_first_layers(options, all_layers, layers.count);
     for (const WeightedCount& micro_batches :
          steps_to_walk(options.micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
       some.micro_batches = micro_batches.count;

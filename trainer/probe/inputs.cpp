@@ -26,7 +26,7 @@ using data::SafetensorsTensor;
 const std::vector<std::string> kInputs{"input_ids", "labels", "attention_mask", "segment_ids",
                                        "position_ids"};
 constexpr int64_t kNoLabel = -100;
-constexpr int64_t kMostInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 // Results that reference files hold in addition to their inputs.
 bool is_result(const std::string& name) {
@@ -42,7 +42,7 @@ std::string shape_text(const SafetensorsTensor& tensor) {
 
 // Valid values; `also` is one more.
 struct Range {
-  int64_t low = 0, high = kMostInt32;
+  int64_t low = 0, high = kMaxInt32;
   std::optional<int64_t> also = std::nullopt;
 
   bool holds(int64_t value) const { return (value >= low && value <= high) || value == also; }
@@ -178,7 +178,7 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
       batch.targets, [](int32_t target) { return target != data::kIgnoredTarget; });
   if (inputs.has_labels && batch.total_weights == 0)
     reader.fail("labels", "no target to train",
-                fmt::format("at least one that is not {}, behind the first column", kNoLabel));
+                fmt::format("at least one that is not {}, after the first column", kNoLabel));
   if (reader.has("attention_mask")) check_padding(reader, labels);
   if (reader.has("segment_ids")) {
     inputs.has_segments = true;

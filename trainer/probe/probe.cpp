@@ -101,7 +101,7 @@ class Probe {
     StepOptions options = step_options(config, trained, target);
     options.optimizer.reset();
     step_ = plan_step(trained, layout_, options, target);
-    states_ = plan_forward(models::decoder(model_, {.head = models::Head::states}), layout_,
+    states_ = plan_forward(models::decoder(model_, {.head = models::Head::hidden_states}), layout_,
                            "states", options.transfers, target, offload::Carries::returned);
     if (std::string table = shortage(analyze(plans()), *backend_); !table.empty())
       throw PlanError(fmt::format("{} with {} does not fit on this machine:\n{}",
@@ -226,7 +226,7 @@ void probe(const ProbeRequest& request) {
   std::map<std::string, Result> results = probe.results();
   std::vector<data::SafetensorsInfo> infos;
   for (const auto& [name, result] : results)
-    infos.push_back({.name = name, .shape = sizes(result.shape)});
+    infos.push_back({.name = name, .shape = result.shape.sizes()});
   infos = data::sorted_as_safetensors(std::move(infos));
   data::SafetensorsWriter writer(request.out, infos);  // a bad path shows before anything runs
   fmt::print("{}\n", probe.run(request));
@@ -235,10 +235,10 @@ void probe(const ProbeRequest& request) {
     writer.append(tensor.name, std::as_bytes(std::span(values)));
   }
   writer.finish();
-  fmt::print("{}: {} tensors{}\n", request.out.string(), infos.size(),
+  fmt::print("{}: {}{}\n", request.out.string(), plural(std::ssize(infos), "tensor"),
              inputs.has_labels
-                 ? fmt::format(", loss {:.6f} over {} targets", without_sign_of_nan(probe.loss()),
-                               inputs.batch.total_weights)
+                 ? fmt::format(", loss {:.6f} over {}", without_sign_of_nan(probe.loss()),
+                               plural(inputs.batch.total_weights, "target"))
                  : "");
 }
 

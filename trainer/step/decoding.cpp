@@ -54,10 +54,7 @@ Decoding::Decoding(const DecodingPlans& plans, offload::Backend& backend,
         std::make_unique<offload::Executable>(run.plan, backend, arguments, arenas));
   // A cache's rows must hold numbers from the beginning.
   for (const offload::Buffer& buffer : plans.runs[0].plan.buffers)
-    if (buffer.category == offload::Category::cache) {
-      std::vector<std::byte> zeros(static_cast<size_t>(buffer.bytes));
-      arguments.write(buffer.name, zeros.data(), buffer.bytes);
-    }
+    if (buffer.category == offload::Category::cache) arguments.write_zeros(buffer.name);
 }
 
 std::vector<float> Decoding::append(std::span<const int32_t> tokens, offload::Ledger& ledger) {

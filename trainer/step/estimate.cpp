@@ -46,9 +46,7 @@ class Ends {
 }  // namespace
 
 Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
-  std::vector<const offload::Plan*> plans;
-  for (const offload::Plan& plan : step.plans) plans.push_back(&plan);
-  Estimate result{.events = offload::walk(plans, hardware)};
+  Estimate result{.events = offload::walk(step.of_step(), hardware)};
   Ends ends(result.events);
   double computed = 0;
   for (const Event& event : result.events) {

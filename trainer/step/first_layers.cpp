@@ -4,17 +4,20 @@
 
 namespace longshore::trainer {
 
+StepOptions options_for_first_layers(StepOptions options, int64_t all, int64_t left) {
+  if (std::optional<int>& some = options.offload_layers; some && *some > 0)
+    some =
+        static_cast<int>(*some < all ? std::clamp<int64_t>(*some * left / all, 1, left - 1) : left);
+  return options;
+}
+
 StepPlans plan_first_layers(const models::Model& model, const offload::LayoutOptions& layout,
-                            StepOptions options, models::Target target) {
-  models::Model few = models::first_layers(model, kFirstLayers);
-  if (std::optional<int>& some = options.offload_layers; some && *some > 0) {
-    // As large a part of them, and where it leaves any layer, of these as well.
-    const int64_t layers = std::ssize(scan_stage(model).layers),
-                  left = std::ssize(scan_stage(few).layers);
-    if (*some < layers)
-      some = static_cast<int>(std::clamp<int64_t>(*some * left / layers, 1, left - 1));
-  }
-  return plan_step(few, lay_out(few, layout), options, target);
+                            const StepOptions& options, models::Target target) {
+  const models::Model few = models::first_layers(model, kFirstLayers);
+  return plan_step(few, lay_out(few, layout),
+                   options_for_first_layers(options, std::ssize(scan_stage(model).layers),
+                                            std::ssize(scan_stage(few).layers)),
+                   target);
 }
 
 }  // namespace longshore::trainer

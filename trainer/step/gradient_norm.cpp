@@ -29,17 +29,17 @@ Program sum_program(int64_t count) {
   return t.finish();
 }
 
-offload::ElementRange held_part(const offload::Slab& slab, int parameter) {
-  const offload::Parameter& p = slab.parameters[parameter];
-  return held(slab, {p.offset, p.type.shape.count()});
-}
-
 Program clip_program(double threshold, int64_t count) {
   Trace t("clip");
   models::Clip clip = models::clip(t.input("square_sums", {{count}, Dtype::float64}), threshold);
   t.output(clip.factor);
   t.output(clip.norm);
   return t.finish();
+}
+
+offload::ElementRange held_part(const offload::Slab& slab, int parameter) {
+  const offload::Parameter& p = slab.parameters[parameter];
+  return held(slab, {p.offset, p.type.shape.count()});
 }
 
 }  // namespace

@@ -28,11 +28,11 @@ class GradientNorm {
   void finish(double threshold, const offload::Operand& factor = {});
 
  private:
-  offload::PassOperands& operands_;
-  offload::PlanBuilder& builder_;
   void add_square_sum(const offload::Operand& gradient, int slab, int parameter,
                       const offload::Place& place);
 
+  offload::PassOperands& operands_;
+  offload::PlanBuilder& builder_;
   std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum, by slab and parameter
   offload::Operand square_sums_;              // f64 [trainable parameters of which some is held]
 };

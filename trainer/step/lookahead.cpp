@@ -28,7 +28,7 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
                            const offload::Hardware& hardware) {
   if (!has_transfers(layout_options.homes, layout_options.mesh, options)) return 0;
   StepOptions tried = options;
-  tried.micro_batches = std::min<int64_t>(tried.micro_batches, 2);
+  tried.micro_batches = std::min<int64_t>(tried.micro_batches, 2);  // those between take as long
   std::vector<double> seconds;
   for (double depth : kLookaheadDepths) {
     tried.transfers.layers_ahead = depth;

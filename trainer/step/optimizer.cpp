@@ -59,9 +59,9 @@ Program update_program(const models::AdamW& adamw, const models::Rounding& round
   return t.finish();
 }
 
-// The type of a copy's part that belongs to a run.
-models::Type type_of(const offload::Slab& slab, Copy copy, const offload::Run& run) {
-  return {{offload::elements(copy, run.count)}, dtype(slab, copy)};
+// The type of a copy's part that belongs to a range.
+models::Type type_of(const offload::Slab& slab, Copy copy, const offload::DecayRange& range) {
+  return {{offload::elements(copy, range.count)}, dtype(slab, copy)};
 }
 
 // Small enough to be spread over a layer, large enough to be worth a kernel and a copy.
@@ -88,10 +88,10 @@ Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
 int Update::add(int slab) {
   size_t before = queue_.size();
   int64_t chunk = chunk_of(layout_.slabs[slab], options_.chunk);
-  for (const offload::Run& run : layout_.slabs[slab].runs())
-    for (int64_t begin = 0; begin < run.count; begin += chunk) {
-      int64_t count = std::min(chunk, run.count - begin);
-      queue_.push_back({slab, {run.offset + begin, count, run.decay}});
+  for (const offload::DecayRange& range : layout_.slabs[slab].decay_ranges())
+    for (int64_t begin = 0; begin < range.count; begin += chunk) {
+      int64_t count = std::min(chunk, range.count - begin);
+      queue_.push_back({slab, {range.offset + begin, count, range.decay}});
     }
   return static_cast<int>(queue_.size() - before);
 }
@@ -113,8 +113,8 @@ bool Update::is_away(Copy copy) const {
 Operand Update::reach(const Chunk& chunk, Copy copy) {
   const offload::Slab& s = layout_.slabs[chunk.slab];
   if (!s.has(copy)) return {};
-  models::Type type = type_of(s, copy, chunk.run);
-  int64_t offset = offload::elements(copy, chunk.run.offset);
+  models::Type type = type_of(s, copy, chunk.range);
+  int64_t offset = offload::elements(copy, chunk.range.offset);
   if (options_.lane == Lane::compute) return operands_.range(chunk.slab, copy, offset, type);
   if (!is_away(copy)) return operands_.host_range(chunk.slab, copy, offset, type);
   return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
@@ -122,16 +122,16 @@ Operand Update::reach(const Chunk& chunk, Copy copy) {
 }
 
 Update::Chunk Update::fetch_next() {
-  auto [slab, run] = queue_.front();
+  auto [slab, range] = queue_.front();
   queue_.pop_front();
-  Chunk chunk{slab, run, {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
+  Chunk chunk{slab, range, {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
   const offload::Slab& s = layout_.slabs[slab];
   chunk.gradient = reach(chunk, Copy::gradient);
   chunk.compute = reach(chunk, Copy::compute);
   auto bring = [&](Copy copy, const Operand& here) {
     if (is_away(copy))
       builder_.move(Lane::device_to_host,
-                    operands_.range(slab, copy, run.offset, type_of(s, copy, run)), here,
+                    operands_.range(slab, copy, range.offset, type_of(s, copy, range)), here,
                     chunk.place);
   };
   bring(Copy::gradient, chunk.gradient);
@@ -141,7 +141,7 @@ Update::Chunk Update::fetch_next() {
 
 void Update::update(const Chunk& chunk) {
   const offload::Slab& s = layout_.slabs[chunk.slab];
-  const offload::Run& run = chunk.run;
+  const offload::DecayRange& range = chunk.range;
   auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
     return options_.lane == Lane::host_compute ? operands_.host_scalar(name, dtype)
                                                : operands_.scalar(name, dtype);
@@ -163,15 +163,15 @@ void Update::update(const Chunk& chunk) {
     at.step = scalar(kStep, Dtype::int32);
 
   models::AdamW adamw = options_.adamw;
-  if (run.decay == models::Decay::no) adamw.weight_decay = 0;
+  if (range.decay == models::Decay::no) adamw.weight_decay = 0;
   PlanBuilder::Bindings bindings;
   Program program =
-      update_program(adamw, {options_.seed, random_sequence(s.name), run.offset}, at, bindings);
+      update_program(adamw, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
   builder_.run(program, bindings, chunk.place, options_.lane);
   if (is_away(Copy::compute))
     builder_.move(
         Lane::host_to_device, chunk.compute,
-        operands_.range(chunk.slab, Copy::compute, run.offset, type_of(s, Copy::compute, run)),
+        operands_.range(chunk.slab, Copy::compute, range.offset, type_of(s, Copy::compute, range)),
         chunk.place);
 }
 

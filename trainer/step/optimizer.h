@@ -49,7 +49,7 @@ class Update {
   // Part of a slab that is updated at a time.
   struct Chunk {
     int slab = 0;
-    offload::Run run;
+    offload::DecayRange range;
     offload::Place place;
     offload::Operand gradient, compute;  // where the lane finds them
   };
@@ -64,7 +64,7 @@ class Update {
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
   offload::Operand clip_;
-  std::deque<std::pair<int, offload::Run>> queue_;  // slabs and their parts
+  std::deque<std::pair<int, offload::DecayRange>> queue_;  // slabs and their parts
   std::optional<Chunk> fetched_;
   int chunks_ = 0;
 };

@@ -108,9 +108,7 @@ StepResult TrainStep::record(const std::vector<data::Batch>& batches, const Step
   backend_.start_recording();
   StepResult result = run(batches, scalars, ledger);
   offload::LaneSpans spans = backend_.stop_recording();
-  std::vector<const Plan*> ran;
-  for (const Plan& plan : plans_.plans) ran.push_back(&plan);
-  events = offload::timeline(ran, spans);
+  events = offload::timeline(plans_.of_step(), spans);
   return result;
 }
 

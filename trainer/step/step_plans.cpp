@@ -144,9 +144,14 @@ Plan StepPlanner::flush(const Plan& step) const {
 
 }  // namespace
 
-std::vector<const Plan*> StepPlans::all() const {
+std::vector<const Plan*> StepPlans::of_step() const {
   std::vector<const Plan*> list;
   for (const Plan& plan : plans) list.push_back(&plan);
+  return list;
+}
+
+std::vector<const Plan*> StepPlans::all() const {
+  std::vector<const Plan*> list = of_step();
   if (flush) list.push_back(&*flush);
   return list;
 }

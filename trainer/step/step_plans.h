@@ -36,7 +36,8 @@ struct StepPlans {
   std::vector<offload::LayerPlan> layers;  // of the first plan
   int64_t micro_batches_of_all_devices = 1;
 
-  std::vector<const offload::Plan*> all() const;
+  std::vector<const offload::Plan*> of_step() const;  // `plans`
+  std::vector<const offload::Plan*> all() const;      // these and `flush`
 };
 
 StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,

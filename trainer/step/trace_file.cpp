@@ -70,8 +70,7 @@ ordered_json counter_json(offload::MemoryKind kind, double seconds,
 void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& plans,
                      offload::MemoryKind kind, ordered_json& events) {
   std::vector<offload::Ledger::ByCategory> live;  // by instruction of all plans, as events are
-  std::vector<const offload::Plan*> all;
-  for (const offload::Plan& plan : plans.plans) all.push_back(&plan);
+  const std::vector<const offload::Plan*> all = plans.of_step();
   const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(all, kind);
   for (size_t i = 0; i < all.size(); ++i)
     for (offload::Ledger::ByCategory bytes : live_categories_by_instruction(*all[i], kind)) {

@@ -44,10 +44,10 @@ class UpdateWhenMade : public UpdateSchedule {
 
 // As UpdateWhenMade, but during the backward pass of the layer that follows the one which made the
 // slab's gradients final.
-class UpdateBehindNextLayer : public UpdateSchedule {
+class UpdateAfterNextLayer : public UpdateSchedule {
  public:
-  UpdateBehindNextLayer(const OptimizerOptions& options, PassOperands& operands,
-                        PlanBuilder& builder)
+  UpdateAfterNextLayer(const OptimizerOptions& options, PassOperands& operands,
+                       PlanBuilder& builder)
       : update_(options, operands, builder, no_clip(options, operands)) {}
 
   void on_slab_gradients(int slab) override {
@@ -74,9 +74,9 @@ class UpdateBehindNextLayer : public UpdateSchedule {
 };
 
 // Clips, and updates slabs in the order their gradients were made.
-class UpdateBehindPass : public UpdateSchedule {
+class UpdateAfterPass : public UpdateSchedule {
  public:
-  UpdateBehindPass(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
+  UpdateAfterPass(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
       : options_(options), operands_(operands), builder_(builder) {}
 
   void on_slab_gradients(int slab) override { made_.push_back(slab); }
@@ -135,7 +135,7 @@ DeferredUpdate::DeferredUpdate(const models::Model& model, int ahead,
   for (int stage = 0; stage < std::ssize(model.stages); ++stage) {
     const models::Stage& s = model.stages[stage];
     for (int layer = 0; layer < std::ssize(s.layers); ++layer) {
-      const models::Program& program = s.programs[s.layers[layer]];
+      const models::Program& program = s.program(layer);
       for (models::ValueId id : program.inputs_from(models::Source::weight)) {
         int slab = layout.by_name.at(weight_name(s, layer, program[id])).slab;
         bool trains = layout.slabs[slab].trainable == models::Trainable::yes;
@@ -161,9 +161,9 @@ std::unique_ptr<UpdateSchedule> update_schedule(const OptimizerOptions& options,
   if (defers_update(options, operands.layout()))
     return std::make_unique<UpdateInNextStep>(options, builder);
   if (options.clipping_threshold > 0)
-    return std::make_unique<UpdateBehindPass>(options, operands, builder);
+    return std::make_unique<UpdateAfterPass>(options, operands, builder);
   if (update_moves(options, operands.layout()))
-    return std::make_unique<UpdateBehindNextLayer>(options, operands, builder);
+    return std::make_unique<UpdateAfterNextLayer>(options, operands, builder);
   return std::make_unique<UpdateWhenMade>(options, operands, builder);
 }
 

@@ -50,7 +50,7 @@ class UpdateSchedule {
   // See PassOptions.
   virtual void on_slab_gradients(int slab) = 0;
   virtual void on_backward_progress(double /*done*/) {}
-  // Behind the pass: writes the gradients' norm, and makes the updates that waited for it.
+  // After the pass: writes the gradients' norm, and makes the updates that waited for it.
   virtual void finish(GradientNorm& norm) = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
+#include "trainer/config/run_files.h"
 #include "trainer/weights/adapter_format.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/read_floats.h"
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 using models::LoraConfig;
 using offload::Parameter;
 
-constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kAdapterConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
 
 std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& layout) {
@@ -33,14 +34,14 @@ std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& la
 
 // load_adapter_path, or where that is gone what a run that goes on has in its own folder.
 fs::path adapter_folder(const Config& config) {
-  const fs::path saved = config.base_output_directory / config.run_name / "adapter";
+  const fs::path saved = config.base_output_directory / config.run_name / kAdapterFolder;
   const bool is_saved = !config.run_name.empty() && fs::exists(saved);
   return is_saved && !fs::exists(config.load_adapter_path) ? saved : config.load_adapter_path;
 }
 
 // Training would drop nothing.
 void require_no_dropout(const Config& config, const fs::path& folder) {
-  const fs::path file = folder / kConfigFile;
+  const fs::path file = folder / kAdapterConfigFile;
   const double dropout =
       adapter_dropout(data::FileMapping(file, data::Access::from_front_to_back).text());
   if (dropout > 0)
@@ -53,11 +54,11 @@ void require_no_dropout(const Config& config, const fs::path& folder) {
 }  // namespace
 
 std::vector<fs::path> adapter_files(const fs::path& folder) {
-  return {folder / kConfigFile, folder / kTensorFile};
+  return {folder / kAdapterConfigFile, folder / kTensorFile};
 }
 
 LoraConfig read_adapter_config(const fs::path& folder) {
-  const fs::path file = folder / kConfigFile;
+  const fs::path file = folder / kAdapterConfigFile;
   const data::FileMapping mapping(file, data::Access::from_front_to_back);
   try {
     return parse_adapter_config(mapping.text());
@@ -76,7 +77,7 @@ Config with_adapter(Config config) {
                   const std::string& there_text) {
     if (!config.origins.contains(key)) {
       here = there;
-      config.origins[key] = (folder / kConfigFile).string();
+      config.origins[key] = (folder / kAdapterConfigFile).string();
     } else if (here != there) {
       differing.push_back(fmt::format("{}: {} ({}), {} in the adapter", key, here_text,
                                       config.origins.at(key), there_text));
@@ -100,7 +101,7 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
     : file_(folder / kTensorFile) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const Parameter* weight : adapter_weights(layout))
-    expected[peft_name(weight->name)] = sizes(weight->type.shape);
+    expected[peft_name(weight->name)] = weight->type.shape.sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {
@@ -122,7 +123,7 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw FileError(folder.string() + ": cannot be made: " + error.message());
-  for (const char* file : {kConfigFile, kTensorFile})
+  for (const char* file : {kAdapterConfigFile, kTensorFile})
     if (fs::exists(folder / file, error))
       throw DataError(folder.string() + ": holds an adapter already");
 
@@ -132,7 +133,7 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
     by_name[peft_name(weight->name)] = weight;
     tensors.push_back({.name = peft_name(weight->name),
                        .dtype = data::SafetensorsDtype::float32,
-                       .shape = sizes(weight->type.shape)});
+                       .shape = weight->type.shape.sizes()});
   }
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(folder / kTensorFile, tensors);
@@ -143,7 +144,7 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
     writer.append(tensor.name, std::as_bytes(std::span(values)));
   }
   writer.finish();
-  write_file(folder / kConfigFile, write_adapter_config(config, base_model));
+  write_file(folder / kAdapterConfigFile, write_adapter_config(config, base_model));
 }
 
 std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter) {

@@ -21,7 +21,7 @@ using models::LoraConfig;
 using nlohmann::json;
 
 constexpr std::string_view kPrefix = "base_model.model.";
-constexpr size_t kMostConfigBytes = size_t{1} << 20;
+constexpr size_t kMaxAdapterConfigBytes = size_t{1} << 20;
 
 // --- adapter_config.json
 
@@ -127,7 +127,7 @@ class ConfigReader {
 }  // namespace
 
 LoraConfig parse_adapter_config(std::string_view text) {
-  if (text.size() > kMostConfigBytes)
+  if (text.size() > kMaxAdapterConfigBytes)
     throw DataError(fmt::format("found {} bytes, expected at most 1 MiB", text.size()));
   const json object = models::parse_object(text);
   return ConfigReader(object).read();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/pieces.h"
+#include "base/text.h"
 #include "data/safetensors_float.h"
 #include "data/strict_json.h"
 #include "models/hf/config.h"
@@ -148,7 +149,7 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
     dtypes.insert(data::name(info.dtype));
     bytes += info.bytes();
   }
-  return fmt::format("{}: {} tensors, {:.1f} MB of {}", to.string(), tensors.size(),
+  return fmt::format("{}: {}, {:.1f} MB of {}", to.string(), plural(std::ssize(tensors), "tensor"),
                      static_cast<double>(bytes) / 1e6, fmt::join(dtypes, ", "));
 }
 

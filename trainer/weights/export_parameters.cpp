@@ -15,13 +15,6 @@ namespace {
 using data::SafetensorsDtype;
 using models::Dtype;
 
-SafetensorsDtype file_dtype(Dtype dtype) {
-  if (dtype == Dtype::float32) return SafetensorsDtype::float32;
-  if (dtype == Dtype::bfloat16) return SafetensorsDtype::bfloat16;
-  throw InternalError(std::string("weights are written in float32 or bfloat16, not in ") +
-                      models::name(dtype));
-}
-
 std::string config_text(const TrainedModel& trained, Dtype dtype) {
   if (!trained.files.config.empty())
     return models::with_hf_dtype(trained.files.config,
@@ -42,7 +35,7 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
       if (!models::is_lora_weight(parameter.name))
         tensors.push_back({.name = parameter.name,
                            .dtype = file_dtype(dtype),
-                           .shape = sizes(parameter.type.shape)});
+                           .shape = parameter.type.shape.sizes()});
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
     const bool trains =

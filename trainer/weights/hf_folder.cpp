@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using offload::Parameter;
 
 bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
-  return tensor.shape == sizes(parameter.type.shape);
+  return tensor.shape == parameter.type.shape.sizes();
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
     if (!weights.contains(name)) {
       // A hostile config.json can make all of its names be missing.
       std::string close = problems.is_full() ? "" : nearest(name, names);
-      problems.add("missing " + name + (close.empty() ? "" : "; nearest: " + close));
+      problems.add("missing " + name + nearest_help(close));
     } else if (!fits(parameter, weights.at(name))) {
       std::string shape;
       for (int64_t size : weights.at(name).shape)
@@ -69,10 +69,17 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
     throw DataError(folder.string() + ": is not this model's:\n  " + problems.text());
 }
 
-std::vector<int64_t> sizes(const models::Shape& shape) {
-  std::vector<int64_t> sizes;
-  for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
-  return sizes;
+data::SafetensorsDtype file_dtype(models::Dtype dtype) {
+  switch (dtype) {
+    case models::Dtype::float32:
+      return data::SafetensorsDtype::float32;
+    case models::Dtype::bfloat16:
+      return data::SafetensorsDtype::bfloat16;
+    case models::Dtype::uint8:
+      return data::SafetensorsDtype::uint8;
+    default:
+      throw InternalError(std::string("no file holds states in ") + models::name(dtype));
+  }
 }
 
 void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDtype dtype,

@@ -29,8 +29,9 @@ std::vector<std::filesystem::path> model_files(const std::filesystem::path& fold
 void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
                    const data::SafetensorsFolder& weights, const models::DecoderConfig& model);
 
-// A shape as files have it.
-std::vector<int64_t> sizes(const models::Shape& shape);
+// Throws InternalError for a dtype in which no file holds states: those are float32, bfloat16 and
+// uint8.
+data::SafetensorsDtype file_dtype(models::Dtype dtype);
 
 // Appends data of a tensor of floating-point numbers, all of it or a part, as `dtype` (F32, BF16 or
 // F16), piece by piece. Throws what data::convert_floats throws.

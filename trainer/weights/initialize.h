@@ -20,9 +20,8 @@ void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t 
                     std::span<float> values);
 
 // Writes what this device holds of these copies of every slab where they live, moments zero;
-// gradients are never written.
-// Arguments are allocated where they are missing. Beside them the host holds a few MiB for each
-// thread. Throws the first of what `fill` throws.
+// gradients are never written. Arguments are allocated where they are missing. Beside them the host
+// holds a few MiB for each thread. Throws the first of what `fill` throws.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments,
                       std::span<const offload::Copy> copies = offload::kCopies);

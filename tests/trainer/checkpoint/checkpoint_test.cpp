@@ -126,6 +126,10 @@ TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
             (std::vector<std::string>{"00000001", "00000002.damaged", "00000003.damaged"}));
   // Out of the way for good.
   EXPECT_EQ(newest_checkpoint(folder / "", OnDamage::refuse, say_nothing)->manifest.step, 1);
+  // Also where the run went on to the same step, and that is damaged again.
+  flip(make(folder / "", 2) / "optimizer.safetensors", 5);
+  newest_checkpoint(folder / "", OnDamage::fall_back, [](const std::string&) {});
+  EXPECT_TRUE(fs::exists(folder / "00000002.damaged-2"));
   flip(folder / "00000001/optimizer.safetensors", 5);
   EXPECT_NE(message_of<DataError>([&] {
               newest_checkpoint(folder / "", OnDamage::fall_back, say_nothing);

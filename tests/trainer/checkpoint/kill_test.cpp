@@ -8,6 +8,7 @@
 
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {

@@ -207,6 +207,22 @@ TEST_P(Resume, FilesAreTheSameWhereverThingsLive) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Resume, testing::ValuesIn(kKinds),
                          [](const auto& info) { return std::string("_") + info.param.name; });
 
+// What same_run.h lets through is still not read as something else.
+TEST(Checkpoint, IsNotReadAsAnotherOptimizersState) {
+  const std::string weight = "model.embed_tokens.weight", few = "base_num_decoder_layers=1";
+  for (const auto& [saved, read, found] :
+       {std::tuple{"moment_dtype=float32", "moment_dtype=bfloat16",
+                   weight + ".first_moment is F32 [61,32], expected BF16 [61,32]"},
+        {"moment_dtype=float32", "moment_dtype=8bit", "missing " + weight + ".first_scale"},
+        {"moment_dtype=8bit", "moment_dtype=float32",
+         "not expected: " + weight + ".first_scale"}}) {
+    TemporaryFolder folder;
+    const Checkpoint checkpoint = Part({few, saved}, {}).save(folder / "1");
+    const std::string message = message_of<DataError>([&] { Part({few, read}, checkpoint); });
+    EXPECT_NE(message.find(found), std::string::npos) << message;
+  }
+}
+
 // The snapshot is planned to the byte, and the rest of the run is what it was.
 TEST(Snapshot, TakesWhatWasPlanned) {
   for (const Kind& kind : kKinds) {
@@ -229,6 +245,18 @@ TEST(Snapshot, TakesWhatWasPlanned) {
     for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host})
       EXPECT_EQ(of(analyze(with), kind).peak_bytes, of(analyze(with.all()), kind).peak_bytes);
   }
+}
+
+// Tensors and slabs that are copied, written and read in several pieces.
+TEST(Checkpoint, HasLargeTensorsWhole) {
+  const Settings settings = join({"vocab_size=140000", "base_num_decoder_layers=1"}, kPlaces[0]);
+  TemporaryFolder folder;
+  Part first(settings, {});
+  first.train(0, 1);
+  const Checkpoint checkpoint = first.save(folder / "1"), behind = first.save_behind(folder / "2");
+  EXPECT_EQ(checkpoint.manifest, behind.manifest);
+  Part second(settings, checkpoint);
+  EXPECT_TRUE(second.state() == first.state());
 }
 
 // A value that is not finite is in no checkpoint, wherever it stands.

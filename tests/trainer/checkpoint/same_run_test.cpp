@@ -107,9 +107,9 @@ TEST(SameRun, KeysOfTheManifestAreReadAsTheConfigReadsThem) {
 
 // --- frozen weights
 
-models::DecoderConfig adapted_model() {
+models::DecoderConfig adapted_model(int64_t vocabulary) {
   return {.length = 4,
-          .vocabulary = 301,
+          .vocabulary = vocabulary,
           .width = 24,
           .layers = 2,
           .query_heads = 2,
@@ -120,13 +120,14 @@ models::DecoderConfig adapted_model() {
 }
 
 // Of weights on so many devices, one of them with another number at `odd`.
-std::string frozen_hash(int data, int fsdp, const std::string& odd_weight = "", int64_t odd = 0) {
+std::string frozen_hash(int data, int fsdp, const std::string& odd_weight = "", int64_t odd = 0,
+                        int64_t vocabulary = 301) {
   std::string hash;
   const auto work = [&](World& world) {
     const offload::DeviceMesh mesh{.data = {.size = data, .rank = world.rank() / fsdp},
                                    .fsdp = {.size = fsdp, .rank = world.rank() % fsdp}};
     const offload::ParameterLayout layout =
-        offload::lay_out(models::decoder(adapted_model()), {.homes = {}, .mesh = mesh});
+        offload::lay_out(models::decoder(adapted_model(vocabulary)), {.homes = {}, .mesh = mesh});
     const auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
     offload::Arguments arguments(*backend, ledger);
@@ -160,6 +161,10 @@ TEST(FrozenWeights, CountToTheLastNumberOnHoweverManyDevices) {
     for (int64_t odd : {count / 2, count - 1})
       EXPECT_NE(frozen_hash(1, 1, name, odd), hash) << name << " " << odd;
   EXPECT_NE(frozen_hash(1, 3, "model.embed_tokens.weight", 301 * 24 - 1), hash);
+  // Of a matrix that is read in several pieces.
+  constexpr int64_t kMany = 700'000;
+  EXPECT_NE(frozen_hash(1, 1, "model.embed_tokens.weight", kMany * 24 - 1, kMany),
+            frozen_hash(1, 1, "", 0, kMany));
 }
 
 // A schedule as long as the run stays so when the run gets longer.

@@ -12,6 +12,7 @@
 #include "tests/base/process.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 

@@ -10,13 +10,15 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/token_shard.h"
+#include "data/token_file.h"
 #include "offload/memory.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/kill_test.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
+#include "trainer/config/run_files.h"
 #include "trainer/faults.h"
 #include "trainer/probe/inputs.h"
+#include "trainer/run_directory.h"
 #include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
@@ -43,8 +45,11 @@ TEST(Killed, EndsAsTheUndisturbedRun) { kill_and_resume(8, 2); }
 TEST(Signals, SaveWithinTheStepAndExit) {
   for (int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {
     TemporaryFolder folder;
-    const std::string slow = "gradient_accumulation_steps=8 ";
-    Process process(tiny_train(folder / "", slow + "steps=100000 run_name=a"), folder / "log");
+    // Updates that the next step would have made are in the checkpoint, too.
+    const std::string slow = "gradient_accumulation_steps=8 ",
+                      deferring = "optimizer_memory_host_offload=true ";
+    Process process(tiny_train(folder / "", slow + deferring + "steps=100000 run_name=a"),
+                    folder / "log");
     ASSERT_TRUE(process.wait_for("completed step: 2"));
     process.send(signal);
     EXPECT_EQ(process.wait(), 0) << process.output();
@@ -162,6 +167,16 @@ TEST(Signals, BeforeTheFirstStepThereIsNothingToSave) {
   EXPECT_TRUE(half_written(folder / "a").empty());
 }
 
+// Also where several begin within a second.
+TEST(RunDirectory, IsANewOneWithoutAName) {
+  TemporaryFolder folder;
+  Config config;
+  config.config_file = "a.yml";
+  config.base_output_directory = folder / "";
+  const RunDirectory one(config), two(config), three(config);
+  EXPECT_EQ(folder.file_count(), 3u);
+}
+
 TEST(RunDirectory, IsOfOneProcessAtATime) {
   TemporaryFolder folder;
   Process process(tiny_train(folder / "", "steps=100000 run_name=a"), folder / "log");
@@ -177,8 +192,9 @@ TEST(RunDirectory, IsOfOneProcessAtATime) {
 TEST(Resume, GoesOnFromMetricsThatWereCutOff) {
   TemporaryFolder folder;
   const std::string settings = "steps=6 checkpoint_period=2 max_num_checkpoints_to_keep=-1 ";
-  for (const char* name : {"a", "b"})
-    ASSERT_EQ(run_tiny(folder, settings + "run_name=" + name).exit_code, 0);
+  // Updates that the next step would have made are in the checkpoints, too.
+  for (const char* run : {"a optimizer_memory_host_offload=true", "b"})
+    ASSERT_EQ(run_tiny(folder, settings + "run_name=" + run).exit_code, 0);
   fs::remove_all(folder / "a/checkpoints/00000006");
   std::ofstream(folder / "a/metrics.jsonl", std::ios::app) << R"({"step":6,"los)";
   fs::create_directories(folder / "a/checkpoints/00000006.partial-1/model");
@@ -231,7 +247,7 @@ TEST(Resume, MendsLinksThatLeadToAnEarlierCheckpoint) {
 TEST(Resume, MakesUpForAnEvaluation) {
   TemporaryFolder folder;
   const fs::path text = folder / "text.tokens";
-  data::TokenShardWriter writer(text, 61, 0);
+  data::TokenFileWriter writer(text, 61, 0);
   for (int32_t token = 0; token < 61; ++token) writer.append(std::vector(10, token));
   writer.finish();
   auto run = [&](const std::string& settings) {
@@ -249,7 +265,10 @@ TEST(Resume, MakesUpForAnEvaluation) {
       if (line.find("validation_loss") != std::string::npos) lines.insert(line);
     return lines;
   };
-  for (const char* settings : {"steps=6 run_name=straight", "steps=2 run_name=resumed"})
+  // Also of updates that the next step would have made.
+  const std::string resumed = " run_name=resumed optimizer_memory_host_offload=true";
+  for (const std::string& settings :
+       {std::string("steps=6 run_name=straight"), "steps=2" + resumed})
     ASSERT_EQ(run(settings).exit_code, 0);
   ASSERT_EQ(evaluations("straight").size(), 3u);
   ASSERT_EQ(evaluations("resumed").size(), 1u);
@@ -259,7 +278,7 @@ TEST(Resume, MakesUpForAnEvaluation) {
   for (std::string line; std::getline(before, line);)
     if (line.find("validation_loss") == std::string::npos) steps += line + "\n";
   std::ofstream(metrics) << steps;
-  EXPECT_EQ(run("steps=6 run_name=resumed").exit_code, 0);
+  EXPECT_EQ(run("steps=6" + resumed).exit_code, 0);
   EXPECT_EQ(evaluations("resumed"), evaluations("straight"));
 }
 
@@ -277,6 +296,7 @@ TEST(Resume, LeavesNoSummaryOfFewerSteps) {
 TEST(Resume, RefusesAnotherRunAndNamesBothValues) {
   TemporaryFolder folder;
   ASSERT_EQ(run_tiny(folder, "steps=2 run_name=a").exit_code, 0);
+  const std::string config = data::read_file(folder / "a/config.yml");
   const ProgramResult other =
       run_tiny(folder,
                "steps=1 run_name=a seed=5 learning_rate=0.1 trainable_parameters_mask=norm "
@@ -289,6 +309,7 @@ TEST(Resume, RefusesAnotherRunAndNamesBothValues) {
     EXPECT_TRUE(has(other.output, words));
   EXPECT_FALSE(has(other.output, "remat_policy:"));
   EXPECT_EQ(saved_files(folder / "a", 2).size(), 3u);
+  EXPECT_EQ(data::read_file(folder / "a/config.yml"), config);
 }
 
 TEST(Damage, IsNamedAndNeverPassedOverInSilence) {
@@ -331,6 +352,18 @@ TEST(DiskFull, EndsNoTraining) {
   EXPECT_EQ(with_room.exit_code, 0) << with_room.output;
   EXPECT_EQ(losses(folder / "a"), losses(folder / "b"));
   EXPECT_EQ(saved_files(folder / "a", 5), saved_files(folder / "b", 5));
+}
+
+// Training goes on without its records, but does not end as if they were there.
+TEST(DiskFull, LosesNoRecordInSilence) {
+  TemporaryFolder folder;
+  const ProgramResult full =
+      run_tiny(folder, "steps=100 run_name=a enable_checkpointing=false", "ulimit -f 32; ");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_TRUE(has(full.output, "completed step: 99"));
+  EXPECT_TRUE(has(full.output, "train: " + (folder / "a/metrics.jsonl").string() +
+                                   ": cannot be written: File too large"));
+  EXPECT_FALSE(fs::exists(folder / "a/summary.json"));
 }
 
 // A small file system, where root may have one.
@@ -413,6 +446,20 @@ TEST(NonFinite, StopsAndKeepsTheBatchAndTheCheckpoint) {
     }
 }
 
+TEST(NonFinite, KeepsEachMicroBatch) {
+  TemporaryFolder folder;
+  const ProgramResult stopped =
+      run_tiny(folder, kDiverging + "steps=5 gradient_accumulation_steps=2 run_name=a");
+  EXPECT_EQ(stopped.exit_code, 1);
+  for (int64_t i = 0; i < 2; ++i) {
+    const fs::path dump = folder / fmt::format("a/non-finite-step-1-micro-batch-{}.safetensors", i);
+    EXPECT_TRUE(has(stopped.output, dump.string()));
+    const std::vector<int32_t> found = read_probe_inputs(dump, 61).batch.tokens,
+                               expected = data::synthetic_batches({2, 32}, 61, 0)(2 + i).tokens;
+    EXPECT_TRUE(std::equal(found.begin(), found.begin() + 32, expected.begin())) << dump;
+  }
+}
+
 TEST(NonFinite, IsSkippedWithoutATrace) {
   for (const char* place :
        {"", "optimizer_memory_host_offload=true optimizer_compute=host moment_dtype=8bit"}) {
@@ -445,7 +492,7 @@ TEST(OutOfMemory, InMidRunIsExplainedAndLeavesTheCheckpoint) {
   Process process(
       malloc + tiny_train(folder / "", "steps=100000 run_name=a checkpoint_period=1", 4096),
       folder / "log");
-  ASSERT_TRUE(process.wait_for("checkpoint after 1 steps: "));
+  ASSERT_TRUE(process.wait_for("checkpoint after 1 step: "));
   uint64_t pages = 0;
   std::ifstream("/proc/" + std::to_string(process.id()) + "/statm") >> pages;
   const rlim_t bytes = pages * 4096 - (rlim_t{1} << 20);

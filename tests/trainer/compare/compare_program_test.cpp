@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
     Wrong, CompareProgramRefuses,
     testing::Values(
         Wrong{"NoPolicies", "--steps 3", {"--policies"}},
-        Wrong{"Policy", "--policies full,nonne", {"'nonne'", "Nearest: none"}},
+        Wrong{"Policy", "--policies full,nonne", {"'nonne'", "nearest: none"}},
         Wrong{"PolicyTwice", "--policies full,none,full", {"--policies: found full twice"}},
         Wrong{"NoSteps", "--policies full --steps 0", {"--steps: found 0"}},
         Wrong{"Steps", "--policies full --steps many", {"--steps"}},

@@ -242,6 +242,14 @@ TEST(Compare, MeasuresNothingAboveALimit) {
   }
 }
 
+TEST(Compare, CountsNoStepWhoseNumbersAreNotFinite) {
+  Comparison comparison = plan_comparison(workloads("", {"learning_rate=1e30"})[0], {"full"});
+  measure(comparison, {.steps = 2}, [](const std::string&) {});
+  const Candidate& candidate = comparison.candidates[0];
+  EXPECT_TRUE(candidate.turns.empty());
+  EXPECT_TRUE(contains(candidate.failure, "expected finite numbers")) << candidate.failure;
+}
+
 TEST(Compare, SaysWhichPolicyHasOtherLosses) {
   Comparison comparison = with_turns();
   EXPECT_EQ(differences(comparison), std::vector<std::string>{});
@@ -340,19 +348,32 @@ TEST(Compare, JsonHasMeasuredBesidePlans) {
   EXPECT_EQ(none["policy"], "none");
   EXPECT_EQ(none["memory"], json(comparison.candidates[1].plan->memory));
   const auto& measured = none["measured"];
+  const Figures figure = figures(comparison, comparison.candidates[1], 1.0);
   EXPECT_EQ(measured["step_seconds"], 0.15);
   EXPECT_EQ(measured["memory"], json(comparison.candidates[1].turns[0].memory));
   EXPECT_DOUBLE_EQ(measured["gain"]["step_time_saved"].get<double>(), 0.25);
   EXPECT_EQ(measured["step_seconds_by_round"].size(), 5u);
   EXPECT_EQ(measured["losses"][1], 3.9);
-  for (const char* key : {"mfu", "tokens_per_second_per_device", "tokens_per_joule",
-                          "cost_per_million_tokens", "p10_step_seconds", "p90_step_seconds"})
-    EXPECT_GT(measured.at(key).get<double>(), 0) << key;
+  EXPECT_EQ(measured["gain"]["least_of_rounds"], figure.gain->least);
+  EXPECT_EQ(measured["gain"]["most_of_rounds"], figure.gain->most);
+  for (const auto& [key, value] : {std::pair{"p10_step_seconds", figure.p10_seconds},
+                                   {"p90_step_seconds", figure.p90_seconds},
+                                   {"tokens_per_second_per_device", figure.tokens_per_second},
+                                   {"mfu", figure.mfu},
+                                   {"tokens_per_joule", *figure.tokens_per_joule},
+                                   {"cost_per_million_tokens", *figure.cost_per_million_tokens}})
+    EXPECT_EQ(measured.at(key), value) << key;
+  const auto& workload = all["workloads"][1];
+  EXPECT_EQ(workload["name"], "another");
+  EXPECT_EQ(workload["tokens_per_step"], comparison.tokens);
+  EXPECT_EQ(workload["model_flops_per_step"], comparison.flops);
+  EXPECT_EQ(workload["peak_flops_per_second"], 1e9);
 }
 
 TEST(Compare, PageHasAllFiguresAndLoadsNothing) {
   Comparison comparison = with_turns();
   comparison.workload.config.hardware = "<made up>";
+  comparison.flops = 4.5e7;  // 0.3 of the peak in 0.15 s
   for (Candidate& candidate : comparison.candidates)
     candidate.plan->estimate = Estimate{.step_seconds = 0.25, .events = {}};
   ComparisonReport report{
@@ -364,8 +385,8 @@ TEST(Compare, PageHasAllFiguresAndLoadsNothing) {
       for (const std::string& cell : row)
         EXPECT_TRUE(contains(page, html_escaped(cell) + "</t")) << cell;
   for (const char* word : {"10 timed steps of each policy, in 5 rounds", "base_emb_dim: 32",
-                           "&lt;made up&gt;", "a&amp;b", "predicted s", "0.2500", "+25.0 %",
-                           "tokens/J", "cost/M tokens", "class=\"optimizer\""})
+                           "&lt;made up&gt;", "a&amp;b", "predicted s", "0.2500", "+66.7 %",
+                           "+25.0 %", "30.0 %", "tokens/J", "cost/M tokens", "class=\"optimizer\""})
     EXPECT_TRUE(contains(page, word)) << word;
   for (const char* word :
        {"http", "src=", "href=", "url(", "@import", "<made up>", "<script", "nan%"})

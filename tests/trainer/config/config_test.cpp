@@ -335,8 +335,15 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_NO_THROW(load_text(kModelLines + "rope_factor: 8\nrope_type: linear\n"));
   EXPECT_EQ(error("dcn_fsdp_parallelism: 2\nici_data_parallelism: 2\n"),
             "configs/test.yml:12 dcn_fsdp_parallelism: found 2, expected 1 with "
-            "ici_data_parallelism = 2 (configs/test.yml:13): copies are held within a node only "
+            "ici_data_parallelism = 2 (configs/test.yml:13): replicas are within a node only "
             "where shards are; nearest: ici_fsdp_parallelism and dcn_data_parallelism");
+  EXPECT_EQ(error("ici_data_parallelism: -1\nici_fsdp_parallelism: -1\n"),
+            "configs/test.yml:12 ici_data_parallelism: found -1, expected a number with "
+            "ici_fsdp_parallelism = -1 (configs/test.yml:13): only one can be filled");
+  EXPECT_EQ(
+      error("dtype: float32\nweight_dtype: bfloat16\n"),
+      "configs/test.yml:13 weight_dtype: found bfloat16, expected float32 with dtype = float32 "
+      "(configs/test.yml:12)");
   EXPECT_EQ(error("per_device_batch_size: 4097\nmax_target_length: 4096\n"),
             "configs/test.yml:12 per_device_batch_size: found 4097, expected at most 16777216 "
             "tokens with max_target_length = 4096 (configs/test.yml:13)");

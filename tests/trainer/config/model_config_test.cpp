@@ -94,11 +94,10 @@ TEST(ModelConfigs, LayersHaveTheirWindows) {
   auto kinds = [](const char* name) { return make_model(with_model(name), Target::cpu).stages[1]; };
   models::Stage gemma2 = kinds("gemma2_2b"), gemma3 = kinds("gemma3_1b");
   ASSERT_EQ(gemma2.programs.size(), 2u);
-  EXPECT_EQ(gemma2.programs[gemma2.layers[0]].name, "window_layer");
-  EXPECT_EQ(gemma2.programs[gemma2.layers[1]].name, "decoder_layer");
-  for (size_t layer = 0; layer < gemma3.layers.size(); ++layer)
-    EXPECT_EQ(gemma3.programs[gemma3.layers[layer]].name,
-              layer % 6 == 5 ? "decoder_layer" : "window_layer");
+  EXPECT_EQ(gemma2.program(0).name, "window_layer");
+  EXPECT_EQ(gemma2.program(1).name, "decoder_layer");
+  for (int layer = 0; layer < std::ssize(gemma3.layers); ++layer)
+    EXPECT_EQ(gemma3.program(layer).name, layer % 6 == 5 ? "decoder_layer" : "window_layer");
   EXPECT_EQ(kinds("mistral_7b").programs.size(), 1u);
   EXPECT_EQ(kinds("mistral_7b").programs[0].name, "window_layer");
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
+#include "data/token_file.h"
 #include "tests/base/process.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "tests/trainer/distributed/mpirun.h"
@@ -62,6 +63,38 @@ TEST_F(TrainRanks, LearnWhatOneLearns) {
     EXPECT_NE(result.output.find("mpirun: rank 0 of " + std::to_string(ranks)), std::string::npos);
     EXPECT_NE(result.output.find("the slowest is rank"), std::string::npos);
     expect_near(losses_of(run), losses_of("one"));
+  }
+}
+
+// Also where the last batch has rows for some of them only.
+TEST_F(TrainRanks, EvaluateWhatOneEvaluates) {
+  fs::create_directories(output_);
+  const std::string tokens = (output_ / "text.tokens").string();
+  data::TokenFileWriter writer(tokens, 61, 0);
+  for (int32_t i = 0; i < 22; ++i) writer.append(std::vector(32, i * i % 61));
+  writer.finish();
+  auto validated = [&](int ranks, const std::string& settings) {
+    const std::string run = "evaluated" + std::to_string(ranks);
+    std::string text = command(run, ranks, settings + " steps=2 enable_checkpointing=false");
+    const std::string without = "dataset_type=synthetic eval_dataset_path= ";
+    text.replace(
+        text.find(without), without.size(),
+        "dataset_type=tokens dataset_path=" + tokens + " eval_dataset_path=" + tokens + " ");
+    const ProgramResult result =
+        run_program((ranks > 1 ? mpirun(ranks) : "OMP_NUM_THREADS=1 ") + text);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const auto summary = nlohmann::json::parse(std::ifstream(output_ / run / "summary.json"));
+    fs::remove_all(output_ / run);
+    return std::pair<double, double>(summary.at("validation_loss"),
+                                     summary.at("validation_unigram_loss"));
+  };
+  for (const char* settings : {"eval_steps=-1", "eval_steps=2"}) {
+    const auto [loss, unigram_loss] = validated(1, settings);
+    for (int ranks : {2, 4}) {
+      const auto [found, found_unigram] = validated(ranks, settings);
+      EXPECT_NEAR(found, loss, 1e-5 * loss) << settings << ", " << ranks;
+      EXPECT_EQ(found_unigram, unigram_loss) << settings << ", " << ranks;
+    }
   }
 }
 
@@ -157,7 +190,7 @@ TEST_F(TrainRanks, RefuseAMeshOfAnotherSize) {
   result = run_program("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=localhost MASTER_PORT=29500 " +
                        command("torchrun", 2, "steps=4"));
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_NE(result.output.find("Nearest: mpirun -np 2"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("nearest: mpirun -np 2"), std::string::npos) << result.output;
 }
 
 std::vector<pid_t> children(pid_t parent) {

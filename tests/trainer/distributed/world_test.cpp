@@ -63,7 +63,7 @@ TEST(World, RefusesTorchrunOnTheCpu) {
     connect({.by = Launch::By::torchrun, .rank = 0, .world_size = 4}, models::Target::cpu);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("Nearest: mpirun -np 4"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("nearest: mpirun -np 4"), std::string::npos);
   }
 }
 

@@ -173,9 +173,9 @@ TEST(PlanProgram, OffloadsTheTutorialsNetworks) {
 
 TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
 #ifdef __SANITIZE_ADDRESS__
-  constexpr double kMostSeconds = 20;
+  constexpr double kMaxSeconds = 20;
 #else
-  constexpr double kMostSeconds = 2;
+  constexpr double kMaxSeconds = 2;
 #endif
   auto start = std::chrono::steady_clock::now();
   ProgramResult result = run_plan("--config llama3_70b.yml backend=cuda");
@@ -183,7 +183,7 @@ TEST(PlanProgram, PlansASeventyBillionParameterModelAtOnce) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "planned for cuda")) << result.output;
   std::printf("%.2f s\n", seconds);
-  EXPECT_LT(seconds, kMostSeconds);
+  EXPECT_LT(seconds, kMaxSeconds);
 }
 
 // Its kernels take more memory than our own; a profile's rates are the device's, whoever's kernels
@@ -225,6 +225,12 @@ TEST(PlanProgram, ChoosesAPolicy) {
   for (const auto& plan : plans["plans"]) {
     const double rate = plan["tokens_per_second_per_device"], seconds = plan["step_seconds"];
     EXPECT_NEAR(rate * seconds, 2 * 512, 1e-6);
+    double phases = 0;
+    for (const auto& [name, part] : plan["phases"].items()) phases += part.get<double>();
+    EXPECT_NEAR(phases / seconds, 1, 1e-6);
+    EXPECT_GT(plan["mfu"], 0);
+    EXPECT_LT(plan["mfu"], 1);
+    EXPECT_EQ(plan["phases"]["recompute"] > 0, plan["policy"] == "full");
   }
   // Others take the batch as it is.
   EXPECT_GT(
@@ -238,7 +244,7 @@ TEST(PlanProgram, ChoosesAPolicy) {
            {kTiny + "remat_policy=auto context=device,offload", {"context", "one fate"}},
            {kTiny + "remat_policy=auto device_memory_limit=0.001",
             {"none fits", "device", "short"}},
-           {kTiny + "remat_policy=auot", {"remat_policy", "auot", "Nearest: auto"}}}) {
+           {kTiny + "remat_policy=auot", {"remat_policy", "auot", "nearest: auto"}}}) {
     ProgramResult result = run_plan(arguments);
     EXPECT_EQ(result.exit_code, 2) << result.output;
     for (const std::string& word : words)
@@ -285,6 +291,15 @@ TEST(PlanProgram, PlansThePoliciesThatAreNamed) {
   EXPECT_EQ(peak("--policies full,custom context=device"),
             peak("remat_policy=custom context=device"));
   EXPECT_EQ(json_of(small + "--policies auto auto_micro_batch=true")["plans"].size(), 1u);
+  // Those that fit stand first, though others are quicker.
+  const std::string rows = "per_device_batch_size=16 ";
+  const int64_t of_full = peak(rows + "--policies full"), of_none = peak(rows + "--policies none");
+  ASSERT_LT(of_full, of_none);
+  const double limit = static_cast<double>(of_full + of_none) / 2 / (1 << 30);
+  EXPECT_EQ(policies_of(run_plan(small + rows + "--policies none,full device_memory_limit=" +
+                                 std::to_string(limit))
+                            .output),
+            (std::vector<std::string>{"full", "none"}));
   const ProgramResult unread = run_plan(small + "--policies full,none context=device");
   EXPECT_EQ(unread.exit_code, 2);
   EXPECT_TRUE(contains(unread.output, "context")) << unread.output;
@@ -348,8 +363,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Wrong{"Policy",
               "remat_policy=fulll",
-              {"remat_policy", "'fulll'", "minimal_offloaded", "Nearest: full"}},
-        Wrong{"OneOfSeveralPolicies", "--policies none,fulll", {"'fulll'", "Nearest: full"}},
+              {"remat_policy", "'fulll'", "minimal_offloaded", "nearest: full"}},
+        Wrong{"OneOfSeveralPolicies", "--policies none,fulll", {"'fulll'", "nearest: full"}},
         Wrong{"Label", "remat_policy=custom qkv_proj=offload", {"qkv_proj", "nearest: key_proj"}},
         Wrong{"AnotherModelsLabel",
               "remat_policy=custom x=offload",

@@ -28,6 +28,8 @@ TEST(StepTrial, TimesOfALongStepFollowFromThoseOfShortOnes) {
   const std::vector<std::vector<std::string>> cases{
       {"remat_policy=full"},
       {"remat_policy=qkv_proj_offloaded"},
+      {"remat_policy=qkv_proj_offloaded", "offload_layers=2"},
+      {"remat_policy=qkv_proj_offloaded", "offload_layers=60"},
       {"remat_policy=full", "optimizer_memory_host_offload=true"}};
   for (const std::vector<std::string>& more : cases) {
     const Config config = config_of(more);

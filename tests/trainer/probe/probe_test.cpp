@@ -95,6 +95,21 @@ TEST(ProbeInputs, AreABatch) {
   EXPECT_FALSE(inputs.has_segments);
 }
 
+// As a step that is not finite leaves its batch, whose rows need not be full.
+TEST(ProbeInputs, AreReadFromTheBatchOfAStep) {
+  TemporaryFolder folder;
+  data::Batch batch = data::synthetic_batches({2, 4}, 10, 1)(0);
+  for (size_t end : {3, 7}) batch.targets[end] = data::kIgnoredTarget;
+  write_probe_inputs(folder / "dump", batch);
+  const ProbeInputs inputs = read_probe_inputs(folder / "dump", 10);
+  EXPECT_EQ(inputs.batch.total_weights, 6);
+  for (size_t row = 0; row < 2; ++row)
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(inputs.batch.tokens[5 * row + i], batch.tokens[4 * row + i]);
+      EXPECT_EQ(inputs.batch.targets[5 * row + i], batch.targets[4 * row + i]);
+    }
+}
+
 TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
   struct Bad {
     const char* tensor;
@@ -259,7 +274,7 @@ TEST(Probe, BadCallsWriteNothing) {
       {key("steps=3"), 2, {"command line steps", "of no use here", "dtype", "prefetch_layers"}},
       {key("base_emb_dim=64"), 2, {"command line base_emb_dim", "of no use here"}},
       {key("remat_polcy=full"), 2, {"unknown", "nearest: remat_policy"}},
-      {key("remat_policy=fulll"), 2, {"remat_policy: found 'fulll'", "Nearest: full"}},
+      {key("remat_policy=fulll"), 2, {"remat_policy: found 'fulll'", "nearest: full"}},
       {key("dtype=float16"), 2, {"dtype: found float16", "bfloat16"}},
       {key("context=device"), 2, {"context", "remat_policy"}},
       {key("offload_layers=3"), 2, {"offload_layers: found 3", "2 layers"}},

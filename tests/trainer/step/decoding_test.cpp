@@ -76,7 +76,7 @@ class Loaded {
     DecoderConfig whole = model;
     whole.batch = 1;
     whole.length = std::ssize(text);
-    offload::Plan plan = plan_forward(models::decoder(whole, {.head = models::Head::states}),
+    offload::Plan plan = plan_forward(models::decoder(whole, {.head = models::Head::hidden_states}),
                                       layout_, "forward", {}, target_here());
     data::Batch batch{.shape = {1, whole.length}};
     batch.tokens.assign(text.begin(), text.end());

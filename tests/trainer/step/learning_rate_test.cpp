@@ -48,5 +48,22 @@ TEST(LearningRate, ACompleteWarmUpLeavesNoDecay) {
   }
 }
 
+// Warm-up is a part of the schedule, which is as long as the run unless the config says otherwise.
+TEST(LearningRate, IsAsTheConfigSays) {
+  Config config;
+  config.steps = 110;
+  config.learning_rate = 2e-3;
+  config.warmup_steps_fraction = 0.1;
+  config.cosine_learning_rate_final_fraction = 0.3;
+  for (int64_t steps : {110, 40}) {
+    const LearningRate schedule = learning_rate_schedule(config);
+    EXPECT_EQ(schedule.peak, 2e-3);
+    EXPECT_EQ(schedule.final_fraction, 0.3);
+    EXPECT_EQ(schedule.warmup_steps, steps / 10);
+    EXPECT_EQ(schedule.schedule_steps, steps);
+    config.learning_rate_schedule_steps = 40;
+  }
+}
+
 }  // namespace
 }  // namespace longshore::trainer

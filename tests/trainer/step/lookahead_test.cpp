@@ -90,6 +90,15 @@ TEST(Lookahead, IsAsGoodAsAnyDepth) {
   EXPECT_GE(*std::max_element(chosen_depths.begin(), chosen_depths.end()), 1);
 }
 
+TEST(Lookahead, AllLayersThatAreNamedAreAllLayers) {
+  const models::Model model = models::decoder(stack(12));
+  const Hardware rates = offload::nominal_hardware(models::Target::cuda);
+  StepOptions options = options_of(kCases[0], model);
+  const double all = choose_layers_ahead(model, {}, options, models::Target::cuda, rates);
+  options.offload_layers = 12;
+  EXPECT_EQ(choose_layers_ahead(model, {}, options, models::Target::cuda, rates), all);
+}
+
 // What streaming the states takes on its own, and what of it a step still shows: deferred into the
 // forward pass, or without clipping in the backward pass.
 TEST(PacedUpdate, HidesBehindLayers) {

@@ -35,10 +35,8 @@ Tensors wide_weights(const ParameterLayout& layout) {
   Tensors weights;
   for (const auto& [name, values] : offload::initial_weights(layout)) {
     const models::Shape& shape = layout.parameter(layout.by_name.at(name)).type.shape;
-    std::vector<int64_t> sizes;
-    for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
     weights[name] =
-        at::from_blob(const_cast<float*>(values.data()), sizes, at::kFloat).to(at::kDouble);
+        at::from_blob(const_cast<float*>(values.data()), shape.sizes(), at::kFloat).to(at::kDouble);
   }
   return weights;
 }

@@ -19,8 +19,8 @@
 // Version 1 has the first 48 bytes of the header, with 0 in the last four, and the tokens: one
 // stream, in which no document is known.
 //
-// A shard appears under its name only when it is complete: it is written under another name
-// in the same folder and renamed.
+// A token file appears under its name only when it is complete: it is written under another name in
+// the same folder and renamed.
 #pragma once
 
 #include <cstdint>
@@ -36,19 +36,19 @@
 
 namespace longshore::data {
 
-// Whether each token of a shard says if it carries loss; otherwise all do.
+// Whether each token of a file says if it carries loss; otherwise all do.
 enum class LossMarks { absent, present };
 
-// A mapped shard. The header and the file's size are checked when it is opened, token ids and
+// A mapped token file. The header and the file's size are checked when it is opened, token ids and
 // documents' ends when they are read; either fails with a DataError that names the file. While it
 // is open the file may be replaced (by rename), but not be shortened.
-class TokenShard {
+class TokenFile {
  public:
   struct Range {
     int64_t first = 0, count = 0;
   };
 
-  explicit TokenShard(const std::filesystem::path& path);
+  explicit TokenFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   int64_t token_count() const { return token_count_; }
@@ -58,7 +58,7 @@ class TokenShard {
   LossMarks loss_marks() const { return loss_marks_; }
   int64_t skipped_lines() const { return skipped_lines_; }
   int32_t vocab_size() const { return vocab_size_; }
-  uint64_t tokenizer_hash() const { return tokenizer_hash_; }
+  uint64_t tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
 
   // Tokens [first, first + out.size()).
   void read(int64_t first, std::span<int32_t> out) const;
@@ -69,14 +69,14 @@ class TokenShard {
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
 
-  // What tells shards apart: a hash of the file's size and of parts of it, all over the file. From
-  // version 3 on the header, which is one of them, has a hash of everything; before, a change
+  // What tells token files apart: a hash of the file's size and of parts of it, all over the file.
+  // From version 3 on the header, which is one of them, has a hash of everything; before, a change
   // between the parts is not seen.
   std::string identity() const;
 
-  // Throws a DataError unless this shard was made by the tokenizer with that hash. `owner` is what
-  // the message calls the other side, for instance the tokenizer's path.
-  void require_tokenizer(uint64_t tokenizer_hash, std::string_view owner) const;
+  // Throws a DataError unless this file was made by the tokenizer with that fingerprint. `owner` is
+  // what the message calls the other side, for instance the tokenizer's path.
+  void require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const;
 
  private:
   const std::byte* tokens_from(int64_t first, size_t count) const;
@@ -92,22 +92,22 @@ class TokenShard {
   int64_t token_count_ = 0;
   int64_t document_count_ = 0;
   int32_t vocab_size_ = 0;
-  uint64_t tokenizer_hash_ = 0;
+  uint64_t tokenizer_fingerprint_ = 0;
 };
 
-// Writes a shard: any number of appends, then finish(). Without finish() nothing is left behind.
-// Throws FileError where the file system refuses. Takes 8 bytes of memory a document.
-class TokenShardWriter {
+// Writes a token file: any number of appends, then finish(). Without finish() nothing is left
+// behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document.
+class TokenFileWriter {
  public:
-  TokenShardWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_hash,
-                   LossMarks loss_marks = LossMarks::absent);
+  TokenFileWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_fingerprint,
+                  LossMarks loss_marks = LossMarks::absent);
 
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
-  // vocabulary, an empty document and a 0 in a shard without marks are InternalErrors: they come
+  // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
   // from the tokenizer.
   void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {});
 
-  // Puts the shard under its name, for good: contents and name are synced to the disk.
+  // Puts the file under its name, for good: contents and name are synced to the disk.
   void finish(int64_t skipped_lines = 0);
 
   int64_t token_count() const { return token_count_; }
@@ -119,7 +119,7 @@ class TokenShardWriter {
   AtomicFile file_;
   ContentHash content_hash_;  // of what follows the header
   int32_t vocab_size_;
-  uint64_t tokenizer_hash_;
+  uint64_t tokenizer_fingerprint_;
   LossMarks loss_marks_;
   int bytes_per_token_;
   int64_t token_count_ = 0;

@@ -1,4 +1,4 @@
-#include "trainer/step/evaluate.h"
+#include "trainer/evaluate.h"
 
 #include "offload/scan.h"
 #include "trainer/step/batch_arguments.h"

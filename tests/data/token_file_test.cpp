@@ -1,4 +1,4 @@
-#include "data/token_shard.h"
+#include "data/token_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,9 +16,9 @@ namespace {
 
 constexpr size_t kHeaderBytes = 80;
 
-void write_shard(const std::filesystem::path& path, int32_t vocab_size,
-                 std::span<const int32_t> tokens) {
-  TokenShardWriter writer(path, vocab_size, 0x1234);
+void write_token_file(const std::filesystem::path& path, int32_t vocab_size,
+                      std::span<const int32_t> tokens) {
+  TokenFileWriter writer(path, vocab_size, 0x1234);
   writer.append(tokens);
   writer.finish();
 }
@@ -39,13 +39,13 @@ std::string version2(std::string latest) {
   return latest.substr(0, 56) + std::string(8, '\0') + latest.substr(kHeaderBytes);
 }
 
-std::vector<int32_t> read_all(const TokenShard& shard) {
-  std::vector<int32_t> tokens(static_cast<size_t>(shard.token_count()));
-  shard.read(0, tokens);
+std::vector<int32_t> read_all(const TokenFile& file) {
+  std::vector<int32_t> tokens(static_cast<size_t>(file.token_count()));
+  file.read(0, tokens);
   return tokens;
 }
 
-TEST(TokenShard, GivesBackWhatWasWritten) {
+TEST(TokenFile, GivesBackWhatWasWritten) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {1000, 65536, 65537, 1 << 20}) {
     std::vector<int32_t> tokens(700'001);  // more than the writer's buffer
@@ -53,7 +53,7 @@ TEST(TokenShard, GivesBackWhatWasWritten) {
       tokens[i] = static_cast<int32_t>(i * 7919 % static_cast<size_t>(vocab_size));
     tokens[1] = vocab_size - 1;
     {
-      TokenShardWriter writer(folder / "a.tokens", vocab_size, 0xfedcba9876543210);
+      TokenFileWriter writer(folder / "a.tokens", vocab_size, 0xfedcba9876543210);
       for (size_t first = 0; first < tokens.size(); first += 300'000)
         writer.append(
             std::span(tokens).subspan(first, std::min<size_t>(300'000, tokens.size() - first)));
@@ -61,18 +61,18 @@ TEST(TokenShard, GivesBackWhatWasWritten) {
       EXPECT_EQ(writer.document_count(), 3);
       writer.finish(12);
     }
-    const TokenShard shard(folder / "a.tokens");
-    EXPECT_EQ(shard.vocab_size(), vocab_size);
-    EXPECT_EQ(shard.tokenizer_hash(), 0xfedcba9876543210);
-    EXPECT_EQ(shard.document_count(), 3);
-    EXPECT_EQ(shard.skipped_lines(), 12);
-    EXPECT_EQ(shard.document(0).first, 0);
-    EXPECT_EQ(shard.document(2).first, 600'000);
-    EXPECT_EQ(shard.document(2).count, 100'001);
-    EXPECT_EQ(shard.loss_marks(), LossMarks::absent);
-    EXPECT_EQ(read_all(shard), tokens);
+    const TokenFile file(folder / "a.tokens");
+    EXPECT_EQ(file.vocab_size(), vocab_size);
+    EXPECT_EQ(file.tokenizer_fingerprint(), 0xfedcba9876543210);
+    EXPECT_EQ(file.document_count(), 3);
+    EXPECT_EQ(file.skipped_lines(), 12);
+    EXPECT_EQ(file.document(0).first, 0);
+    EXPECT_EQ(file.document(2).first, 600'000);
+    EXPECT_EQ(file.document(2).count, 100'001);
+    EXPECT_EQ(file.loss_marks(), LossMarks::absent);
+    EXPECT_EQ(read_all(file), tokens);
     std::vector<int32_t> some(10);
-    shard.read(500'000, some);
+    file.read(500'000, some);
     EXPECT_TRUE(std::equal(some.begin(), some.end(), tokens.begin() + 500'000));
     const size_t token_bytes = tokens.size() * (vocab_size <= 65536 ? 2 : 4);
     EXPECT_EQ(std::filesystem::file_size(folder / "a.tokens"),
@@ -80,13 +80,13 @@ TEST(TokenShard, GivesBackWhatWasWritten) {
   }
 }
 
-TEST(TokenShard, KeepsDocumentsAndTheirLossMarks) {
+TEST(TokenFile, KeepsDocumentsAndTheirLossMarks) {
   TemporaryFolder folder;
   std::mt19937_64 random(1);
   for (int32_t vocab_size : {1000, 32768, 32769, 1 << 20}) {
     std::vector<std::vector<int32_t>> documents(300);
     std::vector<std::vector<uint8_t>> marks(documents.size());
-    TokenShardWriter writer(folder / "a.tokens", vocab_size, 1, LossMarks::present);
+    TokenFileWriter writer(folder / "a.tokens", vocab_size, 1, LossMarks::present);
     for (size_t i = 0; i < documents.size(); ++i) {
       for (size_t n = 1 + random() % 40; n > 0; --n) {
         documents[i].push_back(static_cast<int32_t>(random() % vocab_size));
@@ -97,75 +97,75 @@ TEST(TokenShard, KeepsDocumentsAndTheirLossMarks) {
       writer.append(documents[i], i % 7 == 0 ? std::vector<uint8_t>() : marks[i]);
     }
     writer.finish();
-    const TokenShard shard(folder / "a.tokens");
-    EXPECT_EQ(shard.loss_marks(), LossMarks::present);
-    ASSERT_EQ(shard.document_count(), std::ssize(documents));
+    const TokenFile file(folder / "a.tokens");
+    EXPECT_EQ(file.loss_marks(), LossMarks::present);
+    ASSERT_EQ(file.document_count(), std::ssize(documents));
     int64_t first = 0;
     for (size_t i = 0; i < documents.size(); ++i) {
-      const TokenShard::Range range = shard.document(static_cast<int64_t>(i));
+      const TokenFile::Range range = file.document(static_cast<int64_t>(i));
       EXPECT_EQ(range.first, first);
       ASSERT_EQ(range.count, std::ssize(documents[i]));
       std::vector<int32_t> tokens(documents[i].size());
       std::vector<uint8_t> carries_loss(tokens.size());
-      shard.read(first, tokens);
-      shard.read_loss_marks(first, carries_loss);
+      file.read(first, tokens);
+      file.read_loss_marks(first, carries_loss);
       EXPECT_EQ(tokens, documents[i]);
       EXPECT_EQ(carries_loss, marks[i]);
       first += range.count;
     }
     EXPECT_EQ(std::filesystem::file_size(folder / "a.tokens"),
               kHeaderBytes + (first * (vocab_size <= 32768 ? 2 : 4) + 7) / 8 * 8 + 300 * 8);
-    EXPECT_THROW(shard.document(300), InternalError);
-    EXPECT_THROW(shard.document(-1), InternalError);
+    EXPECT_THROW(file.document(300), InternalError);
+    EXPECT_THROW(file.document(-1), InternalError);
   }
 }
 
-TEST(TokenShard, Version1IsAStreamWithoutDocuments) {
+TEST(TokenFile, Version1IsAStreamWithoutDocuments) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {100, 100'000}) {
-    write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
+    write_token_file(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
     const std::string old = version1(read_file(folder / "a.tokens"), 2);
-    const TokenShard shard(folder.write("old.tokens", old));
-    EXPECT_EQ(read_all(shard), (std::vector<int32_t>{5, 6, 7}));
-    EXPECT_EQ(shard.document_count(), 2);
-    EXPECT_FALSE(shard.has_documents());
-    EXPECT_EQ(shard.skipped_lines(), 0);
-    EXPECT_THROW(shard.document(0), InternalError);
+    const TokenFile file(folder.write("old.tokens", old));
+    EXPECT_EQ(read_all(file), (std::vector<int32_t>{5, 6, 7}));
+    EXPECT_EQ(file.document_count(), 2);
+    EXPECT_FALSE(file.has_documents());
+    EXPECT_EQ(file.skipped_lines(), 0);
+    EXPECT_THROW(file.document(0), InternalError);
     for (size_t bytes = 0; bytes < old.size(); ++bytes)
-      EXPECT_THROW(TokenShard(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
-    EXPECT_THROW(TokenShard(folder.write("long.tokens", old + '\0')), DataError);
+      EXPECT_THROW(TokenFile(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
+    EXPECT_THROW(TokenFile(folder.write("long.tokens", old + '\0')), DataError);
   }
 }
 
-TEST(TokenShard, Version2HasNoHash) {
+TEST(TokenFile, Version2HasNoHash) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {100, 100'000}) {
-    write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
+    write_token_file(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7});
     const std::string old = version2(read_file(folder / "a.tokens"));
-    const TokenShard shard(folder.write("old.tokens", old));
-    EXPECT_EQ(read_all(shard), (std::vector<int32_t>{5, 6, 7}));
-    ASSERT_EQ(shard.document_count(), 1);
-    EXPECT_EQ(shard.document(0).count, 3);
+    const TokenFile file(folder.write("old.tokens", old));
+    EXPECT_EQ(read_all(file), (std::vector<int32_t>{5, 6, 7}));
+    ASSERT_EQ(file.document_count(), 1);
+    EXPECT_EQ(file.document(0).count, 3);
     for (size_t bytes = 0; bytes < old.size(); ++bytes)
-      EXPECT_THROW(TokenShard(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
-    EXPECT_THROW(TokenShard(folder.write("long.tokens", old + '\0')), DataError);
+      EXPECT_THROW(TokenFile(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
+    EXPECT_THROW(TokenFile(folder.write("long.tokens", old + '\0')), DataError);
     std::string changed = old;
     changed[56] = 1;
     EXPECT_NE(message_of<DataError>([&] {
-                TokenShard damaged(folder.write("b.tokens", changed));
+                TokenFile damaged(folder.write("b.tokens", changed));
               }).find("bytes 56 to 63 are not zero"),
               std::string::npos);
   }
 }
 
 // Wherever it is, in a file of any size.
-TEST(TokenShard, ATokenMoreOrLessOrAnotherIsAnotherShard) {
+TEST(TokenFile, ATokenMoreOrLessOrAnotherIsAnotherFile) {
   TemporaryFolder folder;
   std::vector<int32_t> tokens(6 << 20);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 7919 % 60'000);
   auto identity = [&] {
-    write_shard(folder / "a.tokens", 60'000, tokens);
-    return TokenShard(folder / "a.tokens").identity();
+    write_token_file(folder / "a.tokens", 60'000, tokens);
+    return TokenFile(folder / "a.tokens").identity();
   };
   const std::string before = identity();
   EXPECT_EQ(identity(), before);
@@ -179,9 +179,9 @@ TEST(TokenShard, ATokenMoreOrLessOrAnotherIsAnotherShard) {
   EXPECT_EQ(identity(), before);
 }
 
-TEST(TokenShard, FindsDocumentsThatCannotBe) {
+TEST(TokenFile, FindsDocumentsThatCannotBe) {
   TemporaryFolder folder;
-  TokenShardWriter writer(folder / "a.tokens", 100, 1);
+  TokenFileWriter writer(folder / "a.tokens", 100, 1);
   for (int i = 0; i < 3; ++i) writer.append(std::vector<int32_t>{1, 2, 3, 4});
   writer.finish();
   const std::string whole = read_file(folder / "a.tokens");
@@ -191,58 +191,58 @@ TEST(TokenShard, FindsDocumentsThatCannotBe) {
     return folder.write("b.tokens", bytes);
   };
   EXPECT_NE(message_of<DataError>([&] {
-              TokenShard shard(with_end(2, 11));
+              TokenFile file(with_end(2, 11));
             }).find("b.tokens: corrupt: the last document ends at token 11 of 12"),
             std::string::npos);
   for (char end : {'\0', '\x0c', '\x0d', '\x7f'}) {
-    const TokenShard shard(with_end(1, end));
-    EXPECT_NO_THROW(shard.document(0));
+    const TokenFile file(with_end(1, end));
+    EXPECT_NO_THROW(file.document(0));
     EXPECT_NE(message_of<DataError>([&] {
-                shard.document(1);
-                shard.document(2);
+                file.document(1);
+                file.document(2);
               }).find("b.tokens: corrupt: document "),
               std::string::npos);
   }
 }
 
-TEST(TokenShard, ShardWithoutTokensIsValid) {
+TEST(TokenFile, FileWithoutTokensIsValid) {
   TemporaryFolder folder;
-  TokenShardWriter(folder / "a.tokens", 10, 1).finish();
-  EXPECT_EQ(TokenShard(folder / "a.tokens").token_count(), 0);
+  TokenFileWriter(folder / "a.tokens", 10, 1).finish();
+  EXPECT_EQ(TokenFile(folder / "a.tokens").token_count(), 0);
 }
 
-TEST(TokenShardWriter, LeavesNothingWithoutFinish) {
+TEST(TokenFileWriter, LeavesNothingWithoutFinish) {
   TemporaryFolder folder;
   {
-    TokenShardWriter writer(folder / "a.tokens", 10, 1);
+    TokenFileWriter writer(folder / "a.tokens", 10, 1);
     writer.append(std::vector<int32_t>{1, 2, 3});
     EXPECT_FALSE(std::filesystem::exists(folder / "a.tokens"));
   }
   EXPECT_EQ(folder.file_count(), 0u);
 }
 
-TEST(TokenShardWriter, LeavesTheOldShardWithoutFinish) {
+TEST(TokenFileWriter, LeavesTheOldFileWithoutFinish) {
   TemporaryFolder folder;
-  write_shard(folder / "a.tokens", 10, std::vector<int32_t>{1, 2, 3});
+  write_token_file(folder / "a.tokens", 10, std::vector<int32_t>{1, 2, 3});
   {
-    TokenShardWriter writer(folder / "a.tokens", 10, 1);
+    TokenFileWriter writer(folder / "a.tokens", 10, 1);
     writer.append(std::vector<int32_t>{4});
   }
-  EXPECT_EQ(read_all(TokenShard(folder / "a.tokens")), (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(read_all(TokenFile(folder / "a.tokens")), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(folder.file_count(), 1u);
 }
 
-TEST(TokenShardWriter, NamesAFileItCannotWrite) {
+TEST(TokenFileWriter, NamesAFileItCannotWrite) {
   TemporaryFolder folder;
   const auto path = folder / "missing" / "a.tokens";
-  const std::string message = message_of<FileError>([&] { TokenShardWriter(path, 10, 1); });
+  const std::string message = message_of<FileError>([&] { TokenFileWriter(path, 10, 1); });
   EXPECT_NE(message.find(path.string()), std::string::npos) << message;
   EXPECT_NE(message.find("No such file"), std::string::npos) << message;
 }
 
-TEST(TokenShardWriter, RefusesTokensOutsideTheVocabulary) {
+TEST(TokenFileWriter, RefusesTokensOutsideTheVocabulary) {
   TemporaryFolder folder;
-  TokenShardWriter writer(folder / "a.tokens", 10, 1);
+  TokenFileWriter writer(folder / "a.tokens", 10, 1);
   EXPECT_THROW(writer.append(std::vector<int32_t>{10}), InternalError);
   EXPECT_THROW(writer.append(std::vector<int32_t>{-1}), InternalError);
   EXPECT_THROW(writer.append(std::vector<int32_t>{}), InternalError);
@@ -251,40 +251,40 @@ TEST(TokenShardWriter, RefusesTokensOutsideTheVocabulary) {
                InternalError);
 }
 
-TEST(TokenShard, EveryTruncationIsRefused) {
+TEST(TokenFile, EveryTruncationIsRefused) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {100, 100'000}) {
-    write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7, 8, 9});
+    write_token_file(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7, 8, 9});
     const std::string whole = read_file(folder / "a.tokens");
     for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
       const auto cut = folder.write("cut.tokens", whole.substr(0, bytes));
-      const std::string message = message_of<DataError>([&] { TokenShard shard(cut); });
+      const std::string message = message_of<DataError>([&] { TokenFile file(cut); });
       EXPECT_NE(message.find(cut.string()), std::string::npos) << message;
     }
-    EXPECT_THROW(TokenShard(folder.write("long.tokens", whole + '\0')), DataError);
-    EXPECT_NO_THROW(TokenShard(folder.write("same.tokens", whole)));
+    EXPECT_THROW(TokenFile(folder.write("long.tokens", whole + '\0')), DataError);
+    EXPECT_NO_THROW(TokenFile(folder.write("same.tokens", whole)));
   }
 }
 
 // Any header at all: refused, or everything readable is in range.
-TEST(TokenShard, AnyHeaderIsRefusedOrSafe) {
+TEST(TokenFile, AnyHeaderIsRefusedOrSafe) {
   TemporaryFolder folder;
   std::mt19937_64 random(1);
   int refused = 0, valid = 0;
   auto attempt = [&](const std::string& bytes) {
     try {
-      const TokenShard shard(folder.write("changed.tokens", bytes));
-      ASSERT_LE(shard.token_count(), 20);
-      ASSERT_LE(shard.document_count(), shard.token_count());
-      for (int32_t token : read_all(shard)) {
+      const TokenFile file(folder.write("changed.tokens", bytes));
+      ASSERT_LE(file.token_count(), 20);
+      ASSERT_LE(file.document_count(), file.token_count());
+      for (int32_t token : read_all(file)) {
         ASSERT_GE(token, 0);
-        ASSERT_LT(token, shard.vocab_size());
+        ASSERT_LT(token, file.vocab_size());
       }
-      for (int64_t i = 0; shard.has_documents() && i < shard.document_count(); ++i) {
-        const TokenShard::Range range = shard.document(i);
+      for (int64_t i = 0; file.has_documents() && i < file.document_count(); ++i) {
+        const TokenFile::Range range = file.document(i);
         ASSERT_GE(range.first, 0);
         ASSERT_GE(range.count, 1);
-        ASSERT_LE(range.first + range.count, shard.token_count());
+        ASSERT_LE(range.first + range.count, file.token_count());
       }
       ++valid;
     } catch (const DataError&) {
@@ -294,7 +294,7 @@ TEST(TokenShard, AnyHeaderIsRefusedOrSafe) {
   for (int32_t vocab_size : {100, 100'000}) {
     std::vector<int32_t> tokens(10);
     std::iota(tokens.begin(), tokens.end(), 60);
-    write_shard(folder / "a.tokens", vocab_size, tokens);
+    write_token_file(folder / "a.tokens", vocab_size, tokens);
     const std::string whole = read_file(folder / "a.tokens");
     for (size_t at = 0; at < kHeaderBytes; ++at)
       for (int value : {0, 1, 2, 4, 0x7f, 0x80, 0xff}) {
@@ -313,14 +313,14 @@ TEST(TokenShard, AnyHeaderIsRefusedOrSafe) {
   EXPECT_GT(valid, 100);
 }
 
-TEST(TokenShard, SaysWhatItFoundAndExpected) {
+TEST(TokenFile, SaysWhatItFoundAndExpected) {
   TemporaryFolder folder;
-  write_shard(folder / "a.tokens", 100, std::vector<int32_t>{5, 6, 7});
+  write_token_file(folder / "a.tokens", 100, std::vector<int32_t>{5, 6, 7});
   const std::string whole = read_file(folder / "a.tokens");
   auto changed = [&](size_t at, char value) {
     std::string bytes = whole;
     bytes[at] = value;
-    return message_of<DataError>([&] { TokenShard shard(folder.write("b.tokens", bytes)); });
+    return message_of<DataError>([&] { TokenFile file(folder.write("b.tokens", bytes)); });
   };
   EXPECT_NE(changed(0, 'X').find("b.tokens: not a token file"), std::string::npos);
   EXPECT_NE(changed(8, 9).find("version 9; expected version 1 to 3"), std::string::npos);
@@ -339,58 +339,58 @@ TEST(TokenShard, SaysWhatItFoundAndExpected) {
   EXPECT_NE(changed(42, 1).find("vocabulary size 65636"), std::string::npos);
 }
 
-TEST(TokenShard, FindsTokensOutsideTheVocabularyWhenTheyAreRead) {
+TEST(TokenFile, FindsTokensOutsideTheVocabularyWhenTheyAreRead) {
   TemporaryFolder folder;
   for (int32_t vocab_size : {100, 100'000}) {
-    write_shard(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7, 8});
+    write_token_file(folder / "a.tokens", vocab_size, std::vector<int32_t>{5, 6, 7, 8});
     std::string bytes = read_file(folder / "a.tokens");
     bytes[kHeaderBytes + 4 * (vocab_size == 100 ? 2 : 4) - 1] = '\xff';  // its highest byte
-    const TokenShard shard(folder.write("b.tokens", bytes));
+    const TokenFile file(folder.write("b.tokens", bytes));
     std::vector<int32_t> three(3);
-    EXPECT_NO_THROW(shard.read(0, three));
-    const std::string message = message_of<DataError>([&] { shard.read(1, three); });
+    EXPECT_NO_THROW(file.read(0, three));
+    const std::string message = message_of<DataError>([&] { file.read(1, three); });
     EXPECT_NE(message.find("b.tokens: corrupt: token 3 is "), std::string::npos) << message;
     EXPECT_NE(message.find("the vocabulary has " + std::to_string(vocab_size)), std::string::npos);
   }
 }
 
-TEST(TokenShard, TheVocabularysSizeIsNoToken) {
+TEST(TokenFile, TheVocabularysSizeIsNoToken) {
   TemporaryFolder folder;
-  write_shard(folder / "a.tokens", 100, std::vector<int32_t>{99});
-  EXPECT_EQ(read_all(TokenShard(folder / "a.tokens")).front(), 99);
+  write_token_file(folder / "a.tokens", 100, std::vector<int32_t>{99});
+  EXPECT_EQ(read_all(TokenFile(folder / "a.tokens")).front(), 99);
   std::string bytes = read_file(folder / "a.tokens");
   bytes[kHeaderBytes] = 100;
-  EXPECT_THROW(read_all(TokenShard(folder.write("b.tokens", bytes))), DataError);
+  EXPECT_THROW(read_all(TokenFile(folder.write("b.tokens", bytes))), DataError);
 }
 
-TEST(TokenShard, RefusesWhatIsNoFile) {
+TEST(TokenFile, RefusesWhatIsNoFile) {
   TemporaryFolder folder;
-  EXPECT_NE(message_of<DataError>([&] { TokenShard(folder / "none"); }).find("No such file"),
+  EXPECT_NE(message_of<DataError>([&] { TokenFile(folder / "none"); }).find("No such file"),
             std::string::npos);
-  EXPECT_THROW(TokenShard(folder / ""), DataError);
+  EXPECT_THROW(TokenFile(folder / ""), DataError);
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_THROW(TokenShard(folder / "pipe"), DataError);
+  EXPECT_THROW(TokenFile(folder / "pipe"), DataError);
 }
 
-TEST(TokenShard, ReadsOnlyWithinItself) {
+TEST(TokenFile, ReadsOnlyWithinItself) {
   TemporaryFolder folder;
-  write_shard(folder / "a.tokens", 100, std::vector<int32_t>{5, 6, 7});
-  const TokenShard shard(folder / "a.tokens");
+  write_token_file(folder / "a.tokens", 100, std::vector<int32_t>{5, 6, 7});
+  const TokenFile file(folder / "a.tokens");
   std::vector<int32_t> two(2), four(4);
-  EXPECT_NO_THROW(shard.read(1, two));
-  EXPECT_THROW(shard.read(2, two), InternalError);
-  EXPECT_THROW(shard.read(-1, two), InternalError);
-  EXPECT_THROW(shard.read(0, four), InternalError);
-  EXPECT_THROW(shard.read(INT64_MAX, two), InternalError);
+  EXPECT_NO_THROW(file.read(1, two));
+  EXPECT_THROW(file.read(2, two), InternalError);
+  EXPECT_THROW(file.read(-1, two), InternalError);
+  EXPECT_THROW(file.read(0, four), InternalError);
+  EXPECT_THROW(file.read(INT64_MAX, two), InternalError);
 }
 
-TEST(TokenShard, TellsTokenizersApart) {
+TEST(TokenFile, TellsTokenizersApart) {
   TemporaryFolder folder;
-  write_shard(folder / "a.tokens", 100, std::vector<int32_t>{5});
-  const TokenShard shard(folder / "a.tokens");
-  EXPECT_NO_THROW(shard.require_tokenizer(0x1234, "x.model"));
+  write_token_file(folder / "a.tokens", 100, std::vector<int32_t>{5});
+  const TokenFile file(folder / "a.tokens");
+  EXPECT_NO_THROW(file.require_tokenizer(0x1234, "x.model"));
   const std::string message =
-      message_of<DataError>([&] { shard.require_tokenizer(0x1235, "x.model"); });
+      message_of<DataError>([&] { file.require_tokenizer(0x1235, "x.model"); });
   for (const char* part : {"a.tokens", "x.model", "0000000000001234", "0000000000001235"})
     EXPECT_NE(message.find(part), std::string::npos) << message;
 }

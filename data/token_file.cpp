@@ -1,4 +1,4 @@
-#include "data/token_shard.h"
+#include "data/token_file.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "data/content_hash.h"
 
 namespace longshore::data {
@@ -25,7 +26,7 @@ struct Header {
   uint32_t bytes_per_token;
   uint64_t token_count;
   uint64_t document_count;
-  uint64_t tokenizer_hash;
+  uint64_t tokenizer_fingerprint;
   uint32_t vocab_size;
   uint32_t has_loss_marks;
   // From here on not in version 1.
@@ -58,9 +59,7 @@ int64_t two_byte_vocabulary(LossMarks marks) {
 
 uint32_t no_loss_bit(int bytes_per_token) { return uint32_t{1} << (8 * bytes_per_token - 1); }
 
-uint64_t padded(uint64_t bytes) {
-  return (bytes + kDocumentEndBytes - 1) / kDocumentEndBytes * kDocumentEndBytes;
-}
+uint64_t padded(uint64_t bytes) { return round_up(bytes, kDocumentEndBytes); }
 
 // The size of what follows the header.
 uint64_t payload_bytes(const Header& header) {
@@ -156,7 +155,7 @@ void store_tokens(std::span<const int32_t> tokens, std::span<const uint8_t> carr
 
 }  // namespace
 
-TokenShard::TokenShard(const std::filesystem::path& path)
+TokenFile::TokenFile(const std::filesystem::path& path)
     : path_(path), mapping_(path, Access::anywhere) {
   const Header header = read_header(mapping_.bytes(), path.string());
   version_ = header.version;
@@ -166,7 +165,7 @@ TokenShard::TokenShard(const std::filesystem::path& path)
   token_count_ = static_cast<int64_t>(header.token_count);
   document_count_ = static_cast<int64_t>(header.document_count);
   vocab_size_ = static_cast<int32_t>(header.vocab_size);
-  tokenizer_hash_ = header.tokenizer_hash;
+  tokenizer_fingerprint_ = header.tokenizer_fingerprint;
   loss_marks_ = header.has_loss_marks ? LossMarks::present : LossMarks::absent;
   skipped_lines_ = static_cast<int64_t>(header.skipped_lines);
   if (!has_documents()) return;
@@ -176,7 +175,7 @@ TokenShard::TokenShard(const std::filesystem::path& path)
                     std::to_string(end) + " of " + std::to_string(token_count_));
 }
 
-const std::byte* TokenShard::tokens_from(int64_t first, size_t count) const {
+const std::byte* TokenFile::tokens_from(int64_t first, size_t count) const {
   const int64_t signed_count = static_cast<int64_t>(count);
   if (first < 0 || signed_count > token_count_ || first > token_count_ - signed_count)
     throw InternalError(path_.string() + ": " + std::to_string(count) + " tokens from " +
@@ -184,7 +183,7 @@ const std::byte* TokenShard::tokens_from(int64_t first, size_t count) const {
   return mapping_.bytes().data() + header_bytes_ + first * bytes_per_token_;
 }
 
-void TokenShard::read(int64_t first, std::span<int32_t> out) const {
+void TokenFile::read(int64_t first, std::span<int32_t> out) const {
   const std::byte* from = tokens_from(first, out.size());
   const uint32_t mask =
       loss_marks_ == LossMarks::present ? ~no_loss_bit(bytes_per_token_) : ~uint32_t{0};
@@ -200,7 +199,7 @@ void TokenShard::read(int64_t first, std::span<int32_t> out) const {
   }
 }
 
-void TokenShard::read_loss_marks(int64_t first, std::span<uint8_t> out) const {
+void TokenFile::read_loss_marks(int64_t first, std::span<uint8_t> out) const {
   const std::byte* from = tokens_from(first, out.size());
   if (loss_marks_ == LossMarks::absent)
     std::ranges::fill(out, uint8_t{1});
@@ -210,7 +209,7 @@ void TokenShard::read_loss_marks(int64_t first, std::span<uint8_t> out) const {
     copy_loss_marks<uint32_t>(from, out, no_loss_bit(4));
 }
 
-uint64_t TokenShard::document_end(int64_t index) const {
+uint64_t TokenFile::document_end(int64_t index) const {
   const uint64_t tokens = padded(static_cast<uint64_t>(token_count_ * bytes_per_token_));
   uint64_t end;
   std::memcpy(&end,
@@ -220,7 +219,7 @@ uint64_t TokenShard::document_end(int64_t index) const {
   return end;
 }
 
-TokenShard::Range TokenShard::document(int64_t index) const {
+TokenFile::Range TokenFile::document(int64_t index) const {
   if (!has_documents() || index < 0 || index >= document_count_)
     throw InternalError(path_.string() + ": document " + std::to_string(index) + " of " +
                         std::to_string(document_count_));
@@ -234,7 +233,7 @@ TokenShard::Range TokenShard::document(int64_t index) const {
 }
 
 // The first part has the header, and with it the hash of all that follows where it has one.
-std::string TokenShard::identity() const {
+std::string TokenFile::identity() const {
   constexpr size_t kParts = 64, kPartBytes = size_t{64} << 10;
   const std::span<const std::byte> bytes = mapping_.bytes();
   std::string hashes = std::to_string(bytes.size());
@@ -244,26 +243,27 @@ std::string TokenShard::identity() const {
   return content_hash(hashes);
 }
 
-void TokenShard::require_tokenizer(uint64_t tokenizer_hash, std::string_view owner) const {
-  if (tokenizer_hash != tokenizer_hash_)
+void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const {
+  if (tokenizer_fingerprint != tokenizer_fingerprint_)
     throw DataError(path_.string() + ": made by a tokenizer whose model file has the hash " +
-                    hexadecimal(tokenizer_hash_) + "; that of " + std::string(owner) + " is " +
-                    hexadecimal(tokenizer_hash) + ". Tokenize the text again with the latter.");
+                    hexadecimal(tokenizer_fingerprint_) + "; that of " + std::string(owner) +
+                    " is " + hexadecimal(tokenizer_fingerprint) +
+                    ". Tokenize the text again with the latter.");
 }
 
-TokenShardWriter::TokenShardWriter(std::filesystem::path path, int32_t vocab_size,
-                                   uint64_t tokenizer_hash, LossMarks loss_marks)
+TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
+                                 uint64_t tokenizer_fingerprint, LossMarks loss_marks)
     : file_(std::move(path)),
       vocab_size_(vocab_size),
-      tokenizer_hash_(tokenizer_hash),
+      tokenizer_fingerprint_(tokenizer_fingerprint),
       loss_marks_(loss_marks),
       bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_marks) ? 2 : 4) {
   const Header to_come{};
   file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
 
-void TokenShardWriter::append(std::span<const int32_t> tokens,
-                              std::span<const uint8_t> carries_loss) {
+void TokenFileWriter::append(std::span<const int32_t> tokens,
+                             std::span<const uint8_t> carries_loss) {
   auto refuse = [&](const std::string& what) {
     throw InternalError(file_.path().string() + ": " + what);
   };
@@ -276,7 +276,7 @@ void TokenShardWriter::append(std::span<const int32_t> tokens,
     refuse(std::to_string(carries_loss.size()) + " loss marks for " +
            std::to_string(tokens.size()) + " tokens");
   if (loss_marks_ == LossMarks::absent && std::ranges::find(carries_loss, 0) != carries_loss.end())
-    refuse("a token without loss in a shard without marks");
+    refuse("a token without loss in a file without marks");
   if (bytes_per_token_ == 2)
     store_tokens<uint16_t>(tokens, carries_loss, buffer_);
   else
@@ -286,12 +286,12 @@ void TokenShardWriter::append(std::span<const int32_t> tokens,
   document_ends_.push_back(static_cast<uint64_t>(token_count_));
 }
 
-void TokenShardWriter::append_content(std::span<const std::byte> bytes) {
+void TokenFileWriter::append_content(std::span<const std::byte> bytes) {
   file_.append(bytes);
   content_hash_.append(bytes);
 }
 
-void TokenShardWriter::finish(int64_t skipped_lines) {
+void TokenFileWriter::finish(int64_t skipped_lines) {
   const uint64_t token_bytes = static_cast<uint64_t>(token_count_ * bytes_per_token_);
   const std::vector<std::byte> zeros(padded(token_bytes) - token_bytes);
   append_content(zeros);
@@ -302,7 +302,7 @@ void TokenShardWriter::finish(int64_t skipped_lines) {
   header.bytes_per_token = static_cast<uint32_t>(bytes_per_token_);
   header.token_count = static_cast<uint64_t>(token_count_);
   header.document_count = document_ends_.size();
-  header.tokenizer_hash = tokenizer_hash_;
+  header.tokenizer_fingerprint = tokenizer_fingerprint_;
   header.vocab_size = static_cast<uint32_t>(vocab_size_);
   header.has_loss_marks = loss_marks_ == LossMarks::present ? 1 : 0;
   header.skipped_lines = static_cast<uint64_t>(skipped_lines);

@@ -1,0 +1,17 @@
+// The names of what a run's folder holds.
+#pragma once
+
+namespace longshore::trainer {
+
+inline constexpr const char* kConfigFile = "config.yml";  // with all keys
+inline constexpr const char* kPlanFile = "plan.txt";
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kSummaryFile = "summary.json";  // of a run that has ended
+inline constexpr const char* kTraceFile = "trace.json";
+inline constexpr const char* kCheckpointsFolder = "checkpoints";  // each is named by its step
+
+// Of a checkpoint; in the run's folder links to those of the newest one.
+inline constexpr const char* kModelFolder = "model";
+inline constexpr const char* kAdapterFolder = "adapter";
+
+}  // namespace longshore::trainer
