@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/window_rows.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
@@ -192,7 +193,7 @@ TEST(ShuffledBatches, RefuseAFileWithoutAWholeWindow) {
   for (int32_t count : {0, 1, 5}) {
     const std::string message = message_of<DataError>(
         [&] { shuffled_windows(counting_file(folder, count), {.rows = 1, .length = 5}, 0); });
-    EXPECT_NE(message.find("found " + std::to_string(count) + " tokens; one sequence takes 6"),
+    EXPECT_NE(message.find("found " + plural(count, "token") + "; one sequence takes 6"),
               std::string::npos)
         << message;
   }
@@ -247,7 +248,7 @@ TEST(SequentialBatches, RefuseAFileWithNothingToPredict) {
   TemporaryFolder folder;
   EXPECT_NE(message_of<DataError>([&] {
               all_windows(counting_file(folder, 1), 5);
-            }).find("found 1 tokens; one sequence takes at least 2"),
+            }).find("found 1 token; one sequence takes at least 2"),
             std::string::npos);
 }
 

@@ -322,7 +322,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
            open_silently(config({"dataset_path=" + pairs, "dataset_type=tokens"}));
          }),
          "command line dataset_type: found tokens, but " + pairs +
-             " has prompts, which carry no loss; expected dataset_type=documents");
+             " has prompts, which are not learnt; expected dataset_type=documents");
 }
 
 // Gemma 3's smallest models have no row for the last token of their tokenizer.

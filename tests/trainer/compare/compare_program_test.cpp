@@ -68,7 +68,10 @@ TEST(CompareProgram, WarnsOfKeysWithoutEffect) {
 TEST(CompareProgram, MeasuresOneDevice) {
   ProgramResult result = run_compare(kTiny + "--policies full --steps 3 ici_fsdp_parallelism=4");
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(contains(result.output, "ici_fsdp_parallelism: found 4")) << result.output;
+  EXPECT_TRUE(contains(result.output,
+                       "ici_fsdp_parallelism = 4 (command line): found a mesh of 4 "
+                       "devices, expected 1,"))
+      << result.output;
 }
 
 TEST(CompareProgram, FailsWhereNothingFits) {

@@ -277,7 +277,7 @@ TEST(Probe, BadCallsWriteNothing) {
       {key("remat_policy=fulll"), 2, {"remat_policy: found 'fulll'", "nearest: full"}},
       {key("dtype=float16"), 2, {"dtype: found float16", "bfloat16"}},
       {key("context=device"), 2, {"context", "remat_policy"}},
-      {key("offload_layers=3"), 2, {"offload_layers: found 3", "2 layers"}},
+      {key("offload_layers=3"), 2, {"offload_layers: found 3", "the layers of decoder"}},
   };
   for (const Bad& call : calls) {
     ProgramResult result = refusal(call.request);
