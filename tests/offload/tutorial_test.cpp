@@ -495,7 +495,7 @@ TEST(Function, GivesTheSameWhateverIsDonated) {
     std::vector<std::vector<float>> given;
     for (int i = 0; i < 3; ++i) {
       options.inputs.push_back({.kind = kind()});
-      all.push_back(t.input("x" + std::to_string(i), type));
+      all.push_back(t.input(std::string("x").append(std::to_string(i)), type));
       const bool is_there = options.inputs[i].kind == kDevice && below(2);
       on_device.push_back(is_there ? all[i] : put(all[i], kDevice));
       for (float& value : given.emplace_back(16)) value = static_cast<float>(below(7)) - 3;
