@@ -264,15 +264,7 @@ TEST(Llama, CountsTiedEmbeddingsOnce) {
 TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
   for (Block block : {Block::llama, Block::gemma, Block::gemma2})
     for (int64_t rank : {0, 2}) {
-      DecoderConfig config{.batch = 1,
-                           .length = 8,
-                           .vocabulary = 32,
-                           .width = 16,
-                           .layers = 1,
-                           .query_heads = 4,
-                           .kv_heads = 2,
-                           .head_dim = 4,
-                           .mlp_width = 24};
+      DecoderConfig config = small_llama();
       config.block = block;
       config.qkv_bias = config.output_bias = config.mlp_bias = config.qk_norm = true;
       config.lora = {.rank = rank, .targets = {kLoraTargets.begin(), kLoraTargets.end()}};

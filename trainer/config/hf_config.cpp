@@ -1,6 +1,7 @@
 #include "trainer/config/hf_config.h"
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "data/file_mapping.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
@@ -28,7 +29,7 @@ HfConfig read_hf_config(const fs::path& folder) {
     const bool is_run = fs::exists(folder / kModelFolder / kHfConfigFile, error);
     throw DataError(folder.string() + ": found no " + kHfConfigFile +
                     ", expected a folder of Hugging Face's" +
-                    (is_run ? "; nearest: " + (folder / kModelFolder).string() : ""));
+                    nearest_help(is_run ? (folder / kModelFolder).string() : ""));
   }
   HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
   try {
