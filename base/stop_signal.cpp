@@ -55,7 +55,7 @@ void listen(const sigset_t& set) {
       first_signal = name_of(number);
       since = Clock::now();
     } else if (Clock::now() - since > kSameRequest) {
-      std::fprintf(stderr, "%s after %s: ends at once, with nothing saved\n", name_of(number),
+      std::fprintf(stderr, "%s after %s: ends at once, without saving\n", name_of(number),
                    first_signal.load());
       _exit(128 + number);
     }
