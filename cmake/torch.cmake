@@ -32,11 +32,15 @@ endif()
 # The wheel's libraries were linked against CUDA; a CPU build loads only the CUDA runtime and CUPTI.
 # NVRTC finds its builtins by the program's path alone.
 set(torch_rpath "${torch_lib}")
+find_program(nvcc_on_path nvcc NO_CACHE)
+get_filename_component(toolkit_on_path "${nvcc_on_path}" REALPATH)
+get_filename_component(toolkit_on_path "${toolkit_on_path}/../.." ABSOLUTE)
 foreach(library libcudart.so.13 libcupti.so.13 libnvrtc.so.13)
   unset(found)
   # Looked for each time, as a toolkit may be gone since.
   find_file(found ${library}
-    PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/lib" ENV CUDA_HOME /usr/local/cuda
+    PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/lib" "${toolkit_on_path}" ENV CUDA_HOME
+          /usr/local/cuda
     PATH_SUFFIXES . lib64 lib extras/CUPTI/lib64 NO_DEFAULT_PATH NO_CACHE)
   if(found)
     get_filename_component(folder "${found}" DIRECTORY)
