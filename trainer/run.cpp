@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
+#include "models/hf/config.h"
 #include "trainer/agreed_stop.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
@@ -36,6 +37,7 @@
 #include "trainer/step/training_session.h"
 #include "trainer/summary.h"
 #include "trainer/weights/saved_state.h"
+#include "trainer/weights/token_ids.h"
 
 namespace longshore::trainer {
 namespace {
@@ -58,11 +60,15 @@ std::vector<std::string> contents(const fs::path& folder) {
   std::vector<std::string> lines;
   // What a user put there in the place of a link is not ours.
   auto is_link = [&](const char* part) { return fs::is_symlink(folder / part); };
+  const bool has_both = is_link(kAdapterFolder) && is_link(kModelFolder);
   if (is_link(kAdapterFolder))
-    lines.push_back("adapter, as peft reads it: " + (folder / kAdapterFolder).string());
+    lines.push_back(fmt::format("adapter{}, as peft reads it: {}",
+                                has_both ? " for the weights below" : "",
+                                (folder / kAdapterFolder).string()));
   if (is_link(kModelFolder))
-    lines.push_back("weights, as Hugging Face's libraries read them: " +
-                    (folder / kModelFolder).string());
+    lines.push_back(fmt::format("weights{}, as Hugging Face's libraries read them: {}",
+                                has_both ? " without the adapter" : "",
+                                (folder / kModelFolder).string()));
   lines.push_back(
       fmt::format("run directory: {} ({}, {}: what each layer keeps and computes again, {}, {})",
                   folder.string(), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
@@ -140,8 +146,13 @@ class Run {
     if (!world_.is_first() || !saves_model(plans_.layout)) return {};
     const fs::path source =
         opened_.start ? opened_.start->model() : fs::path(config_.load_parameters_path);
-    return read_model_files(source,
-                            config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
+    ModelFiles files =
+        read_model_files(source, config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
+    if (config_.load_parameters_path.empty() && opened_.data.tokenizer) {
+      if (files.config.empty()) files.config = models::write_hf_config(model_);
+      add_token_ids(*opened_.data.tokenizer, config_.chat_template, files);
+    }
+    return files;
   }
 
   void enable_checkpoints(Manifest described) {

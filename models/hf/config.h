@@ -41,4 +41,8 @@ std::string write_hf_config(const DecoderConfig& config);
 // DataError when it is no JSON object.
 std::string with_hf_dtype(std::string_view text, std::string_view dtype);
 
+// The same with bos_token_id and eos_token_id, which are null where an id is negative: without the
+// keys transformers takes those of the family's first model.
+std::string with_hf_token_ids(std::string_view text, int32_t bos, int32_t eos);
+
 }  // namespace longshore::models

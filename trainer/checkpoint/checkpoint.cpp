@@ -147,9 +147,12 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
   // Together, so that one is converted while the disk takes the other.
   const std::array<std::function<void()>, 2> parts{write_model, write_optimizer};
   parallel_for(parts.size(), [&](size_t i) { parts[i](); });
+  // Where some of the model's own weights are trained, too, the adapter is for these.
   if (saves_adapter(saved.layout))
     write_adapter(folder / kAdapterFolder, saved.model.lora,
-                  saved.config.load_parameters_path.string(), saved.layout, arguments);
+                  saves_model(saved.layout) ? fs::path("..") / kModelFolder
+                                            : fs::path(saved.config.load_parameters_path),
+                  saved.layout, arguments);
   manifest.files = files_of(folder);
   write_file(folder / kManifestFile, manifest_text(manifest));
   output.finish();

@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
@@ -59,6 +60,12 @@ std::vector<fs::path> adapter_files(const fs::path& folder) {
 
 LoraConfig read_adapter_config(const fs::path& folder) {
   const fs::path file = folder / kAdapterConfigFile;
+  if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(file, error)) {
+    const bool is_run = fs::exists(folder / kAdapterFolder / kAdapterConfigFile, error);
+    throw DataError(folder.string() + ": found no " + kAdapterConfigFile +
+                    ", expected a folder of an adapter" +
+                    nearest_help(is_run ? (folder / kAdapterFolder).string() : ""));
+  }
   const data::FileMapping mapping(file, data::Access::from_front_to_back);
   try {
     return parse_adapter_config(mapping.text());

@@ -21,6 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 using offload::Parameter;
 
+constexpr const char *kHead = "lm_head.weight", *kEmbeddings = "model.embed_tokens.weight";
+
+// transformers 5 computes with both, older releases with the embeddings alone.
+bool is_copy_of_embeddings(const data::SafetensorsFolder& weights) {
+  if (!weights.contains(kEmbeddings)) return true;  // which is said elsewhere
+  const data::SafetensorsTensor &head = weights.at(kHead), &embeddings = weights.at(kEmbeddings);
+  return head.dtype == embeddings.dtype && std::ranges::equal(head.data, embeddings.data);
+}
+
 bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
   return tensor.shape == parameter.type.shape.sizes();
 }
@@ -58,12 +67,16 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
   }
   for (const std::string& name : names) {
     const data::SafetensorsDtype dtype = weights.at(name).dtype;
-    bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
-    if (!is_weight && !(model.tied_embeddings && name == "lm_head.weight"))
+    const bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
+    const bool is_tied_head = model.tied_embeddings && name == kHead;
+    if (!is_weight && !is_tied_head)
       problems.add("not expected: " + name);
     else if (!data::is_floating_point(dtype))
       problems.add(
           fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, data::name(dtype)));
+    else if (is_tied_head && !is_copy_of_embeddings(weights))
+      problems.add(name + " differs from " + kEmbeddings +
+                   ", expected a copy of it, or tie_word_embeddings: false");
   }
   if (!problems.empty())
     throw DataError(folder.string() + ": is not this model's:\n  " + problems.text());

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using models::DecoderConfig;
 using offload::Parameter;
 
-std::string shown(double value) { return fmt::format("{:g}", value); }
+std::string shown(double value) { return fmt::format("{:.10g}", value); }
 
 // "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
 std::vector<std::string> differences(const DecoderConfig& one, const DecoderConfig& other) {
@@ -46,8 +46,9 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   compare("attention_bias", here.qkv_bias, there.qkv_bias);
   compare("mlp_bias", here.mlp_bias, there.mlp_bias);
   compare("sliding_window_size", cast(here.window), cast(there.window));
-  compare("query_pre_attn_scalar", models::query_pre_attn_scalar(here.query_scale),
-          models::query_pre_attn_scalar(there.query_scale));
+  if (here.head_dim == there.head_dim)  // whose default goes by it
+    compare("query_pre_attn_scalar", models::query_pre_attn_scalar(here.query_scale),
+            models::query_pre_attn_scalar(there.query_scale));
   compare("attn_logits_soft_cap", here.attention_cap, there.attention_cap);
   compare("final_logits_soft_cap", here.logits_cap, there.logits_cap);
   compare("local_rope_max_timescale", here.window_rope_base, there.window_rope_base);
@@ -55,7 +56,7 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
     lines.push_back("model_type: another family in the checkpoint");
   if (here.rope_scaling != there.rope_scaling)
     lines.push_back("rope_type and its factors: not those of the checkpoint");
-  if (here.windowed != there.windowed)
+  if (here.layers == there.layers && here.windowed != there.windowed)
     lines.push_back("full_attention_period: other layers have a window in the checkpoint");
   return lines;
 }

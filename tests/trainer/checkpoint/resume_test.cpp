@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
@@ -200,6 +201,11 @@ TEST_P(Resume, FilesAreTheSameWhereverThingsLive) {
     const Manifest manifest = part.save(folder / place[0]).manifest;
     if (!expected) expected = manifest;
     EXPECT_GE(manifest.files.size(), 3u);
+    const fs::path adapter = folder / place[0] / "adapter/adapter_config.json";
+    // Beside weights that train, too, an adapter is for these.
+    if (fs::exists(adapter) && fs::exists(folder / place[0] / "model"))
+      EXPECT_EQ(nlohmann::json::parse(data::read_file(adapter))["base_model_name_or_path"],
+                "../model");
     EXPECT_EQ(manifest, *expected) << place[0];
   }
 }

@@ -124,7 +124,7 @@ TEST(Convert, EachWeightIsRoundedAndWidenedBackExactly) {
   EXPECT_EQ(read_hf_config(temporary / "back").decoder, read_hf_config(from).decoder);
 }
 
-// A tied model's lm_head may be there, and stays.
+// A tied model's lm_head may be there as a copy, and stays.
 TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   TemporaryFolder temporary;
   const fs::path folder = source(temporary, "llama32_tied");
@@ -156,6 +156,19 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   write(temporary / "tied", 1);
   EXPECT_NO_THROW(convert({.from = temporary / "tied", .to = temporary / "tied_too", .dtype = {}}));
   EXPECT_TRUE(data::SafetensorsFolder(temporary / "tied_too").contains("lm_head.weight"));
+
+  write_hf_folder(temporary / "untied",
+                  {.files = {read_file(folder / "config.json"), {}},
+                   .tensors = tensors,
+                   .append_data = [](const data::SafetensorsInfo& info, auto& writer) {
+                     const std::vector<float> values(static_cast<size_t>(info.bytes()) / 4,
+                                                     info.name == "lm_head.weight" ? 2.f : 1.f);
+                     writer.append(info.name, std::as_bytes(std::span(values)));
+                   }});
+  EXPECT_NE(refusal(temporary / "untied")
+                .find("lm_head.weight differs from model.embed_tokens.weight, expected a copy of "
+                      "it, or tie_word_embeddings: false"),
+            std::string::npos);
 
   tensors.back().dtype = SafetensorsDtype::int32;
   tensors[0].name += "x";
@@ -386,7 +399,8 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
         "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"})
     EXPECT_NE(what.find(part), std::string::npos) << what;
   EXPECT_NE(refusal({.from = llama, .to = temporary / "to", .adapter = llama})
-                .find((llama / "adapter_config.json").string()),
+                .find(llama.string() + ": found no adapter_config.json, expected a folder of an "
+                                       "adapter"),
             std::string::npos);
 
   // A base model in F64: nothing says to what the sum should be rounded.

@@ -83,6 +83,15 @@ TEST(LoadParameters, AnotherModelIsRefusedKeyByKey) {
   for (const char* part : {"base_mlp_dim: 89 here, 88 in the checkpoint", "final_logits_soft_cap",
                            "load_parameters_path"})
     EXPECT_NE(what.find(part), std::string::npos) << what;
+  // What follows from another key is not said.
+  model = config_of("gemma2");
+  model.layers += 2;
+  model.head_dim *= 2;
+  what = refusal(golden_folder("gemma2"), model);
+  EXPECT_TRUE(
+      what.ends_with("holds another model: base_num_decoder_layers: 6 here, 4 in the "
+                     "checkpoint, head_dim: 36 here, 18 in the checkpoint"))
+      << what;
   what = refusal(golden_folder("mistral_window"), config_of("qwen2_bias"));
   EXPECT_NE(what.find("attention_bias"), std::string::npos) << what;
 }
