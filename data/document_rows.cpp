@@ -42,11 +42,10 @@ std::vector<std::vector<TokenFile::Range>> packed(std::vector<TokenFile::Range> 
 DocumentRows::DocumentRows(std::shared_ptr<const TokenFile> file,
                            const DocumentRowsOptions& options)
     : file_(std::move(file)), options_(options) {
-  const std::string path = file_->path().string();
   if (!file_->has_documents())
-    throw DataError(path +
-                    ": a token file of version 1, which does not know where documents end; "
-                    "expected version 2 or later. Tokenize the text again.");
+    throw DataError(
+        "a token file of version 1, which does not know where documents end; expected version 2 or "
+        "later. Tokenize the text again.");
   for (int64_t document = 0; document < file_->document_count();) {
     const PackedBlock block = pack(document);
     blocks_.push_back({document, count_});
@@ -58,11 +57,11 @@ DocumentRows::DocumentRows(std::shared_ptr<const TokenFile> file,
     counts_.positions += block.counts.positions;
   }
   if (count_ == 0)
-    throw DataError(path + ": found nothing to train on in " +
-                    plural(counts_.documents, "document") + ": " +
+    throw DataError("found nothing to train on in " + plural(counts_.documents, "document") + ": " +
                     std::to_string(counts_.too_long) + " with more than the " +
-                    std::to_string(options.length + 1) + " tokens of a sequence, " +
-                    std::to_string(counts_.untrained) + " with nothing to learn");
+                    std::to_string(options.length + 1) + " tokens that a row of " +
+                    std::to_string(options.length) + " takes, " +
+                    std::to_string(counts_.untrained) + " with nothing to learn in it");
 }
 
 void DocumentRows::read(int64_t index, const Row& into) const {

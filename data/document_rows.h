@@ -40,7 +40,8 @@ class DocumentRows : public Rows {
     int64_t positions = 0;  // that are no padding
   };
 
-  // Throws a DataError when the file does not know its documents or no row comes of them.
+  // Throws a DataError, without the file's name, when that does not know its documents or no row
+  // comes of them.
   DocumentRows(std::shared_ptr<const TokenFile> file, const DocumentRowsOptions& options);
 
   int64_t count() const override { return count_; }

@@ -216,8 +216,20 @@ class ExampleReader : public StrictJson {
     const bool has_completion = std::ranges::any_of(
         messages_, [](const ChatMessage& message) { return message.role == "assistant"; });
     if (!has_completion)
-      throw DataError("messages: found none of the assistant, expected one to learn");
+      throw DataError("messages: found none of the assistant" + roles() +
+                      ", expected one to learn");
     return ChatExample{std::move(messages_)};
+  }
+
+  // " among those of "human", "gpt""; the first few.
+  std::string roles() const {
+    constexpr size_t kMaxShown = 4;
+    std::vector<std::string> found;
+    for (const ChatMessage& message : messages_)
+      if (const std::string role = json_quoted(message.role);
+          found.size() < kMaxShown && std::ranges::find(found, role) == found.end())
+        found.push_back(role);
+    return found.empty() ? "" : " among those of " + join(found);
   }
 
   Place place_ = Place::start;

@@ -50,9 +50,9 @@ bool LineReader::next(std::string& line) {
     if (is_complete) break;
   }
   if (is_too_long)
-    throw DataError(
-        at_line(path_, line_number_,
-                "line of more than " + std::to_string(Tokenizer::kMaxTextBytes) + " bytes"));
+    throw DataError(at_line(path_, line_number_,
+                            "line of more than " + std::to_string(Tokenizer::kMaxTextBytes) +
+                                " bytes, which is never skipped"));
   if (line.ends_with('\r')) line.pop_back();
   if (line_number_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return true;

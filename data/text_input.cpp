@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string_view>
 #include <utility>
 
@@ -19,9 +20,12 @@ constexpr size_t kChunkBytes = size_t{256} << 10;
 // Such a file could be read as plain text, and a model would learn its brackets or worse.
 void refuse_other_formats(const std::filesystem::path& path) {
   const std::string extension = path.extension().string();
-  constexpr std::array<std::string_view, 8> kFormats{".json", ".parquet", ".arrow", ".gz",
-                                                     ".zst",  ".xz",      ".bz2",   ".zip"};
-  if (std::ranges::find(kFormats, extension) != kFormats.end())
+  std::string format = extension;
+  std::ranges::transform(format, format.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr std::array<std::string_view, 13> kFormats{
+      ".jsonl", ".ndjson", ".jsonlines", ".json", ".csv", ".tsv", ".parquet",
+      ".arrow", ".gz",     ".zst",       ".xz",   ".bz2", ".zip"};
+  if (!is_jsonl(path) && std::ranges::find(kFormats, format) != kFormats.end())
     throw DataError(path.string() + ": found a " + extension +
                     " file, expected plain text, or .jsonl: one example of JSON a line");
 }
@@ -34,30 +38,28 @@ bool next_example(LineReader& reader, std::string& line) {
 
 }  // namespace
 
+FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines) {
+  LineReader reader(path);
+  for (std::string line; next_example(reader, line);) {
+    try {
+      return {.form = form_of(parse_example(line)), .line_number = reader.line_number()};
+    } catch (const DataError& error) {
+      if (!skip_bad_lines) throw DataError(at_line(path, reader.line_number(), error.what()));
+    }
+  }
+  return {};
+}
+
 TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
                      const TokenizeOptions& options)
     : path_(std::move(path)), tokenizer_(tokenizer), options_(options) {
   refuse_other_formats(path_);
   if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
-  if (is_jsonl(path_)) find_form();
-}
-
-// What the first line that can be read looks like.
-void TextInput::find_form() {
-  LineReader reader(path_);
-  for (std::string line; form_.empty() && next_example(reader, line);) {
-    try {
-      form_ = form_of(parse_example(line));
-      form_line_ = reader.line_number();
-    } catch (const DataError& error) {
-      if (!options_.skip_bad_lines)
-        throw DataError(at_line(path_, reader.line_number(), error.what()));
-    }
-  }
+  if (is_jsonl(path_)) first_ = first_example(path_, options_.skip_bad_lines);
 }
 
 LossMarks TextInput::loss_marks() const {
-  const bool all_is_learnt = form_.empty() || form_ == form_of(TextExample{});
+  const bool all_is_learnt = first_.form.empty() || first_.form == form_of(TextExample{});
   return all_is_learnt ? LossMarks::absent : LossMarks::present;
 }
 
@@ -100,9 +102,9 @@ EncodedTexts TextInput::encode_lines(const Texts& lines) const {
   for (const Text& line : lines) {
     try {
       const Example example = parse_example(line.text);
-      if (form_of(example) != form_)
-        throw DataError("found " + form_of(example) + ", expected " + form_ + " as on line " +
-                        std::to_string(form_line_));
+      if (form_of(example) != first_.form)
+        throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
+                        std::to_string(first_.line_number));
       encoded.documents.push_back(encode(example, tokenizer_, template_));
     } catch (const DataError& error) {
       const std::string fault = at_line(path_, line.line_number, error.what());

@@ -21,6 +21,15 @@ struct TokenizeOptions {
   bool skip_bad_lines = false;  // of a .jsonl file: leave them out, and count them
 };
 
+// What the first line that can be read of a .jsonl file looks like.
+struct FirstExample {
+  std::string form;  // form_of() it; empty where there is none
+  int64_t line_number = 0;
+};
+
+// Throws a DataError, with file and line, on a bad line before it, unless such lines are skipped.
+FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines);
+
 struct EncodedTexts {
   std::vector<Document> documents;
   int64_t skipped_lines = 0;
@@ -58,7 +67,6 @@ class TextInput {
   };
   using Texts = std::vector<Text>;
 
-  void find_form();
   EncodedTexts encode_paragraphs(const Texts& texts) const;
   EncodedTexts encode_lines(const Texts& lines) const;
 
@@ -66,8 +74,7 @@ class TextInput {
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
   std::optional<ChatTemplate> template_;
-  std::string form_;  // of an example; empty: plain text, or no example
-  int64_t form_line_ = 0;
+  FirstExample first_;  // nothing of plain text
 };
 
 }  // namespace longshore::data

@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/stop_signal.h"
+#include "data/text_format.h"
 #include "data/token_file.h"
 
 namespace longshore::data {
@@ -55,6 +56,10 @@ class OrderedEncoder {
 
 void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
                   const fs::path& output) {
+  if (is_text(output))
+    throw ConfigError(output.string() +
+                      ": found the name of a text file, expected another to write "
+                      "tokens to");
   std::vector<fs::path> read = tokenizer.files();
   read.insert(read.end(), inputs.begin(), inputs.end());
   require_no_input(output, read);
@@ -66,7 +71,8 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                                const fs::path& output, const TokenizeOptions& options) {
   if (tokenizer.eos_id() < 0)
     throw DataError(tokenizer.path().string() +
-                    ": the tokenizer has no eos; it is expected to end each document");
+                    ": the tokenizer has no eos, which is expected to end each document; for a "
+                    "tokenizer.json the eos_token of tokenizer_config.json beside it is one");
   check_output(tokenizer, inputs, output);
   std::deque<TextInput> files;  // they stay where they are
   for (const fs::path& input : inputs) files.emplace_back(input, tokenizer, options);

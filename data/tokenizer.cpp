@@ -46,7 +46,8 @@ fs::path config_beside(const fs::path& file) {
   return file.parent_path() / "tokenizer_config.json";
 }
 
-bool looks_like_json(std::string_view bytes) {
+bool is_json_file(const fs::path& path, std::string_view bytes) {
+  if (path.extension() == ".json") return true;
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   return first != bytes.npos && bytes[first] == '{';
 }
@@ -79,7 +80,7 @@ std::optional<fs::path> tokenizer_file(const fs::path& folder) {
 
 Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   const std::string bytes = read_tokenizer_file(path_);
-  const bool is_json = looks_like_json(bytes);
+  const bool is_json = is_json_file(path_, bytes);
   try {
     model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
   } catch (const DataError& error) {

@@ -27,9 +27,9 @@ std::string RunEvaluation::sample() {
   const data::Tokenizer& tokenizer = *data_.tokenizer;
   const ContinuationOptions options{.max_tokens = config_.sample_tokens,
                                     .vocabulary = tokenizer.vocab_size(),
-                                    .end_tokens = {tokenizer.eos_id()},
+                                    .end_tokens = data_.sample_prompt.end_tokens,
                                     .sampling = {.seed = static_cast<uint64_t>(config_.seed)}};
-  std::vector<int32_t> text = data_.sample_prompt;
+  std::vector<int32_t> text = data_.sample_prompt.tokens;
   const std::vector<int32_t> more = continue_text(*decoding_, text, options, session_.ledger());
   text.insert(text.end(), more.begin(), more.end());
   return tokenizer.decode(text);

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/pieces.h"
 #include "base/text.h"
 #include "data/document_rows.h"
+#include "data/example.h"
 #include "data/text_format.h"
+#include "data/text_input.h"
 #include "data/tokenized_file.h"
 #include "data/unigram.h"
 #include "data/window_rows.h"
@@ -44,8 +47,29 @@ class Opener {
     return read_file_of(config_, key, [&] { return checked_file(key, path); });
   }
 
-  std::shared_ptr<const data::Rows> rows(const SharedFile& file, const fs::path& path,
-                                         data::WindowRows::Remainder remainder) {
+  // To be called after the last file. A prompt would be written as the model was not taught.
+  void require_use_of_template() const {
+    if (!config_.chat_template.empty() && !may_have_messages_)
+      throw ConfigError(
+          location(config_, "chat_template") + ": found " + config_.chat_template +
+          ", expected none: no file has messages, and other text is learnt as it stands");
+  }
+
+  // `path` is what the user knows the file by.
+  std::shared_ptr<const data::Rows> rows(const char* key, const SharedFile& file,
+                                         const fs::path& path,
+                                         data::WindowRows::Remainder remainder) const {
+    try {
+      return make_rows(file, path, remainder);
+    } catch (const DataError& error) {
+      throw DataError(
+          fmt::format("{}: {}: {}", location(config_, key), path.string(), error.what()));
+    }
+  }
+
+ private:
+  std::shared_ptr<const data::Rows> make_rows(const SharedFile& file, const fs::path& path,
+                                              data::WindowRows::Remainder remainder) const {
     std::string note =
         fmt::format("{}: {}, {}", path.string(), plural(file->document_count(), "document"),
                     plural(file->token_count(), "token"));
@@ -59,18 +83,24 @@ class Opener {
     return std::make_shared<const data::WindowRows>(file, config_.max_target_length, remainder);
   }
 
- private:
   SharedFile checked_file(const char* key, const fs::path& path) {
+    may_have_messages_ = may_have_messages_ || may_have_messages(path);
     SharedFile file =
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
+    if (tokenizer_) file->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
-    if (tokenizer_) file->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
     if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
     if (first_) file->require_tokenizer(first_->tokenizer_fingerprint(), first_->path().string());
     if (!first_) first_ = file;
     return file;
+  }
+
+  // A token file does not say what it was made of.
+  bool may_have_messages(const fs::path& path) const {
+    if (!data::is_jsonl(path)) return !data::is_text(path);
+    return data::first_example(path, config_.skip_bad_lines).form == form_of(data::ChatExample{});
   }
 
   SharedFile tokenized(const fs::path& path) const {
@@ -82,7 +112,7 @@ class Opener {
         {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
   }
 
-  std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) {
+  std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) const {
     auto rows = std::make_shared<const data::DocumentRows>(
         file, data::DocumentRowsOptions{.length = config_.max_target_length,
                                         .packing = config_.packing,
@@ -104,10 +134,12 @@ class Opener {
 
   void check_vocabulary(const char* key, const fs::path& path, int32_t vocab_size) const {
     if (vocab_size <= config_.vocab_size) return;
-    throw ConfigError(location(config_, key) + ": " + path.string() + " has token ids up to " +
-                      std::to_string(vocab_size - 1) + ", but vocab_size is " +
-                      std::to_string(config_.vocab_size) + " (" + origin(config_, "vocab_size") +
-                      "); nearest: vocab_size=" + std::to_string(vocab_size));
+    throw ConfigError(fmt::format("{}: {} has token ids up to {}, but vocab_size is {} ({}){}",
+                                  location(config_, key), path.string(), vocab_size - 1,
+                                  config_.vocab_size, origin(config_, "vocab_size"),
+                                  config_.load_parameters_path.empty()
+                                      ? nearest_help(fmt::format("vocab_size={}", vocab_size))
+                                      : ", that of the weights; expected their tokenizer"));
   }
 
   // That none occurs of a tokenizer's special tokens that the model does not know.
@@ -131,6 +163,7 @@ class Opener {
   const data::Tokenizer* tokenizer_;
   const Log& log_;
   SharedFile first_;  // all must be by one tokenizer
+  bool may_have_messages_ = false;
 };
 
 // How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
@@ -165,18 +198,35 @@ int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
   return std::max(tokenizer.eos_id(), 0);
 }
 
-std::vector<int32_t> sample_prompt(const Config& config, const data::TokenFile& file,
-                                   const data::Tokenizer& tokenizer) {
-  std::vector<int32_t> prompt{opening(file, tokenizer)};
-  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.push_back(token);
-  if (const int32_t largest = std::ranges::max(prompt); largest >= config.vocab_size)
+Prompt prompt_of_user(const Config& config, const data::Tokenizer& tokenizer) {
+  try {
+    return chat_prompt(config.sample_prompt, config.chat_template, tokenizer);
+  } catch (const DataError& error) {
+    throw ConfigError(location(config, "chat_template") + ": " + error.what());
+  }
+}
+
+Prompt plain_prompt(const Config& config, const data::TokenFile& file,
+                    const data::Tokenizer& tokenizer) {
+  Prompt prompt{.tokens = {opening(file, tokenizer)}, .end_tokens = {tokenizer.eos_id()}};
+  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.tokens.push_back(token);
+  return prompt;
+}
+
+Prompt sample_prompt(const Config& config, const data::TokenFile& file,
+                     const data::Tokenizer& tokenizer) {
+  Prompt prompt = config.chat_template.empty() ? plain_prompt(config, file, tokenizer)
+                                               : prompt_of_user(config, tokenizer);
+  if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.vocab_size)
     throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
                                   location(config, "sample_prompt"), largest, config.vocab_size));
-  if (std::ssize(prompt) > sample_capacity(config))
+  const int64_t others =
+      std::ssize(prompt.tokens) - std::ssize(tokenizer.encode(config.sample_prompt));
+  if (std::ssize(prompt.tokens) > sample_capacity(config))
     throw ConfigError(fmt::format("{}: found {}, expected at most {}, for max_target_length = {}",
                                   location(config, "sample_prompt"),
-                                  plural(std::ssize(prompt) - 1, "token"),
-                                  sample_capacity(config) - 1, config.max_target_length));
+                                  plural(std::ssize(prompt.tokens) - others, "token"),
+                                  sample_capacity(config) - others, config.max_target_length));
   return prompt;
 }
 
@@ -184,7 +234,8 @@ void open_validation(const Config& config, const std::vector<SharedFile>& traine
                      const data::BatchShape& shape, const data::Rank& rank, Opener& opener,
                      TrainingData& result) {
   SharedFile file = opener.file("eval_dataset_path", config.eval_dataset_path);
-  auto rows = opener.rows(file, config.eval_dataset_path, data::WindowRows::Remainder::padded);
+  auto rows = opener.rows("eval_dataset_path", file, config.eval_dataset_path,
+                          data::WindowRows::Remainder::padded);
   result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
   if (config.eval_steps >= 0)
     result.validation_batches = std::min(result.validation_batches, config.eval_steps);
@@ -219,13 +270,15 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
   for (const DatasetFile& file : config.dataset_path) {
     files.push_back(opener.file("dataset_path", file.path));
     sources.push_back(
-        {opener.rows(files.back(), file.path, data::WindowRows::Remainder::dropped), file.weight});
+        {opener.rows("dataset_path", files.back(), file.path, data::WindowRows::Remainder::dropped),
+         file.weight});
     result.identity.push_back(files.back()->identity() +
                               (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
   log(epochs_text(config, sources, rank.world_size));
   result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
   if (evaluates(config)) open_validation(config, files, shape, rank, opener, result);
+  opener.require_use_of_template();
   if (samples(config))
     result.sample_prompt = sample_prompt(config, *files.front(), *result.tokenizer);
   return result;

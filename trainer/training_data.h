@@ -10,6 +10,7 @@
 #include "data/batches.h"
 #include "data/tokenizer.h"
 #include "trainer/config/config.h"
+#include "trainer/generate/prompt.h"
 
 namespace longshore::trainer {
 
@@ -20,7 +21,7 @@ struct TrainingData {
   int64_t validation_batches = 0;
   double unigram_loss = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled
-  std::vector<int32_t> sample_prompt;          // where text is sampled
+  Prompt sample_prompt;                        // where text is sampled
 };
 
 // Opens the data of the process `rank`. Text is tokenized into base_output_directory/tokens first,

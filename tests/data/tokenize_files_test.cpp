@@ -68,8 +68,20 @@ TEST_F(TokenizeFiles, LeavesNothingAfterAnError) {
   EXPECT_EQ(folder_.file_count(), 3u);
 }
 
+TEST_F(TokenizeFiles, WritesOverNoText) {
+  const std::filesystem::path text = folder_.write("a.txt", "The boats wait.\n");
+  for (const char* name : {"kept.txt", "kept.jsonl"}) {
+    const std::filesystem::path kept = folder_.write(name, "Mine.\n");
+    EXPECT_EQ(
+        message_of<ConfigError>([&] { tokenize_files(tokenizer_, {{text}}, kept); }),
+        kept.string() + ": found the name of a text file, expected another to write tokens to");
+    EXPECT_EQ(read_file(kept), "Mine.\n");
+  }
+}
+
 TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {
-  for (const char* name : {"chat.json", "chat.jsonl.gz", "chat.parquet"}) {
+  for (const char* name :
+       {"chat.json", "chat.jsonl.gz", "chat.parquet", "chat.JSONL", "chat.ndjson", "chat.Csv"}) {
     const std::filesystem::path file = folder_.write(name, "[{\"text\": \"Hello\"}]\n");
     const std::string message = message_of<DataError>(
         [&] { tokenize_files(tokenizer_, {{file}}, folder_ / "out.tokens"); });

@@ -146,6 +146,8 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
             std::string::npos);
   EXPECT_NE(message(folder.write("text", "Some text.\n")).find("not a sentencepiece model"),
             std::string::npos);
+  EXPECT_NE(message(folder.write("text.json", "Some text.\n")).find("JSON"), std::string::npos)
+      << message(folder / "text.json");
   // Two pieces that would turn a terminal red.
   const std::string piece = "\x0a\x07\x0a\x05\x1b[31m";
   EXPECT_NE(message(folder.write("red", model + piece + piece)).find("?[31m is already defined"),

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/atomic_file.h"
+#include "data/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
@@ -326,6 +327,17 @@ TEST(TrainProgram, TunesOnConversations) {
   EXPECT_EQ(validation_loss("packed"), validation_loss("again"));
   using Iterator = std::filesystem::directory_iterator;
   EXPECT_EQ(std::distance(Iterator(folder / "tokens"), Iterator()), 1);
+
+  // Others know where its texts and its turns end.
+  const data::Tokenizer tokenizer(std::filesystem::path(LONGSHORE_SOURCE_DIR) /
+                                  "tests/goldens/tokenizers/bytelevel_bpe_qwen");
+  auto saved = [&](const char* file) {
+    return json::parse(data::read_file(folder / "packed/model" / file));
+  };
+  EXPECT_EQ(saved("config.json")["eos_token_id"], tokenizer.eos_id());
+  EXPECT_EQ(saved("config.json")["bos_token_id"], json());
+  EXPECT_EQ(saved("generation_config.json")["eos_token_id"],
+            json({tokenizer.eos_id(), *tokenizer.id_of("<|im_end|>")}));
 }
 
 // A policy that is chosen trains as any other does, and what was chosen is written down.

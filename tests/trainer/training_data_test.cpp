@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "data/token_file.h"
+#include "data/tokenize_files.h"
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
@@ -74,6 +75,14 @@ class TrainingDataTest : public testing::Test {
       lines += R"({"prompt": ")" + std::to_string(i) + words(i * 7 % 13) + R"(", "completion": ")" +
                words(1 + i * 5 % 31) + "\"}\n";
     return folder_.write(name, lines).string();
+  }
+
+  std::string write_chat(const std::string& name) const {
+    return folder_
+        .write(name, R"({"messages": [{"role": "user", "content": "Where?"}, )"
+                     R"({"role": "assistant", "content": "Here."}]})"
+                     "\n")
+        .string();
   }
 
   TemporaryFolder folder_;
@@ -253,10 +262,35 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
   for (auto [path, opening] : {std::pair{pairs, tokenizer.bos_id()}, {text, tokenizer.eos_id()}}) {
     std::vector<int32_t> prompt =
         open_silently(config({"dataset_path=" + path, "sample_prompt=A ship", "sample_tokens=5"}))
-            .sample_prompt;
+            .sample_prompt.tokens;
     ASSERT_FALSE(prompt.empty());
     EXPECT_EQ(prompt.front(), opening) << path;
     EXPECT_EQ(std::vector(prompt.begin() + 1, prompt.end()), words);
+  }
+}
+
+TEST_F(TrainingDataTest, ATemplateIsForMessages) {
+  const std::string tokenizer = "tokenizer_path=" + kTokenizers + "bytelevel_bpe_qwen";
+  auto open = [&](const std::string& path) {
+    return open_silently(config({tokenizer, "dataset_path=" + path, "chat_template=chatml",
+                                 "sample_prompt=Where are we?", "sample_tokens=5"}));
+  };
+  const std::string pairs = write_pairs("pairs.jsonl");
+  const std::string refusal = message_of<ConfigError>([&] { open(pairs); });
+  EXPECT_EQ(refusal,
+            "command line chat_template: found chatml, expected none: no file has messages, and "
+            "other text is learnt as it stands");
+
+  const data::Tokenizer known(kTokenizers + "bytelevel_bpe_qwen");
+  const std::string good = write_chat("good.jsonl"), tokens = (folder_ / "chat.tokens").string();
+  data::TokenizeOptions options{.chat_template = "chatml"};
+  data::tokenize_files(known, {{std::filesystem::path(good)}}, tokens, options);
+  // A token file may be of messages, and what is read beside them may be anything.
+  for (const std::string& paths : {good, pairs + "," + good, tokens}) {
+    const Prompt prompt = open(paths).sample_prompt;
+    EXPECT_EQ(known.decode(prompt.tokens, data::SpecialTokens::keep),
+              "<|im_start|>user\nWhere are we?<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(prompt.end_tokens, (std::vector{*known.id_of("<|im_end|>"), known.eos_id()}));
   }
 }
 

@@ -25,6 +25,7 @@
 #include "trainer/config/run_files.h"
 #include "trainer/config/yaml.h"
 #include "trainer/generate/continuation.h"
+#include "trainer/generate/prompt.h"
 #include "trainer/planning/room.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
@@ -87,33 +88,26 @@ Source source(const GenerateRequest& request) {
   return source;
 }
 
-struct Prompt {
-  std::vector<int32_t> tokens, end_tokens;
-};
-
 Prompt plain_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
-  Prompt prompt;
+  Prompt prompt{.tokens = {}, .end_tokens = {tokenizer.eos_id()}};
   if (tokenizer.bos_id() >= 0) prompt.tokens.push_back(tokenizer.bos_id());
   for (int32_t token : tokenizer.encode(text)) prompt.tokens.push_back(token);
   return prompt;
 }
 
-Prompt chat_prompt(const std::string& text, const std::string& name,
-                   const data::Tokenizer& tokenizer) {
-  const auto chat = data::ChatTemplate::named(name);
-  const std::array messages{data::ChatMessage{"user", text}};
+Prompt prompt_of_user(const std::string& text, const std::string& chat_template,
+                      const data::Tokenizer& tokenizer) {
   try {
-    return {.tokens = data::prompt_tokens(messages, tokenizer, chat),
-            .end_tokens = {chat.end_of_turn(tokenizer)}};
+    return chat_prompt(text, chat_template, tokenizer);
   } catch (const DataError& error) {
-    throw ConfigError("--chat-template " + name + ": " + error.what());
+    throw ConfigError("--chat-template " + chat_template + ": " + error.what());
   }
 }
 
 Prompt make_prompt(const std::string& text, const std::string& chat_template,
                    const data::Tokenizer& tokenizer, const DecoderConfig& model) {
   Prompt prompt = chat_template.empty() ? plain_prompt(text, tokenizer)
-                                        : chat_prompt(text, chat_template, tokenizer);
+                                        : prompt_of_user(text, chat_template, tokenizer);
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       tokenizer.path().string() + " has no bos that could stand for it");
@@ -122,7 +116,6 @@ Prompt make_prompt(const std::string& text, const std::string& chat_template,
       throw DataError(fmt::format(
           "{}: found the token {} in the prompt, expected 0 to {}: the model's vocab_size is {}",
           tokenizer.path().string(), token, model.vocabulary - 1, model.vocabulary));
-  if (tokenizer.eos_id() >= 0) prompt.end_tokens.push_back(tokenizer.eos_id());
   return prompt;
 }
 

@@ -82,9 +82,11 @@ bool samples(const Config& config) {
   return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
 }
 
-// What stands before the prompt, and a token for each of its bytes, which is more than it has.
+// A token for each of the prompt's bytes, which is more than it has, and what stands around it.
 int64_t sample_capacity(const Config& config) {
-  int64_t prompt = 2 + std::ssize(config.sample_prompt);
+  constexpr int64_t kMaxTokensOfTemplate = 64;
+  const int64_t prompt =
+      std::ssize(config.sample_prompt) + (config.chat_template.empty() ? 2 : kMaxTokensOfTemplate);
   return std::min(config.max_target_length, prompt + config.sample_tokens);
 }
 
