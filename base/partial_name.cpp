@@ -72,7 +72,7 @@ PartialFile make_partial_file(const fs::path& path) {
     const fs::path name = partial_name(path, number);
     FileDescriptor file(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file.is_open() && errno != EEXIST)
-      throw FileError(name.string() + ": cannot create: " + std::strerror(errno));
+      throw FileError(path.string() + ": cannot create: " + std::strerror(errno));
     if (file.is_open() && keeps(file)) return {name, std::move(file)};
   }
 }

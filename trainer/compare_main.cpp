@@ -17,6 +17,7 @@
 #include "trainer/config/help.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/console.h"
+#include "trainer/distributed/launch.h"
 
 namespace longshore::trainer {
 namespace {
@@ -76,6 +77,7 @@ void warn_of(const std::vector<Comparison>& comparisons, Console& console) {
 }
 
 void compare(const Request& request) {
+  require_one_process("compare");
   check(request);
   ComparisonReport report{.comparisons = plan(request),
                           .steps = request.amount.steps,

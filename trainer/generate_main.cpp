@@ -6,6 +6,7 @@
 
 #include "base/program.h"
 #include "trainer/config/help.h"
+#include "trainer/distributed/launch.h"
 #include "trainer/generate/generate.h"
 
 namespace {
@@ -62,9 +63,15 @@ int main(int argc, char** argv) {
       ->check(number_from(std::numeric_limits<double>::min(), 1))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "of the random numbers; the same gives the same text")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::generate_footer());
   return run_program(
-      app, argc, argv, [&] { trainer::generate(request); }, trainer::meant_key);
+      app, argc, argv,
+      [&] {
+        trainer::require_one_process("generate");
+        trainer::generate(request);
+      },
+      trainer::meant_key);
 }

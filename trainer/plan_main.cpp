@@ -64,6 +64,11 @@ void warn_of(const Config& config, const std::vector<std::string>& policies) {
           "warning: %s: found -1, which is planned as 1: no processes are there to count; expected "
           "a number of devices\n",
           location(config, key).c_str());
+  if (!config.hardware.empty()) return;
+  for (const char* key : {"device_memory_limit", "host_memory_limit"})
+    if (config.origins.contains(key) && value_text(*find_key(key), config) != "0")
+      std::printf("warning: %s has no effect without --hardware NAME\n",
+                  location(config, key).c_str());
 }
 
 // `where` names the hardware, and also the policy if there are several.

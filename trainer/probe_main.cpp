@@ -2,6 +2,7 @@
 
 #include "base/program.h"
 #include "trainer/config/help.h"
+#include "trainer/distributed/launch.h"
 #include "trainer/probe/probe.h"
 
 int main(int argc, char** argv) {
@@ -26,5 +27,10 @@ int main(int argc, char** argv) {
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::probe_footer());
   return run_program(
-      app, argc, argv, [&] { trainer::probe(request); }, trainer::meant_key);
+      app, argc, argv,
+      [&] {
+        trainer::require_one_process("probe");
+        trainer::probe(request);
+      },
+      trainer::meant_key);
 }

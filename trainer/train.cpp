@@ -1,8 +1,12 @@
 #include "trainer/train.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -12,7 +16,9 @@
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/device_mesh.h"
+#include "trainer/config/hf_config.h"
 #include "trainer/config/inputs.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/unused_keys.h"
@@ -44,6 +50,24 @@ void require_savable(const Config& config, models::Target target) {
   }
 }
 
+// What a run that begins with weights may have overlooked.
+std::vector<std::string> doubts_about_weights(const Config& config) {
+  std::vector<std::string> lines;
+  if (!starts_from_weights(config)) return lines;
+  if (config.dataset_type == DatasetType::synthetic)
+    lines.push_back("the weights of load_parameters_path are trained on random tokens, with " +
+                    described(config, "dataset_type"));
+  const std::optional<int64_t> most =
+      read_hf_config(config.load_parameters_path).max_position_embeddings;
+  if (most && config.max_target_length > *most)
+    lines.push_back(
+        fmt::format("{}: {} is more than the max_position_embeddings of {}, {}: the model was not "
+                    "trained for it",
+                    location(config, "max_target_length"), config.max_target_length,
+                    config.load_parameters_path.string(), *most));
+  return lines;
+}
+
 }  // namespace
 
 void train(const Config& given) {
@@ -64,6 +88,7 @@ void train(const Config& given) {
   Console console(world->is_first());
   console.line("backend: " + chosen.description);
   for (const std::string& line : unused_keys(config)) console.line("warning: " + line);
+  for (const std::string& line : doubts_about_weights(config)) console.line("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
   const auto [config_with_policy, account] = with_chosen_policy(config, chosen.target);
   config = config_with_policy;

@@ -164,6 +164,7 @@ class Resolver {
     bool is_name = value.style != ScalarStyle::null && !value.text.empty();
     if (!is_name || (!is_file(beside) && !is_file(shipped))) {
       std::vector<std::string> names = yaml_files(file.parent_path());
+      std::erase(names, file.filename().string());
       std::ranges::copy(yaml_files(configs_), std::back_inserter(names));
       refuse(base, found_text(value), "a file beside this one or in configs/",
              help(value.text, names));

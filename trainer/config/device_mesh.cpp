@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
 namespace {
@@ -29,6 +31,30 @@ const char* missing_rate(const offload::Hardware& hardware, const Config& config
   if (devices_per_node(config) > 1 && hardware.ici.points().empty()) return "ici";
   const bool is_between_nodes = mesh.data.nodes * mesh.fsdp.nodes > 1;
   return is_between_nodes && hardware.dcn.points().empty() ? "dcn" : "";
+}
+
+// Whether the profile says how fast some op of the class computes in `dtype`.
+bool has_rate(const offload::Hardware& hardware, models::OpClass op_class, models::Dtype dtype) {
+  const std::string suffix = std::string(".") + models::name(dtype);
+  auto is_there = [&](const std::string& work) {
+    return hardware.flops_per_second.contains(work) ||
+           hardware.flops_per_second.contains(work + suffix);
+  };
+  return is_there(models::name(op_class)) ||
+         std::ranges::any_of(models::all_ops(), [&](const models::Op* op) {
+           return op->op_class == op_class && is_there(op->name);
+         });
+}
+
+// Without it, what is to be computed would take no time.
+void require_rates_for_dtype(const offload::Hardware& hardware, const Config& config) {
+  const models::Dtype dtype = compute_dtype(config, hardware.target);
+  for (models::OpClass op_class : {models::OpClass::matmul, models::OpClass::attention})
+    if (!has_rate(hardware, op_class, dtype))
+      throw ConfigError(
+          fmt::format("{}: {} has no flops_per_second.{} for {}, in which this config computes",
+                      location(config, "hardware"), hardware.name, models::name(op_class),
+                      models::name(dtype)));
 }
 
 }  // namespace
@@ -69,6 +95,7 @@ std::optional<offload::Hardware> named_hardware(const Config& config) {
   if (const char* missing = missing_rate(hardware, config); *missing)
     throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing +
                       ", which a plan for " + mesh_text(config) + " needs");
+  require_rates_for_dtype(hardware, config);
   if (models::is_cuda(hardware.target) && config.backend == BackendChoice::cuda_composed)
     hardware.target = models::Target::cuda_composed;  // profiles say cuda or cpu
   return hardware.shared_by(devices_per_node(config));

@@ -106,8 +106,9 @@ void take_model_of_weights(Config& config) {
     copy_value(key, model, config);
     config.origins[key.name] = origin;
   }
-  const bool needs_tokenizer = text_file(config) || config.sample_tokens > 0;
-  if (config.tokenizer_path.empty() && needs_tokenizer && data::tokenizer_file(folder)) {
+  // Token files are checked against it.
+  const bool reads_tokens = config.dataset_type != DatasetType::synthetic;
+  if (!config.origins.contains("tokenizer_path") && reads_tokens && data::tokenizer_file(folder)) {
     config.tokenizer_path = folder;
     config.origins["tokenizer_path"] = location(config, "load_parameters_path");
   }

@@ -51,15 +51,23 @@ bool may_resume(const Config& config) {
 }  // namespace
 
 void require_inputs(const Config& config) {
+  if (!config.dataset_path.empty() && !config.origins.contains("dataset_type"))
+    throw ConfigError(location(config, "dataset_path") +
+                      ": found no dataset_type beside it, expected documents or tokens; by default "
+                      "a run trains on random tokens");
   if (config.dataset_type != DatasetType::synthetic)
     for (const DatasetFile& file : config.dataset_path)
       require(config, "dataset_path", file.path, Kind::file);
   require(config, "eval_dataset_path", config.eval_dataset_path, Kind::file);
   require(config, "tokenizer_path", config.tokenizer_path, Kind::either);
   if (may_resume(config)) return;
-  require(config, "load_parameters_path", config.load_parameters_path, Kind::folder);
+  require_weights_folder(config);
   require(config, "load_adapter_path", config.load_adapter_path, Kind::folder);
   require(config, "load_full_state_path", config.load_full_state_path, Kind::folder);
+}
+
+void require_weights_folder(const Config& config) {
+  require(config, "load_parameters_path", config.load_parameters_path, Kind::folder);
 }
 
 bool starts_from_weights(const Config& config) {

@@ -15,7 +15,6 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"eval_dataset_name", "eval_dataset_path"},
       {"grain_eval_files", "eval_dataset_path"},
       {"grain_train_files", "dataset_path"},
-      {"grad_dtype", "weight_dtype"},
       {"hf_eval_files", "eval_dataset_path"},
       {"hf_train_files", "dataset_path"},
       {"init_weights_seed", "seed"},

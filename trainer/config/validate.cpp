@@ -9,6 +9,8 @@
 #include "data/text_format.h"
 #include "offload/policy.h"
 #include "trainer/config/config.h"
+#include "trainer/config/hf_config.h"
+#include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 
@@ -30,6 +32,17 @@ bool is_read(const Key& key, const Config& config) {
   return kOfToyA.contains(key.name) && !is_toy_b_inner;
 }
 
+// That the folder of weights has a model, where it is to bring one.
+void require_model_of_weights(const Config& config) {
+  if (config.load_parameters_path.empty()) return;
+  require_weights_folder(config);
+  try {
+    read_hf_config(config.load_parameters_path);
+  } catch (const DataError& error) {
+    throw ConfigError(location(config, "load_parameters_path") + ": " + error.what());
+  }
+}
+
 void check_ranges(const Config& config) {
   const Config defaults;
   std::vector<std::string> missing;
@@ -39,15 +52,12 @@ void check_ranges(const Config& config) {
       refuse(config, key.name, expected(key));
     missing.push_back(key.name);
   }
-  if (!missing.empty())
-    throw ConfigError(
-        (config.config_file.empty() ? "config" : config.config_file) + ": found no " +
-        join(missing) +
-        ", expected a whole model; model_name, or a load_parameters_path with a config.json, "
-        "brings all its keys" +
-        (config.load_parameters_path.empty() || !config.model_name.empty()
-             ? ""
-             : ", and there is none in " + config.load_parameters_path.string()));
+  if (missing.empty()) return;
+  if (config.model_name.empty()) require_model_of_weights(config);
+  throw ConfigError((config.config_file.empty() ? "config" : config.config_file) + ": found no " +
+                    join(missing) +
+                    ", expected a whole model; model_name, or a load_parameters_path with a "
+                    "config.json, brings all its keys");
 }
 
 void check_model(const Config& config) {
@@ -150,8 +160,10 @@ void check_files(const Config& config) {
   }
   const std::vector<std::filesystem::path> paths = data_files(config);
   bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);
-  if (!config.chat_template.empty() && !has_jsonl) {
-    refuse(config, "chat_template", "none, or a .jsonl file in dataset_path");
+  const bool may_have_messages = std::ranges::any_of(
+      paths, [](const auto& path) { return data::is_jsonl(path) || !data::is_text(path); });
+  if (!config.chat_template.empty() && !may_have_messages) {
+    refuse(config, "chat_template", "none, or a file in dataset_path that is not plain text");
   }
   if (config.skip_bad_lines && !has_jsonl) {
     refuse(config, "skip_bad_lines", "false, or a .jsonl file in dataset_path");

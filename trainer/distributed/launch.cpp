@@ -89,6 +89,14 @@ Launch find_launch() {
   });
 }
 
+void require_one_process(const char* program) {
+  const Launch launch = find_launch();
+  if (launch.world_size > 1)
+    throw ConfigError(std::string(program) + " is one process; found " +
+                      std::to_string(launch.world_size) + " of them, started by " +
+                      name(launch.by));
+}
+
 std::string text(const Launch& launch) {
   return std::string(name(launch.by)) + ": rank " + std::to_string(launch.rank) + " of " +
          std::to_string(launch.world_size) + ", device " + std::to_string(launch.local_rank) +

@@ -27,6 +27,9 @@ Launch find_launch(const Environment& environment);
 // How this process was launched.
 Launch find_launch();
 
+// Throws ConfigError where this process is one of several: `program` would do the same in each.
+void require_one_process(const char* program);
+
 // "torchrun: rank 3 of 8, device 3 of its node".
 std::string text(const Launch& launch);
 

@@ -93,7 +93,7 @@ std::vector<Choice> smaller_choices(const Config& config, models::Target target)
       [](Config& c) { c.max_target_length /= 2; });
   add(config.gradient_accumulation_steps > 1, "gradient_accumulation_steps=1",
       [](Config& c) { c.gradient_accumulation_steps = 1; });
-  add(config.base_num_decoder_layers > 1,
+  add(config.base_num_decoder_layers > 1 && config.load_parameters_path.empty(),
       fmt::format("base_num_decoder_layers={}", config.base_num_decoder_layers / 2), [](Config& c) {
         c.base_num_decoder_layers /= 2;
         c.offload_layers = -1;

@@ -367,9 +367,10 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
             "default tokenizer_path: found \"\", expected a path, to tokenize /a.jsonl");
   EXPECT_EQ(error(tokens + "eval_dataset_path: /a.txt\n"),
             "default tokenizer_path: found \"\", expected a path, to tokenize /a.txt");
-  EXPECT_EQ(error(tokens + "chat_template: llama2\n"),
-            "configs/test.yml:14 chat_template: found llama2, expected none, or a .jsonl file in "
-            "dataset_path");
+  EXPECT_EQ(error(documents + "dataset_path: a.txt\ntokenizer_path: t\nchat_template: llama2\n"),
+            "configs/test.yml:15 chat_template: found llama2, expected none, or a file in "
+            "dataset_path that is not plain text");
+  EXPECT_EQ(load_text(kModelLines + tokens + "chat_template: llama2\n").chat_template, "llama2");
   EXPECT_EQ(error(tokens + "skip_bad_lines: true\n"),
             "configs/test.yml:14 skip_bad_lines: found true, expected false, or a .jsonl file in "
             "dataset_path");
@@ -411,7 +412,11 @@ TEST_F(ConfigTest, InputsMustBeThere) {
     return text;
   };
   const std::string tokens = "dataset_type=tokens";
-  EXPECT_NO_THROW(require({"dataset_path=" + data + "storys.tokens"}));  // tokens are made up
+  const std::string nothing = "dataset_path=" + data + "storys.tokens";
+  EXPECT_NO_THROW(require({"dataset_type=synthetic", nothing}));  // tokens are made up
+  EXPECT_EQ(missing({nothing}),
+            "command line dataset_path: found no dataset_type beside it, expected documents or "
+            "tokens; by default a run trains on random tokens");
   EXPECT_EQ(missing({tokens, "dataset_path=" + data + "storys.tok"}),
             "command line dataset_path: found data/storys.tok, which is not there, expected a "
             "file; nearest: data/stories.txt");

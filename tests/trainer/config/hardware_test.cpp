@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "models/ops/linear.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/planning/plan_report.h"
@@ -253,6 +255,23 @@ TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
   EXPECT_NEAR(exposed.phases.backward, hidden.phases.backward, 1e-9);
   EXPECT_NE(exposed.bottleneck, Lane::compute);
   EXPECT_EQ(hidden.bottleneck, Lane::compute);
+}
+
+// Products would take no time.
+TEST(PlanReport, RefusesAProfileWithoutRatesOfThePlansDtype) {
+  Config config = config_for("h100", {});
+  std::string profile = data::read_file(kConfigs / "hardware/h100.yml");
+  const size_t at = profile.find("\nflops_per_second.matmul.bf16");
+  ASSERT_NE(at, std::string::npos);
+  profile.insert(at + 1, "#");
+  data::TemporaryFolder folder;
+  config.hardware = folder.write("slow.yml", profile).string();
+  EXPECT_TRUE(message_of<ConfigError>([&] { named_hardware(config); })
+                  .ends_with("slow has no flops_per_second.matmul for bf16, in which this config "
+                             "computes"))
+      << message_of<ConfigError>([&] { named_hardware(config); });
+  config.dtype = ComputeDtype::float32;
+  EXPECT_NO_THROW(named_hardware(config));
 }
 
 // The largest that fits, and not one more.

@@ -87,6 +87,26 @@ TEST(ModelKeys, OfARunAreInItsModel) {
             refusal + "Hugging Face's; nearest: " + (folder / "model").string());
 }
 
+TEST(ModelKeys, SayWhatIsWrongWithTheFolderThatIsToBringThem) {
+  const fs::path folder = fs::path(testing::TempDir()) / "some_run";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "model");
+  fs::copy_file(kModels / "llama31_gqa/config.json", folder / "model/config.json");
+  auto refusal = [&](const std::string& path) {
+    return message_of<ConfigError>(
+        [&] { config_of("load_parameters_path: " + (folder.parent_path() / path).string()); });
+  };
+  EXPECT_EQ(refusal("some_rum").substr(refusal("some_rum").find("load_parameters_path")),
+            "load_parameters_path: found " + (folder.parent_path() / "some_rum").string() +
+                ", which is not there, expected a folder; nearest: " + folder.string());
+  EXPECT_NE(refusal("some_run")
+                .find("found no config.json, expected a folder of Hugging Face's; "
+                      "nearest: " +
+                      (folder / "model").string()),
+            std::string::npos)
+      << refusal("some_run");
+}
+
 TEST(ModelKeys, RefuseWindowsWithoutAPeriod) {
   models::DecoderConfig decoder;
   decoder.layers = 5;
@@ -101,8 +121,8 @@ TEST(ModelKeys, RefuseWindowsWithoutAPeriod) {
   }
 }
 
-// The tokenizer is the folder's own too, where text is read.
-TEST(ModelKeys, BringTheTokenizerWhereTextIsRead) {
+// The tokenizer is the folder's own too. Token files are checked against it.
+TEST(ModelKeys, BringTheTokenizerWhereDataIsRead) {
   const fs::path folder = fs::path(testing::TempDir()) / "with_tokenizer";
   fs::create_directories(folder);
   fs::copy_file(kModels / "llama31_gqa/config.json", folder / "config.json",
@@ -113,10 +133,10 @@ TEST(ModelKeys, BringTheTokenizerWhereTextIsRead) {
   EXPECT_EQ(
       config_of(weights + "dataset_type: documents\ndataset_path: chat.jsonl\n").tokenizer_path,
       folder);
-  EXPECT_EQ(config_of(weights + "dataset_type: documents\ndataset_path: chat.jsonl\n",
-                      {"tokenizer_path=/elsewhere"})
-                .tokenizer_path,
-            "/elsewhere");
+  const std::string tokens = weights + "dataset_type: tokens\ndataset_path: a.tokens\n";
+  EXPECT_EQ(config_of(tokens).tokenizer_path, folder);
+  for (const char* given : {"/elsewhere", ""})
+    EXPECT_EQ(config_of(tokens, {std::string("tokenizer_path=") + given}).tokenizer_path, given);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "tests/message_of.h"
 
 namespace longshore::trainer {
 namespace {
@@ -85,6 +86,14 @@ TEST(Launch, OneProcessIsLaunchedByNobody) {
     EXPECT_EQ(launch.by, Launch::By::nobody);
     EXPECT_EQ(launch.world_size, 1);
   }
+}
+
+TEST(Launch, SomeProgramsAreOneProcess) {
+  for (const auto& [name, value] : kTorchrun) setenv(name.c_str(), value.c_str(), 1);
+  EXPECT_EQ(message_of<ConfigError>([] { require_one_process("compare"); }),
+            "compare is one process; found 8 of them, started by torchrun");
+  for (const auto& [name, value] : kTorchrun) unsetenv(name.c_str());
+  EXPECT_NO_THROW(require_one_process("compare"));
 }
 
 TEST(Launch, RefusesWhatContradictsItself) {
