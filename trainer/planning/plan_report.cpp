@@ -145,7 +145,7 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
 std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware) {
   std::string result;
   if (!plan.room.fits())
-    result += "what would take less, each change by itself:\n" + what_helps(plan.config, hardware) +
+    result += "what would take less, each line by itself:\n" + what_helps(plan.config, hardware) +
               what_auto_does(plan.config, hardware);
   const std::vector<std::string> lines = advise(plan.config, plan.plans, plan.room, hardware);
   if (!lines.empty()) result += "advice, each change by itself:\n";

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "base/parallel.h"
+#include "base/text.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 
@@ -55,9 +59,14 @@ Room room_within(const Capacity& capacity, const MemoryByKind& memory, const Mem
   return room;
 }
 
+std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
+
 struct Choice {
   std::string setting;
   Config config;
+
+  std::string key() const { return key_of(setting); }
+  bool is_of_the_same_model() const { return key() != "base_num_decoder_layers"; }
 };
 
 std::vector<Choice> smaller_choices(const Config& config, models::Target target) {
@@ -120,19 +129,111 @@ bool lessens(const Room& before, const Room& after) {
          (before.host_spare_bytes < 0 && after.host_spare_bytes > before.host_spare_bytes);
 }
 
-std::string helpful_choices(const Config& config, models::Target target, const RoomOf& room_of,
-                            const std::set<std::string>& searched) {
+// Several choices together, each on top of those before it.
+struct Combination {
+  std::vector<std::string> settings;
+  Config config;
+};
+
+// `config` with the settings of smaller_choices(); those that it has already are left out.
+Combination with_settings(const Config& config, const std::vector<std::string>& settings,
+                          models::Target target) {
+  Combination result{.settings = {}, .config = config};
+  for (const std::string& setting : settings)
+    for (const Choice& offered : smaller_choices(result.config, target)) {
+      if (offered.key() != key_of(setting)) continue;
+      result.config = offered.config;
+      result.settings.push_back(offered.setting);
+      break;
+    }
+  return result;
+}
+
+// What may be moved to the host, in every way, the fewest first.
+std::vector<std::vector<std::string>> all_homes() {
+  const std::array<std::string, 3> moves{"optimizer_memory_host_offload=true",
+                                         "gradient_memory_host_offload=true",
+                                         "parameter_memory_host_offload=true"};
+  std::vector<std::vector<std::string>> all(size_t{1} << moves.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t bit = 0; bit < moves.size(); ++bit)
+      if (i >> bit & 1) all[i].push_back(moves[bit]);
+  std::ranges::stable_sort(all, {}, &std::vector<std::string>::size);
+  return all;
+}
+
+// Choices with which the plan fits together, none of which could be left out; nothing where none
+// are found. First those that change no result, then what changes more.
+std::optional<Combination> combination_that_fits(const Config& config, models::Target target,
+                                                 const RoomOf& room_of) {
+  auto fits = [&](const Combination& one) {
+    return room_of(analyze(plan_training(one.config, target))).fits();
+  };
+  const std::vector<std::string> least{"remat_policy=full", "prefetch_layers=0",
+                                       "async_checkpointing=false"},
+      moments{"moment_dtype=8bit"}, weights{"weight_dtype=bfloat16"};
+  auto joined = [](std::vector<std::string> one, const std::vector<std::string>& other) {
+    one.insert(one.end(), other.begin(), other.end());
+    return one;
+  };
+  const std::vector<std::string> both = joined(moments, weights),
+                                 one_row = joined(both, {"per_device_batch_size=1"});
+  for (const std::vector<std::string>& changes :
+       {std::vector<std::string>(), moments, weights, both, one_row,
+        joined(one_row, {"max_target_length"})}) {
+    std::vector<Combination> tried;
+    for (const std::vector<std::string>& homes : all_homes())
+      tried.push_back(with_settings(config, joined(joined(changes, homes), least), target));
+    std::vector<char> is_enough(tried.size());
+    parallel_for(tried.size(), [&](size_t i) { is_enough[i] = fits(tried[i]); });
+    const auto first = std::ranges::find(is_enough, 1);
+    if (first == is_enough.end()) continue;
+    Combination found = tried[static_cast<size_t>(first - is_enough.begin())];
+    for (size_t i = found.settings.size(); i-- > 0;) {
+      std::vector<std::string> fewer = found.settings;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (const Combination without = with_settings(config, fewer, target); fits(without))
+        found = without;
+    }
+    return found;
+  }
+  return std::nullopt;
+}
+
+struct Help {
+  std::string lines;
+  bool fits = false;  // with one of them
+};
+
+Help helpful_choices(const Config& config, models::Target target, const RoomOf& room_of,
+                     const std::set<std::string>& searched) {
   const Room before = room_of(analyze(plan_training(config, target)));
-  std::string text;
+  Help help;
   for (const Choice& choice : smaller_choices(config, target)) {
-    if (searched.contains(choice.setting.substr(0, choice.setting.find('=')))) continue;
+    if (searched.contains(choice.key())) continue;
     const MemoryByKind memory = analyze(plan_training(choice.config, target));
     const Room after = room_of(memory);
-    if (lessens(before, after))
-      text += helpful_line(choice.setting, memory, target, memory_limits(config),
-                           after.fits() ? "fits" : "");
+    if (!lessens(before, after)) continue;
+    help.lines += helpful_line(choice.setting, memory, target, memory_limits(config),
+                               after.fits() ? "fits" : "");
+    help.fits = help.fits || (after.fits() && choice.is_of_the_same_model());
   }
-  return text;
+  return help;
+}
+
+// Also several together, where no choice alone makes room for the same model.
+std::string ways_to_fit(const Config& config, models::Target target, const RoomOf& room_of,
+                        const std::set<std::string>& searched) {
+  const Help help = helpful_choices(config, target, room_of, searched);
+  if (help.fits) return help.lines;
+  std::optional<Combination> together = combination_that_fits(config, target, room_of);
+  if (!together) return help.lines;
+  std::erase_if(together->settings,
+                [&](const std::string& setting) { return searched.contains(key_of(setting)); });
+  if (together->settings.empty()) return help.lines;
+  return help.lines + helpful_line(join(together->settings, " "),
+                                   analyze(plan_training(together->config, target)), target,
+                                   memory_limits(config), "fits, all together");
 }
 
 }  // namespace
@@ -143,6 +244,11 @@ MemoryLimits memory_limits(const Config& config) {
     return static_cast<int64_t>(gibibytes * (int64_t{1} << 30));
   };
   return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
+}
+
+int64_t missing_bytes(const Room& room) {
+  return std::max<int64_t>(-room.device_spare_bytes, 0) +
+         std::max<int64_t>(-room.host_spare_bytes, 0);
 }
 
 int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& hardware) {
@@ -192,13 +298,13 @@ std::string what_helps(const Config& config, const offload::Hardware& hardware,
   auto room_of = [&](const MemoryByKind& memory) {
     return room(memory, hardware, memory_limits(config));
   };
-  return helpful_choices(config, hardware.target, room_of, searched);
+  return ways_to_fit(config, hardware.target, room_of, searched);
 }
 
 std::string what_helps(const Config& config, models::Target target) {
   const Capacity nothing{0, 0, shares_memory(target)};
   auto room_of = [&](const MemoryByKind& memory) { return room_within(nothing, memory, {}); };
-  return helpful_choices(config, target, room_of, {});
+  return helpful_choices(config, target, room_of, {}).lines;
 }
 
 std::string why_no_room(const Config& config, const TrainingPlans& plans,
@@ -213,7 +319,7 @@ std::string why_no_room(const Config& config, const TrainingPlans& plans,
   auto room_of = [&](const MemoryByKind& one) { return room_within(there, one, limits); };
   return fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
                      config.config_file, table, needs(memory, target, limits),
-                     helpful_choices(config, target, room_of, {}));
+                     ways_to_fit(config, target, room_of, {}));
 }
 
 }  // namespace longshore::trainer

@@ -28,6 +28,9 @@ struct Room {
   bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
 };
 
+// The bytes that the device and the host lack, added up; 0 if the plans fit.
+int64_t missing_bytes(const Room& room);
+
 // The bytes of device memory that will be in use: those of the plans, those that the driver and
 // libraries take, and those of the host if its memory is the same.
 int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& hardware);
@@ -48,7 +51,8 @@ std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
 
 // The changes of keys with which the plan of a config would lack less memory on that machine, each
 // of them tried. Returns a line for each, with the memory that it would need and whether it would
-// fit. Leaves out the keys in `searched`.
+// fit; and where none alone makes room for the same model, several that do so together, if some are
+// found. Leaves out the keys in `searched`.
 std::string what_helps(const Config& config, const offload::Hardware& hardware,
                        const std::set<std::string>& searched = {});
 

@@ -34,11 +34,6 @@ std::vector<WalkedPlan> walked_plans(const std::vector<Config>& configs, models:
   return walked;
 }
 
-int64_t missing_bytes(const Room& room) {
-  return std::max<int64_t>(-room.device_spare_bytes, 0) +
-         std::max<int64_t>(-room.host_spare_bytes, 0);
-}
-
 bool is_better(const WalkedPlan& a, const WalkedPlan& b) {
   return std::pair{!a.fits(), a.step_seconds} < std::pair{!b.fits(), b.step_seconds};
 }

@@ -35,9 +35,6 @@ WalkedPlan walked_plan(const Config& config, models::Target target,
 std::vector<WalkedPlan> walked_plans(const std::vector<Config>& configs, models::Target target,
                                      const offload::Hardware& hardware);
 
-// The bytes that the device and the host lack for a plan, added up; 0 if it fits.
-int64_t missing_bytes(const Room& room);
-
 // Whether `a` is better than `b`: a plan that fits is better than one that does not; if that does
 // not decide, the faster one is.
 bool is_better(const WalkedPlan& a, const WalkedPlan& b);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -125,6 +127,37 @@ TEST(Room, NamesOnlyWhatLessensWhatIsShort) {
     EXPECT_EQ(what_helps(short_of_device, hardware, {"moment_dtype"}).find("moment_dtype"),
               std::string::npos);
   }
+}
+
+// No choice alone makes room here, and none of those that do so together could be left out.
+TEST(Room, NamesWhatFitsTogether) {
+  offload::Hardware hardware = offload::nominal_hardware(models::Target::cuda);
+  auto room_of = [&](const std::vector<std::string>& overrides) {
+    return room(memory_of(config_of(overrides)), hardware);
+  };
+  const MemoryByKind least = memory_of(
+      config_of({"remat_policy=full", "prefetch_layers=0", "optimizer_memory_host_offload=true",
+                 "gradient_memory_host_offload=true", "moment_dtype=8bit"}));
+  hardware.device_bytes = hardware.device_reserved_bytes + of(least, MemoryKind::device).peak_bytes;
+  hardware.host_bytes = host_peak_bytes(least);
+  const std::string help = what_helps(config_of({"remat_policy=none"}), hardware);
+  const size_t end = help.find(" device ", help.rfind('\n', help.size() - 2));
+  std::istringstream words(help.substr(0, end).substr(help.rfind('\n', end) + 1));
+  const std::vector<std::string> settings{std::istream_iterator<std::string>(words), {}};
+  ASSERT_TRUE(help.ends_with(": fits, all together\n")) << help;
+  EXPECT_EQ(help.find(": fits\n"), std::string::npos) << help;
+  ASSERT_GE(settings.size(), 2u) << help;
+  auto with = [&](size_t left_out) {
+    std::vector<std::string> overrides = settings;
+    if (left_out < settings.size())
+      overrides.erase(overrides.begin() + static_cast<std::ptrdiff_t>(left_out));
+    if (std::ranges::find(overrides, "remat_policy=full") == overrides.end())
+      overrides.push_back("remat_policy=none");
+    return overrides;
+  };
+  EXPECT_TRUE(room_of(with(settings.size())).fits()) << help;
+  for (size_t i = 0; i < settings.size(); ++i)
+    EXPECT_FALSE(room_of(with(i)).fits()) << settings[i] << "\n" << help;
 }
 
 // Each device has memory of its own, and a part of the host's; on a processor all is the host's.
