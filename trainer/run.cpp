@@ -28,7 +28,7 @@
 #include "trainer/faults.h"
 #include "trainer/metrics.h"
 #include "trainer/planning/peak.h"
-#include "trainer/planning/room.h"
+#include "trainer/planning/what_helps.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_evaluation.h"
 #include "trainer/step/flops.h"

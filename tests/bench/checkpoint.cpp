@@ -24,7 +24,7 @@
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/model_config.h"
-#include "trainer/planning/room.h"
+#include "trainer/planning/what_helps.h"
 #include "trainer/step/training_session.h"
 
 namespace longshore::bench {

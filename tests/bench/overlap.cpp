@@ -30,7 +30,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/plan_report.h"
-#include "trainer/planning/room.h"
+#include "trainer/planning/what_helps.h"
 #include "trainer/step/estimate.h"
 #include "trainer/step/step.h"
 #include "trainer/step/training_plans.h"

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/planning/auto_search.h"
+#include "trainer/planning/what_helps.h"
 #include "trainer/step/lookahead.h"
 
 namespace longshore::trainer {

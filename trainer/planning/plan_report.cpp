@@ -12,6 +12,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/planning/advice.h"
 #include "trainer/planning/auto_policy.h"
+#include "trainer/planning/what_helps.h"
 
 namespace longshore::trainer {
 namespace {

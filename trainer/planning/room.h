@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "offload/backend.h"
@@ -37,32 +36,14 @@ int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& h
 
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
           const MemoryLimits& limits = {});
+// On the backend's machine, whose host `devices_of_host` devices share, each with a process of its
+// own.
+Room room(const MemoryByKind& memory, offload::Backend& backend, const MemoryLimits& limits,
+          int64_t devices_of_host);
 
 // Returns "" if the backend has that memory within the limits, else a line for each kind with what
-// is needed and what is available. `devices_of_host` devices, each with a process of its own, share
-// the host.
+// is needed and what is available.
 std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
                      const MemoryLimits& limits = {}, int64_t devices_of_host = 1);
-
-// A line of what_helps(): the setting, the memory that a config with it needs, and a remark.
-std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
-                         models::Target target, const MemoryLimits& limits,
-                         const std::string& remark);
-
-// The changes of keys with which the plan of a config would lack less memory on that machine, each
-// of them tried. Returns a line for each, with the memory that it would need and whether it would
-// fit; and where none alone makes room for the same model, several that do so together, if some are
-// found. Leaves out the keys in `searched`.
-std::string what_helps(const Config& config, const offload::Hardware& hardware,
-                       const std::set<std::string>& searched = {});
-
-// The same for an unknown machine: the changes with which the plan would need less memory.
-std::string what_helps(const Config& config, models::Target target);
-
-// Returns "" if the backend has the memory of the plans, and the host that of all its devices. Else
-// returns what they need and what is available by memory kind, and the changes of keys that help,
-// each of them tried.
-std::string why_no_room(const Config& config, const TrainingPlans& plans,
-                        offload::Backend& backend);
 
 }  // namespace longshore::trainer

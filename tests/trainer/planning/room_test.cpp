@@ -1,192 +1,21 @@
-// What a run that does not fit is told.
 #include "trainer/planning/room.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <iterator>
-#include <limits>
-#include <map>
-#include <sstream>
+#include <string>
+#include <vector>
 
-#include "offload/virtual_backend.h"
-#include "tests/offload/forwarding_backend.h"
+#include "trainer/config/config.h"
 
 namespace longshore::trainer {
 namespace {
 
 using offload::MemoryKind;
 
-constexpr int64_t kPlenty = int64_t{1} << 40;
-
-// A device with so much memory.
-class SmallBackend : public offload::ForwardingBackend {
- public:
-  SmallBackend(offload::Backend& other, std::map<MemoryKind, int64_t> available)
-      : ForwardingBackend(other), available_(std::move(available)) {}
-
-  int64_t available_bytes(MemoryKind kind) override { return available_.at(kind); }
-
- private:
-  std::map<MemoryKind, int64_t> available_;
-};
-
-Config config_of(std::vector<std::string> overrides) {
-  return load_config("quickstart.yml", overrides, default_configs_directory());
-}
-
-MemoryByKind memory_of(const Config& config) {
-  return analyze(plan_training(config, models::Target::cuda).all());
-}
-
-// The lines below "with": a setting, and what it would need.
-std::map<std::string, std::string> choices_of(const std::string& message) {
-  std::map<std::string, std::string> choices;
-  std::istringstream lines(message.substr(message.find("; with\n") + 7));
-  for (std::string line; std::getline(lines, line);) {
-    std::string setting;
-    std::istringstream words(line);
-    words >> setting;
-    size_t needs = line.find_first_not_of(' ', line.find(setting) + setting.size());
-    choices[setting] = line.substr(needs);
-  }
-  return choices;
-}
-
-TEST(Room, NamesTheKindAndTheKeysThatHelp) {
-  std::vector<std::string> overrides{"remat_policy=minimal_offloaded",
-                                     "optimizer_memory_host_offload=true",
-                                     "gradient_accumulation_steps=2"};
-  Config config = config_of(overrides);
-  TrainingPlans plans = plan_training(config, models::Target::cuda);
-  MemoryByKind memory = analyze(plans.all());
-  int64_t device = of(memory, MemoryKind::device).peak_bytes,
-          pinned = of(memory, MemoryKind::pinned_host).peak_bytes;
-  auto device_without_memory =
-      offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));
-
-  SmallBackend just_enough(*device_without_memory,
-                           {{MemoryKind::device, device}, {MemoryKind::pinned_host, pinned}});
-  EXPECT_EQ(why_no_room(config, plans, just_enough), "");
-
-  for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
-    std::map<MemoryKind, int64_t> available{{MemoryKind::device, kPlenty},
-                                            {MemoryKind::pinned_host, kPlenty}};
-    available[kind] = of(memory, kind).peak_bytes - 1;
-    SmallBackend small(*device_without_memory, available);
-    std::string message = why_no_room(config, plans, small);
-    for (const std::string& words :
-         {std::string("does not fit"), "pinned_host  needs " + offload::bytes_text(pinned),
-          "device       needs " + offload::bytes_text(device),
-          "available " + offload::bytes_text(available[kind])})
-      EXPECT_NE(message.find(words), std::string::npos) << words << "\n" << message;
-
-    // Each choice needs what it is said to need, and some need less of what is short.
-    std::map<std::string, std::string> choices = choices_of(message);
-    EXPECT_GE(choices.size(), 6u) << message;
-    int helpful = 0;
-    for (const auto& [setting, needs] : choices) {
-      std::string key = setting.substr(0, setting.find('=') + 1);
-      std::vector<std::string> changed{setting};
-      for (const std::string& other : overrides)
-        if (!other.starts_with(key)) changed.push_back(other);
-      MemoryByKind tried = memory_of(config_of(changed));
-      const bool fits =
-          of(tried, MemoryKind::device).peak_bytes <= available[MemoryKind::device] &&
-          of(tried, MemoryKind::pinned_host).peak_bytes <= available[MemoryKind::pinned_host];
-      EXPECT_EQ(needs, "device " + offload::bytes_text(of(tried, MemoryKind::device).peak_bytes) +
-                           ", pinned_host " +
-                           offload::bytes_text(of(tried, MemoryKind::pinned_host).peak_bytes) +
-                           (fits ? ": fits" : ""))
-          << setting;
-      helpful += of(tried, kind).peak_bytes <= available[kind];
-    }
-    EXPECT_GE(helpful, 3) << message;
-    EXPECT_TRUE(choices.contains("remat_policy=full")) << message;
-  }
-}
-
-// On a processor, too, a limit of the device's part is kept by what moves to the host's.
-TEST(Room, NamesOnlyWhatLessensWhatIsShort) {
-  for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
-    offload::Hardware hardware = offload::nominal_hardware(target);
-    hardware.device_bytes = hardware.host_bytes = kPlenty;
-    const Config short_of_device = config_of({"remat_policy=full", "device_memory_limit=0.01"}),
-                 short_of_host =
-                     config_of({"host_memory_limit=0.0001", "optimizer_memory_host_offload=true"});
-    const std::string for_device = what_helps(short_of_device, hardware),
-                      for_host = what_helps(short_of_host, hardware);
-    for (const char* home : {"optimizer", "gradient", "parameter"}) {
-      const std::string setting = std::string(home) + "_memory_host_offload=true";
-      EXPECT_NE(for_device.find(setting), std::string::npos) << for_device;
-      EXPECT_EQ(for_host.find(setting), std::string::npos) << for_host;
-    }
-    EXPECT_EQ(for_device.find("remat_policy=full"), std::string::npos) << "it is full already";
-    EXPECT_EQ(for_device.find("prefetch_layers=0"), std::string::npos) << "nothing moves";
-    EXPECT_NE(for_host.find("moment_dtype=8bit"), std::string::npos) << for_host;
-    EXPECT_EQ(what_helps(short_of_device, hardware, {"moment_dtype"}).find("moment_dtype"),
-              std::string::npos);
-  }
-}
-
-// No choice alone makes room here, and none of those that do so together could be left out.
-TEST(Room, NamesWhatFitsTogether) {
-  offload::Hardware hardware = offload::nominal_hardware(models::Target::cuda);
-  auto room_of = [&](const std::vector<std::string>& overrides) {
-    return room(memory_of(config_of(overrides)), hardware);
-  };
-  const MemoryByKind least = memory_of(
-      config_of({"remat_policy=full", "prefetch_layers=0", "optimizer_memory_host_offload=true",
-                 "gradient_memory_host_offload=true", "moment_dtype=8bit"}));
-  hardware.device_bytes = hardware.device_reserved_bytes + of(least, MemoryKind::device).peak_bytes;
-  hardware.host_bytes = host_peak_bytes(least);
-  const std::string help = what_helps(config_of({"remat_policy=none"}), hardware);
-  const size_t end = help.find(" device ", help.rfind('\n', help.size() - 2));
-  std::istringstream words(help.substr(0, end).substr(help.rfind('\n', end) + 1));
-  const std::vector<std::string> settings{std::istream_iterator<std::string>(words), {}};
-  ASSERT_TRUE(help.ends_with(": fits, all together\n")) << help;
-  EXPECT_EQ(help.find(": fits\n"), std::string::npos) << help;
-  ASSERT_GE(settings.size(), 2u) << help;
-  auto with = [&](size_t left_out) {
-    std::vector<std::string> overrides = settings;
-    if (left_out < settings.size())
-      overrides.erase(overrides.begin() + static_cast<std::ptrdiff_t>(left_out));
-    if (std::ranges::find(overrides, "remat_policy=full") == overrides.end())
-      overrides.push_back("remat_policy=none");
-    return overrides;
-  };
-  EXPECT_TRUE(room_of(with(settings.size())).fits()) << help;
-  for (size_t i = 0; i < settings.size(); ++i)
-    EXPECT_FALSE(room_of(with(i)).fits()) << settings[i] << "\n" << help;
-}
-
-// Each device has memory of its own, and a part of the host's; on a processor all is the host's.
-TEST(Room, IsSharedByTheDevicesOfAHost) {
-  for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
-    const Config config = config_of({"remat_policy=minimal_offloaded", "ici_fsdp_parallelism=2",
-                                     "ici_data_parallelism=2", "dcn_data_parallelism=3"});
-    const TrainingPlans plans = plan_training(config, target);
-    const MemoryByKind memory = analyze(plans);
-    const bool is_one_memory = target == models::Target::cpu;
-    auto nominal = offload::make_virtual_backend(offload::nominal_hardware(target));
-    const int64_t device = is_one_memory ? 4 * total_peak_bytes(memory)
-                                         : of(memory, MemoryKind::device).peak_bytes,
-                  host = is_one_memory ? device : 4 * host_peak_bytes(memory);
-    ASSERT_GT(host, 0);
-    SmallBackend enough(*nominal, {{MemoryKind::device, device}, {MemoryKind::pinned_host, host}});
-    EXPECT_EQ(why_no_room(config, plans, enough), "");
-    SmallBackend small(*nominal,
-                       {{MemoryKind::device, device}, {MemoryKind::pinned_host, host - 1}});
-    const std::string message = why_no_room(config, plans, small);
-    EXPECT_NE(message.find("available " + offload::bytes_text((host - 1) / 4) +
-                           " for each of 4 devices of this host"),
-              std::string::npos)
-        << message;
-  }
-}
-
 TEST(Room, CountsWhatTheDriverTakes) {
-  const MemoryByKind memory = memory_of(config_of({"remat_policy=minimal_offloaded"}));
+  const std::vector<std::string> overrides{"remat_policy=minimal_offloaded"};
+  const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
+  const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda).all());
   const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
   ASSERT_GT(host, 0);
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {

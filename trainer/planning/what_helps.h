@@ -1,0 +1,36 @@
+// Which changes of a config make its plan smaller.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "offload/backend.h"
+#include "offload/hardware.h"
+#include "trainer/planning/room.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+
+// A line of what_helps(): the setting, the memory that a config with it needs, and a remark.
+std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
+                         models::Target target, const MemoryLimits& limits,
+                         const std::string& remark);
+
+// The changes of keys with which the plan of a config would lack less memory on that machine, each
+// of them tried. Returns a line for each, with the memory that it would need and whether it would
+// fit; and where none alone makes room for the same model, several that do so together, if some are
+// found. Leaves out the keys in `searched`.
+std::string what_helps(const Config& config, const offload::Hardware& hardware,
+                       const std::set<std::string>& searched = {});
+
+// The same for an unknown machine: the changes with which the plan would need less memory.
+std::string what_helps(const Config& config, models::Target target);
+
+// Returns "" if the backend has the memory of the plans, and the host that of all its devices. Else
+// returns what they need and what is available by memory kind, and the changes of keys that help,
+// each of them tried.
+std::string why_no_room(const Config& config, const TrainingPlans& plans,
+                        offload::Backend& backend);
+
+}  // namespace longshore::trainer
