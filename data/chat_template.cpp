@@ -116,16 +116,19 @@ void write_llama3(std::span<const ChatMessage> messages, const char* end,
 
 void write_gemma(std::span<const ChatMessage> messages, const char* end,
                  ChatTemplate::Ending ending, Writer& writer) {
-  if (messages[0].role == "system") refuse(0, messages[0], "user (this family has no system role)");
-  expect_turns(messages, 0);
+  const bool has_system = messages[0].role == "system";
+  const auto turns = messages.subspan(has_system ? 1 : 0);
+  expect_turns(messages, has_system ? 1 : 0);
   auto open = [&](const std::string& role) {
     writer.special("<start_of_turn>");
     writer.text(role + "\n");
   };
   writer.special("<bos>");
-  for (const ChatMessage& message : messages) {
+  for (const ChatMessage& message : turns) {
     open(message.role == "assistant" ? "model" : "user");
-    writer.text(stripped(message.content), writer_of(message));
+    const bool follows_system = has_system && &message == turns.data();
+    writer.text((follows_system ? messages[0].content + "\n\n" : "") + stripped(message.content),
+                writer_of(message));
     writer.special(end, writer_of(message));
     writer.text("\n");
   }

@@ -33,12 +33,13 @@ inline const std::array<std::string, 4> kChatTemplates = {"llama2", "llama3", "g
 //   llama3   <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>...
 //            as Llama 3 has it: without the dates that Llama 3.1 puts into the system turn
 //   gemma    <bos><start_of_turn>user\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n
-//            as Gemma 1 and 2 have it: a system message is an error
+//            with a system message at the head of the first user's, S\n\nU, as Gemma 3 has it;
+//            Gemma 1 and 2 know none
 //   chatml   <|im_start|>user\nU<|im_end|>\n...
 //            no bos, and no system message but those given
 // In llama2 and gemma user and assistant take turns, the user first, and a system message stands
-// before them. Content is stripped of white space at both ends, but in chatml, and in llama2 the
-// system's.
+// before them. Content is stripped of white space at both ends, but in chatml, and in llama2 and
+// gemma the system's.
 class ChatTemplate {
  public:
   // Throws a ConfigError on a name that is none of kChatTemplates.

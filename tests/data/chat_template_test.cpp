@@ -77,7 +77,7 @@ TEST(ChatTemplate, WritesTurnsAsPublishedTemplatesDo) {
             "<|im_start|>assistant\n{\nA model.<|im_end|>}\n");
 }
 
-TEST(ChatTemplate, WritesTheSystemMessageOrRefusesIt) {
+TEST(ChatTemplate, WritesTheSystemMessage) {
   const auto messages = with_system({{"user", " Hi"}, {"assistant", "Yes"}});
   EXPECT_EQ(text_of(pieces("llama2", messages)),
             "<s>[INST] <<SYS>>\n Be kind. \n<</SYS>>\n\n Hi [/INST] Yes </s>");
@@ -88,10 +88,9 @@ TEST(ChatTemplate, WritesTheSystemMessageOrRefusesIt) {
   EXPECT_EQ(text_of(pieces("chatml", messages)),
             "<|im_start|>system\n Be kind. <|im_end|>\n<|im_start|>user\n Hi<|im_end|>\n"
             "<|im_start|>assistant\nYes<|im_end|>\n");
-  const std::string message = message_of<DataError>([&] { pieces("gemma", messages); });
-  EXPECT_NE(message.find("message 0: expected user (this family has no system role)"),
-            std::string::npos)
-      << message;
+  EXPECT_EQ(text_of(pieces("gemma", messages)),
+            "<bos><start_of_turn>user\n Be kind. \n\nHi<end_of_turn>\n"
+            "<start_of_turn>model\nYes<end_of_turn>\n");
 }
 
 TEST(ChatTemplate, EndsWithTheAssistantsHeaderWhereAsked) {
@@ -159,9 +158,10 @@ TEST(ChatTemplate, RefusesConversationsThatTheTemplateForbids) {
                   .find("message 2: expected user"),
               std::string::npos);
   }
-  EXPECT_NE(message("llama2", {{"system", "a"}}).find("found none"), std::string::npos);
-  EXPECT_NE(message("llama2", {{"user", "a"}, {"system", "b"}}).find("message 1"),
-            std::string::npos);
+  for (const char* name : {"llama2", "gemma"}) {
+    EXPECT_NE(message(name, {{"system", "a"}}).find("found none"), std::string::npos);
+    EXPECT_NE(message(name, {{"user", "a"}, {"system", "b"}}).find("message 1"), std::string::npos);
+  }
   EXPECT_EQ(text_of(pieces("chatml", {{"user", "a"}, {"user", "b"}})),
             "<|im_start|>user\na<|im_end|>\n<|im_start|>user\nb<|im_end|>\n");
 }

@@ -100,9 +100,12 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
 std::string unknown_key_fault(const Setting& setting) {
   std::vector<std::string> known = key_names(config_keys());
   known.push_back(kBaseConfig);
-  const std::string meant = key_for_other_name(setting.key);
+  const std::string meant = key_for_other_name(setting.key),
+                    reason = reason_for_no_key(setting.key);
   return fault(setting, "an unknown key", "one that --help lists",
-               meant.empty() ? help(setting.key, known) : nearest_help(meant));
+               !meant.empty()    ? nearest_help(meant)
+               : !reason.empty() ? "; " + reason
+                                 : help(setting.key, known));
 }
 
 // Applies sources of settings in the order of their precedence, the lowest first.

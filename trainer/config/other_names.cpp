@@ -98,12 +98,62 @@ const std::map<std::string, std::string>& keys_by_other_name() {
   return kKeys;
 }
 
+namespace {
+
+const std::map<std::string, std::string>& reasons_by_other_name() {
+  static const std::string kNoMesh = "not offered: devices share data and weights alone",
+                           kNoExperts = "not offered: mixtures of experts",
+                           kNoServices = "not offered: records are files of the run's folder",
+                           kNoQuantization = "not offered: products of fewer than 16 bits",
+                           kAdamW = "leave it out: the optimizer is AdamW";
+  static const std::map<std::string, std::string> kReasons{
+      {"attention", "leave it out: the device decides which kernel of attention serves"},
+      {"attn_implementation", "leave it out: the device decides which kernel of attention serves"},
+      {"dcn_tensor_parallelism", kNoMesh},
+      {"enable_goodput_recording", kNoServices},
+      {"expert_parallel_degree", kNoExperts},
+      {"gcs_metrics", kNoServices},
+      {"grad_dtype", "leave it out: gradients are added up in float32"},
+      {"ici_context_parallelism", kNoMesh},
+      {"ici_expert_parallelism", kNoExperts},
+      {"ici_pipeline_parallelism", kNoMesh},
+      {"ici_sequence_parallelism", kNoMesh},
+      {"ici_tensor_parallelism", kNoMesh},
+      {"load_in_4bit", kNoQuantization},
+      {"load_in_8bit", kNoQuantization},
+      {"num_experts", kNoExperts},
+      {"num_experts_per_tok", kNoExperts},
+      {"opt_type", kAdamW},
+      {"optim", kAdamW},
+      {"pipeline_parallel_degree", kNoMesh},
+      {"quantization", kNoQuantization},
+      {"report_to", kNoServices},
+      {"scan_layers", "leave it out: layers of one kind are always scanned"},
+      {"tensor_parallel_degree", kNoMesh},
+      {"use_vertex_tensorboard", kNoServices},
+  };
+  return kReasons;
+}
+
+// Its value under `name`, or under that without its section; nullptr where there is neither.
+const std::string* find_by_name(const std::map<std::string, std::string>& values,
+                                const std::string& name) {
+  for (const std::string& known : {name, name.substr(name.rfind('.') + 1)})
+    if (const auto value = values.find(known); value != values.end()) return &value->second;
+  return nullptr;
+}
+
+}  // namespace
+
 std::string key_for_other_name(const std::string& name) {
-  const std::map<std::string, std::string>& keys = keys_by_other_name();
+  if (const std::string* key = find_by_name(keys_by_other_name(), name)) return *key;
   const std::string last = name.substr(name.rfind('.') + 1);
-  for (const std::string& known : {name, last})
-    if (const auto key = keys.find(known); key != keys.end()) return key->second;
   return last != name && find_key(last) ? last : "";
+}
+
+std::string reason_for_no_key(const std::string& name) {
+  const std::string* reason = find_by_name(reasons_by_other_name(), name);
+  return reason ? *reason : "";
 }
 
 }  // namespace longshore::trainer

@@ -14,4 +14,8 @@ const std::map<std::string, std::string>& keys_by_other_name();
 // ours with a section ("training.steps"); "" where there is none.
 std::string key_for_other_name(const std::string& name);
 
+// Why there is no key for such a name: what it would choose is always so, or is not offered; ""
+// where that is not known.
+std::string reason_for_no_key(const std::string& name);
+
 }  // namespace longshore::trainer

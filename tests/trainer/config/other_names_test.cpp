@@ -32,6 +32,20 @@ TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
   for (const auto& [name, key] : keys_by_other_name()) EXPECT_NE(find_key(key), nullptr) << name;
 }
 
+TEST_F(OtherNamesTest, SayWhyThereIsNoKey) {
+  for (const auto& [name, reason] :
+       {std::pair{"scan_layers", "leave it out: layers of one kind are always scanned"},
+        {"parallelism.tensor_parallel_degree",
+         "not offered: devices share data and weights alone"}}) {
+    EXPECT_EQ(key_for_other_name(name), "");
+    EXPECT_EQ(error("", {std::string(name) + "=1"}),
+              std::string("command line ") + name +
+                  ": found an unknown key, expected one that --help lists; " + reason);
+  }
+  for (const Key& key : config_keys()) EXPECT_EQ(reason_for_no_key(key.name), "") << key.name;
+  for (const auto& [name, key] : keys_by_other_name()) EXPECT_EQ(reason_for_no_key(name), "");
+}
+
 TEST_F(OtherNamesTest, OfSectionsAreOurKeysWithinThem) {
   for (const std::string key : {"steps", "seed", "dataset_path"}) {
     const std::string found = error("", {"training." + key + "=1"});
