@@ -4,7 +4,7 @@
 usage: trained_model.py TRAIN PROBE CONVERT
 
 Recipes run on small models of their family. Logits agree within 1e-5 of the largest, in float32; of
-an adapter, those of the weights that convert merges it into.
+an adapter, those of the weights that convert merges it into. It ends texts where they were taught to end.
 """
 
 import json
@@ -83,9 +83,26 @@ def expect_same_logits(loaded_folder, probe, probed, work):
     return difference
 
 
+def expect_ends_of_texts(train, work):
+    """transformers ends a text where a model that began as random numbers was taught to."""
+    tokenizer = pathlib.Path("tests/goldens/tokenizers/bytelevel_bpe_llama3")
+    conversations(work / "chat.jsonl")
+    run(train, "--config", "llama3_8b_finetune.yml", "model_name=llama3_8b", "load_parameters_path=", *SMALL, *FLOAT32,
+        f"base_output_directory={work}", "run_name=new", "steps=1", f"dataset_path={work}/chat.jsonl",
+        f"tokenizer_path={tokenizer}")
+    ids = {token["content"]: token["id"] for token in json.loads((tokenizer / "tokenizer.json").read_text())["added_tokens"]}
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(work / "new" / "model")
+    bos, eos, turn = ids["<|begin_of_text|>"], ids["<|end_of_text|>"], ids["<|eot_id|>"]
+    for found, expected in ((loaded.config.bos_token_id, bos), (loaded.config.eos_token_id, eos),
+                            (loaded.generation_config.eos_token_id, [eos, turn])):
+        assert found == expected, f"found {found}, expected {expected}"
+
+
 def main():
     train, probe, convert = sys.argv[1:]
     transformers.utils.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as name:
+        expect_ends_of_texts(train, pathlib.Path(name))
     for recipe, model, tokenizer, keys in RECIPES:
         if BFLOAT16 in keys and not multiplies_bfloat16():
             print(f"{recipe}: left out, for this processor does not multiply bfloat16")
