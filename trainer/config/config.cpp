@@ -120,8 +120,10 @@ class Resolver {
   fs::path find_config(const fs::path& name) const {
     if (is_file(name)) return absolute_path(name);
     if (is_file(configs_ / name)) return configs_ / name;
-    refuse({"--config", {}, std::string(kCommandLine)}, excerpt(name.native()),
-           "a file, by path or in " + printable(configs_.native()),
+    Setting setting;
+    setting.key = "--config";
+    setting.origin = kCommandLine;
+    refuse(setting, excerpt(name.native()), "a file, by path or in " + printable(configs_.native()),
            help(name.native(), yaml_files(configs_)));
   }
 

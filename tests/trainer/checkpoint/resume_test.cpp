@@ -203,9 +203,10 @@ TEST_P(Resume, FilesAreTheSameWhereverThingsLive) {
     EXPECT_GE(manifest.files.size(), 3u);
     const fs::path adapter = folder / place[0] / "adapter/adapter_config.json";
     // Beside weights that train, too, an adapter is for these.
-    if (fs::exists(adapter) && fs::exists(folder / place[0] / "model"))
-      EXPECT_EQ(nlohmann::json::parse(data::read_file(adapter))["base_model_name_or_path"],
-                "../model");
+    if (fs::exists(adapter) && fs::exists(folder / place[0] / "model")) {
+      const auto config = nlohmann::json::parse(data::read_file(adapter));
+      EXPECT_EQ(config["base_model_name_or_path"], "../model");
+    }
     EXPECT_EQ(manifest, *expected) << place[0];
   }
 }
