@@ -10,6 +10,7 @@
 #include "data/tokenizer.h"
 #include "models/decoder.h"
 #include "trainer/config/hf_config.h"
+#include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
 
@@ -60,6 +61,22 @@ void set_rope(const models::RopeScaling& scaling, Config& config) {
   }
 }
 
+// Whether keys of the model are missing that the folder of weights was to bring.
+bool lacks_model(const Config& config) {
+  return !is_toy(config) && std::ranges::any_of(config_keys(), [&](const Key& key) {
+    return key.section == Section::model && !is_valid(key, config);
+  });
+}
+
+void say_why_there_is_none(const Config& config) {
+  require_weights_folder(config);
+  try {
+    read_hf_config(config.load_parameters_path);
+  } catch (const DataError& error) {
+    throw ConfigError(location(config, "load_parameters_path") + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
@@ -92,8 +109,11 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
 void take_model_of_weights(Config& config) {
   const fs::path& folder = config.load_parameters_path;
   std::error_code error;
-  if (folder.empty() || !config.model_name.empty() || !fs::exists(folder / kHfConfigFile, error))
+  if (folder.empty() || !config.model_name.empty()) return;
+  if (!fs::exists(folder / kHfConfigFile, error)) {
+    if (lacks_model(config)) say_why_there_is_none(config);
     return;
+  }
   Config model;
   const std::string origin = (folder / kHfConfigFile).string();
   try {

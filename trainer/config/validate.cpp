@@ -9,8 +9,6 @@
 #include "data/text_format.h"
 #include "offload/policy.h"
 #include "trainer/config/config.h"
-#include "trainer/config/hf_config.h"
-#include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 
@@ -32,17 +30,6 @@ bool is_read(const Key& key, const Config& config) {
   return kOfToyA.contains(key.name) && !is_toy_b_inner;
 }
 
-// That the folder of weights has a model, where it is to bring one.
-void require_model_of_weights(const Config& config) {
-  if (config.load_parameters_path.empty()) return;
-  require_weights_folder(config);
-  try {
-    read_hf_config(config.load_parameters_path);
-  } catch (const DataError& error) {
-    throw ConfigError(location(config, "load_parameters_path") + ": " + error.what());
-  }
-}
-
 void check_ranges(const Config& config) {
   const Config defaults;
   std::vector<std::string> missing;
@@ -53,7 +40,6 @@ void check_ranges(const Config& config) {
     missing.push_back(key.name);
   }
   if (missing.empty()) return;
-  if (config.model_name.empty()) require_model_of_weights(config);
   throw ConfigError((config.config_file.empty() ? "config" : config.config_file) + ": found no " +
                     join(missing) +
                     ", expected a whole model; model_name, or a load_parameters_path with a "
