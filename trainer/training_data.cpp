@@ -47,14 +47,6 @@ class Opener {
     return read_file_of(config_, key, [&] { return checked_file(key, path); });
   }
 
-  // To be called after the last file. A prompt would be written as the model was not taught.
-  void require_use_of_template() const {
-    if (!config_.chat_template.empty() && !may_have_messages_)
-      throw ConfigError(
-          location(config_, "chat_template") + ": found " + config_.chat_template +
-          ", expected none: no file has messages, and other text is learnt as it stands");
-  }
-
   // `path` is what the user knows the file by.
   std::shared_ptr<const data::Rows> rows(const char* key, const SharedFile& file,
                                          const fs::path& path,
@@ -84,7 +76,6 @@ class Opener {
   }
 
   SharedFile checked_file(const char* key, const fs::path& path) {
-    may_have_messages_ = may_have_messages_ || may_have_messages(path);
     SharedFile file =
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
     if (tokenizer_) file->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
@@ -95,12 +86,6 @@ class Opener {
     if (first_) file->require_tokenizer(first_->tokenizer_fingerprint(), first_->path().string());
     if (!first_) first_ = file;
     return file;
-  }
-
-  // A token file does not say what it was made of.
-  bool may_have_messages(const fs::path& path) const {
-    if (!data::is_jsonl(path)) return !data::is_text(path);
-    return data::first_example(path, config_.skip_bad_lines).form == form_of(data::ChatExample{});
   }
 
   SharedFile tokenized(const fs::path& path) const {
@@ -163,8 +148,27 @@ class Opener {
   const data::Tokenizer* tokenizer_;
   const Log& log_;
   SharedFile first_;  // all must be by one tokenizer
-  bool may_have_messages_ = false;
 };
+
+// Of a file that was opened. A token file does not say what it was made of.
+bool may_have_messages(const Config& config, const fs::path& path) {
+  if (!data::is_jsonl(path)) return !data::is_text(path);
+  return data::first_example(path, config.skip_bad_lines).form == form_of(data::ChatExample{});
+}
+
+// A prompt would be written as the model was not taught.
+void require_use_of_template(const Config& config) {
+  if (config.chat_template.empty()) return;
+  const bool has_use = std::ranges::any_of(config.dataset_path,
+                                           [&](const DatasetFile& file) {
+                                             return may_have_messages(config, file.path);
+                                           }) ||
+                       (evaluates(config) && may_have_messages(config, config.eval_dataset_path));
+  if (!has_use)
+    throw ConfigError(
+        location(config, "chat_template") + ": found " + config.chat_template +
+        ", expected none: no file has messages, and other text is learnt as it stands");
+}
 
 // How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
 std::string epochs_text(const Config& config, std::span<const data::WeightedRows> sources,
@@ -198,14 +202,6 @@ int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
   return std::max(tokenizer.eos_id(), 0);
 }
 
-Prompt prompt_of_user(const Config& config, const data::Tokenizer& tokenizer) {
-  try {
-    return chat_prompt(config.sample_prompt, config.chat_template, tokenizer);
-  } catch (const DataError& error) {
-    throw ConfigError(location(config, "chat_template") + ": " + error.what());
-  }
-}
-
 Prompt plain_prompt(const Config& config, const data::TokenFile& file,
                     const data::Tokenizer& tokenizer) {
   Prompt prompt{.tokens = {opening(file, tokenizer)}, .end_tokens = {tokenizer.eos_id()}};
@@ -215,8 +211,10 @@ Prompt plain_prompt(const Config& config, const data::TokenFile& file,
 
 Prompt sample_prompt(const Config& config, const data::TokenFile& file,
                      const data::Tokenizer& tokenizer) {
-  Prompt prompt = config.chat_template.empty() ? plain_prompt(config, file, tokenizer)
-                                               : prompt_of_user(config, tokenizer);
+  Prompt prompt = config.chat_template.empty()
+                      ? plain_prompt(config, file, tokenizer)
+                      : chat_prompt(config.sample_prompt, config.chat_template, tokenizer,
+                                    location(config, "chat_template"));
   if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.vocab_size)
     throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
                                   location(config, "sample_prompt"), largest, config.vocab_size));
@@ -278,7 +276,7 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
   log(epochs_text(config, sources, rank.world_size));
   result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
   if (evaluates(config)) open_validation(config, files, shape, rank, opener, result);
-  opener.require_use_of_template();
+  require_use_of_template(config);
   if (samples(config))
     result.sample_prompt = sample_prompt(config, *files.front(), *result.tokenizer);
   return result;

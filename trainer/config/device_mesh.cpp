@@ -33,24 +33,11 @@ const char* missing_rate(const offload::Hardware& hardware, const Config& config
   return is_between_nodes && hardware.dcn.points().empty() ? "dcn" : "";
 }
 
-// Whether the profile says how fast some op of the class computes in `dtype`.
-bool has_rate(const offload::Hardware& hardware, models::OpClass op_class, models::Dtype dtype) {
-  const std::string suffix = std::string(".") + models::name(dtype);
-  auto is_there = [&](const std::string& work) {
-    return hardware.flops_per_second.contains(work) ||
-           hardware.flops_per_second.contains(work + suffix);
-  };
-  return is_there(models::name(op_class)) ||
-         std::ranges::any_of(models::all_ops(), [&](const models::Op* op) {
-           return op->op_class == op_class && is_there(op->name);
-         });
-}
-
 // Without it, what is to be computed would take no time.
 void require_rates_for_dtype(const offload::Hardware& hardware, const Config& config) {
   const models::Dtype dtype = compute_dtype(config, hardware.target);
   for (models::OpClass op_class : {models::OpClass::matmul, models::OpClass::attention})
-    if (!has_rate(hardware, op_class, dtype))
+    if (!has_rate(hardware.flops_per_second, op_class, dtype))
       throw ConfigError(
           fmt::format("{}: {} has no flops_per_second.{} for {}, in which this config computes",
                       location(config, "hardware"), hardware.name, models::name(op_class),

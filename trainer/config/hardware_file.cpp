@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -228,24 +229,29 @@ void set(const Setting& setting, Hardware& hardware) {
 
 // Throws if there is no rate for a class of ops, whose kernels would then take no time. Measured
 // profiles name ops, those written by hand their classes.
-void require_rates(const std::set<std::string>& given, const std::string& file) {
-  auto has = [&](const std::string& key) {
-    return given.contains(key) || given.contains(key + ".bf16") || given.contains(key + ".f32");
-  };
-  for (const auto& [kind, op_class] : {std::pair{kFlops, models::OpClass::matmul},
-                                       {kFlops, models::OpClass::attention},
-                                       {kBytes, models::OpClass::memory}}) {
-    const std::string key = kind + name(op_class);
-    const bool has_op = std::ranges::any_of(models::all_ops(), [&](const models::Op* op) {
-      return op->op_class == op_class && has(kind + op->name);
-    });
-    if (!has(key) && !has_op)
-      throw ConfigError(file + ": found no " + key +
+void require_rates(const Hardware& hardware, const std::string& file) {
+  using models::OpClass;
+  for (const auto& [kind, rates, op_class] :
+       {std::tuple{kFlops, &hardware.flops_per_second, OpClass::matmul},
+        {kFlops, &hardware.flops_per_second, OpClass::attention},
+        {kBytes, &hardware.bytes_per_second, OpClass::memory}})
+    if (!has_rate(*rates, op_class, Dtype::bfloat16) && !has_rate(*rates, op_class, Dtype::float32))
+      throw ConfigError(file + ": found no " + kind + name(op_class) +
                         ", which every profile needs, as it stands or for .bf16 or .f32");
-  }
 }
 
 }  // namespace
+
+bool has_rate(const std::map<std::string, offload::RateCurve>& rates, models::OpClass op_class,
+              models::Dtype dtype) {
+  auto is_there = [&](const std::string& work) {
+    return rates.contains(work) || rates.contains(work + "." + models::name(dtype));
+  };
+  return is_there(name(op_class)) ||
+         std::ranges::any_of(models::all_ops(), [&](const models::Op* op) {
+           return op->op_class == op_class && is_there(op->name);
+         });
+}
 
 Hardware parse_hardware(std::string_view text, const std::string& file, const std::string& name) {
   Hardware hardware{.name = name};
@@ -257,7 +263,7 @@ Hardware parse_hardware(std::string_view text, const std::string& file, const st
   for (const ProfileKey& key : profile_keys())
     if (key.presence == required && !given.contains(key.name))
       throw ConfigError(file + ": found no " + key.name + ", which every profile needs");
-  require_rates(given, file);
+  require_rates(hardware, file);
   for (auto [one, other] : {std::pair{"cache_bytes", "fetch_bytes_per_second"},
                             {"fetch_bytes_per_second", "cache_bytes"}})
     if (given.contains(one) && !given.contains(other))

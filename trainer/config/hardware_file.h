@@ -18,6 +18,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,10 @@ offload::Hardware read_hardware(const std::string& name_or_file,
                                 const std::filesystem::path& configs_directory);
 offload::Hardware parse_hardware(std::string_view text, const std::string& file,
                                  const std::string& name);
+
+// Whether these rates of a profile say how fast some op of the class is with `dtype`.
+bool has_rate(const std::map<std::string, offload::RateCurve>& rates, models::OpClass op_class,
+              models::Dtype dtype);
 
 // The names of the profiles in `configs_directory`/hardware, sorted.
 std::vector<std::string> hardware_names(const std::filesystem::path& configs_directory);

@@ -95,19 +95,11 @@ Prompt plain_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
   return prompt;
 }
 
-Prompt prompt_of_user(const std::string& text, const std::string& chat_template,
-                      const data::Tokenizer& tokenizer) {
-  try {
-    return chat_prompt(text, chat_template, tokenizer);
-  } catch (const DataError& error) {
-    throw ConfigError("--chat-template " + chat_template + ": " + error.what());
-  }
-}
-
 Prompt make_prompt(const std::string& text, const std::string& chat_template,
                    const data::Tokenizer& tokenizer, const DecoderConfig& model) {
   Prompt prompt = chat_template.empty() ? plain_prompt(text, tokenizer)
-                                        : prompt_of_user(text, chat_template, tokenizer);
+                                        : chat_prompt(text, chat_template, tokenizer,
+                                                      "--chat-template " + chat_template);
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       tokenizer.path().string() + " has no bos that could stand for it");

@@ -15,9 +15,9 @@ struct Prompt {
 };
 
 // `text` as what the user says by one of data::kChatTemplates, up to where the assistant is to
-// write. It ends with the assistant's turn, or with eos. Throws a DataError when the tokenizer
-// lacks a special token.
+// write. It ends with the assistant's turn, or with eos. Throws a ConfigError, which begins with
+// `origin`, that of the template, when the tokenizer lacks a special token.
 Prompt chat_prompt(const std::string& text, const std::string& chat_template,
-                   const data::Tokenizer& tokenizer);
+                   const data::Tokenizer& tokenizer, const std::string& origin);
 
 }  // namespace longshore::trainer
