@@ -33,15 +33,19 @@ const char* missing_rate(const offload::Hardware& hardware, const Config& config
   return is_between_nodes && hardware.dcn.points().empty() ? "dcn" : "";
 }
 
-// Without it, what is to be computed would take no time.
+// Without the rates, what is to be computed would take no time; without the peak, there is no MFU.
 void require_rates_for_dtype(const offload::Hardware& hardware, const Config& config) {
   const models::Dtype dtype = compute_dtype(config, hardware.target);
-  for (models::OpClass op_class : {models::OpClass::matmul, models::OpClass::attention})
+  std::string missing;
+  for (models::OpClass op_class : {models::OpClass::attention, models::OpClass::matmul})
     if (!has_rate(hardware.flops_per_second, op_class, dtype))
-      throw ConfigError(
-          fmt::format("{}: {} has no flops_per_second.{} for {}, in which this config computes",
-                      location(config, "hardware"), hardware.name, models::name(op_class),
-                      models::name(dtype)));
+      missing = std::string("flops_per_second.") + models::name(op_class);
+  if (missing.empty() && !hardware.peak_flops_per_second.contains(dtype))
+    missing = "peak_flops_per_second";
+  if (!missing.empty())
+    throw ConfigError(fmt::format("{}: {} has no {} for {}, in which this config computes",
+                                  location(config, "hardware"), hardware.name, missing,
+                                  models::name(dtype)));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 // clang-format off
 //   target: cuda                                    cuda or cpu: the target that plans are made for
 //   device_bytes, device_reserved_bytes, host_bytes
-//   peak_flops_per_second.bf16: 989e12              also .f32
+//   peak_flops_per_second.bf16: 989e12              and .f32; MFU is against it
 //   launch_seconds: 4e-6
 //   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]    WORK: [host.](op or class)[.dtype]
 //   bytes_per_second.WORK: ...                      classes: matmul, attention, memory

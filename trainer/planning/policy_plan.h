@@ -22,7 +22,7 @@ struct PolicyPlan {
   std::optional<Estimate> estimate;
   int64_t used_device_bytes = 0;  // as used_device_bytes() in room.h counts them
   Room room;
-  double mfu = 0;                // a fraction; 0 if the profile names no peak
+  double mfu = 0;                // a fraction
   double tokens_per_second = 0;  // of a device
   // These are set if the policy is `auto`: the account of the search, and the chosen keys.
   std::string account;

@@ -72,9 +72,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
 
 double mfu(const Estimate& estimate, double training_flops, models::Dtype dtype,
            const offload::Hardware& hardware) {
-  auto peak = hardware.peak_flops_per_second.find(dtype);
-  if (peak == hardware.peak_flops_per_second.end()) return 0;
-  return training_flops / estimate.step_seconds / peak->second;
+  return training_flops / estimate.step_seconds / hardware.peak_flops_per_second.at(dtype);
 }
 
 }  // namespace longshore::trainer

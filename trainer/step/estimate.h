@@ -38,7 +38,7 @@ struct Estimate {
 // A step among others like it, so that a deferred update counts where it is made.
 Estimate estimate(const StepPlans& step, const offload::Hardware& hardware);
 
-// Model FLOPs a second over the profile's peak for that dtype; 0 where it names none.
+// Model FLOPs a second over the profile's peak for that dtype.
 double mfu(const Estimate& estimate, double training_flops, models::Dtype dtype,
            const offload::Hardware& hardware);
 

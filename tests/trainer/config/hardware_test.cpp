@@ -257,21 +257,24 @@ TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
   EXPECT_EQ(hidden.bottleneck, Lane::compute);
 }
 
-// Products would take no time.
+// Products would take no time, or would have no MFU.
 TEST(PlanReport, RefusesAProfileWithoutRatesOfThePlansDtype) {
-  Config config = config_for("h100", {});
-  std::string profile = data::read_file(kConfigs / "hardware/h100.yml");
-  const size_t at = profile.find("\nflops_per_second.matmul.bf16");
-  ASSERT_NE(at, std::string::npos);
-  profile.insert(at + 1, "#");
-  data::TemporaryFolder folder;
-  config.hardware = folder.write("slow.yml", profile).string();
-  EXPECT_TRUE(message_of<ConfigError>([&] { named_hardware(config); })
-                  .ends_with("slow has no flops_per_second.matmul for bf16, in which this config "
-                             "computes"))
-      << message_of<ConfigError>([&] { named_hardware(config); });
-  config.dtype = ComputeDtype::float32;
-  EXPECT_NO_THROW(named_hardware(config));
+  const std::string profile = data::read_file(kConfigs / "hardware/h100.yml");
+  for (const std::string missing : {"flops_per_second.matmul", "peak_flops_per_second"}) {
+    std::string without = profile;
+    const size_t at = without.find("\n" + missing + ".bf16");
+    ASSERT_NE(at, std::string::npos);
+    without.insert(at + 1, "#");
+    data::TemporaryFolder folder;
+    Config config = config_for("h100", {});
+    config.hardware = folder.write("slow.yml", without).string();
+    const std::string said = message_of<ConfigError>([&] { named_hardware(config); });
+    EXPECT_TRUE(
+        said.ends_with("slow has no " + missing + " for bf16, in which this config computes"))
+        << said;
+    config.dtype = ComputeDtype::float32;
+    EXPECT_NO_THROW(named_hardware(config));
+  }
 }
 
 // The largest that fits, and not one more.
