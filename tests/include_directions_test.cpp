@@ -30,12 +30,16 @@ const std::map<std::string, std::set<std::string>> kTrainerMayInclude = {
     {"config", {}},
     {"weights", {"config"}},
     {"distributed", {"config"}},
-    {"step", {"config", "distributed", "weights"}},
-    {"checkpoint", {"config", "distributed", "weights", "step"}},
-    {"planning", {"config", "weights", "step"}},
-    {"compare", {"config", "weights", "step", "planning"}},
+    {"step", {"config", "weights"}},
+    {"checkpoint", {"config", "distributed", "weights"}},
+    {"measuring", {"config", "step"}},
+    {"planning", {"config", "step"}},
+    {"compare", {"config", "weights", "step", "measuring", "planning"}},
     {"generate", {"config", "weights", "step", "planning"}},
     {"probe", {"config", "weights", "step", "planning"}},
+    {"run",
+     {"config", "weights", "distributed", "step", "checkpoint", "measuring", "planning", "generate",
+      "probe"}},
 };
 
 // The language that models are written in. It knows no architecture and no tensor library, and is

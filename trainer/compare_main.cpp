@@ -16,7 +16,7 @@
 #include "trainer/compare/report.h"
 #include "trainer/config/help.h"
 #include "trainer/config/unused_keys.h"
-#include "trainer/console.h"
+#include "trainer/run/console.h"
 #include "trainer/distributed/launch.h"
 
 namespace longshore::trainer {

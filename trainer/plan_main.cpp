@@ -15,7 +15,7 @@
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/unused_keys.h"
-#include "trainer/planning/measure_hardware.h"
+#include "trainer/measuring/measure_hardware.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/trace_file.h"
 #include "trainer/weights/adapter.h"

@@ -4,7 +4,7 @@
 #include "base/program.h"
 #include "trainer/config/config.h"
 #include "trainer/config/help.h"
-#include "trainer/train.h"
+#include "trainer/run/train.h"
 
 int main(int argc, char** argv) {
   using namespace longshore;

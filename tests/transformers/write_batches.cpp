@@ -11,7 +11,7 @@
 #include "base/exit_code.h"
 #include "data/safetensors_writer.h"
 #include "trainer/config/config.h"
-#include "trainer/training_data.h"
+#include "trainer/run/training_data.h"
 
 namespace {
 

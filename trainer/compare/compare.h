@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
-#include "trainer/planning/peak.h"
+#include "trainer/measuring/peak.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/step.h"
 

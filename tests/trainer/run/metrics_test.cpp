@@ -1,0 +1,171 @@
+#include "trainer/run/metrics.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longshore::trainer {
+namespace {
+
+// "step" of a step's record, "step=loss" of a validation's.
+std::string records(const std::filesystem::path& path) {
+  std::string text;
+  std::istringstream lines(data::read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    text += record.at("step").dump();
+    if (record.contains("validation_loss")) text += "=" + record["validation_loss"].dump();
+    text += " ";
+  }
+  return text;
+}
+
+// One that must not have to say that records wait.
+MetricsFile file_at(const std::filesystem::path& path, int64_t first_step) {
+  return MetricsFile(path, first_step, [](const std::string& line) { ADD_FAILURE() << line; });
+}
+
+TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  {
+    MetricsFile file = file_at(path, 0);
+    for (int64_t step = 0; step < 4; ++step) {
+      file.write({.step = step});
+      if (step % 2 == 0) continue;
+      file.write_validation(step, 2.5 + 1 / 3.0);
+    }
+    EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 3 3=2.8333333333333335 ");
+  }
+  std::ofstream(path, std::ios::app) << "{\"step\":1,\"validation_lo";  // a line that was cut off
+  {
+    MetricsFile file = file_at(path, 2);
+    EXPECT_EQ(file.kept().size(), 2u);
+    EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 ");
+    EXPECT_TRUE(file.has_validation(1));
+    EXPECT_FALSE(file.has_validation(0));
+    // Evaluated again behind the step that it goes on from.
+    file.write_validation(1, 2.5 + 1 / 3.0);
+    file.write({.step = 2});
+    file.write_validation(2, NAN);
+  }
+  EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
+  MetricsFile file = file_at(path, 3);
+  EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
+}
+
+// All numbers of a record come back, and those that are not finite as NaN.
+TEST(MetricsFile, ReadsWhatItWrote) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  const StepMetrics written{.step = 7,
+                            .seconds = 0.25,
+                            .loss = NAN,
+                            .gradient_norm = INFINITY,
+                            .learning_rate = 1e-3,
+                            .total_weights = 1000,
+                            .tokens_per_second_per_device = 4000,
+                            .tflops_per_device = 1.5,
+                            .mfu = 0.375,
+                            .device_peak_bytes = int64_t{1} << 40,
+                            .pinned_host_peak_bytes = 3};
+  file_at(path, 0).write(written);
+  const MetricsFile file = file_at(path, 8);
+  ASSERT_EQ(file.kept().size(), 1u);
+  const StepMetrics& kept = file.kept()[0];
+  EXPECT_EQ(kept.step, 7);
+  EXPECT_EQ(kept.seconds, 0.25);
+  EXPECT_TRUE(std::isnan(kept.loss));
+  EXPECT_TRUE(std::isnan(kept.gradient_norm));
+  EXPECT_EQ(kept.learning_rate, 1e-3);
+  EXPECT_EQ(kept.total_weights, 1000);
+  EXPECT_EQ(kept.tokens_per_second_per_device, 4000);
+  EXPECT_EQ(kept.tflops_per_device, 1.5);
+  EXPECT_EQ(kept.mfu, 0.375);
+  EXPECT_EQ(kept.device_peak_bytes, int64_t{1} << 40);
+  EXPECT_EQ(kept.pinned_host_peak_bytes, 3);
+}
+
+TEST(StepMetrics, AreSaidInOneLine) {
+  StepMetrics step{.step = 12,
+                   .seconds = 0.4125,
+                   .loss = 2.3171,
+                   .gradient_norm = 0.914,
+                   .learning_rate = 3e-4,
+                   .total_weights = 8192,
+                   .tokens_per_second_per_device = 9942,
+                   .tflops_per_device = 401.25,
+                   .mfu = 0.4058,
+                   .device_peak_bytes = int64_t{5} << 29,
+                   .pinned_host_peak_bytes = int64_t{1} << 28};
+  EXPECT_EQ(text(step),
+            "completed step: 12, seconds: 0.412, TFLOP/s/device: 401.250, MFU: 40.6 %, "
+            "Tokens/s/device: 9942.0, total_weights: 8192, loss: 2.317, grad_norm: 0.91, "
+            "lr: 3.0e-04, device GiB: 2.50, host GiB: 0.25");
+}
+
+// As on a full disk, files of this process can take no more for the lifetime of this object.
+class FilesAreFull {
+ public:
+  explicit FilesAreFull(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FilesAreFull() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  std::vector<std::string> lines;
+  MetricsFile file(path, 0, [&](const std::string& line) { lines.push_back(line); });
+  file.write({.step = 0});
+  {
+    const FilesAreFull full(std::filesystem::file_size(path) + 10);  // which a record's start fits
+    file.write({.step = 1});
+    file.write({.step = 2});
+    ASSERT_EQ(lines.size(), 1u);  // not for each record
+    EXPECT_NE(lines[0].find("cannot be written: File too large"), std::string::npos) << lines[0];
+    EXPECT_THROW(file.require_written(), FileError);
+  }
+  file.sync();
+  file.require_written();
+  EXPECT_EQ(records(path), "0 1 2 ");
+  file.write_validation(2, 0.5);
+  EXPECT_EQ(records(path), "0 1 2 2=0.5 ");
+  EXPECT_EQ(lines.size(), 1u);
+}
+
+TEST(MetricsFile, RefusesToTakeForEmptyWhatItCannotRead) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  std::filesystem::create_symlink(path, path);  // which nobody can open, not even root
+  EXPECT_THROW(file_at(path, 0), FileError);
+}
+
+TEST(MetricsFile, RefusesAFolderThatIsNotThere) {
+  data::TemporaryFolder folder;
+  EXPECT_THROW(file_at(folder / "none" / "metrics.jsonl", 0), FileError);
+}
+
+}  // namespace
+}  // namespace longshore::trainer

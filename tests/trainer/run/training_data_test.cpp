@@ -1,0 +1,398 @@
+// From files to the losses of their tokens.
+#include "trainer/run/training_data.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/token_file.h"
+#include "data/tokenize_files.h"
+#include "offload/arenas.h"
+#include "offload/arguments.h"
+#include "offload/cpu_backend.h"
+#include "offload/executor.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/batch_arguments.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/initialize.h"
+#include "trainer/weights/read_floats.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::TemporaryFolder;
+
+const std::string kTokenizers = LONGSHORE_SOURCE_DIR "/tests/goldens/tokenizers/";
+
+TrainingData open_silently(const Config& config) {
+  return open_data(config, [](const std::string&) {});
+}
+
+class TrainingDataTest : public testing::Test {
+ protected:
+  Config config(const std::vector<std::string>& overrides) const {
+    std::vector<std::string> all = {"model_type=llama",
+                                    "base_emb_dim=32",
+                                    "base_num_decoder_layers=2",
+                                    "base_num_query_heads=4",
+                                    "base_num_kv_heads=2",
+                                    "head_dim=8",
+                                    "base_mlp_dim=48",
+                                    "vocab_size=2048",
+                                    "max_target_length=64",
+                                    "per_device_batch_size=3",
+                                    "dtype=float32",
+                                    "dataset_type=documents",
+                                    "base_output_directory=" + (folder_ / "runs").string(),
+                                    "tokenizer_path=" + kTokenizers + "sp_bpe"};
+    for (const std::string& override : overrides) {
+      std::erase_if(all, [&](const std::string& setting) {
+        return setting.starts_with(override.substr(0, override.find('=') + 1));
+      });
+      all.push_back(override);
+    }
+    return load_config_text("steps: 1", folder_ / "test.yml", all, default_configs());
+  }
+
+  static std::filesystem::path default_configs() { return LONGSHORE_SOURCE_DIR "/configs"; }
+
+  // Prompts and completions of many lengths, some longer than a row.
+  std::string write_pairs(const std::string& name) const {
+    std::string lines;
+    auto words = [](int count) {
+      std::string text;
+      for (int i = 0; i < count; ++i) text += i % 3 ? " the boats" : " wait";
+      return text;
+    };
+    for (int i = 0; i < 60; ++i)
+      lines += R"({"prompt": ")" + std::to_string(i) + words(i * 7 % 13) + R"(", "completion": ")" +
+               words(1 + i * 5 % 31) + "\"}\n";
+    return folder_.write(name, lines).string();
+  }
+
+  std::string write_chat(const std::string& name) const {
+    return folder_
+        .write(name, R"({"messages": [{"role": "user", "content": "Where?"}, )"
+                     R"({"role": "assistant", "content": "Here."}]})"
+                     "\n")
+        .string();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainingDataTest, SaysHowManyEpochsTheStepsAre) {
+  auto last_line = [&](const std::vector<std::string>& overrides, data::Rank rank) {
+    std::string last;
+    open_data(
+        config(overrides), [&](const std::string& line) { last = line; }, rank);
+    return last;
+  };
+  const std::string a = folder_
+                            .write("a.jsonl", R"({"text": "the boats"})"
+                                              "\n")
+                            .string();
+  const std::string b = folder_
+                            .write("b.jsonl", R"({"text": "the boats"})"
+                                              "\n"
+                                              R"({"text": "wait"})"
+                                              "\n")
+                            .string();
+  const std::string files = "dataset_path=" + a + "," + b;
+  // Rows of one document: one in the first file, two in the second.
+  const std::vector<std::string> plain{files, "packing=false", "steps=10"};
+  EXPECT_EQ(last_line(plain, {}), "10 steps of 3 rows are 10.00 epochs");
+  EXPECT_EQ(last_line(plain, {.rank = 1, .world_size = 2}), "10 steps of 6 rows are 20.00 epochs");
+  EXPECT_EQ(last_line({"dataset_path=" + a + ":0.75," + b + ":0.25", "packing=false", "steps=2",
+                       "gradient_accumulation_steps=2"},
+                      {}),
+            "2 steps of 6 rows are 9.00, 1.50 epochs of these files");
+}
+
+// The loss at each position of each sequence, by its tokens up to there and the target: sequences
+// that begin alike have equal losses.
+using Losses = std::multimap<std::vector<int32_t>, double>;
+
+// Adds those of a batch, whose logits are [B,T,V].
+void add_losses(const data::Batch& batch, const std::vector<float>& logits, Losses& losses) {
+  const size_t vocabulary = logits.size() / batch.tokens.size();
+  std::vector<int32_t> sequence;
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    if (batch.positions[i] == 0) sequence.clear();
+    sequence.push_back(batch.tokens[i]);
+    if (batch.targets[i] == data::kIgnoredTarget) continue;
+    const float* row = logits.data() + i * vocabulary;
+    double sum = 0;
+    for (size_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
+    std::vector<int32_t> place = sequence;
+    place.push_back(batch.targets[i]);
+    losses.emplace(place, std::log(sum) - row[batch.targets[i]]);
+  }
+}
+
+struct Evaluation {
+  Losses losses;
+  double sum = 0;  // of the losses, as the evaluation's plan adds them up
+  int64_t weights = 0;
+};
+
+Evaluation evaluate_all(const Config& config) {
+  TrainingData data = open_silently(config);
+  models::Model model = models::decoder(decoder_config(config, models::Target::cpu),
+                                        {.head = models::Head::hidden_states});
+  offload::ParameterLayout layout = offload::lay_out(model);
+  offload::Plan plan = plan_forward(model, layout, "states", {}, models::Target::cpu);
+  auto backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments(*backend, ledger);
+  offload::Arenas arenas(*backend, {&plan});
+  initialize(layout, 1, arguments);
+  offload::Executable executable(plan, *backend, arguments, arenas);
+  Evaluation evaluation;
+  models::Shape shape{config.per_device_batch_size, config.max_target_length, config.vocab_size};
+  for (int64_t i = 0; i < data.validation_batches; ++i) {
+    data::Batch batch = data.validation(i);
+    write_batch(batch, arguments);
+    executable.run(ledger);
+    backend->synchronize();
+    std::vector<float> logits =
+        read_floats(arguments, offload::host_name("output.1"), {shape, models::Dtype::float32});
+    add_losses(batch, logits, evaluation.losses);
+    float sum;
+    arguments.read(offload::host_name(offload::kLoss), &sum, sizeof sum);
+    evaluation.sum += sum;
+    evaluation.weights += batch.total_weights;
+  }
+  return evaluation;
+}
+
+TEST_F(TrainingDataTest, PackedOrOneARowEachTokenHasTheSameLoss) {
+  std::string pairs = write_pairs("a.jsonl");
+  for (const char* excess : {"truncate", "split", "skip"}) {
+    auto evaluation = [&](const std::string& packing) {
+      return evaluate_all(
+          config({"dataset_path=" + pairs, "eval_dataset_path=" + pairs,
+                  std::string("excess_length_strategy=") + excess, "packing=" + packing}));
+    };
+    Evaluation packed = evaluation("true"), alone = evaluation("false");
+    EXPECT_GT(packed.weights, 500);
+    EXPECT_EQ(packed.weights, alone.weights);
+    EXPECT_NEAR(packed.sum / alone.sum, 1, 1e-6);
+    ASSERT_EQ(packed.losses.size(), static_cast<size_t>(packed.weights));
+    ASSERT_EQ(alone.losses.size(), packed.losses.size());
+    for (auto a = packed.losses.begin(), b = alone.losses.begin(); a != packed.losses.end();
+         ++a, ++b) {
+      ASSERT_EQ(a->first, b->first);
+      ASSERT_NEAR(a->second, b->second, 1e-5);
+    }
+    double sum = 0;
+    for (const auto& [place, loss] : packed.losses) sum += loss;
+    EXPECT_NEAR(packed.sum / sum, 1, 1e-5);
+  }
+}
+
+TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
+  std::string pairs = write_pairs("a.jsonl");
+  std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats.\n").string();
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  data::TokenFileWriter writer(folder_ / "c.tokens", tokenizer.vocab_size(),
+                               tokenizer.fingerprint());
+  writer.append(std::vector<int32_t>{7, 7, 7, 7, 7});
+  writer.finish();
+  std::vector<std::string> said;
+  TrainingData data = open_data(config({"dataset_path=" + pairs + ":0.5," + text + ":0.25," +
+                                            (folder_ / "c.tokens").string() + ":0.25",
+                                        "per_device_batch_size=4", "packing=false"}),
+                                [&](const std::string& line) { said.push_back(line); });
+  ASSERT_EQ(said.size(), 6u);
+  EXPECT_NE(said[1].find("a.jsonl: 60 documents, "), std::string::npos) << said[1];
+  EXPECT_NE(said[1].find(" of them too long and truncated; 60 rows, "), std::string::npos);
+  EXPECT_NE(said[4].find("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"), std::string::npos)
+      << said[4];
+  for (int64_t batch = 0; batch < 5; ++batch) {
+    int from_file = 0;
+    data::Batch rows = data.training(batch);
+    for (int row = 0; row < 4; ++row) from_file += rows.tokens[row * 64] == 7;
+    EXPECT_EQ(from_file, 1);
+  }
+}
+
+TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
+  std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats wait.\n").string();
+  Config windows = config({"dataset_type=tokens", "dataset_path=" + text,
+                           "eval_dataset_path=" + text, "max_target_length=4"});
+  EXPECT_FALSE(decoder_config(windows, models::Target::cpu).segments);
+  TrainingData data = open_silently(windows);
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  std::vector<int32_t> stream;
+  for (const char* document : {"One boat.", "Two boats wait."}) {
+    for (int32_t token : tokenizer.encode(document)) stream.push_back(token);
+    stream.push_back(tokenizer.eos_id());
+  }
+  data::Batch batch = data.validation(0);
+  size_t targets = std::min<size_t>(stream.size() - 1, 12);
+  for (size_t i = 0; i < targets; ++i) {
+    EXPECT_EQ(batch.tokens[i], stream[i]);
+    EXPECT_EQ(batch.targets[i], stream[i + 1]);
+    EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i % 4));
+  }
+  // All rows of 4 targets in batches of 3, or as many batches as are asked for.
+  const auto all = static_cast<int64_t>((stream.size() - 1 + 11) / 12);
+  ASSERT_GT(all, 1);
+  EXPECT_EQ(data.validation_batches, all);
+  for (int64_t steps : {int64_t{1}, all + 1}) {
+    windows.eval_steps = steps;
+    EXPECT_EQ(open_silently(windows).validation_batches, std::min(steps, all));
+  }
+}
+
+TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  std::string pairs = write_pairs("a.jsonl");
+  std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats wait.\n").string();
+  std::vector<int32_t> words = tokenizer.encode("A ship");
+  ASSERT_GE(tokenizer.bos_id(), 0);
+  for (auto [path, opening] : {std::pair{pairs, tokenizer.bos_id()}, {text, tokenizer.eos_id()}}) {
+    std::vector<int32_t> prompt =
+        open_silently(config({"dataset_path=" + path, "sample_prompt=A ship", "sample_tokens=5"}))
+            .sample_prompt.tokens;
+    ASSERT_FALSE(prompt.empty());
+    EXPECT_EQ(prompt.front(), opening) << path;
+    EXPECT_EQ(std::vector(prompt.begin() + 1, prompt.end()), words);
+  }
+}
+
+TEST_F(TrainingDataTest, ATemplateIsForMessages) {
+  const std::string tokenizer = "tokenizer_path=" + kTokenizers + "bytelevel_bpe_qwen";
+  auto open = [&](const std::string& path) {
+    return open_silently(config({tokenizer, "dataset_path=" + path, "chat_template=chatml",
+                                 "sample_prompt=Where are we?", "sample_tokens=5"}));
+  };
+  const std::string pairs = write_pairs("pairs.jsonl");
+  const std::string refusal = message_of<ConfigError>([&] { open(pairs); });
+  EXPECT_EQ(refusal,
+            "command line chat_template: found chatml, expected none: no file has messages, and "
+            "other text is learnt as it stands");
+
+  const data::Tokenizer known(kTokenizers + "bytelevel_bpe_qwen");
+  const std::string good = write_chat("good.jsonl"), tokens = (folder_ / "chat.tokens").string();
+  data::TokenizeOptions options{.chat_template = "chatml"};
+  data::tokenize_files(known, {{std::filesystem::path(good)}}, tokens, options);
+  // A token file may be of messages, and what is read beside them may be anything.
+  for (const std::string& paths : {good, pairs + "," + good, tokens}) {
+    const Prompt prompt = open(paths).sample_prompt;
+    EXPECT_EQ(known.decode(prompt.tokens, data::SpecialTokens::keep),
+              "<|im_start|>user\nWhere are we?<|im_end|>\n<|im_start|>assistant\n");
+    EXPECT_EQ(prompt.end_tokens, (std::vector{*known.id_of("<|im_end|>"), known.eos_id()}));
+  }
+}
+
+// By which a run that goes on knows its data.
+TEST_F(TrainingDataTest, IdentityIsOfTokensAndWeights) {
+  auto identity = [&](const std::string& paths) {
+    return open_silently(config({"dataset_path=" + paths})).identity;
+  };
+  const std::string a = folder_.write("a.txt", "One boat.\n").string(),
+                    copy = folder_.write("b.txt", "One boat.\n").string(),
+                    other = folder_.write("c.txt", "Two boats.\n").string();
+  EXPECT_EQ(identity(a), identity(copy));
+  EXPECT_NE(identity(a), identity(other));
+  EXPECT_NE(identity(a + "," + other), identity(other + "," + a));
+  EXPECT_NE(identity(a + ":0.5," + other + ":0.5"), identity(a + ":0.4," + other + ":0.6"));
+}
+
+TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
+  std::string path = "dataset_path=x.tokens";
+  auto batch_bytes = [&](const std::string& setting) {
+    TrainingPlans plans = plan_training(config({path, setting}), models::Target::cpu);
+    return of(analyze(plans.all()), offload::MemoryKind::pinned_host).argument_bytes;
+  };
+  EXPECT_TRUE(decoder_config(config({path}), models::Target::cpu).segments);
+  EXPECT_EQ(batch_bytes("packing=true") - batch_bytes("packing=false"), 3 * 64 * 4);
+  EXPECT_EQ(batch_bytes("dataset_type=tokens"), batch_bytes("packing=false"));
+}
+
+TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
+  std::string pairs = write_pairs("a.jsonl");
+  auto file = [&](const char* name, int32_t vocab_size, uint64_t hash) {
+    data::TokenFileWriter writer(folder_ / name, vocab_size, hash);
+    writer.append(std::vector<int32_t>(100, 1));
+    writer.finish();
+    return (folder_ / name).string();
+  };
+  auto expect = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  std::string other = file("other.tokens", 100, 1);
+  expect(message_of<DataError>([&] { open_silently(config({"dataset_path=" + other})); }),
+         "command line dataset_path: " + other +
+             ": made by a tokenizer whose model file has the hash 0000000000000001");
+  expect(message_of<DataError>([&] {
+           open_silently(config({"dataset_path=" + pairs, "tokenizer_path=" + pairs}));
+         }),
+         "command line tokenizer_path: " + pairs);
+  std::string another = file("another.tokens", 100, 2);
+  expect(message_of<DataError>([&] {
+           open_silently(config({"dataset_path=" + other + "," + another, "tokenizer_path="}));
+         }),
+         "another.tokens: made by a tokenizer");
+  std::string large = file("large.tokens", 5000, 1);
+  expect(message_of<ConfigError>([&] {
+           open_silently(config({"dataset_path=" + large, "tokenizer_path="}));
+         }),
+         "command line dataset_path: ");
+  expect(message_of<ConfigError>([&] {
+           open_silently(config({"dataset_path=" + pairs, "vocab_size=99"}));
+         }),
+         "nearest: vocab_size=");
+  expect(message_of<ConfigError>([&] {
+           open_silently(config({"dataset_path=" + pairs, "dataset_type=tokens"}));
+         }),
+         "command line dataset_type: found tokens, but " + pairs +
+             " has prompts, which are not learnt; expected dataset_type=documents");
+}
+
+// Gemma 3's smallest models have no row for the last token of their tokenizer.
+TEST_F(TrainingDataTest, SpecialTokensMayBeBeyondTheModelUntilTheyOccur) {
+  nlohmann::json tokenizer =
+      nlohmann::json::parse(std::ifstream(kTokenizers + "bytelevel_bpe_llama3/tokenizer.json"));
+  ASSERT_EQ(tokenizer["added_tokens"].back()["id"], 708);
+  tokenizer["added_tokens"].back()["special"] = true;
+  const std::string file = folder_.write("tokenizer.json", tokenizer.dump()).string();
+  auto open = [&](const std::string& text, const std::string& vocab_size) {
+    const std::string path = folder_.write(text.substr(0, 3) + ".jsonl", text).string();
+    open_silently(config({"dataset_path=" + path, "tokenizer_path=" + file, vocab_size}));
+  };
+  const std::string plain = "{\"text\": \"the boats wait\"}\n",
+                    special = "{\"text\":  \"the <tool> waits\"}\n";
+  EXPECT_NO_THROW(open(plain, "vocab_size=709"));
+  EXPECT_NO_THROW(open(plain, "vocab_size=708"));
+  for (const auto& [text, vocab_size, part] :
+       {std::tuple{special, "vocab_size=708", "is 708, a special token"},
+        {plain, "vocab_size=700", "nearest: vocab_size="}}) {
+    const std::string message = message_of<ConfigError>([&] { open(text, vocab_size); });
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+  // However far into a file.
+  const data::Tokenizer known(file);
+  std::vector<int32_t> tokens((1 << 20) + 1, 1);
+  tokens.back() = 708;
+  data::TokenFileWriter writer(folder_ / "far.tokens", known.vocab_size(), known.fingerprint());
+  writer.append(tokens);
+  writer.finish();
+  const std::string message = message_of<ConfigError>([&] {
+    open_silently(config({"dataset_path=" + (folder_ / "far.tokens").string(),
+                          "tokenizer_path=" + file, "vocab_size=708"}));
+  });
+  EXPECT_NE(message.find("token 1048576 is 708, a special token"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,34 @@
+#include "trainer/run/agreed_plans.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "trainer/config/model_config.h"
+#include "trainer/distributed/same_config.h"
+#include "trainer/planning/what_helps.h"
+
+namespace longshore::trainer {
+namespace {
+
+// The config with what a process chooses by its own machine.
+Config with_choices(Config config, models::Target target, const TrainingPlans& plans) {
+  const bool is_bfloat16 = compute_dtype(config, target) == models::Dtype::bfloat16;
+  config.dtype = is_bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
+  config.prefetch_layers = plans.options.transfers.layers_ahead;
+  for (const char* key : {"dtype", "prefetch_layers"})
+    if (!config.origins.contains(key)) config.origins[key] = "by the machine";
+  return config;
+}
+
+}  // namespace
+
+TrainingPlans agreed_plans(const Config& config, offload::Backend& backend, World& world) {
+  TrainingPlans plans = plan_training(config, backend.target(), world.rank());
+  // All wait for each other: who went on would take what others still count on.
+  for (const std::string& why : world.gather(why_no_room(config, plans, backend)))
+    if (!why.empty()) throw PlanError(why);
+  require_same_config(with_choices(config, backend.target(), plans), backend.target(), world);
+  return plans;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,16 @@
+// How the processes of a run compare.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "trainer/distributed/world.h"
+#include "trainer/run/summary.h"
+
+namespace longshore::trainer {
+
+// By the steps that each has measured; nothing where there is one process, or no step. All
+// processes call it.
+std::optional<RankFigures> compare_ranks(std::span<const StepMetrics> steps, World& world);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,75 @@
+#include "trainer/run/faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <new>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "trainer/probe/inputs.h"
+
+namespace longshore::trainer {
+namespace {
+
+// Writes them as files for probe --inputs and returns the names of the files.
+std::string dump_batches(const std::filesystem::path& folder, int64_t step,
+                         const std::vector<data::Batch>& batches) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);  // if it is not there, writing says so
+  std::string files;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const std::string part = batches.size() > 1 ? fmt::format("-micro-batch-{}", i) : "";
+    const std::filesystem::path file =
+        folder / fmt::format("non-finite-step-{}{}.safetensors", step, part);
+    write_probe_inputs(file, batches[i]);
+    files += (files.empty() ? "" : ", ") + file.string();
+  }
+  return files;
+}
+
+}  // namespace
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const OutOfMemoryError*>(&error))
+    return true;
+  // What LibTorch's CUDA and CPU allocators and oneDNN say.
+  constexpr std::array kWords{"out of memory", "can't allocate memory",
+                              "could not create a memory"};
+  const std::string_view what = error.what();
+  return std::ranges::any_of(
+      kWords, [&](const char* words) { return what.find(words) != std::string_view::npos; });
+}
+
+std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned) {
+  std::string text;
+  for (offload::MemoryKind kind : offload::kMemoryKinds) {
+    const offload::MemoryAnalysis& plan = of(planned, kind);
+    if (plan.peak_bytes == 0) continue;
+    text +=
+        fmt::format("  {:<13} alive {} ({}), planned {} ({})\n", offload::name(kind),
+                    offload::bytes_text(ledger.now_bytes(kind)), categories_text(ledger.now(kind)),
+                    offload::bytes_text(plan.peak_bytes), categories_text(plan.by_category));
+  }
+  return text;
+}
+
+std::string NonFiniteSteps::account(const StepMetrics& step,
+                                    const std::vector<data::Batch>& micro_batches) {
+  if (std::isfinite(step.loss) && std::isfinite(step.gradient_norm)) return "";
+  constexpr int64_t kMaxDumps = 10;
+  std::string text =
+      fmt::format("step {}: loss {}, grad_norm {}", step.step, without_sign_of_nan(step.loss),
+                  without_sign_of_nan(step.gradient_norm));
+  if (++count_ <= kMaxDumps) try {
+      text += "; its batch, for probe --inputs: " + dump_batches(folder_, step.step, micro_batches);
+    } catch (const FileError& error) {
+      text += std::string("; its batch is lost: ") + error.what();
+    }
+  return text;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,40 @@
+// What is said and kept when a step goes wrong.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/batches.h"
+#include "offload/memory.h"
+#include "trainer/run/metrics.h"
+#include "trainer/step/memory_report.h"
+
+namespace longshore::trainer {
+
+// Whether memory was refused: by our backends, by the C++ library, or by another library, whose
+// message says so.
+bool is_out_of_memory(const std::exception& error);
+
+// A table of what is taken now and what was planned, by memory kind and category.
+std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned);
+
+// Steps whose loss or gradient norm is not finite.
+class NonFiniteSteps {
+ public:
+  // The batches of the first such steps go to `folder`, which is made where it is missing.
+  explicit NonFiniteSteps(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  // A line about such a step; "" for any other step. Each micro-batch becomes a file for
+  // probe --inputs.
+  std::string account(const StepMetrics& step, const std::vector<data::Batch>& micro_batches);
+
+ private:
+  std::filesystem::path folder_;
+  int64_t count_ = 0;
+};
+
+}  // namespace longshore::trainer

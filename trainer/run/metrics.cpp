@@ -1,0 +1,170 @@
+#include "trainer/run/metrics.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace longshore::trainer {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Field {
+  const char* key;
+  std::variant<double StepMetrics::*, int64_t StepMetrics::*> member;
+};
+
+// The keys of a step's record, in their order.
+constexpr Field kFields[] = {
+    {"step", &StepMetrics::step},
+    {"seconds", &StepMetrics::seconds},
+    {"loss", &StepMetrics::loss},
+    {"grad_norm", &StepMetrics::gradient_norm},
+    {"learning_rate", &StepMetrics::learning_rate},
+    {"total_weights", &StepMetrics::total_weights},
+    {"tokens_per_second_per_device", &StepMetrics::tokens_per_second_per_device},
+    {"tflops_per_device", &StepMetrics::tflops_per_device},
+    {"mfu", &StepMetrics::mfu},
+    {"device_peak_bytes", &StepMetrics::device_peak_bytes},
+    {"pinned_host_peak_bytes", &StepMetrics::pinned_host_peak_bytes},
+};
+
+ordered_json record(const StepMetrics& m) {
+  ordered_json record;
+  for (const Field& field : kFields)
+    std::visit([&](auto member) { record[field.key] = m.*member; }, field.member);
+  // Only steps that a save held up have this key.
+  if (m.checkpoint_stall_seconds > 0)
+    record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
+  return record;
+}
+
+// JSON has no word for a number that is not finite: such a number is written as null.
+void read(const ordered_json& value, double& number) {
+  number = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+void read(const ordered_json& value, int64_t& number) { number = value.get<int64_t>(); }
+
+std::optional<StepMetrics> parse_record(const std::string& line) {
+  try {
+    const ordered_json record = ordered_json::parse(line);
+    StepMetrics m;
+    for (const Field& field : kFields)
+      std::visit([&](auto member) { read(record.at(field.key), m.*member); }, field.member);
+    return m;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string validation_record(int64_t step, double loss) {
+  return ordered_json{{"step", step}, {"validation_loss", loss}}.dump();
+}
+
+// The step in a validation's record; nothing for any other line.
+std::optional<int64_t> parse_validation(const std::string& line) {
+  try {
+    const ordered_json record = ordered_json::parse(line);
+    const int64_t step = record.at("step");
+    double loss = 0;
+    read(record.at("validation_loss"), loss);
+    return line == validation_record(step, loss) ? std::optional(step) : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
+
+}  // namespace
+
+std::string text(const StepMetrics& m) {
+  return fmt::format(
+      "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
+      "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, grad_norm: {:.2f}, lr: {:.1e}, "
+      "device GiB: {:.2f}, host GiB: {:.2f}",
+      m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
+      m.total_weights, without_sign_of_nan(m.loss), without_sign_of_nan(m.gradient_norm),
+      m.learning_rate, gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step, Log log)
+    : path_(path), log_(std::move(log)) {
+  auto refuse = [&](const char* what) {
+    throw FileError(path.string() + ": cannot be " + what + ": " + std::strerror(errno));
+  };
+  std::string lines;
+  std::ifstream before(path);
+  if (!before && errno != ENOENT) refuse("read");
+  for (std::string line; std::getline(before, line);) {
+    if (const std::optional<StepMetrics> metrics = parse_record(line)) {
+      if (metrics->step >= first_step) continue;
+      kept_.push_back(*metrics);
+    } else {
+      const std::optional<int64_t> validated = parse_validation(line);
+      if (!validated || *validated >= first_step) continue;
+      validations_.insert(line);
+    }
+    lines += line + "\n";
+  }
+  if (before.bad()) refuse("read");
+  write_file(path, lines);
+  file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!file_.is_open()) refuse("written");
+}
+
+void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
+
+void MetricsFile::write_validation(int64_t step, double loss) {
+  const std::string record = validation_record(step, loss);
+  if (validations_.insert(record).second) append(record);
+}
+
+bool MetricsFile::has_validation(int64_t step) const {
+  return std::ranges::any_of(
+      validations_, [&](const std::string& record) { return parse_validation(record) == step; });
+}
+
+void MetricsFile::sync() {
+  write_waiting();
+  fdatasync(file_.number());
+}
+
+void MetricsFile::require_written() const {
+  if (!trouble_.empty()) throw FileError(trouble_);
+}
+
+void MetricsFile::append(const std::string& line) {
+  waiting_ += line + "\n";
+  write_waiting();
+}
+
+void MetricsFile::write_waiting() {
+  std::string trouble;
+  while (trouble.empty() && !waiting_.empty()) {
+    const ssize_t count = ::write(file_.number(), waiting_.data(), waiting_.size());
+    if (count > 0)
+      waiting_.erase(0, static_cast<size_t>(count));
+    else if (count == 0 || errno != EINTR)
+      trouble = path_.string() + ": cannot be written: " + std::strerror(errno);
+  }
+  if (!trouble.empty() && trouble != trouble_) log_(trouble);
+  trouble_ = trouble;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,33 @@
+// What a run has before any memory is taken: its data, its folder, and where it starts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/config/config.h"
+#include "trainer/distributed/world.h"
+#include "trainer/run/run_directory.h"
+#include "trainer/run/training_data.h"
+
+namespace longshore::trainer {
+
+struct OpenedRun {
+  // Every process of the run makes one. The first tokenizes what must be tokenized, makes the
+  // folder, and verifies the checkpoint; `log` gets lines on what was done and found. Throws as
+  // open_data, RunDirectory, newest_checkpoint and open_checkpoint do, and ConfigError where the
+  // folder holds a run that this config does not go on with.
+  OpenedRun(const Config& config, World& world, const Log& log);
+
+  TrainingData data;
+  std::optional<RunDirectory> directory;  // always there
+  // What the run goes on from: the newest checkpoint in its folder, or else load_full_state_path.
+  std::optional<Checkpoint> start;
+  int64_t saved_step = -1;  // of the newest checkpoint in its folder
+
+  int64_t first_step() const { return start ? start->manifest.step : 0; }
+};
+
+}  // namespace longshore::trainer

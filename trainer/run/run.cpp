@@ -1,0 +1,395 @@
+#include "trainer/run/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/timing.h"
+#include "data/prefetched_batches.h"
+#include "models/hf/config.h"
+#include "trainer/run/agreed_stop.h"
+#include "trainer/checkpoint/load_state.h"
+#include "trainer/checkpoint/same_run.h"
+#include "trainer/run/compare_ranks.h"
+#include "trainer/config/model_config.h"
+#include "trainer/config/run_files.h"
+#include "trainer/run/faults.h"
+#include "trainer/run/metrics.h"
+#include "trainer/measuring/peak.h"
+#include "trainer/planning/what_helps.h"
+#include "trainer/run/run_checkpoints.h"
+#include "trainer/run/run_evaluation.h"
+#include "trainer/step/flops.h"
+#include "trainer/step/learning_rate.h"
+#include "trainer/step/step_recorder.h"
+#include "trainer/step/training_session.h"
+#include "trainer/run/summary.h"
+#include "trainer/weights/saved_state.h"
+#include "trainer/weights/token_ids.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using offload::MemoryKind;
+
+std::string parameters_text(const models::ParameterCount& count) {
+  std::string text = fmt::format("{:.1f} M parameters", count.all / 1e6);
+  if (count.trainable < count.all)
+    text += fmt::format(", of which {:.4g} M train", count.trainable / 1e6);
+  return text;
+}
+
+bool is_due(int64_t done, int64_t interval) { return interval > 0 && done % interval == 0; }
+
+// What the folder of a run that has ended holds for its user.
+std::vector<std::string> contents(const fs::path& folder) {
+  std::vector<std::string> lines;
+  // What a user put there in the place of a link is not ours.
+  auto is_link = [&](const char* part) { return fs::is_symlink(folder / part); };
+  const bool has_both = is_link(kAdapterFolder) && is_link(kModelFolder);
+  if (is_link(kAdapterFolder))
+    lines.push_back(fmt::format("adapter{}, as peft reads it: {}",
+                                has_both ? " for the weights below" : "",
+                                (folder / kAdapterFolder).string()));
+  if (is_link(kModelFolder))
+    lines.push_back(fmt::format("weights{}, as Hugging Face's libraries read them: {}",
+                                has_both ? " without the adapter" : "",
+                                (folder / kModelFolder).string()));
+  lines.push_back(
+      fmt::format("run directory: {} ({}, {}: what each layer keeps and computes again, {}, {})",
+                  folder.string(), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
+  return lines;
+}
+
+class Run {
+ public:
+  explicit Run(const PlannedRun& planned)
+      : config_(planned.config),
+        plans_(planned.plans),
+        opened_(planned.opened),
+        backend_(planned.backend),
+        world_(planned.world),
+        console_(planned.console),
+        stop_(world_),
+        whole_(whole(plans_.layout)),
+        model_(decoder_config(config_, backend_.target())),
+        flops_(training_flops(plans_.model, config_.gradient_accumulation_steps)),
+        non_finite_(folder_for_dumps()),
+        recorder_(opened_.first_step() + config_.skip_first_n_steps_for_profiler,
+                  config_.profiler_steps),
+        checkpoints_(opened_, world_, console_.log()) {}
+
+  void operator()() {
+    console_.line(fmt::format("model: {}, {}, {}, remat_policy {}",
+                              config_.model_name.empty() ? config_.config_file : config_.model_name,
+                              parameters_text(count_parameters(plans_.model)), name(model_.dtype),
+                              config_.remat_policy));
+    for (const std::string& path : kernel_paths(plans_.model, backend_.target()))
+      console_.line(path);
+    if (config_.lora_rank > 0 && config_.load_parameters_path.empty() &&
+        !saves_model(plans_.layout))
+      console_.line(
+          "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
+          "saved nowhere");
+    if (stops_before_training()) return;
+    peak_ = find_peak(config_, model_.dtype, backend_);
+    console_.line("MFU is against " + peak_.description);
+    session_.emplace(plans_, backend_, first_values_here());
+    if (!session_->loaded().empty()) console_.line(session_->loaded());
+    Manifest described =
+        describe(frozen_weights_hash(plans_.layout, session_->arguments(), world_));
+    if (opened_.start) require_same_run(config_, described, *opened_.start);
+    if (config_.enable_checkpointing) enable_checkpoints(std::move(described));
+    if (stops_before_training()) return;
+    try {
+      train_and_finish();
+    } catch (const std::exception& error) {
+      if (!is_out_of_memory(error)) throw;
+      explain_shortage(error);
+    }
+  }
+
+ private:
+  const fs::path& directory() const { return opened_.directory->path(); }
+
+  Manifest describe(const std::string& frozen_weights) const {
+    return describe_run(config_, model_.dtype, opened_.data.identity, frozen_weights);
+  }
+
+  SavedModel saved_model() const {
+    return {.config = config_, .model = model_, .layout = plans_.layout};
+  }
+
+  GiveFirstValues first_values_here() const {
+    if (!opened_.start) return first_values(config_, plans_, backend_.target());
+    return [this](offload::Arguments& arguments) {
+      return load_state(*opened_.start, saved_model(), arguments);
+    };
+  }
+
+  // A resumed run takes them from its checkpoint: the folder that training began from may be gone.
+  ModelFiles model_files() const {
+    if (!world_.is_first() || !saves_model(plans_.layout)) return {};
+    const fs::path source =
+        opened_.start ? opened_.start->model() : fs::path(config_.load_parameters_path);
+    ModelFiles files =
+        read_model_files(source, config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
+    if (config_.load_parameters_path.empty() && opened_.data.tokenizer) {
+      if (files.config.empty()) files.config = models::write_hf_config(model_);
+      add_token_ids(*opened_.data.tokenizer, config_.chat_template, files);
+    }
+    return files;
+  }
+
+  void enable_checkpoints(Manifest described) {
+    std::unique_ptr<Snapshot> snapshot;
+    if (plans_.has_snapshot)
+      snapshot = std::make_unique<Snapshot>(plans_.layout, backend_, session_->ledger());
+    checkpoints_.enable({.saved = {.config = config_, .model = model_, .layout = whole_},
+                         .files = model_files(),
+                         .held = plans_.layout,
+                         .state = session_->arguments(),
+                         .manifest = std::move(described),
+                         .micro_batches = config_.gradient_accumulation_steps,
+                         .directory = directory(),
+                         .world = world_},
+                        std::move(snapshot));
+  }
+
+  bool stops_before_training() {
+    if (!stop_.is_asked()) return false;
+    console_.line(AgreedStop::reason() + ": stopped before the first step, with nothing to save");
+    return true;
+  }
+
+  void train_and_finish() {
+    RunEvaluation evaluation(config_, plans_, opened_.data, backend_, *session_, world_);
+    const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
+    data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
+                                    config_.steps * micro_batches);
+    if (world_.is_first())
+      steps_ = metrics_.emplace(directory() / kMetricsFile, first, console_.log()).kept();
+    if (first == config_.steps)
+      console_.line("all its steps are done");
+    else if (world_.is_first())
+      fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
+    if (owes_validation(evaluation)) validate_after(first, evaluation);
+    double training_seconds = 0;
+    for (int64_t i = first; i < config_.steps; ++i) {
+      const bool is_last = i + 1 == config_.steps;
+      const bool is_evaluated = is_evaluated_after(i + 1, evaluation);
+      const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
+      steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
+      if (metrics_) metrics_->write(steps_.back());
+      training_seconds += steps_.back().seconds;
+      checkpoints_.poll();
+      // Launchers let processes write to a terminal of theirs, and that to a file.
+      if (world_.size() == 1)
+        console_.progress(i + 1, config_.steps,
+                          training_seconds / (i + 1 - first) * (config_.steps - i - 1),
+                          checkpoints_.progress());
+      check_finite(steps_.back());
+      if (is_saved && !is_last) {
+        sync_metrics();
+        checkpoints_.save(i + 1);
+      }
+      if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
+      if (!is_last && stop_.is_asked()) {
+        end_recording();
+        return stop(i + 1);
+      }
+    }
+    end_recording();
+    sync_metrics();
+    checkpoints_.save_last(config_.steps);
+    finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
+  }
+
+  // No checkpoint is ahead of the records that the system took, whatever ends the machine.
+  void sync_metrics() {
+    if (metrics_) metrics_->sync();
+  }
+
+  // Other than at the end.
+  bool is_evaluated_after(int64_t steps, const RunEvaluation& evaluation) const {
+    return evaluation.validates() && steps < config_.steps && is_due(steps, config_.eval_interval);
+  }
+
+  // Whether the process before this one ended between its save and the evaluation after that.
+  bool owes_validation(const RunEvaluation& evaluation) const {
+    const int64_t done = opened_.saved_step;
+    if (done <= 0 || !is_evaluated_after(done, evaluation)) return false;
+    return world_.sum(metrics_ && !metrics_->has_validation(done - 1)) > 0;
+  }
+
+  void validate_after(int64_t steps, RunEvaluation& evaluation) {
+    validate(evaluation, steps - 1, "after " + plural(steps, "step"));
+  }
+
+  void finish(double data_wait_fraction, RunEvaluation& evaluation) {
+    Summary summary = summarize(steps_);
+    summary.steps = config_.steps;
+    summary.data_wait_fraction = data_wait_fraction;
+    if (evaluation.validates())
+      summary.validation = validate(evaluation, config_.steps - 1, "at the end");
+    if (evaluation.samples() && !stop_.is_asked()) console_.line("sample: " + evaluation.sample());
+    if (stop_.is_asked()) return stop(config_.steps);
+    summary.memory = session_->memory();
+    summary.checkpoints = checkpoints_.figures();
+    summary.ranks = compare_ranks(own_steps(), world_);
+    if (!world_.is_first()) return;
+    console_.line(text(summary));
+    checkpoints_.require_last();
+    metrics_->require_written();
+    write(summary, directory() / kSummaryFile);  // which says that nothing is left to do
+    for (const std::string& line : contents(directory())) console_.line(line);
+  }
+
+  // Since this process began: only the first one knows of others.
+  std::span<const StepMetrics> own_steps() const {
+    return std::span(steps_).subspan(std::ranges::count_if(
+        steps_, [&](const StepMetrics& metrics) { return metrics.step < opened_.first_step(); }));
+  }
+
+  StepMetrics train_step(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
+    const auto start = Clock::now();
+    batch_.clear();
+    for (int64_t m = 0; m < config_.gradient_accumulation_steps; ++m)
+      batch_.push_back(batches.next());
+    int64_t weights = 0;
+    for (const data::Batch& batch : batch_) weights += batch.total_weights;
+    const StepScalars scalars{.learning_rate = learning_rate_schedule(config_).at(i),
+                              .number = i + 1,
+                              .total_weights = world_.sum(weights)};
+    const StepResult result =
+        recorder_.run(session_->step(), i, start, batch_, scalars, session_->ledger());
+    if (is_flushed) session_->step().flush(session_->ledger());
+    const double seconds = seconds_since(start);
+    if (recorder_.ends_with(i)) write_trace();
+    const StepMetrics metrics{
+        .step = i,
+        .seconds = seconds,
+        .loss = result.loss,
+        .gradient_norm = result.gradient_norm,
+        .learning_rate = scalars.learning_rate,
+        .total_weights = result.total_weights,
+        .tokens_per_second_per_device = static_cast<double>(tokens_per_step(config_)) / seconds,
+        .tflops_per_device = flops_ / seconds / 1e12,
+        .mfu = flops_ / seconds / peak_.flops_per_second,
+        .device_peak_bytes = session_->peak_bytes(MemoryKind::device),
+        .pinned_host_peak_bytes = session_->peak_bytes(MemoryKind::pinned_host),
+        .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
+    console_.line(text(metrics));
+    return metrics;
+  }
+
+  void write_trace() {
+    if (world_.is_first()) console_.line(recorder_.write(plans_.step, directory() / kTraceFile));
+  }
+
+  // Fewer steps than were to be recorded.
+  void end_recording() {
+    if (recorder_.is_recording()) write_trace();
+  }
+
+  // What holds memory goes before anything is planned anew.
+  [[noreturn]] void explain_shortage(const std::exception& error) {
+    checkpoints_.finish();
+    std::string account =
+        fmt::format("after {}: {}\n{}{}\n",
+                    plural(steps_.empty() ? opened_.first_step() : steps_.back().step + 1, "step"),
+                    error.what(), memory_account(session_->ledger(), session_->planned()),
+                    checkpoints_.advice());
+    checkpoints_.disable();
+    session_.reset();
+    try {
+      account += "Something else takes what the plan counted on. The run would take less with\n" +
+                 what_helps(config_, backend_.target());
+    } catch (const std::bad_alloc&) {
+      account += "nothing is left to plan with";
+    }
+    throw OutOfMemoryError(account);
+  }
+
+  // A step whose gradient is not finite can be skipped as, with clipping, its factor was 0.
+  void check_finite(const StepMetrics& metrics) {
+    const std::string account = non_finite_.account(metrics, batch_);
+    if (account.empty()) return;
+    if (config_.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm))
+      return console_.line(account + "; skipped: weights and moments are as before");
+    checkpoints_.finish();
+    const std::string advice = checkpoints_.advice();
+    throw Error(advice.empty() ? account : account + ". " + advice);
+  }
+
+  // Every process has a part of the batch.
+  fs::path folder_for_dumps() const {
+    return world_.is_first() ? directory() : directory() / fmt::format("rank-{}", world_.rank());
+  }
+
+  void stop(int64_t done) {
+    if (!checkpoints_.are_enabled())
+      return console_.line(
+          fmt::format("{}: stopped after {}; nothing is saved, for enable_checkpointing is false",
+                      AgreedStop::reason(), plural(done, "step")));
+    session_->step().flush(session_->ledger());
+    sync_metrics();
+    checkpoints_.save_last(done);
+    checkpoints_.require_last();
+    console_.line(
+        fmt::format("{}: stopped after {} of {}, which are saved; the same command "
+                    "goes on from there, with run_name={}",
+                    AgreedStop::reason(), done, plural(config_.steps, "step"),
+                    directory().filename().string()));
+    if (metrics_) metrics_->require_written();
+  }
+
+  std::optional<Validation> validate(RunEvaluation& evaluation, int64_t step,
+                                     const std::string& when) {
+    const std::optional<Validation> validation =
+        evaluation.validate([this] { return stop_.is_asked(); });
+    if (!validation) return std::nullopt;
+    console_.line("validation loss " + when + ": " + text(*validation));
+    if (metrics_) metrics_->write_validation(step, validation->loss);
+    return validation;
+  }
+
+  const Config& config_;
+  const TrainingPlans& plans_;
+  const OpenedRun& opened_;
+  offload::Backend& backend_;
+  World& world_;
+  Console& console_;
+  AgreedStop stop_;
+  const offload::ParameterLayout whole_;  // of all processes together
+  const models::DecoderConfig model_;
+  const double flops_;  // of a step
+  Peak peak_;
+  std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
+  std::vector<StepMetrics> steps_;  // of the first process: also those before the run was resumed
+  NonFiniteSteps non_finite_;
+  StepRecorder recorder_;
+  std::optional<MetricsFile> metrics_;  // of the first process
+  std::optional<TrainingSession> session_;
+  RunCheckpoints checkpoints_;
+};
+
+}  // namespace
+
+void run(const PlannedRun& planned) { Run{planned}(); }
+
+}  // namespace longshore::trainer

@@ -1,0 +1,106 @@
+#include "trainer/run/run_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/timing.h"
+#include "offload/memory.h"
+
+namespace longshore::trainer {
+namespace {
+
+// "checkpoint after 40 steps: ..."
+std::string text(const SaveReport& report) {
+  if (!report.is_saved)
+    return fmt::format("checkpoint after {} failed: {}", plural(report.step, "step"), report.error);
+  std::string text =
+      fmt::format("checkpoint after {}: {}, {} in {:.3f} s, {:.0f} MB/s; training waited {:.3f} s",
+                  plural(report.step, "step"), report.folder.string(),
+                  offload::bytes_text(report.bytes), report.seconds,
+                  static_cast<double>(report.bytes) / report.seconds / 1e6, report.stall_seconds);
+  if (!report.error.empty()) text += "; but " + report.error;
+  return text;
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Log log)
+    : opened_(opened), world_(world), log_(std::move(log)), newest_(opened.saved_step) {}
+
+void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot) {
+  saver_.emplace(std::move(run), std::move(snapshot), [this](const SaveReport& report) {
+    log_(text(report));
+    reports_.push_back(report);
+  });
+}
+
+void RunCheckpoints::save(int64_t step) { save(step, &CheckpointSaver::save); }
+
+void RunCheckpoints::save_last(int64_t step) {
+  if (!saver_) return;
+  finish();
+  if (newest_ != step || world_.sum(last_failed()) > 0) save(step, &CheckpointSaver::save_now);
+}
+
+void RunCheckpoints::save(int64_t step, void (CheckpointSaver::*how)(int64_t)) {
+  if (!saver_) return;
+  const auto start = std::chrono::steady_clock::now();
+  ((*saver_).*how)(step);
+  stall_seconds_ = seconds_since(start);
+  newest_ = step;
+}
+
+void RunCheckpoints::require_last() const {
+  if (last_failed())
+    throw Error(fmt::format("the last save, after {}, failed: {}",
+                            plural(reports_.back().step, "step"), reports_.back().error));
+}
+
+void RunCheckpoints::poll() {
+  if (saver_) saver_->poll();
+}
+
+void RunCheckpoints::finish() {
+  if (saver_) saver_->finish();
+}
+
+std::string RunCheckpoints::progress() const {
+  const std::optional<double> progress = saver_ ? saver_->progress() : std::nullopt;
+  return progress ? fmt::format("saving {:.0f} %", 100 * *progress) : "";
+}
+
+double RunCheckpoints::take_stall_seconds() { return std::exchange(stall_seconds_, 0); }
+
+std::optional<CheckpointFigures> RunCheckpoints::figures() const {
+  CheckpointFigures figures;
+  std::vector<double> stalls;
+  double bytes = 0, seconds = 0;
+  for (const SaveReport& report : reports_) {
+    if (!report.is_saved) continue;
+    figures.saves += 1;
+    figures.bytes = report.bytes;
+    bytes += static_cast<double>(report.bytes);
+    seconds += report.seconds;
+    stalls.push_back(report.stall_seconds);
+  }
+  if (stalls.empty()) return std::nullopt;
+  figures.median_stall_seconds = median(stalls);
+  if (seconds > 0) figures.bytes_per_second = bytes / seconds;
+  return figures;
+}
+
+std::string RunCheckpoints::advice() const {
+  if (!world_.is_first()) return "";
+  for (auto report = reports_.rbegin(); report != reports_.rend(); ++report)
+    if (report->is_saved)
+      return "The last checkpoint is whole, and the run goes on from it: " +
+             report->folder.string();
+  return opened_.start ? "The run goes on from " + opened_.start->folder.string()
+                       : "There is no checkpoint";
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,66 @@
+// The checkpoints of a run: the one it started from, how each save went, and the one it can resume
+// from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
+#include "trainer/run/opened_run.h"
+#include "trainer/run/summary.h"
+
+namespace longshore::trainer {
+
+class RunCheckpoints {
+ public:
+  // Saves nothing until enable(). `log` gets a line for each save that has ended.
+  RunCheckpoints(const OpenedRun& opened, World& world, Log log);
+
+  // As CheckpointSaver takes them.
+  void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot);
+  // Gives back what saving takes; waits for a save under way.
+  void disable() { saver_.reset(); }
+  bool are_enabled() const { return saver_.has_value(); }
+
+  // Saves the state after `step` steps, while the next ones run if there is a snapshot. A save
+  // that fails stops no training, since nothing would be gained by that.
+  void save(int64_t step);
+  // Saves it unless it is on the disk already: when this returns, it is there or never will be. All
+  // processes of a run call it.
+  void save_last(int64_t step);
+  // Throws an Error if the last save failed: nobody may take the run for saved.
+  void require_last() const;
+
+  // Says how saves went that have ended meanwhile.
+  void poll();
+  // Waits for a save under way.
+  void finish();
+
+  // "saving 40 %", or "" where none is under way.
+  std::string progress() const;
+  // That training waited since it was asked last.
+  double take_stall_seconds();
+  // What all saves took; nothing if there was none.
+  std::optional<CheckpointFigures> figures() const;
+  // Where the run goes on from if it ends now. The first process alone knows; others give "".
+  std::string advice() const;
+
+ private:
+  // `how` is one of CheckpointSaver's.
+  void save(int64_t step, void (CheckpointSaver::*how)(int64_t));
+  bool last_failed() const { return !reports_.empty() && !reports_.back().is_saved; }
+
+  const OpenedRun& opened_;
+  World& world_;
+  Log log_;
+  std::vector<SaveReport> reports_;
+  int64_t newest_;  // step of the newest in the run's folder, or of a save begun since
+  double stall_seconds_ = 0;
+  std::optional<CheckpointSaver> saver_;
+};
+
+}  // namespace longshore::trainer

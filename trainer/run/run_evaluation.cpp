@@ -1,0 +1,38 @@
+#include "trainer/run/run_evaluation.h"
+
+#include <vector>
+
+#include "trainer/run/evaluate.h"
+#include "trainer/generate/continuation.h"
+
+namespace longshore::trainer {
+
+RunEvaluation::RunEvaluation(const Config& config, const TrainingPlans& plans,
+                             const TrainingData& data, offload::Backend& backend,
+                             TrainingSession& session, World& world)
+    : config_(config), data_(data), backend_(backend), session_(session), world_(world) {
+  if (plans.evaluate) validation_ = session.executable(*plans.evaluate);
+  if (plans.sample) decoding_ = session.decoding(*plans.sample);
+}
+
+std::optional<Validation> RunEvaluation::validate(const std::function<bool()>& stops) {
+  const std::optional<double> loss =
+      evaluate(*validation_, data_.validation, data_.validation_batches, backend_,
+               session_.arguments(), session_.ledger(), world_, stops);
+  if (!loss) return std::nullopt;
+  return Validation{.loss = *loss, .unigram_loss = data_.unigram_loss};
+}
+
+std::string RunEvaluation::sample() {
+  const data::Tokenizer& tokenizer = *data_.tokenizer;
+  const ContinuationOptions options{.max_tokens = config_.sample_tokens,
+                                    .vocabulary = tokenizer.vocab_size(),
+                                    .end_tokens = data_.sample_prompt.end_tokens,
+                                    .sampling = {.seed = static_cast<uint64_t>(config_.seed)}};
+  std::vector<int32_t> text = data_.sample_prompt.tokens;
+  const std::vector<int32_t> more = continue_text(*decoding_, text, options, session_.ledger());
+  text.insert(text.end(), more.begin(), more.end());
+  return tokenizer.decode(text);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,43 @@
+// What a run has learnt: its loss on validation text, and text of its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/config/config.h"
+#include "trainer/distributed/world.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/step/training_session.h"
+#include "trainer/run/summary.h"
+#include "trainer/run/training_data.h"
+
+namespace longshore::trainer {
+
+class RunEvaluation {
+ public:
+  // Evaluates and samples as far as the plans do. All arguments must outlive this.
+  RunEvaluation(const Config& config, const TrainingPlans& plans, const TrainingData& data,
+                offload::Backend& backend, TrainingSession& session, World& world);
+
+  bool validates() const { return validation_ != nullptr; }
+  // On all validation text; nothing where `stops`, asked before each batch, says so. All processes
+  // call it.
+  std::optional<Validation> validate(const std::function<bool()>& stops);
+
+  bool samples() const { return decoding_ != nullptr; }
+  // The prompt and what follows it.
+  std::string sample();
+
+ private:
+  const Config& config_;
+  const TrainingData& data_;
+  offload::Backend& backend_;
+  TrainingSession& session_;
+  World& world_;
+  std::unique_ptr<offload::Executable> validation_;
+  std::unique_ptr<Decoding> decoding_;
+};
+
+}  // namespace longshore::trainer

@@ -1,0 +1,91 @@
+#include "trainer/run/summary.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/text.h"
+#include "base/timing.h"
+
+namespace longshore::trainer {
+
+using nlohmann::ordered_json;
+
+Summary summarize(std::span<const StepMetrics> steps) {
+  Summary summary{.steps = std::ssize(steps)};
+  if (steps.empty()) return summary;
+  std::vector<double> seconds;
+  for (const StepMetrics& step : steps) seconds.push_back(step.seconds);
+  if (seconds.size() > 1) seconds.erase(seconds.begin());
+  summary.median_step_seconds = quantile(seconds, 0.5);
+  summary.p90_step_seconds = quantile(seconds, 0.9);
+  // Tokens and FLOPs are the same in every step.
+  const StepMetrics& last = steps.back();
+  summary.tokens_per_second_per_device =
+      last.tokens_per_second_per_device * last.seconds / summary.median_step_seconds;
+  summary.mfu = last.mfu * last.seconds / summary.median_step_seconds;
+  return summary;
+}
+
+std::string text(const Validation& validation) {
+  if (!std::isfinite(validation.loss))
+    return fmt::format("{}", without_sign_of_nan(validation.loss));
+  const double below = validation.unigram_loss - validation.loss;
+  return fmt::format("{:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", validation.loss,
+                     std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss);
+}
+
+std::string text(const Summary& s) {
+  std::string result = fmt::format(
+      "{}, median {:.3f} s, p90 {:.3f} s, {:.1f} tokens/s/device, MFU {:.1f} %, waiting for "
+      "data {:.2f} % of the time",
+      plural(s.steps, "step"), s.median_step_seconds, s.p90_step_seconds,
+      s.tokens_per_second_per_device, 100 * s.mfu, 100 * s.data_wait_fraction);
+  for (offload::MemoryKind kind : offload::kMemoryKinds)
+    if (const offload::MemoryAnalysis& memory = of(s.memory, kind); memory.peak_bytes > 0)
+      result +=
+          fmt::format("\npeak {}: {}, {}", offload::name(kind),
+                      offload::bytes_text(memory.peak_bytes), categories_text(memory.by_category));
+  if (s.ranks)
+    result +=
+        fmt::format("\n{} processes; the slowest is rank {}, with {:.4f} s a step beside {:.4f} s",
+                    s.ranks->count, s.ranks->slowest, s.ranks->slowest_median_step_seconds,
+                    s.ranks->fastest_median_step_seconds);
+  if (s.checkpoints)
+    result += fmt::format(
+        "\ncheckpoints: {}, the last of {}; training waited {:.3f} s for each, written at {:.0f} "
+        "MB/s",
+        s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
+        s.checkpoints->median_stall_seconds, s.checkpoints->bytes_per_second / 1e6);
+  return result;
+}
+
+void write(const Summary& s, const std::filesystem::path& path) {
+  ordered_json summary{{"steps", s.steps},
+                       {"median_step_seconds", s.median_step_seconds},
+                       {"p90_step_seconds", s.p90_step_seconds},
+                       {"tokens_per_second_per_device", s.tokens_per_second_per_device},
+                       {"mfu", s.mfu},
+                       {"data_wait_fraction", s.data_wait_fraction},
+                       {"memory", json(s.memory)}};
+  if (s.validation) {
+    summary["validation_loss"] = s.validation->loss;
+    summary["validation_unigram_loss"] = s.validation->unigram_loss;
+  }
+  if (s.ranks)
+    summary["ranks"] = {{"count", s.ranks->count},
+                        {"slowest", s.ranks->slowest},
+                        {"slowest_median_step_seconds", s.ranks->slowest_median_step_seconds},
+                        {"fastest_median_step_seconds", s.ranks->fastest_median_step_seconds}};
+  if (s.checkpoints)
+    summary["checkpoints"] = {{"saves", s.checkpoints->saves},
+                              {"bytes", s.checkpoints->bytes},
+                              {"median_stall_seconds", s.checkpoints->median_stall_seconds},
+                              {"bytes_per_second", s.checkpoints->bytes_per_second}};
+  write_file(path, summary.dump(2) + "\n");
+}
+
+}  // namespace longshore::trainer

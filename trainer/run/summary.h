@@ -1,0 +1,56 @@
+// What a run comes to: its last lines on the console, and summary.json.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "trainer/run/metrics.h"
+#include "trainer/step/memory_report.h"
+
+namespace longshore::trainer {
+
+struct Validation {
+  double loss = 0, unigram_loss = 0;  // nats a token
+};
+
+// "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"
+std::string text(const Validation& validation);
+
+// All saves that succeeded in this process.
+struct CheckpointFigures {
+  int64_t saves = 0;
+  int64_t bytes = 0;                // of the last save
+  double median_stall_seconds = 0;  // for which training waited
+  double bytes_per_second = 0;      // all bytes over all time spent with writing
+};
+
+// The processes of a run, each by its own clock.
+struct RankFigures {
+  int64_t count = 1;
+  int64_t slowest = 0;  // its rank
+  double slowest_median_step_seconds = 0, fastest_median_step_seconds = 0;
+};
+
+struct Summary {
+  int64_t steps = 0;  // including those before the run was resumed
+  // Over all steps except the first, which has to touch memory and fill caches; over the first
+  // where it is the only one.
+  double median_step_seconds = 0, p90_step_seconds = 0;
+  double tokens_per_second_per_device = 0, mfu = 0;  // at the median step
+  double data_wait_fraction = 0;                     // of all step time
+  MemoryByKind memory;                               // measured
+  std::optional<Validation> validation;
+  std::optional<CheckpointFigures> checkpoints;
+  std::optional<RankFigures> ranks;  // where there are several processes
+};
+
+// Fills in what follows from the steps alone.
+Summary summarize(std::span<const StepMetrics> steps);
+
+std::string text(const Summary& summary);
+void write(const Summary& summary, const std::filesystem::path& path);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,123 @@
+#include "trainer/run/train.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/stop_signal.h"
+#include "models/hf/config.h"
+#include "trainer/run/agreed_plans.h"
+#include "trainer/checkpoint/same_run.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/device_mesh.h"
+#include "trainer/config/hf_config.h"
+#include "trainer/config/inputs.h"
+#include "trainer/config/key_values.h"
+#include "trainer/config/model_config.h"
+#include "trainer/config/run_files.h"
+#include "trainer/config/unused_keys.h"
+#include "trainer/run/console.h"
+#include "trainer/distributed/same_config.h"
+#include "trainer/distributed/world.h"
+#include "trainer/run/opened_run.h"
+#include "trainer/planning/auto_policy.h"
+#include "trainer/run/run.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/load_parameters.h"
+
+namespace longshore::trainer {
+namespace {
+
+// A model of random weights is saved with a config.json of its own; better to know that there is
+// none before training than after it.
+void require_savable(const Config& config, models::Target target) {
+  const bool saves_adapter_alone = config.lora_rank > 0 && config.trainable_parameters_mask.empty();
+  if (!config.enable_checkpointing || !config.load_parameters_path.empty() || saves_adapter_alone)
+    return;
+  const models::DecoderConfig model = decoder_config(config, target);
+  try {
+    models::write_hf_config(model);
+  } catch (const ConfigError& error) {
+    throw ConfigError(location(config, "enable_checkpointing") + ": found true, but " +
+                      error.what() + "; expected a model that can be saved, or false");
+  }
+}
+
+// What a run that begins with weights may have overlooked.
+std::vector<std::string> doubts_about_weights(const Config& config) {
+  std::vector<std::string> lines;
+  if (!starts_from_weights(config)) return lines;
+  if (config.dataset_type == DatasetType::synthetic)
+    lines.push_back("the weights of load_parameters_path are trained on random tokens, with " +
+                    described(config, "dataset_type"));
+  const std::optional<int64_t> most =
+      read_hf_config(config.load_parameters_path).max_position_embeddings;
+  if (most && config.max_target_length > *most)
+    lines.push_back(
+        fmt::format("{}: {} is more than the max_position_embeddings of {}, {}: the model was not "
+                    "trained for it",
+                    location(config, "max_target_length"), config.max_target_length,
+                    config.load_parameters_path.string(), *most));
+  return lines;
+}
+
+}  // namespace
+
+void train(const Config& given) {
+  if (is_toy(given))
+    throw ConfigError(location(given, "model_type") +
+                      ": found a toy, which is there for plan; expected a decoder");
+  require_inputs(given);
+  const StopSignal listening;
+  const Launch launch = find_launch();
+  const ChosenBackend chosen = choose_backend(given, launch.local_rank);
+  require_dtype(given, chosen.target);
+  const std::unique_ptr<World> world = connect(launch, chosen.target);
+  require_same_config(given, chosen.target, *world);
+  Config config = with_devices(with_adapter(given), world->size());
+  require_savable(config, chosen.target);
+  named_hardware(config);  // refuses a profile that is not there, though nothing may ask for it
+
+  Console console(world->is_first());
+  console.line("backend: " + chosen.description);
+  for (const std::string& line : unused_keys(config)) console.line("warning: " + line);
+  for (const std::string& line : doubts_about_weights(config)) console.line("warning: " + line);
+  if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
+  const auto [config_with_policy, account] = with_chosen_policy(config, chosen.target);
+  config = config_with_policy;
+  if (!account.empty()) console.line(account);
+
+  const std::unique_ptr<offload::Backend> backend = make_backend(
+      chosen.target, chosen.device,
+      connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
+  const TrainingPlans plans = agreed_plans(config, *backend, *world);
+  const models::DecoderConfig model = decoder_config(config, chosen.target);
+  if (starts_from_weights(config)) require_weights(config, model, plans.layout);
+  const OpenedRun opened(config, *world, console.log());
+  if (opened.start) {
+    config = with_schedule_of(*opened.start, config);
+    const Manifest here = describe_run(config, model.dtype, opened.data.identity,
+                                       opened.start->manifest.frozen_weights);
+    require_same_run(config, here, *opened.start);
+  }
+  if (world->is_first()) {
+    const std::filesystem::path& folder = opened.directory->path();
+    write_resolved(config, folder / kConfigFile);
+    write_file(folder / kPlanFile, account + text(plans));
+  }
+  run({.config = config,
+       .plans = plans,
+       .opened = opened,
+       .backend = *backend,
+       .world = *world,
+       .console = console});
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,285 @@
+#include "trainer/run/training_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/pieces.h"
+#include "base/text.h"
+#include "data/document_rows.h"
+#include "data/example.h"
+#include "data/text_format.h"
+#include "data/text_input.h"
+#include "data/tokenized_file.h"
+#include "data/unigram.h"
+#include "data/window_rows.h"
+#include "trainer/step/training_plans.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using SharedFile = std::shared_ptr<const data::TokenFile>;
+
+// Returns read(). What that says of a file comes after the key by which the file was found.
+template <class F>
+auto read_file_of(const Config& config, const char* key, F read) {
+  try {
+    return read();
+  } catch (const DataError& error) {
+    throw DataError(location(config, key) + ": " + error.what());
+  }
+}
+
+// Opens files as the config says.
+class Opener {
+ public:
+  Opener(const Config& config, const data::Tokenizer* tokenizer, const Log& log)
+      : config_(config), tokenizer_(tokenizer), log_(log) {}
+
+  SharedFile file(const char* key, const fs::path& path) {
+    return read_file_of(config_, key, [&] { return checked_file(key, path); });
+  }
+
+  // `path` is what the user knows the file by.
+  std::shared_ptr<const data::Rows> rows(const char* key, const SharedFile& file,
+                                         const fs::path& path,
+                                         data::WindowRows::Remainder remainder) const {
+    try {
+      return make_rows(file, path, remainder);
+    } catch (const DataError& error) {
+      throw DataError(
+          fmt::format("{}: {}: {}", location(config_, key), path.string(), error.what()));
+    }
+  }
+
+ private:
+  std::shared_ptr<const data::Rows> make_rows(const SharedFile& file, const fs::path& path,
+                                              data::WindowRows::Remainder remainder) const {
+    std::string note =
+        fmt::format("{}: {}, {}", path.string(), plural(file->document_count(), "document"),
+                    plural(file->token_count(), "token"));
+    if (file->skipped_lines() > 0)
+      note += fmt::format(", {} skipped", plural(file->skipped_lines(), "bad line"));
+    if (config_.dataset_type == DatasetType::documents) return document_rows(file, std::move(note));
+    if (file->loss_marks() == data::LossMarks::present)
+      throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " + path.string() +
+                        " has prompts, which are not learnt; expected dataset_type=documents");
+    log_(note);
+    return std::make_shared<const data::WindowRows>(file, config_.max_target_length, remainder);
+  }
+
+  SharedFile checked_file(const char* key, const fs::path& path) {
+    SharedFile file =
+        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
+    if (tokenizer_) file->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
+    check_vocabulary(key, path,
+                     tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
+                                : file->vocab_size());
+    if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
+    if (first_) file->require_tokenizer(first_->tokenizer_fingerprint(), first_->path().string());
+    if (!first_) first_ = file;
+    return file;
+  }
+
+  SharedFile tokenized(const fs::path& path) const {
+    check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
+    fs::path cache = config_.base_output_directory / kTokensFolder;
+    log_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
+    return data::open_tokenized(
+        path, *tokenizer_,
+        {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
+  }
+
+  std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) const {
+    auto rows = std::make_shared<const data::DocumentRows>(
+        file, data::DocumentRowsOptions{.length = config_.max_target_length,
+                                        .packing = config_.packing,
+                                        .excess_length = config_.excess_length_strategy});
+    const data::DocumentRows::Counts& counts = rows->counts();
+    if (counts.too_long > 0) {
+      constexpr std::array kDone = {"truncated", "split", "skipped"};
+      note += fmt::format(", {} of them too long and {}", counts.too_long,
+                          kDone[static_cast<size_t>(config_.excess_length_strategy)]);
+    }
+    if (counts.untrained > 0)
+      note +=
+          fmt::format(", {} with nothing to learn left out", plural(counts.untrained, "sequence"));
+    double capacity = static_cast<double>(rows->count() * config_.max_target_length);
+    log_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
+                            100 * static_cast<double>(counts.positions) / capacity));
+    return rows;
+  }
+
+  void check_vocabulary(const char* key, const fs::path& path, int32_t vocab_size) const {
+    if (vocab_size <= config_.vocab_size) return;
+    throw ConfigError(fmt::format("{}: {} has token ids up to {}, but vocab_size is {} ({}){}",
+                                  location(config_, key), path.string(), vocab_size - 1,
+                                  config_.vocab_size, origin(config_, "vocab_size"),
+                                  config_.load_parameters_path.empty()
+                                      ? nearest_help(fmt::format("vocab_size={}", vocab_size))
+                                      : ", that of the weights; expected their tokenizer"));
+  }
+
+  // That none occurs of a tokenizer's special tokens that the model does not know.
+  void check_ids(const char* key, const data::TokenFile& file) const {
+    std::vector<int32_t> ids;
+    for_each_piece(file.token_count(), int64_t{1} << 20, [&](int64_t first, int64_t count) {
+      ids.resize(static_cast<size_t>(count));
+      file.read(first, ids);
+      const auto beyond =
+          std::ranges::find_if(ids, [&](int32_t id) { return id >= config_.vocab_size; });
+      if (beyond == ids.end()) return;
+      throw ConfigError(fmt::format(
+          "{}: {}: token {} is {}, a special token of the tokenizer; expected ids below {}, the "
+          "vocab_size ({})",
+          location(config_, key), file.path().string(), first + (beyond - ids.begin()), *beyond,
+          config_.vocab_size, origin(config_, "vocab_size")));
+    });
+  }
+
+  const Config& config_;
+  const data::Tokenizer* tokenizer_;
+  const Log& log_;
+  SharedFile first_;  // all must be by one tokenizer
+};
+
+// Of a file that was opened. A token file does not say what it was made of.
+bool may_have_messages(const Config& config, const fs::path& path) {
+  if (!data::is_jsonl(path)) return !data::is_text(path);
+  return data::first_example(path, config.skip_bad_lines).form == form_of(data::ChatExample{});
+}
+
+// A prompt would be written as the model was not taught.
+void require_use_of_template(const Config& config) {
+  if (config.chat_template.empty()) return;
+  const bool has_use = std::ranges::any_of(config.dataset_path,
+                                           [&](const DatasetFile& file) {
+                                             return may_have_messages(config, file.path);
+                                           }) ||
+                       (evaluates(config) && may_have_messages(config, config.eval_dataset_path));
+  if (!has_use)
+    throw ConfigError(
+        location(config, "chat_template") + ": found " + config.chat_template +
+        ", expected none: no file has messages, and other text is learnt as it stands");
+}
+
+// How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
+std::string epochs_text(const Config& config, std::span<const data::WeightedRows> sources,
+                        int64_t world_size) {
+  const int64_t rows_per_step =
+      config.per_device_batch_size * config.gradient_accumulation_steps * world_size;
+  double weights = 0;
+  auto weight = [](const data::WeightedRows& source) {
+    return source.weight.value_or(static_cast<double>(source.rows->count()));
+  };
+  for (const data::WeightedRows& source : sources) weights += weight(source);
+  std::vector<std::string> epochs;
+  for (const data::WeightedRows& source : sources) {
+    const double rows = static_cast<double>(config.steps) * static_cast<double>(rows_per_step) *
+                        weight(source) / weights;
+    epochs.push_back(fmt::format("{:.2f}", rows / static_cast<double>(source.rows->count())));
+    if (!source.weight) break;  // without weights it is the same number for each
+  }
+  return fmt::format("{} of {} {} {} epochs{}", plural(config.steps, "step"),
+                     plural(rows_per_step, "row"), config.steps == 1 ? "is" : "are", join(epochs),
+                     epochs.size() > 1 ? " of these files" : "");
+}
+
+// What stands before the text of a document: bos, or the end of another document.
+int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
+  if (file.has_documents() && file.document_count() > 0) {
+    int32_t first;
+    file.read(file.document(0).first, {&first, 1});
+    if (first == tokenizer.bos_id()) return first;
+  }
+  return std::max(tokenizer.eos_id(), 0);
+}
+
+Prompt plain_prompt(const Config& config, const data::TokenFile& file,
+                    const data::Tokenizer& tokenizer) {
+  Prompt prompt{.tokens = {opening(file, tokenizer)}, .end_tokens = {tokenizer.eos_id()}};
+  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.tokens.push_back(token);
+  return prompt;
+}
+
+Prompt sample_prompt(const Config& config, const data::TokenFile& file,
+                     const data::Tokenizer& tokenizer) {
+  Prompt prompt = config.chat_template.empty()
+                      ? plain_prompt(config, file, tokenizer)
+                      : chat_prompt(config.sample_prompt, config.chat_template, tokenizer,
+                                    location(config, "chat_template"));
+  if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.vocab_size)
+    throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
+                                  location(config, "sample_prompt"), largest, config.vocab_size));
+  const int64_t others =
+      std::ssize(prompt.tokens) - std::ssize(tokenizer.encode(config.sample_prompt));
+  if (std::ssize(prompt.tokens) > sample_capacity(config))
+    throw ConfigError(fmt::format("{}: found {}, expected at most {}, for max_target_length = {}",
+                                  location(config, "sample_prompt"),
+                                  plural(std::ssize(prompt.tokens) - others, "token"),
+                                  sample_capacity(config) - others, config.max_target_length));
+  return prompt;
+}
+
+void open_validation(const Config& config, const std::vector<SharedFile>& trained_on,
+                     const data::BatchShape& shape, const data::Rank& rank, Opener& opener,
+                     TrainingData& result) {
+  SharedFile file = opener.file("eval_dataset_path", config.eval_dataset_path);
+  auto rows = opener.rows("eval_dataset_path", file, config.eval_dataset_path,
+                          data::WindowRows::Remainder::padded);
+  result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
+  if (config.eval_steps >= 0)
+    result.validation_batches = std::min(result.validation_batches, config.eval_steps);
+  const data::EvaluatedRows evaluated{
+      .rows = rows,
+      .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
+      .length = shape.length};
+  result.validation = data::sequential_batches(std::move(rows), shape, rank);
+  int32_t vocab_size = file->vocab_size();
+  for (const SharedFile& one : trained_on) vocab_size = std::max(vocab_size, one->vocab_size());
+  result.unigram_loss = data::unigram_cross_entropy(trained_on, evaluated, vocab_size);
+}
+
+}  // namespace
+
+TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
+  TrainingData result;
+  data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
+  uint64_t seed = static_cast<uint64_t>(config.seed);
+  if (config.dataset_type == DatasetType::synthetic) {
+    result.training =
+        data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed, rank);
+    return result;
+  }
+  if (!config.tokenizer_path.empty())
+    result.tokenizer = read_file_of(config, "tokenizer_path", [&] {
+      return std::make_unique<data::Tokenizer>(config.tokenizer_path);
+    });
+  Opener opener(config, result.tokenizer.get(), log);
+  std::vector<SharedFile> files;
+  std::vector<data::WeightedRows> sources;
+  for (const DatasetFile& file : config.dataset_path) {
+    files.push_back(opener.file("dataset_path", file.path));
+    sources.push_back(
+        {opener.rows("dataset_path", files.back(), file.path, data::WindowRows::Remainder::dropped),
+         file.weight});
+    result.identity.push_back(files.back()->identity() +
+                              (file.weight ? fmt::format(" x {}", *file.weight) : ""));
+  }
+  log(epochs_text(config, sources, rank.world_size));
+  result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
+  if (evaluates(config)) open_validation(config, files, shape, rank, opener, result);
+  require_use_of_template(config);
+  if (samples(config))
+    result.sample_prompt = sample_prompt(config, *files.front(), *result.tokenizer);
+  return result;
+}
+
+}  // namespace longshore::trainer
