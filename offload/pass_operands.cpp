@@ -18,10 +18,10 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
     // A shard that only fills its slab up is never read.
-    const bool is_carried = gradients_ != GradientOwner::plan && !s.decay_ranges().empty();
+    const bool outlives_run = gradients_ != GradientOwner::plan && !s.decay_ranges().empty();
     if (is_new)
       entry->second =
-          is_carried ? builder_.carried(name, bytes(s, copy), kind, Category::gradients, before_)
+          outlives_run ? builder_.outliving(name, bytes(s, copy), kind, Category::gradients, before_)
                      : builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
     return {entry->second, offset_bytes, type};
   }
@@ -108,7 +108,7 @@ bool PassOperands::gradients_start_anew() const {
   return layout_.is_sharded() || (layout_.mesh.devices() > 1 && needs_copy);
 }
 
-void PassOperands::reduce(int slab, MicroBatch micro_batch, const Place& place) {
+void PassOperands::reduce(int slab, MicroBatch micro_batch, const Scope& scope) {
   const bool adds = !begins_step(micro_batch);
   Operand sum = held(slab, Copy::gradient);
   if (gradients_start_anew()) {
@@ -120,31 +120,31 @@ void PassOperands::reduce(int slab, MicroBatch micro_batch, const Place& place) 
                    : builder_.temporary(
                          argument_name(layout_.slabs[slab], Copy::gradient) + ".reduced", sum.type,
                          MemoryKind::device, Category::gradients);
-      builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, place);
+      builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, scope);
     } else if (!adds) {
-      builder_.move(Lane::compute, part, sum, place);
+      builder_.move(Lane::compute, part, sum, scope);
     }
     if (adds) {
       to_add_[slab] = part;
       return;
     }
   }
-  reduce_over_data(sum, micro_batch, place);
+  reduce_over_data(sum, micro_batch, scope);
 }
 
-bool PassOperands::continue_reduction(int slab, MicroBatch micro_batch, const Place& place) {
+bool PassOperands::continue_reduction(int slab, MicroBatch micro_batch, const Scope& scope) {
   auto part = to_add_.find(slab);
   if (part == to_add_.end()) return true;
   Operand sum = held(slab, Copy::gradient);
-  builder_.add(sum, part->second, place);
+  builder_.add(sum, part->second, scope);
   to_add_.erase(part);
-  return !reduce_over_data(sum, micro_batch, place);
+  return !reduce_over_data(sum, micro_batch, scope);
 }
 
 bool PassOperands::reduce_over_data(const Operand& sum, MicroBatch micro_batch,
-                                    const Place& place) {
+                                    const Scope& scope) {
   if (!ends_step(micro_batch) || layout_.mesh.data.size == 1) return false;
-  builder_.collective(all_reduce_op, along(layout_.mesh, Axis::data), sum, sum, place);
+  builder_.collective(all_reduce_op, along(layout_.mesh, Axis::data), sum, sum, scope);
   return true;
 }
 

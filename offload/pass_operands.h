@@ -52,10 +52,10 @@ class PassOperands {
   bool gradients_start_anew() const;
   // Begins to sum up over devices what this micro-batch made of a slab's gradient, and to add that
   // to what earlier ones made. After the last micro-batch the sum is that of the whole mesh.
-  void reduce(int slab, MicroBatch micro_batch, const Place& place);
+  void reduce(int slab, MicroBatch micro_batch, const Scope& scope);
   // To be called from time to time after that, so that kernels wait for no collective that was only
   // just begun, until it returns true: then the gradient is there.
-  bool continue_reduction(int slab, MicroBatch micro_batch, const Place& place);
+  bool continue_reduction(int slab, MicroBatch micro_batch, const Scope& scope);
 
   // All of a copy that this device holds, for the compute lane.
   Operand held(int slab, Copy copy);
@@ -74,7 +74,7 @@ class PassOperands {
   Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
   Operand gathered_weight(const ParameterLayout::Location& location);
   // Returns whether there was a need.
-  bool reduce_over_data(const Operand& sum, MicroBatch micro_batch, const Place& place);
+  bool reduce_over_data(const Operand& sum, MicroBatch micro_batch, const Scope& scope);
 
   const ParameterLayout& layout_;
   PlanBuilder& builder_;

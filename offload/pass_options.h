@@ -29,7 +29,7 @@ struct PassOptions {
 
   // Called once per trained parameter, after the instruction that makes its gradient final on this
   // device.
-  std::function<void(const ParameterLayout::Location&, const Place&)> on_parameter_gradient;
+  std::function<void(const ParameterLayout::Location&, const Scope&)> on_parameter_gradient;
   // Called once per slab, when all its gradients are final, its weights are read no more and, with
   // several devices, its gradients are reduced.
   std::function<void(int slab)> on_slab_gradients;

@@ -29,8 +29,8 @@ std::string text(const Plan& plan) {
   std::string result = "plan " + plan.name + "\n";
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    result += std::to_string(i) + " " + name(instruction.lane) + " " + instruction.place.stage +
-              "." + std::to_string(instruction.place.layer) + " " + operands(instruction.out) +
+    result += std::to_string(i) + " " + name(instruction.lane) + " " + instruction.scope.stage +
+              "." + std::to_string(instruction.scope.layer) + " " + operands(instruction.out) +
               " = " + (instruction.op ? instruction.op->name : "move") + "(" +
               operands(instruction.in) + ")";
     for (int wait : instruction.waits) result += " after " + std::to_string(wait);

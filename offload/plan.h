@@ -6,7 +6,7 @@
 // Invariants:
 // - A temporary's bytes are its own from instruction `first` to instruction `last`, both included.
 //   Where an output takes over the place of an input, the input's `last` is the instruction before.
-// - A carried temporary's bytes are its own from the beginning of a run to `last`, and from `first`
+// - An outliving temporary's bytes are its own from the beginning of a run to `last`, and from `first`
 //   to the end of the run and on to the next run.
 // - An instruction that touches bytes which another lane used earlier waits for that use.
 #pragma once
@@ -48,7 +48,7 @@ struct Buffer {
   // Whether one run of a plan leaves it to the next. A run first reads what the previous run left,
   // up to `last`, and later writes it anew, from `first` on, so `first` > `last`. If a plan only
   // reads it, `first` is the number of the plan's instructions.
-  bool is_carried = false;
+  bool outlives_run = false;
 
   // Whether it has bytes in the plan's arena: it is a temporary, and some instruction uses it.
   bool is_in_arena() const { return owner == Owner::plan && first >= 0; }
@@ -63,12 +63,13 @@ struct Operand {
   explicit operator bool() const { return buffer >= 0; }
 };
 
-struct Place {
+// Whose work an instruction is: a layer's, in one of a step's phases.
+struct Scope {
   std::string stage;
   int layer = 0;
   Phase phase = Phase::forward;
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const Scope&) const = default;
 };
 
 struct Instruction {
@@ -78,7 +79,7 @@ struct Instruction {
   std::vector<Operand> in, out;
   Operand workspace;
   std::string name;  // the first output's
-  Place place;
+  Scope scope;
   bool recomputes = false;  // whether it computes again what the forward pass computed
   std::vector<int> waits;   // the instructions of other lanes that must finish before it starts
   bool awaited = false;     // whether an instruction of another lane waits for this one

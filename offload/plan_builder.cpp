@@ -50,13 +50,13 @@ Operand PlanBuilder::temporary(const std::string& name, const Type& type, Memory
   return {temporary(name, type.bytes(), kind, category), 0, type};
 }
 
-int PlanBuilder::carried(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
+int PlanBuilder::outliving(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
                          const Plan* from) {
   int buffer = temporary(name, bytes, kind, category);
-  plan_.buffers[buffer].is_carried = true;
+  plan_.buffers[buffer].outlives_run = true;
   if (!from) return buffer;
   auto left = std::find_if(from->buffers.begin(), from->buffers.end(), [&](const Buffer& b) {
-    return b.is_carried && b.name == name && b.bytes == bytes && b.kind == kind;
+    return b.outlives_run && b.name == name && b.bytes == bytes && b.kind == kind;
   });
   if (left == from->buffers.end())
     throw InternalError(plan_.name + ": " + from->name + " leaves no " + name);
@@ -85,28 +85,28 @@ Operand PlanBuilder::gathered(const Operand& shard, const Type& type, const Coll
   return window;
 }
 
-Operand PlanBuilder::offload(const Operand& value, const Place& place) {
+Operand PlanBuilder::offload(const Operand& value, const Scope& scope) {
   const std::string name = plan_.buffers[value.buffer].name;
   Operand host = temporary(name, value.type, MemoryKind::pinned_host, Category::kept);
-  move(Lane::device_to_host, value, host, place);
+  move(Lane::device_to_host, value, host, scope);
   return window(host, name);
 }
 
-void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& place, Lane lane,
+void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& scope, Lane lane,
                       const AfterNode& after) {
   bool on_host = lane == Lane::host_compute;
   MemoryKind kind = on_host ? MemoryKind::pinned_host : MemoryKind::device;
   bindings.resize(program.values.size());
   for (const Node& node : program.nodes) {
     if (node.op == &put_op) {
-      run_put(program, node, bindings, place);
+      run_put(program, node, bindings, scope);
       if (after) after(node);
       continue;
     }
     Instruction instruction{.lane = lane,
                             .op = node.op,
                             .attrs = node.attrs,
-                            .place = place,
+                            .scope = scope,
                             .recomputes = node.recomputes};
     for (ValueId id : node.in) {
       if (!bindings[id.index])
@@ -144,7 +144,7 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Place& p
 }
 
 void PlanBuilder::run_put(const Program& program, const Node& node, Bindings& bindings,
-                          const Place& place) {
+                          const Scope& scope) {
   MemoryKind kind = std::any_cast<MemoryKind>(node.attrs);
   const Operand from = bindings[node.in[0].index];
   Operand& to = bindings[node.out[0].index];
@@ -156,7 +156,7 @@ void PlanBuilder::run_put(const Program& program, const Node& node, Bindings& bi
     to = window(from, name);
   } else {
     if (!to) to = temporary(name, program[node.out[0]].type, kind, Category::working_set);
-    move(from, to, place);
+    move(from, to, scope);
   }
 }
 
@@ -169,32 +169,32 @@ void PlanBuilder::check_kinds(const Instruction& instruction, const Node& node, 
                          ". Nothing moves by itself: put it into " + name(kind));
 }
 
-void PlanBuilder::move(const Operand& from, const Operand& to, const Place& place) {
+void PlanBuilder::move(const Operand& from, const Operand& to, const Scope& scope) {
   bool from_device = plan_.buffers[from.buffer].kind == MemoryKind::device;
   bool to_device = plan_.buffers[to.buffer].kind == MemoryKind::device;
   move(!to_device    ? Lane::device_to_host
        : from_device ? Lane::compute
                      : Lane::host_to_device,
-       from, to, place);
+       from, to, scope);
 }
 
-void PlanBuilder::add(const Operand& sum, const Operand& part, const Place& place) {
+void PlanBuilder::add(const Operand& sum, const Operand& part, const Scope& scope) {
   const models::Program addition = models::addition(sum.type);
   Bindings operands{sum, part, sum};
-  run(addition, operands, place);
+  run(addition, operands, scope);
 }
 
-void PlanBuilder::move(Lane lane, const Operand& from, const Operand& to, const Place& place) {
+void PlanBuilder::move(Lane lane, const Operand& from, const Operand& to, const Scope& scope) {
   if (from.type != to.type) throw InternalError(plan_.name + ": a move between different types");
   plan_.instructions.push_back({.lane = lane,
                                 .in = {from},
                                 .out = {to},
                                 .name = plan_.buffers[to.buffer].name,
-                                .place = place});
+                                .scope = scope});
 }
 
 void PlanBuilder::collective(const models::Op& op, const Collective& among, const Operand& from,
-                             const Operand& to, const Place& place) {
+                             const Operand& to, const Scope& scope) {
   if (op.infer(among, std::array{from.type})[0] != to.type)
     throw InternalError(plan_.name + ": " + op.name + " of " + text(from.type) + " does not give " +
                         text(to.type));
@@ -204,7 +204,7 @@ void PlanBuilder::collective(const models::Op& op, const Collective& among, cons
                                 .in = {from},
                                 .out = {to},
                                 .name = plan_.buffers[to.buffer].name,
-                                .place = place});
+                                .scope = scope});
 }
 
 namespace {
@@ -221,33 +221,33 @@ void each_operand(const Instruction& instruction, F f) {
 void PlanBuilder::find_lifetimes(const std::vector<Hold>& holds) {
   int end = static_cast<int>(plan_.instructions.size());
   for (Buffer& buffer : plan_.buffers)
-    if (buffer.is_carried) buffer.first = end;
+    if (buffer.outlives_run) buffer.first = end;
   for (int i = 0; i < end; ++i) {
     const Instruction& instruction = plan_.instructions[i];
     for (const Operand& operand : instruction.out)
-      if (Buffer& buffer = plan_.buffers[operand.buffer]; buffer.is_carried)
+      if (Buffer& buffer = plan_.buffers[operand.buffer]; buffer.outlives_run)
         buffer.first = std::min(buffer.first, i);
     each_operand(instruction, [&](const Operand& operand) {
       Buffer& buffer = plan_.buffers[operand.buffer];
       if (buffer.first < 0) buffer.first = i;
-      if (!buffer.is_carried || i < buffer.first) buffer.last = i;
+      if (!buffer.outlives_run || i < buffer.first) buffer.last = i;
     });
   }
   for (const Hold& hold : holds) {
     Buffer& buffer = plan_.buffers[hold.buffer];
-    int until = buffer.is_carried ? std::min(hold.until, buffer.first - 1) : hold.until;
+    int until = buffer.outlives_run ? std::min(hold.until, buffer.first - 1) : hold.until;
     buffer.last = std::max(buffer.last, until);
   }
   for (const Buffer& buffer : plan_.buffers)
-    if (buffer.is_carried && buffer.last < 0)
+    if (buffer.outlives_run && buffer.last < 0)
       throw InternalError(plan_.name + ": nothing reads " + buffer.name + " before it is written");
 }
 
 // An output may take the place of an input of the same size that dies at this instruction. Only
 // temporaries do, and only those that no other operand of the instruction shares.
 void PlanBuilder::reuse_dying_inputs() {
-  place_of_.resize(plan_.buffers.size());
-  std::iota(place_of_.begin(), place_of_.end(), 0);
+  shares_bytes_with_.resize(plan_.buffers.size());
+  std::iota(shares_bytes_with_.begin(), shares_bytes_with_.end(), 0);
 
   for (size_t i = 0; i < plan_.instructions.size(); ++i) {
     const Instruction& instruction = plan_.instructions[i];
@@ -262,12 +262,12 @@ void PlanBuilder::reuse_dying_inputs() {
       int out = instruction.out[reuse.out].buffer, in = instruction.in[reuse.in].buffer;
       Buffer &made = plan_.buffers[out], &dying = plan_.buffers[in];
       int now = static_cast<int>(i);
-      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.is_carried ||
-          dying.is_carried || made.kind != dying.kind || made.bytes != dying.bytes ||
-          made.first != now || dying.last != now || place_of_[out] != out || uses(out) != 1 ||
+      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.outlives_run ||
+          dying.outlives_run || made.kind != dying.kind || made.bytes != dying.bytes ||
+          made.first != now || dying.last != now || shares_bytes_with_[out] != out || uses(out) != 1 ||
           uses(in) != 1)
         continue;
-      place_of_[out] = place_of_[in];
+      shares_bytes_with_[out] = shares_bytes_with_[in];
       dying.last = now - 1;  // its bytes are the output's from here on
     }
   }
@@ -280,7 +280,7 @@ void PlanBuilder::place_temporaries() {
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const Buffer& buffer = plan_.buffers[i];
       if (!buffer.is_in_arena() || buffer.kind != kind) continue;
-      int& lifetime = lifetime_of[place_of_[i]];
+      int& lifetime = lifetime_of[shares_bytes_with_[i]];
       if (lifetime < 0) {
         lifetime = static_cast<int>(lifetimes.size());
         lifetimes.push_back({.bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
@@ -289,13 +289,13 @@ void PlanBuilder::place_temporaries() {
           lifetimes[lifetime].is_fixed = true;
         }
       }
-      if (buffer.is_carried) continue;
+      if (buffer.outlives_run) continue;
       lifetimes[lifetime].first = std::min(lifetimes[lifetime].first, buffer.first);
       lifetimes[lifetime].last = std::max(lifetimes[lifetime].last, buffer.last);
     }
     plan_.arena_bytes[static_cast<size_t>(kind)] = assign_offsets(lifetimes);
     for (size_t i = 0; i < plan_.buffers.size(); ++i)
-      if (int lifetime = lifetime_of[place_of_[i]]; lifetime >= 0)
+      if (int lifetime = lifetime_of[shares_bytes_with_[i]]; lifetime >= 0)
         plan_.buffers[i].offset = lifetimes[lifetime].offset;
   }
 }

@@ -26,7 +26,7 @@ class PlanBuilder {
                     Category category);
   // A temporary that is read before it is written and then left to the next run; or, `from` being
   // the plan that leaves it, one that is read where that plan left it.
-  int carried(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
+  int outliving(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
               const Plan* from = nullptr);
 
   // A device operand that stands for a range of host memory. Windows that are written must not
@@ -37,7 +37,7 @@ class PlanBuilder {
   Operand gathered(const Operand& shard, const models::Type& type, const Collective& among,
                    const std::string& name);
   // Sends a device operand to host memory of its own; returns the window to read it through.
-  Operand offload(const Operand& value, const Place& place);
+  Operand offload(const Operand& value, const Scope& scope);
 
   // Where each value of a program lies, by value id; unbound ones are given temporaries.
   using Bindings = std::vector<Operand>;
@@ -46,17 +46,17 @@ class PlanBuilder {
   // the device, on Lane::host_compute in pinned host memory; a node given both is refused with a
   // UsageError. put nodes become moves, or windows where they bring host memory to the device.
   using AfterNode = std::function<void(const models::Node&)>;
-  void run(const models::Program& program, Bindings& bindings, const Place& place,
+  void run(const models::Program& program, Bindings& bindings, const Scope& scope,
            Lane lane = Lane::compute, const AfterNode& after = nullptr);
   // sum += part
-  void add(const Operand& sum, const Operand& part, const Place& place);
-  void move(Lane lane, const Operand& from, const Operand& to, const Place& place);
+  void add(const Operand& sum, const Operand& part, const Scope& scope);
+  void move(Lane lane, const Operand& from, const Operand& to, const Scope& scope);
   // On the lane that leads from one to the other.
-  void move(const Operand& from, const Operand& to, const Place& place);
+  void move(const Operand& from, const Operand& to, const Scope& scope);
 
   // An instruction of Lane::network; operands lie on the device.
   void collective(const models::Op& op, const Collective& among, const Operand& from,
-                  const Operand& to, const Place& place);
+                  const Operand& to, const Scope& scope);
 
   MemoryKind kind(const Operand& operand) const { return plan_.buffers[operand.buffer].kind; }
 
@@ -67,14 +67,14 @@ class PlanBuilder {
 
  private:
   void run_put(const models::Program& program, const models::Node& node, Bindings& bindings,
-               const Place& place);
+               const Scope& scope);
   void check_kinds(const Instruction& instruction, const models::Node& node, MemoryKind kind);
   void find_lifetimes(const std::vector<Hold>& holds);
   void reuse_dying_inputs();
   void place_temporaries();
 
   Plan plan_;
-  std::vector<int> place_of_;  // by buffer: the buffer whose place it shares, itself for most
+  std::vector<int> shares_bytes_with_;  // by buffer: the buffer whose place it shares, itself for most
   std::map<std::string, int> arguments_;
   std::vector<Window> windows_;
   std::map<int, int64_t> fixed_;  // offsets of buffers that another plan left

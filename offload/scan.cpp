@@ -39,9 +39,9 @@ void Scan::bind_loss(const Program& program, ValueId value, OutputRole role,
 }
 
 void Scan::finish_loss(ValueId value, OutputRole role, const PlanBuilder::Bindings& bindings,
-                       const Place& place) {
+                       const Scope& scope) {
   Operand sum = loss_argument(role), part = bindings[value.index];
-  if (part.buffer != sum.buffer) builder_.add(sum, part, place);
+  if (part.buffer != sum.buffer) builder_.add(sum, part, scope);
 }
 
 // --- forward
@@ -74,7 +74,7 @@ void Scan::bind_inputs(const Program& program, int stage, int layer,
 
 void Scan::run_forward(const Program& program, int stage, int layer,
                        PlanBuilder::Bindings& bindings, const PlanBuilder::AfterNode& after) {
-  Place place{model_.stages[stage].name, layer, Phase::forward};
+  Scope scope{model_.stages[stage].name, layer, Phase::forward};
   auto runs_here = [&](const Output& output) {
     return program[output.value].source != Source::node ||
            std::any_of(program.nodes.begin(), program.nodes.end(), [&](const models::Node& node) {
@@ -87,20 +87,20 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   for (const Output& output : program.outputs)
     if (is_loss(output.role) && runs_here(output))
       bind_loss(program, output.value, output.role, bindings);
-  builder_.run(program, bindings, place, Lane::compute, after);
+  builder_.run(program, bindings, scope, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Output& output = program.outputs[o];
     if (output.role == OutputRole::value)
       outputs_[{stage, static_cast<int>(o)}] = bindings[output.value.index];
     else if (is_loss(output.role) && runs_here(output))
-      finish_loss(output.value, output.role, bindings, place);
+      finish_loss(output.value, output.role, bindings, scope);
   }
 }
 
-void Scan::give_to_host(const std::string& name, const Operand& value, const Place& place) {
+void Scan::give_to_host(const std::string& name, const Operand& value, const Scope& scope) {
   Operand host =
       builder_.argument(host_name(name), value.type, MemoryKind::pinned_host, Category::batch);
-  builder_.move(Lane::device_to_host, value, host, place);
+  builder_.move(Lane::device_to_host, value, host, scope);
 }
 
 void Scan::forward(Carries carries) {
@@ -110,14 +110,14 @@ void Scan::forward(Carries carries) {
     bool returns = carries == Carries::returned && s.is_scan();
     for (int layer = 0; layer < static_cast<int>(s.layers.size()); ++layer) {
       const Program& program = s.program(layer);
-      Place place{.stage = s.name, .layer = layer};
+      Scope scope{.stage = s.name, .layer = layer};
       PlanBuilder::Bindings bindings;
       bind_inputs(program, stage, layer, bindings);
       if (returns && layer == 0)
         give_to_host(carry_name(s.name, 0), bindings[program.inputs_from(Source::input)[0].index],
-                     place);
+                     scope);
       run_forward(program, stage, layer, bindings);
-      if (returns) give_to_host(carry_name(s.name, layer + 1), outputs_.at({stage, 0}), place);
+      if (returns) give_to_host(carry_name(s.name, layer + 1), outputs_.at({stage, 0}), scope);
     }
   }
   int last = static_cast<int>(model_.stages.size()) - 1;
@@ -130,7 +130,7 @@ void Scan::forward(Carries carries) {
 // --- backward
 
 void Scan::add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gradient,
-                        const Place& place) {
+                        const Scope& scope) {
   Operand& sum = sums[key];
   if (!sum) {
     sum = gradient;
@@ -138,7 +138,7 @@ void Scan::add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gr
   }
   Program addition = models::addition(gradient.type);
   PlanBuilder::Bindings operands{sum, gradient};
-  builder_.run(addition, operands, place);
+  builder_.run(addition, operands, scope);
   sum = operands.back();
 }
 
@@ -257,7 +257,7 @@ void Scan::run_backward(int stage, int layer) {
   Layer& l = layers_[stage][layer];
   const Partition& partition = *l.partition;
   const Program& backward = partition.backward;
-  const Place place{model_.stages[stage].name, layer, Phase::backward};
+  const Scope scope{model_.stages[stage].name, layer, Phase::backward};
   PlanBuilder::Bindings bindings = std::move(l.bindings);
   bindings.resize(backward.values.size());
   bind_cotangents(stage, layer, bindings);
@@ -269,10 +269,10 @@ void Scan::run_backward(int stage, int layer) {
     bind_loss(backward, value, role_of(output), bindings);
 
   auto tell = [&](const ParameterLayout::Location& location) {
-    if (options_.on_parameter_gradient) options_.on_parameter_gradient(location, place);
+    if (options_.on_parameter_gradient) options_.on_parameter_gradient(location, scope);
   };
   Progress progress(backward);
-  builder_.run(backward, bindings, place, Lane::compute, [&](const models::Node& node) {
+  builder_.run(backward, bindings, scope, Lane::compute, [&](const models::Node& node) {
     for (ValueId id : node.out)
       if (auto made = gradients.final_at_home.find(id); made != gradients.final_at_home.end())
         tell(made->second);
@@ -280,15 +280,15 @@ void Scan::run_backward(int stage, int layer) {
       options_.on_backward_progress(stage, layer, progress.behind(node));
   });
   for (const models::GradientOf& g : gradients.elsewhere) {
-    builder_.move(bindings[g.gradient.index], home_of_gradient(stage, layer, g.of), place);
+    builder_.move(bindings[g.gradient.index], home_of_gradient(stage, layer, g.of), scope);
     if (auto made = l.final_gradients.find(g.of); made != l.final_gradients.end())
       tell(made->second);
   }
   for (const auto& [output, value] : partition.remade_outputs)
-    finish_loss(value, role_of(output), bindings, place);
+    finish_loss(value, role_of(output), bindings, scope);
   add_input_gradients(stage, layer, bindings);
-  continue_reductions(place);
-  begin_reductions(l, place);
+  continue_reductions(scope);
+  begin_reductions(l, scope);
 }
 
 void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings) {
@@ -306,11 +306,11 @@ void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings
   }
 }
 
-void Scan::begin_reductions(const Layer& layer, const Place& place) {
+void Scan::begin_reductions(const Layer& layer, const Scope& scope) {
   for (const auto& [value, location] : layer.final_gradients) {
     if (--gradients_missing_.at(location.slab) > 0) continue;
     if (operands_.layout().mesh.devices() > 1) {
-      operands_.reduce(location.slab, options_.micro_batch, place);
+      operands_.reduce(location.slab, options_.micro_batch, scope);
       reducing_.push_back(location.slab);
     } else if (options_.on_slab_gradients) {
       options_.on_slab_gradients(location.slab);
@@ -318,9 +318,9 @@ void Scan::begin_reductions(const Layer& layer, const Place& place) {
   }
 }
 
-void Scan::continue_reductions(const Place& place) {
+void Scan::continue_reductions(const Scope& scope) {
   std::erase_if(reducing_, [&](int slab) {
-    if (!operands_.continue_reduction(slab, options_.micro_batch, place)) return false;
+    if (!operands_.continue_reduction(slab, options_.micro_batch, scope)) return false;
     if (options_.on_slab_gradients) options_.on_slab_gradients(slab);
     return true;
   });
@@ -371,11 +371,11 @@ void Scan::find_final_gradients() {
 void Scan::train_forward(int stage, int layer) {
   Layer& l = layers_[stage][layer];
   const Program& forward = l.partition->forward;
-  Place place{model_.stages[stage].name, layer, Phase::forward};
+  Scope scope{model_.stages[stage].name, layer, Phase::forward};
   std::map<ValueId, Operand> sent;  // what the backward pass finds through windows
   auto send = [&](const Residual& residual) {
     if (residual.fate == Fate::offload)
-      sent[residual.value] = builder_.offload(l.bindings[residual.value.index], place);
+      sent[residual.value] = builder_.offload(l.bindings[residual.value.index], scope);
   };
   Progress progress(forward);
   auto reached = [&](double done) {

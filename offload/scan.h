@@ -73,15 +73,15 @@ class Scan {
   WeightGradients bind_weight_gradients(int stage, int layer, PlanBuilder::Bindings& bindings);
   Operand home_of_gradient(int stage, int layer, models::ValueId weight);
   void add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings);
-  void begin_reductions(const Layer& layer, const Place& place);
-  void continue_reductions(const Place& place);
-  void give_to_host(const std::string& name, const Operand& value, const Place& place);
+  void begin_reductions(const Layer& layer, const Scope& scope);
+  void continue_reductions(const Scope& scope);
+  void give_to_host(const std::string& name, const Operand& value, const Scope& scope);
   void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,
                  PlanBuilder::Bindings& bindings);
   void finish_loss(models::ValueId value, models::OutputRole role,
-                   const PlanBuilder::Bindings& bindings, const Place& place);
+                   const PlanBuilder::Bindings& bindings, const Scope& scope);
   void add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gradient,
-                    const Place& place);
+                    const Scope& scope);
   Operand loss_argument(models::OutputRole role);
 
   const models::Model& model_;

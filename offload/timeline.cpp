@@ -51,7 +51,7 @@ std::vector<Event> timeline(const std::vector<const Plan*>& plans, const LaneSpa
       events.push_back({.lane = instruction.lane,
                         .name = instruction.name,
                         .op = instruction.op ? instruction.op->name : "move",
-                        .place = instruction.place,
+                        .scope = instruction.scope,
                         .recomputes = instruction.recomputes,
                         .bytes = instruction.op ? 0 : instruction.in[0].type.bytes(),
                         .span = spans[lane][next[lane]++]});

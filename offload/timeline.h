@@ -13,7 +13,7 @@ struct Event {
   Lane lane = Lane::compute;
   std::string name;  // the name of what is computed or moved
   std::string op;    // "move" for copies
-  Place place;
+  Scope scope;
   bool recomputes = false;
   int64_t bytes = 0;  // how many are moved; 0 for kernels
   Span span;

@@ -27,10 +27,10 @@ int TransferClock::TimeScale::tick_at(double time, int end) const {
 
 TransferClock::TransferClock(const Plan& plan, double layers_ahead, Ticks ticks)
     : layers_ahead_(layers_ahead) {
-  const Place *layer = nullptr, *update = nullptr;  // those of the units that began last
+  const Scope *layer = nullptr, *update = nullptr;  // those of the units that began last
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    const bool is_update = instruction.place.phase == Phase::optimizer;
+    const bool is_update = instruction.scope.phase == Phase::optimizer;
     // Updates may stand among the instructions of a layer, which goes on after them.
     const bool is_update_time = is_update && ticks == Ticks::all;
     // Collectives and fetches also stand within layers that they do not belong to, and so do
@@ -38,11 +38,11 @@ TransferClock::TransferClock(const Plan& plan, double layers_ahead, Ticks ticks)
     const bool begins_no_unit = instruction.lane == Lane::network ||
                                 instruction.lane == Lane::host_to_device ||
                                 (is_update && !is_update_time);
-    const Place*& place = is_update_time ? update : layer;
+    const Scope*& scope = is_update_time ? update : layer;
     TimeScale& scale = is_update_time ? updates_ : layers_;
-    if (!place || (!begins_no_unit && *place != instruction.place)) {
+    if (!scope || (!begins_no_unit && *scope != instruction.scope)) {
       scale.begin_unit(end());
-      place = &instruction.place;
+      scope = &instruction.scope;
     }
     const bool computes = instruction.lane == Lane::compute;
     moments_.push_back({.is_update_time = is_update_time,

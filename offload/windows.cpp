@@ -207,7 +207,7 @@ Instruction fetch_of(const Plan& plan, const Visit& visit) {
                     .in = {window.source},
                     .out = {{visit.buffer, 0, window.type}},
                     .name = plan.buffers[visit.buffer].name,
-                    .place = plan.instructions[visit.uses.front().instruction].place};
+                    .scope = plan.instructions[visit.uses.front().instruction].scope};
   if (window.gather) {
     fetch.lane = Lane::network;
     fetch.op = &all_gather_op;
@@ -225,10 +225,10 @@ Instruction store_of(const Plan& plan, const Visit& visit) {
           .in = {{visit.buffer, 0, window.type}},
           .out = {window.source},
           .name = plan.buffers[visit.buffer].name,
-          .place = plan.instructions[visit.store].place};
+          .scope = plan.instructions[visit.store].scope};
 }
 
-// Inserts the fetches and stores of the visits into the list of instructions, those of one place in
+// Inserts the fetches and stores of the visits into the list of instructions, those of one instruction in
 // the order of the visits. Returns the new index of each former instruction.
 std::vector<int> insert_moves(Plan& plan, std::span<const Visit> visits) {
   std::vector<std::vector<Instruction>> before(plan.instructions.size()), after = before;

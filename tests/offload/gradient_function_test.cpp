@@ -180,13 +180,13 @@ TEST(Scan, TellsOfEachGradientOnceWhenItIsFinal) {
     std::map<std::string, int> told;
     scan.train(
         {.policy = keep_all(),
-         .on_parameter_gradient = [&](const ParameterLayout::Location& at, const Place& place) {
+         .on_parameter_gradient = [&](const ParameterLayout::Location& at, const Scope& scope) {
            const Parameter& parameter = layout.parameter(at);
            const Type type{parameter.type.shape};
            ++told[parameter.name];
            builder.move(operands.range(at.slab, Copy::gradient, parameter.offset, type),
                         builder.temporary("final", type, MemoryKind::device, Category::working_set),
-                        place);
+                        scope);
          }});
     std::map<std::string, int> once;
     for (const auto& [name, location] : layout.by_name) once[name] = 1;
@@ -197,7 +197,7 @@ TEST(Scan, TellsOfEachGradientOnceWhenItIsFinal) {
       for (const Operand& out : instruction.out)
         for (const Operand& gradient : final_gradients)
           EXPECT_FALSE(out.buffer == gradient.buffer && out.offset == gradient.offset)
-              << instruction.name << " of " << instruction.place.stage;
+              << instruction.name << " of " << instruction.scope.stage;
       if (instruction.name == "final") final_gradients.push_back(instruction.in[0]);
     }
     EXPECT_EQ(final_gradients.size(), once.size());

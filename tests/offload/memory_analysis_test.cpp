@@ -25,7 +25,7 @@ Plan plan_by_hand() {
                    .category = Category::kept,
                    .first = 2,
                    .last = 0,
-                   .is_carried = true},
+                   .outlives_run = true},
                   {.name = "unused", .bytes = 1000 * kUnit}};
   plan.instructions.resize(3);
   plan.instructions[0].in = {{.buffer = 0, .type = {}}};

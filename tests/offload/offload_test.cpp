@@ -234,8 +234,8 @@ TEST(Offload, LayersThatDoNotOffloadKeep) {
     Training training = train(options);
     std::map<int, int> by_layer;
     for (const Instruction& instruction : training.plans.plans[0].instructions)
-      if (instruction.lane == Lane::device_to_host && instruction.place.stage == "decoder")
-        ++by_layer[instruction.place.layer];
+      if (instruction.lane == Lane::device_to_host && instruction.scope.stage == "decoder")
+        ++by_layer[instruction.scope.layer];
     return by_layer;
   };
   int layers = tiny_llama().layers;

@@ -81,7 +81,7 @@ class Writers {
 };
 
 bool holds_something(const Buffer& buffer, Gradients gradients) {
-  if (buffer.is_carried) return true;
+  if (buffer.outlives_run) return true;
   if (buffer.owner != Owner::caller) return false;
   return buffer.kind == MemoryKind::pinned_host || buffer.category == Category::parameters ||
          buffer.category == Category::optimizer || gradients == Gradients::begun;
@@ -179,7 +179,7 @@ std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients)
   for (const Instruction& instruction : plan.instructions)
     for (const Operand& in : instruction.in) {
       const Buffer& buffer = plan.buffers[in.buffer];
-      bool is_left = buffer.is_carried && buffer.first < std::ssize(plan.instructions);
+      bool is_left = buffer.outlives_run && buffer.first < std::ssize(plan.instructions);
       if (is_left && !is_there(plan, plan.instructions.size(), in, writers))
         faults.push_back(plan.name + " does not leave " + buffer.name);
     }
@@ -243,7 +243,7 @@ std::vector<std::string> placement_faults(const Plan& plan) {
       int now = static_cast<int>(i);
       // Where an output takes an input's place, the input's life ends an instruction earlier.
       bool begun = now >= buffer.first, ended = now > buffer.last + (access.writes ? 0 : 1);
-      bool is_live = buffer.is_carried ? begun || !ended : begun && !ended;
+      bool is_live = buffer.outlives_run ? begun || !ended : begun && !ended;
       if (buffer.owner == Owner::plan && !is_live)
         faults.push_back(where(plan, i) + " uses " + buffer.name + " outside of its lifetime");
     }
@@ -266,7 +266,7 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
     lives[b].last = std::max(lives[b].last, plan.buffers[b].last);
   auto is_live = [&](size_t b, int now) {
     const Buffer& buffer = plan.buffers[b];
-    if (!buffer.is_carried) return lives[b].at(now);
+    if (!buffer.outlives_run) return lives[b].at(now);
     return lives[b].first >= 0 && (now >= buffer.first || now <= buffer.last);
   };
   int64_t most = 0;

@@ -114,14 +114,14 @@ TEST(StepPlan, KeptIsWhatLivesOnIntoTheBackwardPass) {
       Plan plan = plans_of(model, policy.name).plans[0];
       std::vector<char> read_backward(plan.buffers.size());
       for (const Instruction& instruction : plan.instructions)
-        if (instruction.place.phase == Phase::backward)
+        if (instruction.scope.phase == Phase::backward)
           for (const Operand& in : instruction.in) read_backward[in.buffer] = true;
       for (size_t b = 0; b < plan.buffers.size(); ++b) {
         const Buffer& buffer = plan.buffers[b];
         if (buffer.owner != Owner::plan || buffer.category == Category::batch ||
             buffer.category == Category::gradients)
           continue;
-        const Place& born = plan.instructions[buffer.first].place;
+        const Scope& born = plan.instructions[buffer.first].scope;
         bool lives_on = born.phase == Phase::forward && read_backward[b];
         EXPECT_EQ(buffer.category == Category::kept, lives_on)
             << policy.name << ": " << buffer.name << " of " << born.stage << "." << born.layer;
@@ -134,18 +134,18 @@ TEST(StepPlan, AFrozenTowerIsNotKeptAndHasNoBackwardPass) {
   Plan plan = plans_of(model, "none").plans[0];
   std::set<std::string> forward, backward;
   for (const Instruction& instruction : plan.instructions)
-    (instruction.place.phase == Phase::backward ? backward : forward)
-        .insert(instruction.place.stage);
+    (instruction.scope.phase == Phase::backward ? backward : forward)
+        .insert(instruction.scope.stage);
   for (const char* stage : {"patches", "tower", "projector", "embed", "decoder", "head"})
     EXPECT_TRUE(forward.count(stage)) << stage;
   EXPECT_EQ(backward, (std::set<std::string>{"projector", "embed", "decoder", "head"}));
 
   for (const Instruction& instruction : plan.instructions) {
-    if (instruction.place.stage != "tower" && instruction.place.stage != "patches") continue;
+    if (instruction.scope.stage != "tower" && instruction.scope.stage != "patches") continue;
     for (const Operand& out : instruction.out) {
       if (plan.buffers[out.buffer].category != Category::kept) continue;
       // Only what leaves the tower: the projector's weight gradient reads it.
-      EXPECT_EQ(instruction.place.layer, 2);
+      EXPECT_EQ(instruction.scope.layer, 2);
       EXPECT_EQ(instruction.name, "add");
     }
   }
@@ -284,7 +284,7 @@ TEST(PlanBuilder, WhatIsCarriedSharesNoPlace) {
   const models::Program addition = models::addition(type);
   PlanBuilder builder("plan", Target::cpu);
   const Operand carried{
-      builder.carried("carried", type.bytes(), MemoryKind::device, Category::gradients), 0, type};
+      builder.outliving("carried", type.bytes(), MemoryKind::device, Category::gradients), 0, type};
   auto fetched = [&](const char* name) {
     const Operand device = builder.temporary(name, type, MemoryKind::device, Category::working_set);
     builder.move(builder.argument(std::string(name) + ".host", type, MemoryKind::pinned_host,

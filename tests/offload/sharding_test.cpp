@@ -221,7 +221,7 @@ TEST(Sharding, NoKernelWaitsForACollectiveThatWasJustBegun) {
       for (auto begun = plan->instructions.begin(); begun != plan->instructions.end(); ++begun) {
         // After the embedding's there is no kernel to wait for.
         const bool reduces = begun->op == &reduce_scatter_op || begun->op == &all_reduce_op;
-        if (!reduces || begun->place.phase != Phase::backward || begun->place.stage == "embed")
+        if (!reduces || begun->scope.phase != Phase::backward || begun->scope.stage == "embed")
           continue;
         ++reductions;
         bool is_beside_another_layer = false;
@@ -231,10 +231,10 @@ TEST(Sharding, NoKernelWaitsForACollectiveThatWasJustBegun) {
                              later->in.end();
           if (reads) break;
           is_beside_another_layer |=
-              later->place.phase == Phase::backward && later->place != begun->place;
+              later->scope.phase == Phase::backward && later->scope != begun->scope;
         }
         EXPECT_TRUE(is_beside_another_layer) << plan->name << ": " << begun->name << " of "
-                                             << begun->place.stage << "." << begun->place.layer;
+                                             << begun->scope.stage << "." << begun->scope.layer;
       }
     EXPECT_GE(reductions, 3);
   }

@@ -172,7 +172,7 @@ TEST(Timeline, NamesWhatWasRecorded) {
   EXPECT_EQ(events[1].name, "y");
   EXPECT_EQ(events[1].op, "move");
   EXPECT_EQ(events[1].bytes, 4000);
-  EXPECT_EQ(events[1].place, (Place{"b"}));
+  EXPECT_EQ(events[1].scope, (Scope{"b"}));
   EXPECT_EQ(events[6].op, "add");
   EXPECT_EQ(events[6].bytes, 0);
 
@@ -191,7 +191,7 @@ TEST(Timeline, NamesWhatWasRecorded) {
 
 TEST(Overlap, CountsEachMomentOnce) {
   auto event = [](Lane lane, double begin, double end) {
-    return Event{.lane = lane, .name = "", .op = "", .place = {}, .span = {begin, end}};
+    return Event{.lane = lane, .name = "", .op = "", .scope = {}, .span = {begin, end}};
   };
   // kernels  ====  == =        0-4 6-8 9-10
   // to it      ====            2-6
@@ -245,7 +245,7 @@ double exposed_seconds(const std::vector<Event>& events) {
   std::vector<Event> relevant;
   for (const Event& event : events)
     if (event.lane == Lane::compute ||
-        (event.place.stage == "decoder" && event.place.phase != Phase::optimizer))
+        (event.scope.stage == "decoder" && event.scope.phase != Phase::optimizer))
       relevant.push_back(event);
   Overlap times = overlap(relevant);
   EXPECT_GT(times.copying, 0);

@@ -11,13 +11,13 @@ namespace {
 Instruction in_layer(int layer, Lane lane = Lane::compute) {
   Instruction instruction;
   instruction.lane = lane;
-  instruction.place = {.stage = "decoder", .layer = layer};
+  instruction.scope = {.stage = "decoder", .layer = layer};
   return instruction;
 }
 
 Instruction update_of(int layer) {
   Instruction instruction = in_layer(layer);
-  instruction.place.phase = Phase::optimizer;
+  instruction.scope.phase = Phase::optimizer;
   return instruction;
 }
 

@@ -216,7 +216,7 @@ class Generator {
     result_.before = result_.after;
     for (int i = 0; i < 4; ++i) fetch(i % 2 ? kLong : kShort);
     while (instructions_ < kInstructions) {
-      if (below(5) == 0) ++place_.layer;
+      if (below(5) == 0) ++scope_.layer;
       step();
     }
     result_.plan = builder_.finish(transfers);
@@ -302,7 +302,7 @@ class Generator {
   // a + b; into a new temporary without `out`.
   Operand add(const Operand& a, const Operand& b, const Operand& out, Lane lane = Lane::compute) {
     PlanBuilder::Bindings bindings{a, b, out};
-    builder_.run(models::addition(a.type), bindings, place_, lane);
+    builder_.run(models::addition(a.type), bindings, scope_, lane);
     ++instructions_;
     return bindings.back();
   }
@@ -311,7 +311,7 @@ class Generator {
     View from = direct(count);
     Operand to =
         builder_.temporary("t", from.operand.type, MemoryKind::device, Category::working_set);
-    builder_.move(Lane::host_to_device, from.operand, to, place_);
+    builder_.move(Lane::host_to_device, from.operand, to, scope_);
     ++instructions_;
     remember({to, value_of(from)});
   }
@@ -319,7 +319,7 @@ class Generator {
   void send(int64_t count) {
     const Known& from = any(live(count));
     View to = direct(count);
-    builder_.move(Lane::device_to_host, from.operand, to.operand, place_);
+    builder_.move(Lane::device_to_host, from.operand, to.operand, scope_);
     ++instructions_;
     set(to, from.value);
   }
@@ -386,7 +386,7 @@ class Generator {
   std::vector<int> hosts_;
   std::vector<View> windows_;
   std::vector<Known> short_, long_;  // on the device
-  Place place_{"layer"};
+  Scope scope_{"layer"};
   int instructions_ = 0;
 };
 

@@ -37,11 +37,11 @@ double& seconds_of(LaneSeconds& busy, Lane lane) {
 void set_lane_seconds(const Estimate& estimate, BasePlan& base) {
   double turn = estimate.step_seconds;  // the time at which the backward pass begins
   for (const Event& event : estimate.events)
-    if (event.lane == Lane::compute && event.place.phase == Phase::backward)
+    if (event.lane == Lane::compute && event.scope.phase == Phase::backward)
       turn = std::min(turn, event.span.begin);
   for (const Event& event : estimate.events) {
-    bool is_forward = event.place.phase == Phase::forward ||
-                      (event.place.phase == Phase::optimizer && event.span.begin < turn);
+    bool is_forward = event.scope.phase == Phase::forward ||
+                      (event.scope.phase == Phase::optimizer && event.span.begin < turn);
     seconds_of(is_forward ? base.forward : base.backward, event.lane) +=
         event.span.end - event.span.begin;
   }
@@ -55,10 +55,10 @@ std::vector<double> most_live_bytes(const StepPlans& step, const std::string& sc
     int holding = 0;
     for (size_t i = 0; i < live_bytes.size(); ++i) {
       const offload::Instruction& instruction = plan.instructions[i];
-      const offload::Place& place = instruction.place;
-      if (instruction.lane == Lane::compute && place.stage == scan &&
-          (place.phase == Phase::forward || place.phase == Phase::backward))
-        holding = place.layer + 1;
+      const offload::Scope& scope = instruction.scope;
+      if (instruction.lane == Lane::compute && scope.stage == scan &&
+          (scope.phase == Phase::forward || scope.phase == Phase::backward))
+        holding = scope.layer + 1;
       most[holding] = std::max(most[holding], static_cast<double>(live_bytes[i]));
     }
   }

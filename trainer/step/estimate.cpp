@@ -14,8 +14,8 @@ using offload::Lane;
 using offload::Phase;
 
 double& phase_of(const Event& event, Phases& phases) {
-  if (event.place.phase == Phase::optimizer) return phases.optimizer;
-  if (event.place.phase == Phase::forward) return phases.forward;
+  if (event.scope.phase == Phase::optimizer) return phases.optimizer;
+  if (event.scope.phase == Phase::forward) return phases.forward;
   return event.recomputes ? phases.recompute : phases.backward;
 }
 

@@ -61,16 +61,16 @@ GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder
 }
 
 void GradientNorm::on_parameter_gradient(const offload::ParameterLayout::Location& location,
-                                         const offload::Place& place) {
+                                         const offload::Scope& scope) {
   const offload::Parameter& parameter = operands_.layout().parameter(location);
   int64_t count = parameter.type.shape.count();
   add_square_sum(operands_.range(location.slab, offload::Copy::gradient, parameter.offset,
                                  {{count}, Dtype::float32}),
-                 location.slab, location.parameter, place);
+                 location.slab, location.parameter, scope);
 }
 
 void GradientNorm::on_slab_gradients(int slab) {
-  const offload::Place place{"norm", slab, offload::Phase::optimizer};
+  const offload::Scope scope{"norm", slab, offload::Phase::optimizer};
   const offload::Slab& s = operands_.layout().slabs[slab];
   const Operand held = operands_.held(slab, offload::Copy::gradient);
   for (int p = 0; p < std::ssize(s.parameters); ++p) {
@@ -79,21 +79,21 @@ void GradientNorm::on_slab_gradients(int slab) {
     add_square_sum({held.buffer,
                     held.offset + (first - s.begin) * models::size_bytes(Dtype::float32),
                     {{count}, Dtype::float32}},
-                   slab, p, place);
+                   slab, p, scope);
   }
 }
 
 void GradientNorm::add_square_sum(const Operand& gradient, int slab, int parameter,
-                                  const offload::Place& place) {
+                                  const offload::Scope& scope) {
   int index = index_.at({slab, parameter});
   Operand sum{
       square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
   PlanBuilder::Bindings bindings{gradient, sum};
-  builder_.run(square_sum_program(gradient.type.shape.count()), bindings, place);
+  builder_.run(square_sum_program(gradient.type.shape.count()), bindings, scope);
 }
 
 void GradientNorm::finish(double threshold, const Operand& factor) {
-  offload::Place place{"norm", 0, offload::Phase::optimizer};
+  offload::Scope scope{"norm", 0, offload::Phase::optimizer};
   Operand norm =
       builder_.argument(kGradientNorm, models::Type{}, MemoryKind::device, Category::batch);
   Operand sums = square_sums_;
@@ -101,14 +101,14 @@ void GradientNorm::finish(double threshold, const Operand& factor) {
     sums = builder_.temporary("square_sum", models::Type{{1}, Dtype::float64}, MemoryKind::device,
                               Category::batch);
     PlanBuilder::Bindings bindings{square_sums_, sums};
-    builder_.run(sum_program(square_sums_.type.shape.count()), bindings, place);
+    builder_.run(sum_program(square_sums_.type.shape.count()), bindings, scope);
     builder_.collective(offload::all_reduce_op, along(operands_.layout().mesh, offload::Axis::fsdp),
-                        sums, sums, place);
+                        sums, sums, scope);
   }
   bool on_host = factor && builder_.kind(factor) == MemoryKind::pinned_host;
   PlanBuilder::Bindings bindings{sums, on_host ? Operand{} : factor, norm};
-  builder_.run(clip_program(threshold, sums.type.shape.count()), bindings, place);
-  if (on_host) builder_.move(bindings[1], factor, place);
+  builder_.run(clip_program(threshold, sums.type.shape.count()), bindings, scope);
+  if (on_host) builder_.move(bindings[1], factor, scope);
 }
 
 }  // namespace longshore::trainer

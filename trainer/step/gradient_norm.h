@@ -20,7 +20,7 @@ class GradientNorm {
   // What PassOptions calls in the pass that ends a step: the first where a device trains alone, the
   // second where gradients are summed up over several.
   void on_parameter_gradient(const offload::ParameterLayout::Location& location,
-                             const offload::Place& place);
+                             const offload::Scope& scope);
   void on_slab_gradients(int slab);
 
   // After the pass: writes kGradientNorm and, where it is given, the `factor` (f32 scalar, on the
@@ -29,7 +29,7 @@ class GradientNorm {
 
  private:
   void add_square_sum(const offload::Operand& gradient, int slab, int parameter,
-                      const offload::Place& place);
+                      const offload::Scope& scope);
 
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;

@@ -157,7 +157,7 @@ std::string peak_text(const std::vector<const Plan*>& plans, MemoryKind kind) {
   const offload::Instruction& instruction = largest->instructions[analysis.peak_instruction];
   std::string result =
       fmt::format("{} is fullest in plan {}, at {} of {} {}: ", offload::name(kind), largest->name,
-                  instruction.name, instruction.place.stage, instruction.place.layer);
+                  instruction.name, instruction.scope.stage, instruction.scope.layer);
   const std::vector<offload::LiveGroup> groups =
       live_groups(*largest, kind, analysis.peak_instruction);
   for (size_t i = 0; i < std::min(kShown, groups.size()); ++i) {

@@ -132,7 +132,7 @@ Update::Chunk Update::fetch_next() {
     if (is_away(copy))
       builder_.move(Lane::device_to_host,
                     operands_.range(slab, copy, range.offset, type_of(s, copy, range)), here,
-                    chunk.place);
+                    chunk.scope);
   };
   bring(Copy::gradient, chunk.gradient);
   if (!s.has(Copy::master)) bring(Copy::compute, chunk.compute);
@@ -167,12 +167,12 @@ void Update::update(const Chunk& chunk) {
   PlanBuilder::Bindings bindings;
   Program program =
       update_program(adamw, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
-  builder_.run(program, bindings, chunk.place, options_.lane);
+  builder_.run(program, bindings, chunk.scope, options_.lane);
   if (is_away(Copy::compute))
     builder_.move(
         Lane::host_to_device, chunk.compute,
         operands_.range(chunk.slab, Copy::compute, range.offset, type_of(s, Copy::compute, range)),
-        chunk.place);
+        chunk.scope);
 }
 
 }  // namespace longshore::trainer

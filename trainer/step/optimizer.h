@@ -50,7 +50,7 @@ class Update {
   struct Chunk {
     int slab = 0;
     offload::DecayRange range;
-    offload::Place place;
+    offload::Scope scope;
     offload::Operand gradient, compute;  // where the lane finds them
   };
 

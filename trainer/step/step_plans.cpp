@@ -112,8 +112,8 @@ StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name,
     norm.emplace(operands, builder);
     updates = update_schedule(*options_.optimizer, operands, builder);
     if (is_alone())
-      pass.on_parameter_gradient = [&](const auto& location, const auto& place) {
-        norm->on_parameter_gradient(location, place);
+      pass.on_parameter_gradient = [&](const auto& location, const auto& scope) {
+        norm->on_parameter_gradient(location, scope);
       };
     pass.on_slab_gradients = [&](int slab) {
       if (!is_alone()) norm->on_slab_gradients(slab);

@@ -31,7 +31,7 @@ const char* name(offload::Phase phase) {
 }
 
 std::string categories(const offload::Event& event) {
-  return std::string(name(event.place.phase)) + (event.recomputes ? ",recompute" : "");
+  return std::string(name(event.scope.phase)) + (event.recomputes ? ",recompute" : "");
 }
 
 // Microseconds to the nanosecond, which is as exact as backends' clocks are.
@@ -40,8 +40,8 @@ double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 ordered_json event_json(const RecordedStep& step, const offload::Event& event) {
   ordered_json arguments{{"step", step.step},
                          {"op", event.op},
-                         {"stage", event.place.stage},
-                         {"layer", event.place.layer}};
+                         {"stage", event.scope.stage},
+                         {"layer", event.scope.layer}};
   if (event.bytes > 0) arguments["bytes"] = event.bytes;
   return {{"name", event.name},
           {"cat", categories(event)},

@@ -489,12 +489,12 @@ TracedLanes expected_lanes(const Config& config) {
   TracedLanes lanes;
   for (const offload::Plan& plan : plans.step.plans)
     for (const offload::Instruction& instruction : plan.instructions) {
-      const std::string phase = kPhases.at(instruction.place.phase);
+      const std::string phase = kPhases.at(instruction.scope.phase);
       json event{{"name", instruction.name},
                  {"cat", instruction.recomputes ? phase + ",recompute" : phase},
                  {"op", instruction.op ? instruction.op->name : "move"},
-                 {"stage", instruction.place.stage},
-                 {"layer", instruction.place.layer}};
+                 {"stage", instruction.scope.stage},
+                 {"layer", instruction.scope.layer}};
       if (!instruction.op) event["bytes"] = instruction.in[0].type.bytes();
       lanes[static_cast<int>(instruction.lane)].push_back(event);
     }

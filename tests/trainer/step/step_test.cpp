@@ -293,7 +293,7 @@ TEST(StepPlans, MicroBatchesRunTheirPlansInOrder) {
       EXPECT_TRUE(batches.insert(batch_name("tokens", i)).second);
       bool updates = std::any_of(plan.instructions.begin(), plan.instructions.end(),
                                  [](const offload::Instruction& in) {
-                                   return in.place.phase == offload::Phase::optimizer;
+                                   return in.scope.phase == offload::Phase::optimizer;
                                  });
       EXPECT_EQ(updates, i + 1 == micro_batches);
       EXPECT_EQ(plan.name == plans.plans[0].name, i == 0);
