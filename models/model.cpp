@@ -153,7 +153,7 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
   connect(model);
 }
 
-Model first_layers(Model model, int layers) {
+Model truncated(Model model, int layers) {
   for (Stage& stage : model.stages)
     if (stage.is_scan() && std::ssize(stage.layers) > layers) stage.layers.resize(layers);
   return model;

@@ -52,7 +52,7 @@ void connect(Model& model);
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
 // The model with only the first `layers` layers of each scan.
-Model first_layers(Model model, int layers);
+Model truncated(Model model, int layers);
 
 // add(a, b) as a program with values 0, 1 and 2: how plans sum up what layers and micro-batches
 // make.

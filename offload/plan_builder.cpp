@@ -1,12 +1,10 @@
 #include "offload/plan_builder.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 
 #include "base/error.h"
 #include "models/model.h"
-#include "offload/memory_planning.h"
+#include "offload/place_buffers.h"
 #include "offload/put.h"
 #include "offload/waits.h"
 
@@ -207,103 +205,9 @@ void PlanBuilder::collective(const models::Op& op, const Collective& among, cons
                                 .scope = scope});
 }
 
-namespace {
-
-template <class F>
-void each_operand(const Instruction& instruction, F f) {
-  for (const Operand& operand : instruction.in) f(operand);
-  for (const Operand& operand : instruction.out) f(operand);
-  if (instruction.workspace) f(instruction.workspace);
-}
-
-}  // namespace
-
-void PlanBuilder::find_lifetimes(const std::vector<Hold>& holds) {
-  int end = static_cast<int>(plan_.instructions.size());
-  for (Buffer& buffer : plan_.buffers)
-    if (buffer.outlives_run) buffer.first = end;
-  for (int i = 0; i < end; ++i) {
-    const Instruction& instruction = plan_.instructions[i];
-    for (const Operand& operand : instruction.out)
-      if (Buffer& buffer = plan_.buffers[operand.buffer]; buffer.outlives_run)
-        buffer.first = std::min(buffer.first, i);
-    each_operand(instruction, [&](const Operand& operand) {
-      Buffer& buffer = plan_.buffers[operand.buffer];
-      if (buffer.first < 0) buffer.first = i;
-      if (!buffer.outlives_run || i < buffer.first) buffer.last = i;
-    });
-  }
-  for (const Hold& hold : holds) {
-    Buffer& buffer = plan_.buffers[hold.buffer];
-    int until = buffer.outlives_run ? std::min(hold.until, buffer.first - 1) : hold.until;
-    buffer.last = std::max(buffer.last, until);
-  }
-  for (const Buffer& buffer : plan_.buffers)
-    if (buffer.outlives_run && buffer.last < 0)
-      throw InternalError(plan_.name + ": nothing reads " + buffer.name + " before it is written");
-}
-
-// An output may take the place of an input of the same size that dies at this instruction. Only
-// temporaries do, and only those that no other operand of the instruction shares.
-void PlanBuilder::reuse_dying_inputs() {
-  shares_bytes_with_.resize(plan_.buffers.size());
-  std::iota(shares_bytes_with_.begin(), shares_bytes_with_.end(), 0);
-
-  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
-    const Instruction& instruction = plan_.instructions[i];
-    if (!instruction.op || !instruction.op->reuse) continue;
-    auto uses = [&](int buffer) {
-      int count = 0;
-      each_operand(instruction, [&](const Operand& o) { count += o.buffer == buffer; });
-      return count;
-    };
-    int inputs = static_cast<int>(instruction.in.size());
-    for (models::Reuse reuse : instruction.op->reuse(instruction.attrs, inputs)) {
-      int out = instruction.out[reuse.out].buffer, in = instruction.in[reuse.in].buffer;
-      Buffer &made = plan_.buffers[out], &dying = plan_.buffers[in];
-      int now = static_cast<int>(i);
-      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.outlives_run ||
-          dying.outlives_run || made.kind != dying.kind || made.bytes != dying.bytes ||
-          made.first != now || dying.last != now || shares_bytes_with_[out] != out || uses(out) != 1 ||
-          uses(in) != 1)
-        continue;
-      shares_bytes_with_[out] = shares_bytes_with_[in];
-      dying.last = now - 1;  // its bytes are the output's from here on
-    }
-  }
-}
-
-void PlanBuilder::place_temporaries() {
-  for (MemoryKind kind : kMemoryKinds) {
-    std::vector<int> lifetime_of(plan_.buffers.size(), -1);
-    std::vector<BufferLifetime> lifetimes;
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-      const Buffer& buffer = plan_.buffers[i];
-      if (!buffer.is_in_arena() || buffer.kind != kind) continue;
-      int& lifetime = lifetime_of[shares_bytes_with_[i]];
-      if (lifetime < 0) {
-        lifetime = static_cast<int>(lifetimes.size());
-        lifetimes.push_back({.bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
-        if (auto fixed = fixed_.find(static_cast<int>(i)); fixed != fixed_.end()) {
-          lifetimes[lifetime].offset = fixed->second;
-          lifetimes[lifetime].is_fixed = true;
-        }
-      }
-      if (buffer.outlives_run) continue;
-      lifetimes[lifetime].first = std::min(lifetimes[lifetime].first, buffer.first);
-      lifetimes[lifetime].last = std::max(lifetimes[lifetime].last, buffer.last);
-    }
-    plan_.arena_bytes[static_cast<size_t>(kind)] = assign_offsets(lifetimes);
-    for (size_t i = 0; i < plan_.buffers.size(); ++i)
-      if (int lifetime = lifetime_of[shares_bytes_with_[i]]; lifetime >= 0)
-        plan_.buffers[i].offset = lifetimes[lifetime].offset;
-  }
-}
-
 Plan PlanBuilder::finish(const Transfers& transfers) {
-  find_lifetimes(open_windows(plan_, windows_, transfers));
-  reuse_dying_inputs();
-  place_temporaries();
+  const std::vector<Hold> holds = open_windows(plan_, windows_, transfers);
+  place_buffers(plan_, holds, fixed_);
   find_waits(plan_);
   return std::move(plan_);
 }

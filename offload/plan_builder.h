@@ -69,12 +69,8 @@ class PlanBuilder {
   void run_put(const models::Program& program, const models::Node& node, Bindings& bindings,
                const Scope& scope);
   void check_kinds(const Instruction& instruction, const models::Node& node, MemoryKind kind);
-  void find_lifetimes(const std::vector<Hold>& holds);
-  void reuse_dying_inputs();
-  void place_temporaries();
 
   Plan plan_;
-  std::vector<int> shares_bytes_with_;  // by buffer: the buffer whose place it shares, itself for most
   std::map<std::string, int> arguments_;
   std::vector<Window> windows_;
   std::map<int, int64_t> fixed_;  // offsets of buffers that another plan left

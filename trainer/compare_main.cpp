@@ -1,5 +1,3 @@
-// compare --config F [--config G ...] --policies a,b|all [--steps N] [--sweep key=a,b,c]
-//         [--hardware NAME] [--json F] [--html F] [--price PER_HOUR] [key=value ...]
 #include <cmath>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,3 @@
-// convert --from DIR --to DIR [--adapter DIR] [--dtype D] [--max-shard-size N]
 #include <cstdio>
 #include <limits>
 #include <map>

@@ -1,4 +1,3 @@
-// generate --model DIR|--run DIR --prompt TEXT [options] [key=value ...]
 #include <cmath>
 #include <cstdlib>
 #include <limits>

@@ -1,6 +1,3 @@
-// plan --config F [--policies a,b|all] [--hardware NAME|all] [--largest KEY] [--trace F] [--json F]
-//      [--explain] [key=value ...]
-// plan --measure | --measure-to FILE
 #include <cstdio>
 
 #include "base/atomic_file.h"
@@ -16,6 +13,7 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/measuring/measure_hardware.h"
+#include "trainer/planning/largest_that_fits.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/trace_file.h"
 #include "trainer/weights/adapter.h"

@@ -1,5 +1,3 @@
-// probe --model DIR --inputs F --out F [--adapter DIR] [--gradients] [key=value ...]
-
 #include "base/program.h"
 #include "trainer/config/help.h"
 #include "trainer/distributed/launch.h"

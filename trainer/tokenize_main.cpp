@@ -1,4 +1,3 @@
-// tokenize: text in, token ids out; see --help.
 #include <exception>
 #include <filesystem>
 #include <iostream>

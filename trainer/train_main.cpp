@@ -1,4 +1,3 @@
-// train --config F [key=value ...]
 #include <cstdio>
 
 #include "base/program.h"

@@ -20,8 +20,6 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-const std::vector<std::string> kAllPolicies{"all"};
-
 const offload::LayerPlan& scanned(const TrainingPlans& plans) {
   return *std::find_if(plans.step.layers.begin(), plans.step.layers.end(),
                        [](const offload::LayerPlan& layers) { return layers.is_scan; });
@@ -79,34 +77,6 @@ int64_t recomputed(const offload::Partition& partition) {
 
 }  // namespace
 
-std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names) {
-  if (names.empty()) return {config.remat_policy};
-  if (names != kAllPolicies) return names;
-  std::vector<std::string> all;
-  for (const offload::PolicyInfo& info : offload::policies())
-    if (info.name != "custom") all.push_back(info.name);
-  return all;
-}
-
-std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
-                                      models::Target target) {
-  std::optional<offload::Hardware> hardware = named_hardware(config);
-  std::vector<std::string> policies = policy_names(config, names);
-  require_remat_keys_read(config, policies);
-  std::vector<PolicyPlan> plans;
-  std::string obstacle;
-  for (const std::string& name : policies) {
-    try {
-      plans.push_back(plan_policy(with_policy(config, name), target, hardware));
-    } catch (const ConfigError& error) {
-      if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
-      obstacle = error.what();
-    }
-  }
-  if (plans.empty()) throw ConfigError("no policy suits: " + obstacle);
-  return plans;
-}
-
 std::string table(std::vector<const PolicyPlan*> plans) {
   auto order = [](const PolicyPlan* plan) {
     return std::pair{!plan->room.fits(), plan->estimate ? plan->estimate->step_seconds : 0};
@@ -137,7 +107,7 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   std::string result =
       (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
       text(plan.memory);
-  if (!plan.mesh.empty()) result = plan.mesh + "\n" + result;
+  if (const std::string mesh = mesh_text(plan.config); !mesh.empty()) result = mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
   if (hardware) result += time_text(plan, *hardware);
   return result;
@@ -179,7 +149,8 @@ nlohmann::ordered_json json(const PolicyPlan& plan) {
     one["bottleneck"] = offload::name(plan.estimate->bottleneck);
     one["used_device_bytes"] = plan.used_device_bytes;
   }
-  for (const auto& [key, value] : plan.chosen) one["chosen"][key] = value;
+  if (!plan.account.empty())
+    for (const auto& [key, value] : chosen_keys(plan.config)) one["chosen"][key] = value;
   one["memory"] = json(plan.memory);
   return one;
 }
@@ -219,41 +190,6 @@ std::string hardware_table(const Config& config) {
     result += hardware_row(one);
   }
   return result;
-}
-
-int64_t largest_that_fits(const Config& config, const std::string& key,
-                          const offload::Hardware& hardware) {
-  int64_t Config::*member = key == "per_device_batch_size" ? &Config::per_device_batch_size
-                            : key == "max_target_length"   ? &Config::max_target_length
-                                                           : nullptr;
-  if (!member)
-    throw ConfigError("--largest: found '" + key +
-                      "', expected per_device_batch_size or max_target_length");
-  auto fits = [&](int64_t value) {
-    Config one = config;
-    one.*member = value;
-    try {
-      validate(one);
-    } catch (const ConfigError&) {
-      return false;  // the value is beyond the bounds of its key
-    }
-    try {
-      return plan_policy(one, hardware.target, hardware).room.fits();
-    } catch (const PlanError&) {
-      return false;  // nothing that `auto` may choose fits
-    }
-  };
-  // Of a longer step, transfers may start fewer layers ahead, and so less be in memory at once.
-  constexpr int kMisfits = 4;  // powers of two after which none is expected to fit
-  int64_t most = 0;            // the largest value that is known to fit
-  int misfits = 0;
-  for (int64_t value = 1; misfits < kMisfits; value *= 2) {
-    if (fits(value)) most = value;
-    misfits = most == value ? 0 : misfits + 1;
-  }
-  for (int64_t step = most / 2; step > 0; step /= 2)
-    if (fits(most + step)) most += step;
-  return most;
 }
 
 }  // namespace longshore::trainer

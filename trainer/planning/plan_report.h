@@ -11,15 +11,6 @@
 
 namespace longshore::trainer {
 
-// The config's own policy if `names` is empty, every policy except `custom` if it is {"all"}, else
-// `names`.
-std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
-
-// A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are
-// left out. Throws ConfigError as plan_policy() does.
-std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
-                                      models::Target target);
-
 // A line for each plan. If they have times, the fastest plan that fits comes first, and plans that
 // do not fit come last.
 std::string table(std::vector<const PolicyPlan*> plans);
@@ -39,10 +30,5 @@ void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::pat
 
 // A line for each profile of configs/hardware, with what the config takes on it.
 std::string hardware_table(const Config& config);
-
-// The largest value of a key with which the plans fit `hardware`; 0 if they fit with none. `key` is
-// per_device_batch_size or max_target_length; throws ConfigError for other keys.
-int64_t largest_that_fits(const Config& config, const std::string& key,
-                          const offload::Hardware& hardware);
 
 }  // namespace longshore::trainer

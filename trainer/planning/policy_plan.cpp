@@ -1,11 +1,17 @@
 #include "trainer/planning/policy_plan.h"
 
+#include "base/error.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/step/flops.h"
 
 namespace longshore::trainer {
+namespace {
+
+const std::vector<std::string> kAllPolicies{"all"};
+
+}  // namespace
 
 Config with_policy(Config config, const std::string& policy) {
   if (policy != config.remat_policy) config.origins["remat_policy"] = "command line";
@@ -34,9 +40,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
                   .config = config,
                   .plans = plan_training(config, target),
                   .memory = {}};
-  if (!account.empty()) plan.chosen = chosen_keys(config);
   plan.account = std::move(account);
-  plan.mesh = mesh_text(config);
   plan.memory = analyze(plan.plans);
   if (!hardware) return plan;
   plan.estimate = estimate(plan.plans.step, *hardware);
@@ -50,17 +54,32 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   return plan;
 }
 
-std::string fits_text(const Room& room) {
-  if (room.fits()) return "yes";
-  std::string text = "no:";
-  auto add = [&](const char* kind, int64_t spare) {
-    if (spare >= 0) return;
-    text += std::string(text == "no:" ? " " : ", ") + kind + " " + offload::bytes_text(-spare) +
-            " short";
-  };
-  add("device", room.device_spare_bytes);
-  add("host", room.host_spare_bytes);
-  return text;
+std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names) {
+  if (names.empty()) return {config.remat_policy};
+  if (names != kAllPolicies) return names;
+  std::vector<std::string> all;
+  for (const offload::PolicyInfo& info : offload::policies())
+    if (info.name != "custom") all.push_back(info.name);
+  return all;
+}
+
+std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
+                                      models::Target target) {
+  std::optional<offload::Hardware> hardware = named_hardware(config);
+  std::vector<std::string> policies = policy_names(config, names);
+  require_remat_keys_read(config, policies);
+  std::vector<PolicyPlan> plans;
+  std::string obstacle;
+  for (const std::string& name : policies) {
+    try {
+      plans.push_back(plan_policy(with_policy(config, name), target, hardware));
+    } catch (const ConfigError& error) {
+      if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
+      obstacle = error.what();
+    }
+  }
+  if (plans.empty()) throw ConfigError("no policy suits: " + obstacle);
+  return plans;
 }
 
 }  // namespace longshore::trainer

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "trainer/planning/room.h"
@@ -17,16 +16,13 @@ struct PolicyPlan {
   Config config;  // the config that was planned: if the policy is `auto`, the chosen one
   TrainingPlans plans;
   MemoryByKind memory;
-  std::string mesh;  // "one of 8 devices: ..."; empty for one device
   // These are set if there is a profile:
   std::optional<Estimate> estimate;
   int64_t used_device_bytes = 0;  // as used_device_bytes() in room.h counts them
   Room room;
   double mfu = 0;                // a fraction
   double tokens_per_second = 0;  // of a device
-  // These are set if the policy is `auto`: the account of the search, and the chosen keys.
-  std::string account;
-  std::vector<std::pair<std::string, std::string>> chosen;
+  std::string account;  // of the search, if the policy is `auto`
 };
 
 // The config under that policy. `custom` and `auto` use its label keys, `auto` its
@@ -42,7 +38,13 @@ void require_remat_keys_read(Config config, const std::vector<std::string>& poli
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);
 
-// "yes", or "no: device 2.1 GiB short".
-std::string fits_text(const Room& room);
+// The config's own policy if `names` is empty, every policy except `custom` if it is {"all"}, else
+// `names`.
+std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
+
+// A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are
+// left out. Throws ConfigError as plan_policy() does.
+std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
+                                      models::Target target);
 
 }  // namespace longshore::trainer

@@ -60,6 +60,19 @@ MemoryLimits memory_limits(const Config& config) {
   return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
 }
 
+std::string fits_text(const Room& room) {
+  if (room.fits()) return "yes";
+  std::string text = "no:";
+  auto add = [&](const char* kind, int64_t spare) {
+    if (spare >= 0) return;
+    text += std::string(text == "no:" ? " " : ", ") + kind + " " + bytes_text(-spare) +
+            " short";
+  };
+  add("device", room.device_spare_bytes);
+  add("host", room.host_spare_bytes);
+  return text;
+}
+
 int64_t missing_bytes(const Room& room) {
   return std::max<int64_t>(-room.device_spare_bytes, 0) +
          std::max<int64_t>(-room.host_spare_bytes, 0);

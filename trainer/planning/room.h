@@ -27,6 +27,9 @@ struct Room {
   bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
 };
 
+// "yes", or "no: device 2.1 GiB short".
+std::string fits_text(const Room& room);
+
 // The bytes that the device and the host lack, added up; 0 if the plans fit.
 int64_t missing_bytes(const Room& room);
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "trainer/step/estimate.h"
-#include "trainer/step/first_layers.h"
+#include "trainer/step/short_step.h"
 #include "trainer/step/lookahead.h"
 
 namespace longshore::trainer {
@@ -55,16 +55,15 @@ StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& la
   const auto all_layers = std::ssize(scan_stage(plans_.model).layers);
   options.transfers.layers_ahead = layers_ahead(options, layout);
   StepTrial::WeightedSteps steps;
-  for (const WeightedCount& layers : steps_to_walk(all_layers, kFewLayers, kMoreLayers)) {
-    const models::Model model = models::first_layers(plans_.model, static_cast<int>(layers.count));
-    StepOptions some = options_for_first_layers(options, all_layers, layers.count);
+  const int64_t all_micro_batches = options.micro_batches;
+  for (const WeightedCount& layers : steps_to_walk(all_layers, kFewLayers, kMoreLayers))
     for (const WeightedCount& micro_batches :
-         steps_to_walk(options.micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
-      some.micro_batches = micro_batches.count;
+         steps_to_walk(all_micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
+      options.micro_batches = micro_batches.count;
       steps.emplace_back(layers.weight * micro_batches.weight,
-                         plan_step(model, offload::lay_out(model, layout), some, hardware_.target));
+                         plan_short_step(plans_.model, static_cast<int>(layers.count), layout,
+                                         options, hardware_.target));
     }
-  }
   return StepTrial(std::move(steps));
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "trainer/step/estimate.h"
-#include "trainer/step/first_layers.h"
+#include "trainer/step/short_step.h"
 
 namespace longshore::trainer {
 namespace {
@@ -12,6 +12,8 @@ namespace {
 // The part of a step's time that a smaller depth may cost: it saves memory, which is worth more
 // than 1 % of time, and the virtual clock is not exact to less.
 constexpr double kDepthTolerance = 0.01;
+
+constexpr int kLayersTried = 5;  // the first, the last, and some between
 
 }  // namespace
 
@@ -32,7 +34,7 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
   std::vector<double> seconds;
   for (double depth : kLookaheadDepths) {
     tried.transfers.layers_ahead = depth;
-    StepPlans step = plan_first_layers(model, layout_options, tried, target);
+    StepPlans step = plan_short_step(model, kLayersTried, layout_options, tried, target);
     seconds.push_back(estimate(step, hardware).step_seconds);
   }
   double limit = *std::min_element(seconds.begin(), seconds.end()) * (1 + kDepthTolerance);

@@ -1,0 +1,19 @@
+// When each temporary of a plan is alive, and where it lies.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "offload/plan.h"
+#include "offload/windows.h"
+
+namespace longshore::offload {
+
+// Sets `first`, `last` and `offset` of the plan's temporaries, and the sizes of its arenas. Those
+// in `fixed_offsets` lie where another plan left them. Throws InternalError where nothing reads
+// what outlives a run.
+void place_buffers(Plan& plan, std::span<const Hold> holds,
+                   const std::map<int, int64_t>& fixed_offsets);
+
+}  // namespace longshore::offload

@@ -1,0 +1,15 @@
+// Where many steps are planned only to be compared, short ones stand for them.
+#pragma once
+
+#include "models/model.h"
+#include "trainer/step/step_plans.h"
+
+namespace longshore::trainer {
+
+// The step of a model with the first `layers` of its layers alone. The same share of them offloads,
+// and if only some do, at least one does and one does not.
+StepPlans plan_short_step(const models::Model& model, int layers,
+                          const offload::LayoutOptions& layout, StepOptions options,
+                          models::Target target);
+
+}  // namespace longshore::trainer
