@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace longshore {
@@ -24,13 +25,6 @@ double quickest_seconds(int runs, Work work) {
   return least;
 }
 
-// The middle of at least one value; with an even number of them, the upper of the two.
-inline double median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Below the result lies the part q, from 0 to 1, of the values, of which there is at least one;
 // linear between ranks.
 inline double quantile(std::vector<double> values, double q) {
@@ -40,5 +34,7 @@ inline double quantile(std::vector<double> values, double q) {
   size_t above = std::min(below + 1, values.size() - 1);
   return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
 }
+
+inline double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 
 }  // namespace longshore

@@ -129,9 +129,8 @@ void Scan::forward(Carries carries) {
 
 // --- backward
 
-void Scan::add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gradient,
-                        const Scope& scope) {
-  Operand& sum = sums[key];
+void Scan::add_output_gradient(Key key, const Operand& gradient, const Scope& scope) {
+  Operand& sum = output_gradients_[key];
   if (!sum) {
     sum = gradient;
     return;
@@ -301,8 +300,7 @@ void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings
     const size_t i = static_cast<size_t>(std::ranges::find(inputs, g.of) - inputs.begin());
     const Key key =
         i == 0 && layer > 0 ? Key{stage, 0} : Key{s.inputs[i].stage, s.inputs[i].output};
-    add_gradient(output_gradients_, key, bindings[g.gradient.index],
-                 {s.name, layer, Phase::backward});
+    add_output_gradient(key, bindings[g.gradient.index], {s.name, layer, Phase::backward});
   }
 }
 

@@ -80,8 +80,7 @@ class Scan {
                  PlanBuilder::Bindings& bindings);
   void finish_loss(models::ValueId value, models::OutputRole role,
                    const PlanBuilder::Bindings& bindings, const Scope& scope);
-  void add_gradient(std::map<Key, Operand>& sums, Key key, const Operand& gradient,
-                    const Scope& scope);
+  void add_output_gradient(Key key, const Operand& gradient, const Scope& scope);
   Operand loss_argument(models::OutputRole role);
 
   const models::Model& model_;

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "base/program.h"
+#include "base/text.h"
+#include "data/chat_template.h"
 #include "trainer/config/help.h"
 #include "trainer/distributed/launch.h"
 #include "trainer/generate/generate.h"
@@ -45,8 +47,9 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option(
       "--chat-template", request.chat_template,
-      "how a conversation is written: llama2, llama3, gemma or chatml; none: the prompt as "
-      "plain text; by default what the run was trained with, and none for a model");
+      "how a conversation is written: " + join(data::kChatTemplates) +
+          "; none: the prompt as plain text; by default what the run was trained with, and none "
+          "for a model");
   app.add_option("--max-tokens", request.max_tokens, "the most tokens to add")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();

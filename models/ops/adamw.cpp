@@ -1,6 +1,7 @@
 #include "models/ops/adamw.h"
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "models/ops/adamw_kernels.h"
 #include "models/ops/block8.h"
 #include "models/ops/infer.h"
@@ -159,7 +160,7 @@ Type moment_type(MomentFormat format, int64_t count) {
   throw InternalError("moment_type: unknown format");
 }
 
-Type scale_type(int64_t count) { return {{(count + kBlock8 - 1) / kBlock8}, Dtype::float32}; }
+Type scale_type(int64_t count) { return {{ceil_div(count, kBlock8)}, Dtype::float32}; }
 
 std::vector<Var> adamw(const AdamW& hyperparameters, Dtype compute_dtype, Var gradient,
                        const AdamWState& state, const AdamWScalars& scalars,

@@ -99,7 +99,7 @@ at::Tensor encode_magnitude(const at::Tensor& magnitude, const at::Tensor& rando
 enum class Moment { first, second };
 
 at::Tensor in_blocks(const at::Tensor& flat) {
-  int64_t count = flat.size(0), blocks = (count + kBlock8 - 1) / kBlock8;
+  int64_t count = flat.size(0), blocks = ceil_div(count, kBlock8);
   at::Tensor padded = at::zeros({blocks * kBlock8}, flat.options());
   padded.narrow(0, 0, count).copy_(flat);
   return padded.view({blocks, kBlock8});
@@ -156,7 +156,7 @@ class Part {
   at::Tensor in(int i) const { return tensor(call_, call_.in[i]).narrow(0, begin_, count_); }
   at::Tensor out(int i) const { return tensor(call_, call_.out[i]).narrow(0, begin_, count_); }
   at::Tensor scales(const Ref& ref) const {
-    return tensor(call_, ref).narrow(0, begin_ / kBlock8, (count_ + kBlock8 - 1) / kBlock8);
+    return tensor(call_, ref).narrow(0, begin_ / kBlock8, ceil_div(count_, kBlock8));
   }
 
   at::Tensor moment(Moment which, int input, int scale) const {

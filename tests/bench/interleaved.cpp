@@ -28,9 +28,9 @@ Comparison compare(const std::function<void()>& first, const std::function<void(
     if (!reversed) second_seconds.push_back(seconds_of(second));
     ratios.push_back(first_seconds.back() / second_seconds.back());
   }
-  return {.first_seconds = quantile(first_seconds, 0.5),
-          .second_seconds = quantile(second_seconds, 0.5),
-          .ratio = quantile(ratios, 0.5),
+  return {.first_seconds = median(first_seconds),
+          .second_seconds = median(second_seconds),
+          .ratio = median(ratios),
           .ratio_spread = quantile(ratios, 0.75) - quantile(ratios, 0.25)};
 }
 

@@ -48,9 +48,7 @@ Workload make_workload(const std::string& name, const std::string& config,
       .name = name,
       .config = load_config_for_policies(config, overrides, default_configs_directory()),
       .loaded = {}};
-  if (is_toy(workload.config))
-    throw ConfigError(location(workload.config, "model_type") +
-                      ": found a toy, which is there for plan; expected a decoder");
+  require_decoder(workload.config);
   workload.loaded = workload.config = with_devices(with_adapter(workload.config), 1);
   workload.config.dataset_type = DatasetType::synthetic;
   workload.config.enable_checkpointing = false;

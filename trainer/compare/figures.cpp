@@ -29,13 +29,13 @@ int64_t device_bytes(const Candidate& candidate) {
 
 Gain gain_over(const Candidate& baseline, const Candidate& candidate) {
   auto part = [](const std::vector<double>& before, const std::vector<double>& now) {
-    return 1 - quantile(now, 0.5) / quantile(before, 0.5);
+    return 1 - median(now) / median(before);
   };
   std::vector<double> by_round;
   for (size_t i = 0; i < std::min(baseline.turns.size(), candidate.turns.size()); ++i)
     by_round.push_back(part(baseline.turns[i].seconds, candidate.turns[i].seconds));
   auto [least, most] = std::ranges::minmax(by_round);
-  return {.part = quantile(by_round, 0.5),
+  return {.part = median(by_round),
           .least = least,
           .most = most,
           .saved_device_bytes = device_bytes(baseline) - device_bytes(candidate)};
@@ -73,7 +73,7 @@ std::string difference(const Candidate& first, const Turn& expected, const Candi
 Figures figures(const Comparison& comparison, const Candidate& candidate,
                 std::optional<double> price_per_device_hour) {
   std::vector<double> seconds = all_seconds(candidate);
-  Figures result{.median_seconds = quantile(seconds, 0.5),
+  Figures result{.median_seconds = median(seconds),
                  .p10_seconds = quantile(seconds, 0.1),
                  .p90_seconds = quantile(seconds, 0.9),
                  .memory = candidate.turns.back().memory,

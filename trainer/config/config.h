@@ -213,6 +213,8 @@ inline constexpr int64_t kMaxTokens = 1 << 24;
 // Whether the model is a network of the offloading tutorial. Those have no heads and no tokens, and
 // can only be planned.
 bool is_toy(const Config& config);
+// Throws ConfigError for a toy.
+void require_decoder(const Config& config);
 
 // The tokens that a device takes in a step.
 int64_t tokens_per_step(const Config& config);

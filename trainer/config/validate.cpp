@@ -191,6 +191,12 @@ bool is_toy(const Config& config) {
   return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
 }
 
+void require_decoder(const Config& config) {
+  if (is_toy(config))
+    throw ConfigError(location(config, "model_type") +
+                      ": found a toy, which is there for plan; expected a decoder");
+}
+
 int64_t tokens_per_step(const Config& config) {
   return config.per_device_batch_size * config.max_target_length *
          config.gradient_accumulation_steps;

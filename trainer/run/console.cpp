@@ -7,6 +7,17 @@
 #include <cstdio>
 
 namespace longshore::trainer {
+namespace {
+
+// "1:23:45", "4:05".
+std::string duration_text(double seconds) {
+  int64_t whole = std::llround(seconds);
+  int64_t hours = whole / 3600, minutes = whole / 60 % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
+                   : fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+}  // namespace
 
 Console::Console(bool is_enabled)
     : is_enabled_(is_enabled), is_terminal_(is_enabled && isatty(STDOUT_FILENO)) {}
@@ -37,13 +48,6 @@ void Console::erase_bar() {
   if (bar_.empty()) return;
   std::fputs("\r\033[K", stdout);
   bar_.clear();
-}
-
-std::string duration_text(double seconds) {
-  int64_t whole = std::llround(seconds);
-  int64_t hours = whole / 3600, minutes = whole / 60 % 60;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
-                   : fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
 }  // namespace longshore::trainer

@@ -32,7 +32,4 @@ class Console {
   std::string bar_;
 };
 
-// "1:23:45", "4:05".
-std::string duration_text(double seconds);
-
 }  // namespace longshore::trainer

@@ -20,7 +20,7 @@ Summary summarize(std::span<const StepMetrics> steps) {
   std::vector<double> seconds;
   for (const StepMetrics& step : steps) seconds.push_back(step.seconds);
   if (seconds.size() > 1) seconds.erase(seconds.begin());
-  summary.median_step_seconds = quantile(seconds, 0.5);
+  summary.median_step_seconds = median(seconds);
   summary.p90_step_seconds = quantile(seconds, 0.9);
   // Tokens and FLOPs are the same in every step.
   const StepMetrics& last = steps.back();

@@ -71,9 +71,7 @@ std::vector<std::string> doubts_about_weights(const Config& config) {
 }  // namespace
 
 void train(const Config& given) {
-  if (is_toy(given))
-    throw ConfigError(location(given, "model_type") +
-                      ": found a toy, which is there for plan; expected a decoder");
+  require_decoder(given);
   require_inputs(given);
   const StopSignal listening;
   const Launch launch = find_launch();

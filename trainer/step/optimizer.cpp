@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "base/philox.h"
+#include "models/ops/block8.h"
 #include "models/trace.h"
 
 namespace longshore::trainer {
 namespace {
+
+static_assert(offload::kScaleBlock == models::kBlock8);
 
 using models::Dtype;
 using models::Program;
