@@ -17,7 +17,8 @@ Lifetimes::Lifetimes(const Plan& plan)
 // `instruction` says which of its two instructions a temporary is listed with.
 Lifetimes::Lists Lifetimes::by_instruction(const Plan& plan, int Buffer::*instruction) {
   const int end = static_cast<int>(plan.instructions.size());
-  // An outliving temporary that is not written anew is born at no instruction: its `first` is `end`.
+  // An outliving temporary that is not written anew is born at no instruction: its `first` is
+  // `end`.
   auto is_listed = [&](const Buffer& buffer) {
     return buffer.is_in_arena() && buffer.*instruction < end;
   };

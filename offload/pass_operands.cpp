@@ -21,8 +21,9 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
     const bool outlives_run = gradients_ != GradientOwner::plan && !s.decay_ranges().empty();
     if (is_new)
       entry->second =
-          outlives_run ? builder_.outliving(name, bytes(s, copy), kind, Category::gradients, before_)
-                     : builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
+          outlives_run
+              ? builder_.outliving(name, bytes(s, copy), kind, Category::gradients, before_)
+              : builder_.temporary(name, bytes(s, copy), kind, Category::gradients);
     return {entry->second, offset_bytes, type};
   }
   return {builder_.argument(name, bytes(s, copy), kind, category(copy)), offset_bytes, type};

@@ -63,8 +63,8 @@ std::vector<int> reuse_dying_inputs(Plan& plan) {
       int now = static_cast<int>(i);
       if (made.owner != Owner::plan || dying.owner != Owner::plan || made.outlives_run ||
           dying.outlives_run || made.kind != dying.kind || made.bytes != dying.bytes ||
-          made.first != now || dying.last != now || shares_bytes_with[out] != out || uses(out) != 1 ||
-          uses(in) != 1)
+          made.first != now || dying.last != now || shares_bytes_with[out] != out ||
+          uses(out) != 1 || uses(in) != 1)
         continue;
       shares_bytes_with[out] = shares_bytes_with[in];
       dying.last = now - 1;  // its bytes are the output's from here on

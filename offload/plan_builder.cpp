@@ -48,8 +48,8 @@ Operand PlanBuilder::temporary(const std::string& name, const Type& type, Memory
   return {temporary(name, type.bytes(), kind, category), 0, type};
 }
 
-int PlanBuilder::outliving(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
-                         const Plan* from) {
+int PlanBuilder::outliving(const std::string& name, int64_t bytes, MemoryKind kind,
+                           Category category, const Plan* from) {
   int buffer = temporary(name, bytes, kind, category);
   plan_.buffers[buffer].outlives_run = true;
   if (!from) return buffer;

@@ -27,7 +27,7 @@ class PlanBuilder {
   // A temporary that is read before it is written and then left to the next run; or, `from` being
   // the plan that leaves it, one that is read where that plan left it.
   int outliving(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
-              const Plan* from = nullptr);
+                const Plan* from = nullptr);
 
   // A device operand that stands for a range of host memory. Windows that are written must not
   // overlap others that are in use at the same time.

@@ -228,8 +228,8 @@ Instruction store_of(const Plan& plan, const Visit& visit) {
           .scope = plan.instructions[visit.store].scope};
 }
 
-// Inserts the fetches and stores of the visits into the list of instructions, those of one instruction in
-// the order of the visits. Returns the new index of each former instruction.
+// Inserts the fetches and stores of the visits into the list of instructions, those of one
+// instruction in the order of the visits. Returns the new index of each former instruction.
 std::vector<int> insert_moves(Plan& plan, std::span<const Visit> visits) {
   std::vector<std::vector<Instruction>> before(plan.instructions.size()), after = before;
   for (const Visit& visit : visits) {

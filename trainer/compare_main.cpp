@@ -14,8 +14,8 @@
 #include "trainer/compare/report.h"
 #include "trainer/config/help.h"
 #include "trainer/config/unused_keys.h"
-#include "trainer/run/console.h"
 #include "trainer/distributed/launch.h"
+#include "trainer/run/console.h"
 
 namespace longshore::trainer {
 namespace {

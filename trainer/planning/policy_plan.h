@@ -22,7 +22,7 @@ struct PolicyPlan {
   Room room;
   double mfu = 0;                // a fraction
   double tokens_per_second = 0;  // of a device
-  std::string account;  // of the search, if the policy is `auto`
+  std::string account;           // of the search, if the policy is `auto`
 };
 
 // The config under that policy. `custom` and `auto` use its label keys, `auto` its

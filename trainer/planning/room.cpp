@@ -65,8 +65,7 @@ std::string fits_text(const Room& room) {
   std::string text = "no:";
   auto add = [&](const char* kind, int64_t spare) {
     if (spare >= 0) return;
-    text += std::string(text == "no:" ? " " : ", ") + kind + " " + bytes_text(-spare) +
-            " short";
+    text += std::string(text == "no:" ? " " : ", ") + kind + " " + bytes_text(-spare) + " short";
   };
   add("device", room.device_spare_bytes);
   add("host", room.host_spare_bytes);

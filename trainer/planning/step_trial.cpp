@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "trainer/step/estimate.h"
-#include "trainer/step/short_step.h"
 #include "trainer/step/lookahead.h"
+#include "trainer/step/short_step.h"
 
 namespace longshore::trainer {
 namespace {

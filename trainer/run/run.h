@@ -3,8 +3,8 @@
 
 #include "offload/backend.h"
 #include "trainer/config/config.h"
-#include "trainer/run/console.h"
 #include "trainer/distributed/world.h"
+#include "trainer/run/console.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/step/training_plans.h"
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "trainer/run/evaluate.h"
 #include "trainer/generate/continuation.h"
+#include "trainer/run/evaluate.h"
 
 namespace longshore::trainer {
 

@@ -8,10 +8,10 @@
 
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"
-#include "trainer/step/training_plans.h"
-#include "trainer/step/training_session.h"
 #include "trainer/run/summary.h"
 #include "trainer/run/training_data.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/step/training_session.h"
 
 namespace longshore::trainer {
 

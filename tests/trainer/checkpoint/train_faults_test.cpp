@@ -16,8 +16,8 @@
 #include "tests/trainer/checkpoint/kill_test.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "trainer/config/run_files.h"
-#include "trainer/run/faults.h"
 #include "trainer/probe/inputs.h"
+#include "trainer/run/faults.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/step/training_plans.h"
 
