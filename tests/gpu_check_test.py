@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -127,10 +128,16 @@ class ResultsTest(unittest.TestCase):
             self.assertIn("device", results.parts())
             results.keep_to("B")
             self.assertEqual(results.parts(), {})
+            (elsewhere / "pack.tar.xz").write_text("somebody's")
+            (elsewhere / "A_80GB" / "pack.tar.xz").write_text("somebody's")
             write_json(elsewhere / "device.json", {"name": "B"})
             results.add("smoke", part)
+            with tarfile.open(elsewhere / "state.tar.gz") as state:
+                self.assertIn("A_80GB/device.json", state.getnames())
+                self.assertFalse([name for name in state.getnames() if "pack" in name])
             results.keep_to("A 80GB")
             self.assertEqual(list(results.parts()), ["device"])
+            self.assertTrue((elsewhere / "pack.tar.xz").exists())
 
     def test_do_without_a_state_that_is_damaged(self):
         with tempfile.TemporaryDirectory() as folder:

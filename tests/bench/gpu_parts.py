@@ -48,11 +48,12 @@ PEER_ROWS = 8
 PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:8"},
               "llama2_7b": {"small": "none:4,none:8", "large": "none:8"}}
 LARGE_MEMORY_MIB = 120_000
+OTHERS_MIB = 1000  # above what a driver takes for itself
 LOSS_RUNS = 4  # at once: nobody times them
 # Into how many processes tests are split: most of their time goes to what the CPU compares with.
 TESTS = {"cuda_ops_test": 6, "golden_test": 2, "cuda_nccl_test": 1}
 SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "deterministic=false"]
-SHIPPED = {r"\bH200\b": "h200", r"\bH100\b": "h100", r"\bA100.*80GB": "a100_80g", "RTX 4090$": "rtx4090",
+SHIPPED = {r"\bH200\b": "h200", r"\bH100 80GB HBM3": "h100", r"\bA100.*80GB": "a100_80g", "RTX 4090$": "rtx4090",
            "RTX 5090$": "rtx5090"}  # by their names
 GIB = 2**30
 # Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
@@ -178,6 +179,10 @@ class Parts(TimedCommands):
                      "clocks.max.sm")
             lines = self.run(60, "nvidia-smi", "--format=csv", f"--query-gpu={query}")
             found = dict(zip(("name", "memory", "driver", "card"), lines[1].split(", ")))
+            used = re.match(r"\d+", lines[1].split(", ")[4])
+            if used and int(used[0]) > OTHERS_MIB:
+                self.say(f"{used[0]} MiB of its memory are in use by others: plans do not know of them, and what is "
+                         "said below of memory in use includes them")
             memory = re.match(r"\d+", found["memory"])  # a GPU that shares the host's has none
             found["memory_mib"] = int(memory[0]) if memory else 0
             found["profile"] = next((name for pattern, name in SHIPPED.items() if re.search(pattern, found["name"])), None)
@@ -192,7 +197,9 @@ class Parts(TimedCommands):
                 self.run(40, sys.executable, ROOT / "tests/bench/touch_memory.py")
             except Failure as failure:  # it is slow, or less may be used than there is
                 self.say(str(failure))
-        self.say(f"build {self.build_id} in {self.build}")
+        commit = self.build / "commit"
+        self.say(f"build {self.build_id} in {self.build}" +
+                 (f", of commit {commit.read_text().strip()}" if commit.exists() else ""))
         libraries = self.run(20, "ldd", self.program("train"), is_shown=re.compile("torch|cudart|not found").search)
         if any("not found" in line for line in libraries):
             raise Failure("libraries are missing")

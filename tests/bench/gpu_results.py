@@ -1,5 +1,6 @@
 """What parts of scripts/gpu_check said and measured, as one file to read on, and a page to read."""
 
+import pathlib
 import re
 import tarfile
 import zlib
@@ -7,6 +8,11 @@ import zlib
 import gpu_targets
 from atomic_file import copy_whole, read_json, write_json, write_text
 from timed_commands import print_or_go_on
+
+
+def is_result(path):
+    """Whether a part left it, and not somebody who put a pack there, say."""
+    return path.suffix in (".json", ".md", ".yml")
 
 
 class Results:
@@ -34,7 +40,7 @@ class Results:
         theirs, ours = (self.logs / re.sub(r"\W+", "_", name) for name in (before, gpu))
         theirs.mkdir(exist_ok=True)
         for path in self.logs.iterdir():
-            if path.is_file() and path != self.state:
+            if path.is_file() and is_result(path):
                 path.replace(theirs / path.name)
         for path in ours.iterdir() if ours.exists() else []:
             path.replace(self.logs / path.name)
@@ -74,6 +80,7 @@ class Results:
         draft = self.state.with_suffix(".partial")
         with tarfile.open(draft, "w:gz") as packed:
             for path in sorted(self.logs.iterdir()):
-                if path.suffix in (".json", ".md", ".yml") or path.is_dir() and path.name != "alone":
-                    packed.add(path, path.name)
+                if is_result(path) or path.is_dir() and path.name != "alone":
+                    packed.add(path, path.name, filter=lambda entry: entry if entry.isdir() or
+                               is_result(pathlib.PurePath(entry.name)) else None)
         draft.replace(self.state)
