@@ -10,6 +10,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/measuring/measure_hardware.h"

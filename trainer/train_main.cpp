@@ -3,6 +3,7 @@
 #include "base/program.h"
 #include "trainer/config/config.h"
 #include "trainer/config/help.h"
+#include "trainer/config/load_config.h"
 #include "trainer/run/train.h"
 
 int main(int argc, char** argv) {

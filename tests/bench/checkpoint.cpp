@@ -23,6 +23,7 @@
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/snapshot.h"
 #include "trainer/config/backend_choice.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/what_helps.h"
 #include "trainer/step/training_session.h"

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/timing.h"
+#include "trainer/config/load_config.h"
 
 namespace longshore::bench {
 

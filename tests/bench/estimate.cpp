@@ -24,6 +24,7 @@
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 
 namespace longshore::bench {
 namespace {

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "trainer/config/config.h"
 #include "trainer/config/hf_model.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/validate.h"
 
 // Only texts are tried here, not the folders that they name.
 void longshore::trainer::take_model_of_weights(Config&) {}

@@ -11,6 +11,7 @@
 #include "base/exit_code.h"
 #include "data/safetensors_writer.h"
 #include "trainer/config/config.h"
+#include "trainer/config/load_config.h"
 #include "trainer/run/training_data.h"
 
 namespace {

@@ -14,6 +14,7 @@
 #include "trainer/compare/energy_meter.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/yaml.h"
 #include "trainer/planning/room.h"

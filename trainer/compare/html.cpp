@@ -8,6 +8,7 @@
 #include "trainer/compare/charts.h"
 #include "trainer/compare/figures.h"
 #include "trainer/compare/style.h"
+#include "trainer/config/config_text.h"
 
 namespace longshore::trainer {
 namespace {

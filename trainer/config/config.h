@@ -22,9 +22,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -166,44 +164,6 @@ struct Config {
   std::map<std::string, std::string> origins;
 };
 
-// configs/ of the source tree that the running program was built in (build*/bin/program).
-std::filesystem::path default_configs_directory();
-
-// Reads `file_or_name` (a path, else a file of `configs_directory`) and applies `overrides`, each
-// "key=value". A value is taken literally, except that one in quotes is a quoted YAML scalar. The
-// result has passed validate().
-Config load_config(const std::filesystem::path& file_or_name,
-                   std::span<const std::string> overrides,
-                   const std::filesystem::path& configs_directory);
-
-// The same for programs that are given remat policies in addition to the config: does not check
-// whether the keys go together with the policy. with_policy() in trainer/planning/policy_plan.h
-// does that for each policy.
-Config load_config_for_policies(const std::filesystem::path& file_or_name,
-                                std::span<const std::string> overrides,
-                                const std::filesystem::path& configs_directory);
-
-// The same for a text that need not be in a file. Messages name it `file`, and base_config is
-// searched in the folder of `file`.
-Config load_config_text(std::string_view text, const std::filesystem::path& file,
-                        std::span<const std::string> overrides,
-                        const std::filesystem::path& configs_directory);
-
-// Returns `config` with `overrides`, for programs that read only a few keys. Throws ConfigError for
-// keys other than `keys`, which it lists. Checks each value, but not whether values contradict each
-// other.
-Config override_config(Config config, std::span<const std::string> overrides,
-                       std::span<const std::string> keys);
-
-// Throws ConfigError if a value is out of its range or two values contradict each other. For
-// configs that were changed after loading.
-void validate(const Config& config);
-
-// The two parts of validate(): whether the remat policy goes together with the label keys and with
-// auto_micro_batch, and everything else.
-void validate_remat(const Config& config);
-void validate_but_remat(const Config& config);
-
 // In base_output_directory, with texts that runs have tokenized.
 inline constexpr const char* kTokensFolder = "tokens";
 
@@ -218,6 +178,9 @@ void require_decoder(const Config& config);
 
 // The tokens that a device takes in a step.
 int64_t tokens_per_step(const Config& config);
+
+// The files of training and of evaluation.
+std::vector<std::filesystem::path> data_files(const Config& config);
 
 // The first file of training or evaluation that has to be tokenized; nothing where there is none.
 std::optional<std::filesystem::path> text_file(const Config& config);
@@ -238,17 +201,5 @@ auto with_origin(const Config& config, Make make) {
     throw ConfigError(origin(config, error.key) + " " + error.what());
   }
 }
-
-// The text of a config file with every key, its value and its origin. Loading it gives an equal
-// config.
-std::string resolved_text(const Config& config);
-// Writes that text. The file appears whole or not at all; throws Error when it cannot be written.
-void write_resolved(const Config& config, const std::filesystem::path& file);
-
-// All keys by section, with default, meaning and range.
-std::string config_help();
-
-// A line for each of these keys, with the value that it has in `config` in place of the default.
-std::string config_help(const Config& config, std::span<const std::string> keys);
 
 }  // namespace longshore::trainer

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 
 namespace longshore::trainer {

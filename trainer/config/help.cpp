@@ -5,6 +5,7 @@
 
 #include "offload/policy.h"
 #include "trainer/config/config.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {

@@ -1,3 +1,5 @@
+#include "trainer/config/validate.h"
+
 #include <algorithm>
 #include <climits>
 #include <optional>
@@ -8,7 +10,6 @@
 #include "base/text.h"
 #include "data/text_format.h"
 #include "offload/policy.h"
-#include "trainer/config/config.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 
@@ -124,13 +125,6 @@ void check_dtypes(const Config& config) {
   }
 }
 
-std::vector<std::filesystem::path> data_files(const Config& config) {
-  std::vector<std::filesystem::path> paths;
-  for (const DatasetFile& file : config.dataset_path) paths.push_back(file.path);
-  if (!config.eval_dataset_path.empty()) paths.push_back(config.eval_dataset_path);
-  return paths;
-}
-
 void check_files(const Config& config) {
   if (config.dataset_path.empty()) {
     refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
@@ -186,28 +180,6 @@ void check_run(const Config& config) {
 }
 
 }  // namespace
-
-bool is_toy(const Config& config) {
-  return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
-}
-
-void require_decoder(const Config& config) {
-  if (is_toy(config))
-    throw ConfigError(location(config, "model_type") +
-                      ": found a toy, which is there for plan; expected a decoder");
-}
-
-int64_t tokens_per_step(const Config& config) {
-  return config.per_device_batch_size * config.max_target_length *
-         config.gradient_accumulation_steps;
-}
-
-std::optional<std::filesystem::path> text_file(const Config& config) {
-  if (config.dataset_type == DatasetType::synthetic) return std::nullopt;
-  const std::vector<std::filesystem::path> paths = data_files(config);
-  const auto text = std::ranges::find_if(paths, data::is_text);
-  return text == paths.end() ? std::nullopt : std::optional(*text);
-}
 
 void validate_remat(const Config& config) {
   bool is_auto = config.remat_policy == offload::kAuto;

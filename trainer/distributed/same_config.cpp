@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "trainer/config/config_text.h"
 
 namespace longshore::trainer {
 

@@ -1,6 +1,7 @@
 #include "trainer/planning/largest_that_fits.h"
 
 #include "base/error.h"
+#include "trainer/config/validate.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {

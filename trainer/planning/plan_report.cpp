@@ -10,6 +10,7 @@
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/planning/advice.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/what_helps.h"

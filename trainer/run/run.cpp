@@ -226,7 +226,7 @@ class Run {
 
   // Other than at the end.
   bool is_evaluated_after(int64_t steps, const RunEvaluation& evaluation) const {
-    return evaluation.validates() && steps < config_.steps && is_due(steps, config_.eval_interval);
+    return evaluation.evaluates() && steps < config_.steps && is_due(steps, config_.eval_interval);
   }
 
   // Whether the process before this one ended between its save and the evaluation after that.
@@ -237,15 +237,15 @@ class Run {
   }
 
   void validate_after(int64_t steps, RunEvaluation& evaluation) {
-    validate(evaluation, steps - 1, "after " + plural(steps, "step"));
+    evaluate(evaluation, steps - 1, "after " + plural(steps, "step"));
   }
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {
     Summary summary = summarize(steps_);
     summary.steps = config_.steps;
     summary.data_wait_fraction = data_wait_fraction;
-    if (evaluation.validates())
-      summary.validation = validate(evaluation, config_.steps - 1, "at the end");
+    if (evaluation.evaluates())
+      summary.validation = evaluate(evaluation, config_.steps - 1, "at the end");
     if (evaluation.samples() && !stop_.is_asked()) console_.line("sample: " + evaluation.sample());
     if (stop_.is_asked()) return stop(config_.steps);
     summary.memory = session_->memory();
@@ -358,10 +358,10 @@ class Run {
     if (metrics_) metrics_->require_written();
   }
 
-  std::optional<Validation> validate(RunEvaluation& evaluation, int64_t step,
+  std::optional<Validation> evaluate(RunEvaluation& evaluation, int64_t step,
                                      const std::string& when) {
     const std::optional<Validation> validation =
-        evaluation.validate([this] { return stop_.is_asked(); });
+        evaluation.evaluate([this] { return stop_.is_asked(); });
     if (!validation) return std::nullopt;
     console_.line("validation loss " + when + ": " + text(*validation));
     if (metrics_) metrics_->write_validation(step, validation->loss);

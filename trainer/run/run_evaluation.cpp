@@ -15,10 +15,10 @@ RunEvaluation::RunEvaluation(const Config& config, const TrainingPlans& plans,
   if (plans.sample) decoding_ = session.decoding(*plans.sample);
 }
 
-std::optional<Validation> RunEvaluation::validate(const std::function<bool()>& stops) {
+std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& stops) {
   const std::optional<double> loss =
-      evaluate(*validation_, data_.validation, data_.validation_batches, backend_,
-               session_.arguments(), session_.ledger(), world_, stops);
+      trainer::evaluate(*validation_, data_.validation, data_.validation_batches, backend_,
+                        session_.arguments(), session_.ledger(), world_, stops);
   if (!loss) return std::nullopt;
   return Validation{.loss = *loss, .unigram_loss = data_.unigram_loss};
 }

@@ -21,10 +21,10 @@ class RunEvaluation {
   RunEvaluation(const Config& config, const TrainingPlans& plans, const TrainingData& data,
                 offload::Backend& backend, TrainingSession& session, World& world);
 
-  bool validates() const { return validation_ != nullptr; }
+  bool evaluates() const { return validation_ != nullptr; }
   // On all validation text; nothing where `stops`, asked before each batch, says so. All processes
   // call it.
-  std::optional<Validation> validate(const std::function<bool()>& stops);
+  std::optional<Validation> evaluate(const std::function<bool()>& stops);
 
   bool samples() const { return decoding_ != nullptr; }
   // The prompt and what follows it.

@@ -14,6 +14,7 @@
 #include "models/hf/config.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/inputs.h"

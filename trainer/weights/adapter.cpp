@@ -12,6 +12,7 @@
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
 #include "trainer/config/run_files.h"
+#include "trainer/config/validate.h"
 #include "trainer/weights/adapter_format.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/read_floats.h"

@@ -13,6 +13,7 @@
 #include "tests/message_of.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/load_state.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/distributed/world.h"
 #include "trainer/step/training_session.h"

@@ -7,6 +7,7 @@
 #include "offload/cpu_backend.h"
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
+#include "trainer/config/load_config.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {

@@ -15,6 +15,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/kill_test.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/run_files.h"
 #include "trainer/probe/inputs.h"
 #include "trainer/run/faults.h"

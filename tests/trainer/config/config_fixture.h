@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "tests/message_of.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 

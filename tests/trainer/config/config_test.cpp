@@ -6,8 +6,11 @@
 
 #include "base/error.h"
 #include "tests/trainer/config/config_fixture.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/validate.h"
 
 namespace longshore::trainer {
 namespace {

@@ -11,6 +11,7 @@
 #include "tests/message_of.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/planning/largest_that_fits.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/estimate.h"

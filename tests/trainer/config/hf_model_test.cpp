@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "tests/message_of.h"
 #include "trainer/config/hf_config.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 
 namespace longshore::trainer {

@@ -5,6 +5,9 @@
 
 #include "data/chat_template.h"
 #include "tests/trainer/config/config_fixture.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/validate.h"
 
 namespace longshore::trainer {
 namespace {

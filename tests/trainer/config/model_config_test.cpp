@@ -11,6 +11,7 @@
 #include "models/hf/text_model.h"
 #include "offload/policy.h"
 #include "trainer/config/config.h"
+#include "trainer/config/load_config.h"
 #include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {

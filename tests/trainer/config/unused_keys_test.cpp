@@ -6,6 +6,7 @@
 
 #include "offload/policy.h"
 #include "tests/offload/toy_models.h"
+#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 namespace {

@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {

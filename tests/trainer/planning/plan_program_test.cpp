@@ -11,6 +11,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
+#include "trainer/config/load_config.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
 

@@ -14,6 +14,7 @@
 #include "tests/data/temporary_folder.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/planning/plan_report.h"
 
 namespace longshore::trainer {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/load_config.h"
 #include "trainer/planning/plan_report.h"
 
 namespace longshore::trainer {

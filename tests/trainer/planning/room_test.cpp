@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/config/config.h"
+#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 namespace {

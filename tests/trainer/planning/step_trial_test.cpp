@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/step/estimate.h"
 
 namespace longshore::trainer {

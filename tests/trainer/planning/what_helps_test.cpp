@@ -11,6 +11,7 @@
 
 #include "offload/virtual_backend.h"
 #include "tests/offload/forwarding_backend.h"
+#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 namespace {

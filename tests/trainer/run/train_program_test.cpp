@@ -20,6 +20,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"

@@ -17,6 +17,7 @@
 #include "offload/executor.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"

@@ -15,6 +15,7 @@
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
+#include "trainer/config/load_config.h"
 #include "trainer/generate/continuation.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/step_plans.h"

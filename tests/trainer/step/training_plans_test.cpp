@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 
 namespace longshore::trainer {

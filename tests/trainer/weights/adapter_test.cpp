@@ -15,6 +15,7 @@
 #include "offload/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
+#include "trainer/config/load_config.h"
 #include "trainer/weights/adapter_format.h"
 #include "trainer/weights/initialize.h"
 #include "trainer/weights/load_parameters.h"
