@@ -7,7 +7,7 @@ namespace {
 
 int64_t most_bytes(const std::vector<const Plan*>& plans, MemoryKind kind) {
   int64_t most = 0;
-  for (const Plan* plan : plans) most = std::max(most, plan->arena(kind));
+  for (const Plan* plan : plans) most = std::max(most, plan->arena_bytes[kind]);
   return most;
 }
 

@@ -1,7 +1,6 @@
 // What a backend does: memory of each kind, kernels and copies on lanes, order between lanes.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -16,7 +15,7 @@ namespace longshore::offload {
 struct Span {
   double begin = 0, end = 0;
 };
-using LaneSpans = std::array<std::vector<Span>, kLanes.size()>;  // of each lane's calls, in order
+using LaneSpans = PerLane<std::vector<Span>>;  // of its calls, in order
 
 class Backend {
  public:

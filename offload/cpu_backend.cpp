@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -220,7 +219,7 @@ class CpuBackend : public Backend {
 
  private:
   Worker& worker(Lane lane) {
-    auto& worker = workers_[static_cast<size_t>(lane)];
+    auto& worker = workers_[lane];
     if (!worker) worker = std::make_unique<Worker>(failure_);
     return *worker;
   }
@@ -243,7 +242,7 @@ class CpuBackend : public Backend {
     };
     double begin = seconds();
     f();
-    spans_[static_cast<size_t>(lane)].push_back({begin, seconds()});
+    spans_[lane].push_back({begin, seconds()});
   }
 
   models::Target target_;
@@ -255,7 +254,7 @@ class CpuBackend : public Backend {
   LaneSpans spans_;
   SteadyClock::time_point recording_since_;
   bool is_recording_ = false;
-  std::array<std::unique_ptr<Worker>, kLanes.size()> workers_;
+  PerLane<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -271,10 +270,9 @@ class CudaBackend : public Backend {
     int least = 0, greatest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
     for (Lane lane : kLanes)
-      check_cuda(
-          cudaStreamCreateWithPriority(&streams_[static_cast<size_t>(lane)], cudaStreamNonBlocking,
-                                       lane == Lane::network ? greatest : least),
-          "making a stream");
+      check_cuda(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking,
+                                              lane == Lane::network ? greatest : least),
+                 "making a stream");
   }
 
   // Of our stream alone: other backends need theirs.
@@ -296,7 +294,7 @@ class CudaBackend : public Backend {
 
   void choose_device() const { check_cuda(cudaSetDevice(device_), "choosing the device"); }
 
-  cudaStream_t stream(Lane lane) const { return streams_[static_cast<size_t>(lane)]; }
+  cudaStream_t stream(Lane lane) const { return streams_[lane]; }
   c10::cuda::CUDAStream compute() const {
     return c10::cuda::getStreamFromExternal(stream(Lane::compute),
                                             static_cast<c10::DeviceIndex>(device_));
@@ -307,7 +305,7 @@ class CudaBackend : public Backend {
   models::Target target_;
   CudaPinnedMemory pinned_memory_;
   CudaStaging staging_;
-  std::array<cudaStream_t, kLanes.size()> streams_{};
+  PerLane<cudaStream_t> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
   bool network_has_work_ = false, host_has_work_ = false;  // since the last wait

@@ -38,7 +38,7 @@ LaneSpans CudaTimings::stop() {
     return milliseconds / 1e3;
   };
   LaneSpans spans;
-  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+  for (Lane lane : kLanes) {
     for (const Events& events : lanes_[lane]) {
       spans[lane].push_back({seconds(events.begin), seconds(events.end)});
       destroy(events);
@@ -60,8 +60,7 @@ CudaTimings::Call::Call(CudaTimings& timings, Lane lane, cudaStream_t stream)
 }
 
 CudaTimings::Call::~Call() {
-  if (timings_.since_)
-    timings_.lanes_[static_cast<size_t>(lane_)].push_back({begin_, mark(stream_)});
+  if (timings_.since_) timings_.lanes_[lane_].push_back({begin_, mark(stream_)});
 }
 
 }  // namespace longshore::offload

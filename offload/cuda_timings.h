@@ -3,7 +3,6 @@
 
 #include <driver_types.h>
 
-#include <array>
 #include <vector>
 
 #include "offload/backend.h"
@@ -45,7 +44,7 @@ class CudaTimings {
   static void destroy(const Events& events);
 
   cudaEvent_t since_ = nullptr;  // null where nothing is timed
-  std::array<std::vector<Events>, kLanes.size()> lanes_;
+  PerLane<std::vector<Events>> lanes_;
 };
 
 }  // namespace longshore::offload

@@ -18,7 +18,7 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
                        const Arenas& arenas)
     : plan_(plan), backend_(backend), lifetimes_(plan) {
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host})
-    if (arenas.of(kind).bytes() < plan.arena(kind))
+    if (arenas.of(kind).bytes() < plan.arena_bytes[kind])
       throw InternalError(plan.name + ": the arena of " + name(kind) + " is too small");
 
   std::vector<std::byte*> base;

@@ -29,9 +29,9 @@ std::string bytes_text(int64_t bytes) {
 }
 
 void Ledger::take(MemoryKind kind, Category category, int64_t bytes) {
-  Account& account = accounts_[static_cast<size_t>(kind)];
+  Account& account = accounts_[kind];
   account.now += bytes;
-  account.by_category[static_cast<size_t>(category)] += bytes;
+  account.by_category[category] += bytes;
   if (account.now > account.peak) {
     account.peak = account.now;
     account.at_peak = account.by_category;
@@ -39,9 +39,9 @@ void Ledger::take(MemoryKind kind, Category category, int64_t bytes) {
 }
 
 void Ledger::give(MemoryKind kind, Category category, int64_t bytes) {
-  Account& account = accounts_[static_cast<size_t>(kind)];
+  Account& account = accounts_[kind];
   account.now -= bytes;
-  account.by_category[static_cast<size_t>(category)] -= bytes;
+  account.by_category[category] -= bytes;
   if (account.now < 0) throw InternalError("Ledger: more given back than taken");
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/enum_array.h"
+
 namespace longshore::offload {
 
 // Copies to and from `pinned_host` run at the same time as kernels; `unpinned_host` is ordinary,
@@ -12,6 +14,8 @@ namespace longshore::offload {
 enum class MemoryKind : uint8_t { device, pinned_host, unpinned_host };
 inline constexpr std::array kMemoryKinds{MemoryKind::device, MemoryKind::pinned_host,
                                          MemoryKind::unpinned_host};
+template <class T>
+using PerMemoryKind = EnumArray<MemoryKind, T, kMemoryKinds.size()>;
 
 enum class Category : uint8_t {
   parameters,   // compute and master weights
@@ -28,6 +32,8 @@ inline constexpr std::array kCategories{
     Category::parameters, Category::optimizer, Category::gradients,
     Category::batch,      Category::kept,      Category::working_set,
     Category::staging,    Category::workspace, Category::cache};
+template <class T>
+using PerCategory = EnumArray<Category, T, kCategories.size()>;
 
 const char* name(MemoryKind kind);
 const char* name(Category category);
@@ -39,7 +45,7 @@ std::string bytes_text(int64_t bytes);
 // kind.
 class Ledger {
  public:
-  using ByCategory = std::array<int64_t, kCategories.size()>;
+  using ByCategory = PerCategory<int64_t>;
 
   void take(MemoryKind kind, Category category, int64_t bytes);
   // Throws InternalError when more is given than was taken.
@@ -56,9 +62,9 @@ class Ledger {
     int64_t now = 0, peak = 0;
     ByCategory by_category{}, at_peak{};
   };
-  const Account& account(MemoryKind kind) const { return accounts_[static_cast<size_t>(kind)]; }
+  const Account& account(MemoryKind kind) const { return accounts_[kind]; }
 
-  std::array<Account, kMemoryKinds.size()> accounts_;
+  PerMemoryKind<Account> accounts_;
 };
 
 }  // namespace longshore::offload

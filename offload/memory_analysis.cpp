@@ -76,7 +76,7 @@ MemoryAnalysis analyze(const Plan& plan, MemoryKind kind) {
         analysis.peak_instruction = instruction;
       },
       [&](const Buffer& buffer) { ledger.give(kind, buffer.category, align_up(buffer.bytes)); });
-  analysis.temp_bytes = plan.arena(kind);
+  analysis.temp_bytes = plan.arena_bytes[kind];
   analysis.peak_bytes = plan.caller_bytes(kind) + analysis.temp_bytes;
   analysis.live_bytes = ledger.peak_bytes(kind);
   analysis.by_category = ledger.at_peak(kind);

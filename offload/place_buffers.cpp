@@ -94,7 +94,7 @@ void place_temporaries(Plan& plan, std::span<const int> shares_bytes_with,
       lifetimes[lifetime].first = std::min(lifetimes[lifetime].first, buffer.first);
       lifetimes[lifetime].last = std::max(lifetimes[lifetime].last, buffer.last);
     }
-    plan.arena_bytes[static_cast<size_t>(kind)] = assign_offsets(lifetimes);
+    plan.arena_bytes[kind] = assign_offsets(lifetimes);
     for (size_t i = 0; i < plan.buffers.size(); ++i)
       if (int lifetime = lifetime_of[shares_bytes_with[i]]; lifetime >= 0)
         plan.buffers[i].offset = lifetimes[lifetime].offset;

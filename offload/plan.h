@@ -26,6 +26,8 @@ namespace longshore::offload {
 enum class Lane : uint8_t { compute, host_to_device, device_to_host, host_compute, network };
 inline constexpr std::array kLanes{Lane::compute, Lane::host_to_device, Lane::device_to_host,
                                    Lane::host_compute, Lane::network};
+template <class T>
+using PerLane = EnumArray<Lane, T, kLanes.size()>;
 
 const char* name(Lane lane);
 
@@ -91,11 +93,10 @@ struct Plan {
   models::Target target = models::Target::cpu;
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
-  std::array<int64_t, kMemoryKinds.size()> arena_bytes{};  // by memory kind
+  PerMemoryKind<int64_t> arena_bytes{};
 
   // The bytes of all arguments and outputs, each rounded up to the arena's alignment.
   int64_t caller_bytes(MemoryKind kind) const;
-  int64_t arena(MemoryKind kind) const { return arena_bytes[static_cast<size_t>(kind)]; }
 };
 
 // One line for each instruction, for tests and debugging.

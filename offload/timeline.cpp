@@ -1,7 +1,6 @@
 #include "offload/timeline.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 
@@ -40,15 +39,15 @@ double common_length(const std::vector<Span>& a, const std::vector<Span>& b) {
 }  // namespace
 
 std::vector<Event> timeline(const std::vector<const Plan*>& plans, const LaneSpans& spans) {
-  std::array<size_t, kLanes.size()> next{};
+  PerLane<size_t> next{};
   std::vector<Event> events;
   for (const Plan* plan : plans)
     for (const Instruction& instruction : plan->instructions) {
-      size_t lane = static_cast<size_t>(instruction.lane);
+      const Lane lane = instruction.lane;
       if (next[lane] >= spans[lane].size())
-        throw InternalError(plan->name + ": fewer calls were recorded on " +
-                            name(instruction.lane) + " than the plan has");
-      events.push_back({.lane = instruction.lane,
+        throw InternalError(plan->name + ": fewer calls were recorded on " + name(lane) +
+                            " than the plan has");
+      events.push_back({.lane = lane,
                         .name = instruction.name,
                         .op = instruction.op ? instruction.op->name : "move",
                         .scope = instruction.scope,
@@ -57,7 +56,7 @@ std::vector<Event> timeline(const std::vector<const Plan*>& plans, const LaneSpa
                         .span = spans[lane][next[lane]++]});
     }
   for (Lane lane : kLanes)
-    if (next[static_cast<size_t>(lane)] != spans[static_cast<size_t>(lane)].size())
+    if (next[lane] != spans[lane].size())
       throw InternalError(std::string("more calls were recorded on ") + name(lane) +
                           " than the plans have");
   return events;

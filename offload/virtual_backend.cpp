@@ -72,9 +72,9 @@ class VirtualBackend : public Backend {
   // turn.
   double& clock(Lane lane) {
     if (hardware_.takes_turns() && lane != Lane::network) lane = Lane::compute;
-    return clocks_[static_cast<size_t>(lane)];
+    return clocks_[lane];
   }
-  Span& latest(Lane lane) { return latest_[static_cast<size_t>(lane)]; }
+  Span& latest(Lane lane) { return latest_[lane]; }
 
   bool is_busy(Lane lane, double then) {
     return latest(lane).begin <= then && then < latest(lane).end;
@@ -83,7 +83,7 @@ class VirtualBackend : public Backend {
   void spend(Lane lane, double seconds) {
     latest(lane) = {clock(lane), clock(lane) + seconds};
     clock(lane) += seconds;
-    if (is_recording_) spans_[static_cast<size_t>(lane)].push_back(latest(lane));
+    if (is_recording_) spans_[lane].push_back(latest(lane));
   }
 
   // The time to fetch operands that are not in the cache. Operands that together are larger than
@@ -104,8 +104,8 @@ class VirtualBackend : public Backend {
   const Hardware hardware_;
   ProcessorCache cache_;
   uintptr_t next_address_ = kArenaAlignment;
-  std::array<double, kLanes.size()> clocks_{};  // seconds
-  std::array<Span, kLanes.size()> latest_{};
+  PerLane<double> clocks_{};  // seconds
+  PerLane<Span> latest_{};
   std::map<int, double> events_;
   LaneSpans spans_;
   bool is_recording_ = false;

@@ -10,15 +10,15 @@ constexpr int kNone = -1;
 
 // By lane, the latest instruction that is known to have finished (F. Mattern, Virtual Time and
 // Global States of Distributed Systems, 1989).
-using VectorClock = std::array<int, kLanes.size()>;
+using VectorClock = PerLane<int>;
 
 // The latest uses of some bytes: the last write, and the reads since then. A write waits for all
 // uses before it, so whoever waits for the write need not wait for those.
 struct LatestUses {
   int64_t end = 0;
   int write = kNone;
-  std::array<int, kLanes.size()> reads = [] {
-    std::array<int, kLanes.size()> none{};
+  PerLane<int> reads = [] {
+    PerLane<int> none{};
     none.fill(kNone);
     return none;
   }();
@@ -60,7 +60,7 @@ class Memory {
         piece = pieces_.emplace_hint(piece, at, LatestUses{});
         piece->second.end = next;
       }
-      piece->second.reads[static_cast<size_t>(lane)] = instruction;
+      piece->second.reads[lane] = instruction;
       at = piece->second.end;
     }
   }
@@ -123,7 +123,7 @@ void find_waits(Plan& plan) {
   std::map<int, Memory> memories;
   // A lane's latest instruction stands for its earlier ones, since lanes keep their order. Whoever
   // waits for an instruction knows what its lane knew then.
-  std::array<VectorClock, kLanes.size()> clocks;  // by lane, after its latest instruction so far
+  PerLane<VectorClock> clocks;  // after a lane's latest instruction so far
   for (VectorClock& clock : clocks) clock.fill(kNone);
   std::vector<VectorClock> done;  // by instruction, after it
   done.reserve(plan.instructions.size());
@@ -136,14 +136,14 @@ void find_waits(Plan& plan) {
     for (const Range& r : writes) memories[r.memory].collect(r.begin, r.end, true, earlier);
     // The latest first: what they wait for needs no wait of its own.
     std::sort(earlier.rbegin(), earlier.rend());
-    VectorClock& clock = clocks[static_cast<size_t>(instruction.lane)];
+    VectorClock& clock = clocks[instruction.lane];
     for (int other : earlier) {
-      if (other <= clock[static_cast<size_t>(plan.instructions[other].lane)]) continue;
+      if (other <= clock[plan.instructions[other].lane]) continue;
       std::ranges::transform(clock, done[other], clock.begin(), std::ranges::max);
       instruction.waits.push_back(other);
       plan.instructions[other].awaited = true;
     }
-    clock[static_cast<size_t>(instruction.lane)] = i;
+    clock[instruction.lane] = i;
     done.push_back(clock);
     for (const Range& r : reads) memories[r.memory].note_read(r.begin, r.end, i, instruction.lane);
     for (const Range& r : writes) memories[r.memory].note_write(r.begin, r.end, i);

@@ -43,7 +43,7 @@ struct Entry {
 };
 
 int64_t device_bytes(const Config& config, const offload::Hardware& hardware) {
-  return trainer::of(plan_policy(config, kTarget, hardware).memory, MemoryKind::device).peak_bytes;
+  return plan_policy(config, kTarget, hardware).memory[MemoryKind::device].peak_bytes;
 }
 
 Config random_config(Config config, std::mt19937& random) {

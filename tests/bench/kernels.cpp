@@ -278,7 +278,7 @@ class Stopwatch {
                   {memory_.memory() + kLead.bytes(), kLead});
     work();
     const offload::LaneSpans spans = backend_.stop_recording();
-    const std::vector<offload::Span>& span = spans[static_cast<size_t>(Lane::compute)];
+    const std::vector<offload::Span>& span = spans[Lane::compute];
     return span.back().end - span[1].begin;
   }
 

@@ -178,7 +178,7 @@ TEST(Executor, RefusesAnArenaThatIsTooSmall) {
   Arguments arguments(*backend, ledger);
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
     Plan smaller = random.plan;
-    --smaller.arena_bytes[static_cast<size_t>(kind)];
+    --smaller.arena_bytes[kind];
     Arenas arenas(*backend, {&smaller});
     EXPECT_THROW(Executable(random.plan, *backend, arguments, arenas), InternalError);
   }
@@ -192,8 +192,8 @@ TEST(Ledger, KnowsItsPeak) {
   ledger.take(MemoryKind::device, Category::kept, 4);
   ledger.take(MemoryKind::pinned_host, Category::batch, 1);
   EXPECT_EQ(ledger.peak_bytes(MemoryKind::device), 15);
-  EXPECT_EQ(ledger.at_peak(MemoryKind::device)[static_cast<size_t>(Category::kept)], 10);
-  EXPECT_EQ(ledger.at_peak(MemoryKind::device)[static_cast<size_t>(Category::workspace)], 5);
+  EXPECT_EQ(ledger.at_peak(MemoryKind::device)[Category::kept], 10);
+  EXPECT_EQ(ledger.at_peak(MemoryKind::device)[Category::workspace], 5);
   EXPECT_EQ(ledger.now_bytes(MemoryKind::device), 14);
   EXPECT_EQ(ledger.peak_bytes(MemoryKind::pinned_host), 1);
   EXPECT_THROW(ledger.give(MemoryKind::device, Category::kept, 15), InternalError);

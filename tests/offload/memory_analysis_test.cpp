@@ -30,7 +30,7 @@ Plan plan_by_hand() {
   plan.instructions.resize(3);
   plan.instructions[0].in = {{.buffer = 0, .type = {}}};
   plan.instructions[1].out = {{.buffer = 1, .type = {}}};
-  plan.arena_bytes[static_cast<size_t>(MemoryKind::device)] = 21 * kUnit;
+  plan.arena_bytes[MemoryKind::device] = 21 * kUnit;
   return plan;
 }
 
@@ -45,8 +45,8 @@ TEST(MemoryAnalysis, AddsUpByHand) {
   // As much is live at instruction 1; the first counts.
   EXPECT_EQ(analysis.live_bytes, 23 * kUnit);
   EXPECT_EQ(analysis.peak_instruction, 0);
-  EXPECT_EQ(analysis.by_category[static_cast<size_t>(Category::kept)], 16 * kUnit);
-  EXPECT_EQ(analysis.by_category[static_cast<size_t>(Category::working_set)], 7 * kUnit);
+  EXPECT_EQ(analysis.by_category[Category::kept], 16 * kUnit);
+  EXPECT_EQ(analysis.by_category[Category::working_set], 7 * kUnit);
   // With y allocated at instruction 1, that is the fullest.
   EXPECT_EQ(analysis.live_bytes_outputs_late, 23 * kUnit);
 }

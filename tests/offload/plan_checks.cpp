@@ -231,7 +231,7 @@ std::vector<std::string> placement_faults(const Plan& plan) {
     if (buffer.owner != Owner::plan) continue;
     if (buffer.offset % kArenaAlignment != 0)
       faults.push_back(plan.name + ": " + buffer.name + " is not aligned");
-    if (buffer.offset < 0 || buffer.offset + buffer.bytes > plan.arena(buffer.kind))
+    if (buffer.offset < 0 || buffer.offset + buffer.bytes > plan.arena_bytes[buffer.kind])
       faults.push_back(plan.name + ": " + buffer.name + " lies outside of the arena");
   }
   for (size_t i = 0; i < plan.instructions.size(); ++i)

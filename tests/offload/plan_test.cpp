@@ -49,7 +49,7 @@ void expect_sound(const trainer::StepPlans& plans) {
     for (MemoryKind kind : kMemoryKinds) {
       MemoryAnalysis analysis = analyze(plan, kind);
       EXPECT_EQ(analysis.live_bytes, live_bytes(plan, kind)) << name(kind);
-      EXPECT_EQ(analysis.peak_bytes, plan.caller_bytes(kind) + plan.arena(kind));
+      EXPECT_EQ(analysis.peak_bytes, plan.caller_bytes(kind) + plan.arena_bytes[kind]);
       EXPECT_EQ(analysis.total_bytes(), analysis.peak_bytes);
       EXPECT_LE(analysis.live_bytes, analysis.peak_bytes);
       int64_t by_category = 0;
@@ -85,8 +85,8 @@ TEST(StepPlan, ForwardOnlyIsSoundAndKeepsNothing) {
   Plan forward = trainer::plan_forward(model, lay_out(model), "evaluate", {}, Target::cpu);
   expect_sound({.plans = {forward}});
   for (const Buffer& buffer : forward.buffers) EXPECT_NE(buffer.category, Category::kept);
-  EXPECT_LT(forward.arena(MemoryKind::device),
-            plans_of(model, "full").plans[0].arena(MemoryKind::device));
+  EXPECT_LT(forward.arena_bytes[MemoryKind::device],
+            plans_of(model, "full").plans[0].arena_bytes[MemoryKind::device]);
 }
 
 TEST(StepPlan, CarriesReturnedAreSoundWhereverWeightsLive) {
@@ -273,8 +273,8 @@ TEST(PlanBuilder, TakesNoPlaceThatIsStillRead) {
   Plan shares = plan_of(Inputs::different), apart = plan_of(Inputs::the_same);
   expect_sound({.plans = {shares, apart}});
   // Two places either way: of two inputs, one is the output's as well.
-  EXPECT_EQ(shares.arena(MemoryKind::device), 2 * align_up(4000));
-  EXPECT_EQ(apart.arena(MemoryKind::device), 2 * align_up(4000));
+  EXPECT_EQ(shares.arena_bytes[MemoryKind::device], 2 * align_up(4000));
+  EXPECT_EQ(apart.arena_bytes[MemoryKind::device], 2 * align_up(4000));
 }
 
 // What a run leaves to the next takes the place of nothing that dies, and nothing takes its place

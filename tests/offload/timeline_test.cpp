@@ -177,14 +177,14 @@ TEST(Timeline, NamesWhatWasRecorded) {
   EXPECT_EQ(events[6].bytes, 0);
 
   LaneSpans spans;
-  for (const Event& event : events) spans[static_cast<size_t>(event.lane)].push_back(event.span);
+  for (const Event& event : events) spans[event.lane].push_back(event.span);
   EXPECT_EQ(timeline({&plan}, spans).size(), events.size());
   for (Lane lane : kLanes) {
     LaneSpans fewer = spans, more = spans;
-    more[static_cast<size_t>(lane)].push_back({});
+    more[lane].push_back({});
     EXPECT_THROW(timeline({&plan}, more), InternalError) << name(lane);
     if (lane == Lane::network) continue;  // nothing is on it
-    fewer[static_cast<size_t>(lane)].pop_back();
+    fewer[lane].pop_back();
     EXPECT_THROW(timeline({&plan}, fewer), InternalError) << name(lane);
   }
 }

@@ -178,7 +178,7 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // What is alive at the peak beside parameters, gradients and the kernels' scratch.
 double least_temp_mib(const Answer& answer) {
-  auto category = [&](Category c) { return answer.device.by_category[static_cast<size_t>(c)]; };
+  auto category = [&](Category c) { return answer.device.by_category[c]; };
   return mib(category(Category::kept) + category(Category::working_set) +
              category(Category::staging));
 }
@@ -245,7 +245,7 @@ TEST(Tutorial, PoliciesNameWhatIsSavedAndWhatGoes) {
   Answer saved_y = gradients_of_toy_a({.policy = policy});
   expect_equal(baseline, saved_y);
   // All y but the one whose turn it is.
-  EXPECT_GE(mib(saved_y.device.by_category[static_cast<size_t>(Category::kept)]), 9);
+  EXPECT_GE(mib(saved_y.device.by_category[Category::kept]), 9);
 }
 
 // --- Parameter offloading, written by hand: the layer puts its weights itself
@@ -398,7 +398,7 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
   run.weights.resize(static_cast<size_t>(layout.slabs[0].count));
   arguments.read(argument_name(layout.slabs[0], Copy::compute), run.weights.data(),
                  bytes(layout.slabs[0], Copy::compute));
-  for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = trainer::of(memory, kind);
+  for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = memory[kind];
   return run;
 }
 

@@ -24,7 +24,7 @@ std::vector<double> all_seconds(const Candidate& candidate) {
 }
 
 int64_t device_bytes(const Candidate& candidate) {
-  return of(candidate.turns.back().memory, MemoryKind::device).peak_bytes;
+  return candidate.turns.back().memory[MemoryKind::device].peak_bytes;
 }
 
 Gain gain_over(const Candidate& baseline, const Candidate& candidate) {

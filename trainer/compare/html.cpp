@@ -45,7 +45,7 @@ std::string verdict(const Comparison& comparison) {
   struct Measured {
     std::string policy;
     Figures figures;
-    int64_t device_bytes() const { return of(figures.memory, MemoryKind::device).peak_bytes; }
+    int64_t device_bytes() const { return figures.memory[MemoryKind::device].peak_bytes; }
     double seconds() const { return figures.median_seconds; }
   };
   std::vector<Measured> all;
@@ -126,12 +126,12 @@ std::string times_html(const Comparison& comparison) {
 }
 
 Bar memory_bar(const Candidate& candidate, MemoryKind kind) {
-  const offload::MemoryAnalysis& memory = of(candidate.turns.back().memory, kind);
+  const offload::MemoryAnalysis& memory = candidate.turns.back().memory[kind];
   Bar bar{.label = candidate.policy,
           .value = bytes_text(memory.peak_bytes),
           .parts = {},
           .spread = {},
-          .marker = static_cast<double>(of(candidate.plan->memory, kind).peak_bytes)};
+          .marker = static_cast<double>(candidate.plan->memory[kind].peak_bytes)};
   double end = 0;
   auto add = [&](int64_t bytes, const std::string& style) {
     if (bytes <= 0) return;
@@ -140,7 +140,7 @@ Bar memory_bar(const Candidate& candidate, MemoryKind kind) {
     bar.parts.push_back({begin, end, style, style + " " + bytes_text(bytes)});
   };
   for (offload::Category category : offload::kCategories)
-    add(memory.by_category[static_cast<size_t>(category)], name(category));
+    add(memory.by_category[category], name(category));
   add(memory.peak_bytes - memory.live_bytes, "reserved");
   return bar;
 }
@@ -148,8 +148,7 @@ Bar memory_bar(const Candidate& candidate, MemoryKind kind) {
 bool is_used(const Comparison& comparison, offload::Category category) {
   for (const Candidate& candidate : comparison.candidates)
     for (MemoryKind kind : offload::kMemoryKinds)
-      if (!candidate.turns.empty() &&
-          of(candidate.turns.back().memory, kind).by_category[static_cast<size_t>(category)] > 0)
+      if (!candidate.turns.empty() && candidate.turns.back().memory[kind].by_category[category] > 0)
         return true;
   return false;
 }

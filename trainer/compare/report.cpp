@@ -18,7 +18,7 @@ using offload::MemoryKind;
 const std::string kEmptyCell = "-";
 
 std::string peak_text(const MemoryByKind& memory, MemoryKind kind) {
-  return bytes_text(of(memory, kind).peak_bytes);
+  return bytes_text(memory[kind].peak_bytes);
 }
 
 // A column with its cell for a policy, which is "" if the policy has no such figure.
@@ -211,8 +211,8 @@ std::vector<std::string> memory_notes(const Comparison& comparison) {
   for (const Candidate& candidate : comparison.candidates)
     for (MemoryKind kind : offload::kMemoryKinds) {
       if (candidate.turns.empty()) continue;
-      int64_t planned = of(candidate.plan->memory, kind).peak_bytes,
-              taken = of(candidate.turns.back().memory, kind).peak_bytes;
+      int64_t planned = candidate.plan->memory[kind].peak_bytes,
+              taken = candidate.turns.back().memory[kind].peak_bytes;
       if (taken != planned)
         lines.push_back(fmt::format("{}: {} peak {}, planned {}", candidate.policy,
                                     offload::name(kind), bytes_text(taken), bytes_text(planned)));

@@ -190,8 +190,8 @@ class Adviser {
 
   Line advice_on_keeping(const std::string& label, const Trial& kept) const {
     const MemoryByKind memory = trials_.memory(with_fate(label, Fate::keep));
-    const int64_t bytes = of(memory, MemoryKind::device).peak_bytes -
-                          of(analyze(plans_), MemoryKind::device).peak_bytes;
+    const int64_t bytes =
+        memory[MemoryKind::device].peak_bytes - analyze(plans_)[MemoryKind::device].peak_bytes;
     const Room left = room(memory, hardware_, memory_limits(config_));
     const double gain = base_.times.step - kept.times.step;
     std::string text = fmt::format("keeping {} would save {:.1f} % of a step for {} on the device",

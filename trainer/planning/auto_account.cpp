@@ -108,7 +108,7 @@ std::string text(const AutoChoice& choice) {
   auto line = [&](const WalkedPlan& one, const std::string& remark) {
     result += fmt::format("  {:>9.4f} {:>6.1f} % {:>12} {:>12}  {}{}\n", one.step_seconds,
                           100 * (one.step_seconds / best.step_seconds - 1),
-                          bytes_text(of(one.memory, MemoryKind::device).peak_bytes),
+                          bytes_text(one.memory[MemoryKind::device].peak_bytes),
                           bytes_text(host_peak_bytes(one.memory)), summary(one.config), remark);
   };
   line(best, "");

@@ -80,7 +80,7 @@ std::vector<BasePlan::Moment> moments(const std::vector<double>& most) {
 BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
                    const PolicyPlan& full, const offload::Hardware& hardware) {
   const int layers = choices->layers;
-  const int64_t device_bytes = of(full.memory, MemoryKind::device).peak_bytes;
+  const int64_t device_bytes = full.memory[MemoryKind::device].peak_bytes;
   BasePlan base{.config = config,
                 .choices = std::move(choices),
                 .step_seconds = full.estimate->step_seconds,

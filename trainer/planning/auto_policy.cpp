@@ -60,7 +60,7 @@ std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
       "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
       "{}; fits: {}. Besides, with\n{}",
       config.config_file, plural(std::ssize(plans), "plan"), hardware.name, summary(least.config),
-      bytes_text(of(least.memory, MemoryKind::device).peak_bytes),
+      bytes_text(least.memory[MemoryKind::device].peak_bytes),
       bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
       what_helps(least.config, hardware, searched_keys(config))));
 }

@@ -48,7 +48,7 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
       "  fits: {}\n",
       hardware.name, e.step_seconds, phases_text(e.phases, e.step_seconds), 100 * plan.mfu,
       plan.tokens_per_second, offload::name(e.bottleneck),
-      100 * e.busy(e.bottleneck) / e.step_seconds, fits_text(plan.room));
+      100 * e.busy_seconds[e.bottleneck] / e.step_seconds, fits_text(plan.room));
   if (hardware.device_reserved_bytes > 0)
     result +=
         fmt::format("  device memory in use with the driver's and libraries' {}: {}\n",
@@ -95,7 +95,7 @@ std::string table(std::vector<const PolicyPlan*> plans) {
     if (timed)
       result += fmt::format(" {:>9.4f} {:>5.1f} %", plan->estimate->step_seconds, 100 * plan->mfu);
     result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}{}\n",
-                          bytes_text(of(plan->memory, MemoryKind::device).peak_bytes),
+                          bytes_text(plan->memory[MemoryKind::device].peak_bytes),
                           bytes_text(host_peak_bytes(plan->memory)),
                           bytes_text(residual_bytes(layer, offload::Fate::keep)),
                           bytes_text(residual_bytes(layer, offload::Fate::offload)),
@@ -169,7 +169,7 @@ std::string hardware_row(const Config& config) try {
   PolicyPlan plan = plan_policy(config, hardware.target, hardware);
   return fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", config.hardware,
                      plan.estimate->step_seconds, 100 * plan.mfu,
-                     bytes_text(of(plan.memory, MemoryKind::device).peak_bytes),
+                     bytes_text(plan.memory[MemoryKind::device].peak_bytes),
                      bytes_text(host_peak_bytes(plan.memory)), fits_text(plan.room));
 } catch (const PlanError&) {
   return fmt::format("{:<16} nothing that {} may choose fits\n", config.hardware,

@@ -39,7 +39,7 @@ Capacity capacity(offload::Backend& backend, int64_t devices_of_host) {
 }
 
 Room room_within(const Capacity& capacity, const MemoryByKind& memory, const MemoryLimits& limits) {
-  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
+  const int64_t device = memory[MemoryKind::device].peak_bytes, host = host_peak_bytes(memory);
   const int64_t together = total_peak_bytes(memory);
   Room room{capacity.device_bytes - (capacity.is_shared ? together : device),
             capacity.host_bytes - (capacity.is_shared ? together : host)};
@@ -80,7 +80,7 @@ int64_t missing_bytes(const Room& room) {
 int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& hardware) {
   return hardware.device_reserved_bytes + (shares_memory(hardware.target)
                                                ? total_peak_bytes(memory)
-                                               : of(memory, MemoryKind::device).peak_bytes);
+                                               : memory[MemoryKind::device].peak_bytes);
 }
 
 Room room(const MemoryByKind& memory, const offload::Hardware& hardware,
@@ -99,7 +99,7 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
   if (room_within(there, memory, limits).fits()) return "";
   std::string table;
   for (MemoryKind kind : offload::kMemoryKinds) {
-    const offload::MemoryAnalysis& a = of(memory, kind);
+    const offload::MemoryAnalysis& a = memory[kind];
     if (kind == MemoryKind::unpinned_host && a.peak_bytes == 0) continue;
     const bool is_device = kind == MemoryKind::device;
     const bool is_divided = devices_of_host > 1 && (!is_device || there.is_shared);

@@ -74,10 +74,10 @@ std::vector<Choice> smaller_choices(const Config& config, models::Target target)
 std::string needs(const MemoryByKind& memory, models::Target target, const MemoryLimits& limits) {
   const bool has_limits = limits.device_bytes || limits.host_bytes;
   if (!models::is_cuda(target) && !has_limits) return bytes_text(total_peak_bytes(memory));
-  std::string text = fmt::format("device {}, pinned_host {}",
-                                 bytes_text(of(memory, MemoryKind::device).peak_bytes),
-                                 bytes_text(of(memory, MemoryKind::pinned_host).peak_bytes));
-  if (int64_t unpinned = of(memory, MemoryKind::unpinned_host).peak_bytes; unpinned > 0)
+  std::string text =
+      fmt::format("device {}, pinned_host {}", bytes_text(memory[MemoryKind::device].peak_bytes),
+                  bytes_text(memory[MemoryKind::pinned_host].peak_bytes));
+  if (int64_t unpinned = memory[MemoryKind::unpinned_host].peak_bytes; unpinned > 0)
     text += ", unpinned_host " + bytes_text(unpinned);
   return text;
 }

@@ -47,7 +47,7 @@ bool is_out_of_memory(const std::exception& error) {
 std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned) {
   std::string text;
   for (offload::MemoryKind kind : offload::kMemoryKinds) {
-    const offload::MemoryAnalysis& plan = of(planned, kind);
+    const offload::MemoryAnalysis& plan = planned[kind];
     if (plan.peak_bytes == 0) continue;
     text +=
         fmt::format("  {:<13} alive {} ({}), planned {} ({})\n", offload::name(kind),

@@ -45,7 +45,7 @@ std::string text(const Summary& s) {
       plural(s.steps, "step"), s.median_step_seconds, s.p90_step_seconds,
       s.tokens_per_second_per_device, 100 * s.mfu, 100 * s.data_wait_fraction);
   for (offload::MemoryKind kind : offload::kMemoryKinds)
-    if (const offload::MemoryAnalysis& memory = of(s.memory, kind); memory.peak_bytes > 0)
+    if (const offload::MemoryAnalysis& memory = s.memory[kind]; memory.peak_bytes > 0)
       result +=
           fmt::format("\npeak {}: {}, {}", offload::name(kind),
                       offload::bytes_text(memory.peak_bytes), categories_text(memory.by_category));

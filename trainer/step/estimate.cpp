@@ -51,7 +51,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
   double computed = 0;
   for (const Event& event : result.events) {
     result.step_seconds = std::max(result.step_seconds, event.span.end);
-    result.busy_seconds[static_cast<size_t>(event.lane)] += event.span.end - event.span.begin;
+    result.busy_seconds[event.lane] += event.span.end - event.span.begin;
   }
   auto wait = [&](double until) {
     constexpr double kLeast = 1e-12;  // below are sums in another order
@@ -66,7 +66,8 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
   }
   wait(result.step_seconds);
   for (Lane lane : kLanes)
-    if (result.busy(lane) > result.busy(result.bottleneck)) result.bottleneck = lane;
+    if (result.busy_seconds[lane] > result.busy_seconds[result.bottleneck])
+      result.bottleneck = lane;
   return result;
 }
 

@@ -1,7 +1,6 @@
 // How long a planned step takes on a machine, by its profile.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -28,11 +27,9 @@ struct Phases {
 struct Estimate {
   double step_seconds = 0;
   Phases phases;
-  std::array<double, offload::kLanes.size()> busy_seconds{};  // by lane
-  offload::Lane bottleneck = offload::Lane::compute;          // the busiest
+  offload::PerLane<double> busy_seconds{};
+  offload::Lane bottleneck = offload::Lane::compute;  // the busiest
   std::vector<offload::Event> events;
-
-  double busy(offload::Lane lane) const { return busy_seconds[static_cast<size_t>(lane)]; }
 };
 
 // A step among others like it, so that a deferred update counts where it is made.

@@ -13,6 +13,7 @@ namespace longshore::trainer {
 
 using nlohmann::ordered_json;
 using offload::bytes_text;
+using offload::Category;
 using offload::Ledger;
 using offload::MemoryAnalysis;
 using offload::MemoryKind;
@@ -31,7 +32,7 @@ Ledger::ByCategory caller_bytes(const Plan& plan, MemoryKind kind) {
   Ledger::ByCategory bytes{};
   for (const offload::Buffer& buffer : plan.buffers)
     if (buffer.owner == offload::Owner::caller && buffer.kind == kind)
-      bytes[static_cast<size_t>(buffer.category)] += offload::align_up(buffer.bytes);
+      bytes[buffer.category] += offload::align_up(buffer.bytes);
   return bytes;
 }
 
@@ -50,7 +51,7 @@ MemoryAnalysis analyze(const std::vector<const Plan*>& plans,
   const std::vector<Ledger::ByCategory> others = bytes_of_others(plans, kind);
   for (size_t i = 0; i < plans.size(); ++i) {
     MemoryAnalysis one = offload::analyze(*plans[i], kind);
-    for (size_t c = 0; c < others[i].size(); ++c) {
+    for (Category c : offload::kCategories) {
       one.by_category[c] += others[i][c];
       one.live_bytes += others[i][c];
       one.live_bytes_outputs_late += others[i][c];
@@ -78,12 +79,12 @@ std::vector<Ledger::ByCategory> bytes_of_others(const std::vector<const Plan*>& 
         shared.emplace(buffer.name, &buffer);
   Ledger::ByCategory all{};
   for (const auto& [name, buffer] : shared)
-    all[static_cast<size_t>(buffer->category)] += offload::align_up(buffer->bytes);
+    all[buffer->category] += offload::align_up(buffer->bytes);
   std::vector<Ledger::ByCategory> others;
   for (const Plan* plan : plans) {
     const Ledger::ByCategory own = caller_bytes(*plan, kind);
     Ledger::ByCategory& rest = others.emplace_back(all);
-    for (size_t c = 0; c < rest.size(); ++c) rest[c] -= own[c];
+    for (Category c : offload::kCategories) rest[c] -= own[c];
   }
   return others;
 }
@@ -101,8 +102,7 @@ MemoryByKind analyze(const std::vector<const Plan*>& plans) {
     }
   }
   MemoryByKind memory;
-  for (MemoryKind kind : offload::kMemoryKinds)
-    memory[static_cast<size_t>(kind)] = analyze(plans, shared, kind);
+  for (MemoryKind kind : offload::kMemoryKinds) memory[kind] = analyze(plans, shared, kind);
   return memory;
 }
 
@@ -113,14 +113,13 @@ int64_t total_peak_bytes(const MemoryByKind& memory) {
 }
 
 int64_t host_peak_bytes(const MemoryByKind& memory) {
-  return of(memory, MemoryKind::pinned_host).peak_bytes +
-         of(memory, MemoryKind::unpinned_host).peak_bytes;
+  return memory[MemoryKind::pinned_host].peak_bytes + memory[MemoryKind::unpinned_host].peak_bytes;
 }
 
 std::string categories_text(const Ledger::ByCategory& by_category) {
   std::string text;
   for (offload::Category category : offload::kCategories)
-    if (int64_t bytes = by_category[static_cast<size_t>(category)]; bytes > 0)
+    if (int64_t bytes = by_category[category]; bytes > 0)
       text += (text.empty() ? "" : ", ") + std::string(offload::name(category)) + " " +
               bytes_text(bytes);
   return text;
@@ -129,7 +128,7 @@ std::string categories_text(const Ledger::ByCategory& by_category) {
 std::string text(const MemoryByKind& memory) {
   std::string result;
   for (MemoryKind kind : offload::kMemoryKinds) {
-    const MemoryAnalysis& a = of(memory, kind);
+    const MemoryAnalysis& a = memory[kind];
     if (a.peak_bytes == 0) continue;
     result += fmt::format(
         "{}: peak {} = argument {} + output {} - alias {} + temp {}\n"
@@ -171,10 +170,10 @@ std::string peak_text(const std::vector<const Plan*>& plans, MemoryKind kind) {
 ordered_json json(const MemoryByKind& memory) {
   ordered_json result;
   for (MemoryKind kind : offload::kMemoryKinds) {
-    const MemoryAnalysis& a = of(memory, kind);
+    const MemoryAnalysis& a = memory[kind];
     ordered_json by_category;
     for (offload::Category category : offload::kCategories)
-      by_category[offload::name(category)] = a.by_category[static_cast<size_t>(category)];
+      by_category[offload::name(category)] = a.by_category[category];
     result[offload::name(kind)] = {{"argument_bytes", a.argument_bytes},
                                    {"output_bytes", a.output_bytes},
                                    {"temp_bytes", a.temp_bytes},

@@ -1,7 +1,6 @@
 // The memory of plans that share one arena, as text and as JSON.
 #pragma once
 
-#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -11,7 +10,7 @@
 
 namespace longshore::trainer {
 
-using MemoryByKind = std::array<offload::MemoryAnalysis, offload::kMemoryKinds.size()>;
+using MemoryByKind = offload::PerMemoryKind<offload::MemoryAnalysis>;
 
 // The memory of all plans together: each argument and output counts once, of the arenas the
 // largest.
@@ -22,9 +21,6 @@ MemoryByKind analyze(const std::vector<const offload::Plan*>& plans);
 std::vector<offload::Ledger::ByCategory> bytes_of_others(
     const std::vector<const offload::Plan*>& plans, offload::MemoryKind kind);
 
-inline const offload::MemoryAnalysis& of(const MemoryByKind& memory, offload::MemoryKind kind) {
-  return memory[static_cast<size_t>(kind)];
-}
 int64_t total_peak_bytes(const MemoryByKind& memory);
 int64_t host_peak_bytes(const MemoryByKind& memory);  // pinned or not
 

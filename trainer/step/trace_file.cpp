@@ -57,7 +57,7 @@ ordered_json counter_json(offload::MemoryKind kind, double seconds,
                           const offload::Ledger::ByCategory& live) {
   ordered_json bytes;
   for (offload::Category category : offload::kCategories)
-    bytes[offload::name(category)] = live[static_cast<size_t>(category)];
+    bytes[offload::name(category)] = live[category];
   return {{"name", std::string(offload::name(kind)) + " bytes"},
           {"ph", "C"},
           {"pid", kProcess},
@@ -74,7 +74,7 @@ void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& pl
   const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(all, kind);
   for (size_t i = 0; i < all.size(); ++i)
     for (offload::Ledger::ByCategory bytes : live_categories_by_instruction(*all[i], kind)) {
-      for (size_t c = 0; c < bytes.size(); ++c) bytes[c] += others[i][c];
+      for (offload::Category c : offload::kCategories) bytes[c] += others[i][c];
       live.push_back(bytes);
     }
   offload::Ledger::ByCategory shown{};

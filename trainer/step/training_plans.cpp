@@ -111,10 +111,10 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
 MemoryByKind analyze(const TrainingPlans& plans) {
   MemoryByKind memory = analyze(plans.all());
   if (!plans.has_snapshot) return memory;
-  offload::MemoryAnalysis& host = memory[static_cast<size_t>(MemoryKind::unpinned_host)];
+  offload::MemoryAnalysis& host = memory[MemoryKind::unpinned_host];
   for (const SavedArgument& one : saved_arguments(plans.layout)) {
     const int64_t bytes = offload::align_up(one.bytes);
-    host.by_category[static_cast<size_t>(one.category)] += bytes;
+    host.by_category[one.category] += bytes;
     for (int64_t* total :
          {&host.argument_bytes, &host.peak_bytes, &host.live_bytes, &host.live_bytes_outputs_late})
       *total += bytes;
@@ -138,7 +138,7 @@ std::string text(const TrainingPlans& plans) {
   for (const Plan* plan : plans.all())
     result +=
         fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),
-                    offload::bytes_text(plan->arena(MemoryKind::device)));
+                    offload::bytes_text(plan->arena_bytes[MemoryKind::device]));
   result += "\nremat_policy " + plans.options.policy.name + "\n";
   if (has_transfers(plans.layout.homes, plans.layout.mesh, plans.options))
     result +=

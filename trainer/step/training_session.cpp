@@ -25,7 +25,7 @@ offload::MemoryAnalysis measured(const offload::Ledger& ledger, MemoryKind kind,
 
 // A CPU's allocations cost nothing, and each by itself shows what is written outside it.
 int64_t device_argument_bytes(const MemoryByKind& planned, const offload::Backend& backend) {
-  const offload::MemoryAnalysis& device = of(planned, MemoryKind::device);
+  const offload::MemoryAnalysis& device = planned[MemoryKind::device];
   return models::is_cuda(backend.target()) ? device.peak_bytes - device.temp_bytes : 0;
 }
 
@@ -69,8 +69,7 @@ int64_t TrainingSession::peak_bytes(MemoryKind kind) const {
 MemoryByKind TrainingSession::memory() const {
   MemoryByKind memory;
   for (MemoryKind kind : offload::kMemoryKinds)
-    memory[static_cast<size_t>(kind)] =
-        measured(ledger_, kind, arena_bytes(kind), of(planned_, kind));
+    memory[kind] = measured(ledger_, kind, arena_bytes(kind), planned_[kind]);
   return memory;
 }
 

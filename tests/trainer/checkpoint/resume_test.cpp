@@ -241,9 +241,9 @@ TEST(Snapshot, TakesWhatWasPlanned) {
          {"async_checkpointing=false", "enable_checkpointing=false", "checkpoint_period=4"}) {
       const TrainingPlans plans =
           plan_training(config_of(join(settings, {off})), models::Target::cpu);
-      EXPECT_EQ(of(analyze(plans), offload::MemoryKind::unpinned_host).peak_bytes, 0) << off;
+      EXPECT_EQ(analyze(plans)[offload::MemoryKind::unpinned_host].peak_bytes, 0) << off;
     }
-    const offload::MemoryAnalysis planned = of(analyze(with), offload::MemoryKind::unpinned_host);
+    const offload::MemoryAnalysis planned = analyze(with)[offload::MemoryKind::unpinned_host];
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
     Snapshot snapshot(with.layout, *backend, ledger);
@@ -251,7 +251,7 @@ TEST(Snapshot, TakesWhatWasPlanned) {
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::unpinned_host), planned.peak_bytes);
     EXPECT_EQ(ledger.at_peak(offload::MemoryKind::unpinned_host), planned.by_category);
     for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host})
-      EXPECT_EQ(of(analyze(with), kind).peak_bytes, of(analyze(with.all()), kind).peak_bytes);
+      EXPECT_EQ(analyze(with)[kind].peak_bytes, analyze(with.all())[kind].peak_bytes);
   }
 }
 

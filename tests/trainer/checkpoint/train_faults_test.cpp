@@ -535,7 +535,7 @@ TEST(OutOfMemory, MessageComparesLiveWithPlannedBytes) {
   const std::string account = memory_account(ledger, planned);
   EXPECT_TRUE(
       has(account, "alive 7.0 MiB (optimizer 3.0 MiB, kept 4.0 MiB), planned " +
-                       offload::bytes_text(of(planned, offload::MemoryKind::device).peak_bytes)));
+                       offload::bytes_text(planned[offload::MemoryKind::device].peak_bytes)));
 }
 
 }  // namespace

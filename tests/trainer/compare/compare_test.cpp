@@ -157,7 +157,7 @@ TEST(Compare, MeasuresWhatWasPlanned) {
       ASSERT_EQ(turn.steps.size(), 3u);
       losses.insert(turn.steps[2].loss);
       for (MemoryKind kind : offload::kMemoryKinds)
-        EXPECT_EQ(of(turn.memory, kind).peak_bytes, of(candidate.plan->memory, kind).peak_bytes);
+        EXPECT_EQ(turn.memory[kind].peak_bytes, candidate.plan->memory[kind].peak_bytes);
     }
     EXPECT_NE(candidate.turns[0].steps[0].loss, candidate.turns[0].steps[2].loss);
   }
@@ -168,7 +168,7 @@ TEST(Compare, MeasuresWhatWasPlanned) {
   EXPECT_EQ(memory_notes(comparison).size(), 1u);
   // The baseline needs the least but for what is offloaded.
   auto peak = [&](int i, MemoryKind kind) {
-    return of(comparison.candidates[i].turns[0].memory, kind).peak_bytes;
+    return comparison.candidates[i].turns[0].memory[kind].peak_bytes;
   };
   EXPECT_GT(peak(1, MemoryKind::device), peak(0, MemoryKind::device));
   EXPECT_GT(peak(2, MemoryKind::pinned_host), peak(0, MemoryKind::pinned_host));
@@ -213,8 +213,8 @@ TEST(Compare, PlansThePoliciesThatAreNamed) {
   const Workload workload = workloads("", {"remat_policy=full", "context=offload"})[0];
   const Comparison comparison = plan_comparison(workload, {"full", "custom"});
   ASSERT_TRUE(comparison.candidates[1].plan) << comparison.candidates[1].obstacle;
-  EXPECT_GT(of(comparison.candidates[1].plan->memory, MemoryKind::pinned_host).peak_bytes,
-            of(comparison.candidates[0].plan->memory, MemoryKind::pinned_host).peak_bytes);
+  EXPECT_GT(comparison.candidates[1].plan->memory[MemoryKind::pinned_host].peak_bytes,
+            comparison.candidates[0].plan->memory[MemoryKind::pinned_host].peak_bytes);
   EXPECT_THROW(plan_comparison(workload, {"full", "none"}), ConfigError);
 }
 
@@ -222,7 +222,7 @@ TEST(Compare, MeasuresNothingAboveALimit) {
   const std::vector<std::string> policies{"full", "none", "qkv_proj_offloaded"};
   const Comparison free = planned(policies);
   auto peak = [&](int i, MemoryKind kind) {
-    return static_cast<double>(of(free.candidates[i].plan->memory, kind).peak_bytes) / (1 << 30);
+    return static_cast<double>(free.candidates[i].plan->memory[kind].peak_bytes) / (1 << 30);
   };
   for (auto [limit, allowed, kind, refused] :
        {std::tuple{"device_memory_limit=", 0, MemoryKind::device, 1},
@@ -293,8 +293,8 @@ TEST(Compare, AddsTurnsUp) {
   EXPECT_DOUBLE_EQ(none.gain->least, 0.2);
   EXPECT_DOUBLE_EQ(none.gain->most, 0.25);
   EXPECT_TRUE(none.gain->is_certain());
-  int64_t full_bytes = of(comparison.candidates[0].plan->memory, MemoryKind::device).peak_bytes,
-          none_bytes = of(comparison.candidates[1].plan->memory, MemoryKind::device).peak_bytes;
+  int64_t full_bytes = comparison.candidates[0].plan->memory[MemoryKind::device].peak_bytes,
+          none_bytes = comparison.candidates[1].plan->memory[MemoryKind::device].peak_bytes;
   EXPECT_LT(full_bytes, none_bytes);
   EXPECT_EQ(none.gain->saved_device_bytes, full_bytes - none_bytes);
 

@@ -243,7 +243,7 @@ TEST(Estimate, PhasesAddUpToTheStep) {
         EXPECT_GT(e.phases.backward, e.phases.forward);
         EXPECT_GT(plan.mfu, 0.05);
         EXPECT_LT(plan.mfu, 0.75);
-        EXPECT_LE(e.busy(e.bottleneck), e.step_seconds * (1 + 1e-9));
+        EXPECT_LE(e.busy_seconds[e.bottleneck], e.step_seconds * (1 + 1e-9));
       }
 }
 
@@ -257,6 +257,36 @@ TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
   EXPECT_NEAR(exposed.phases.backward, hidden.phases.backward, 1e-9);
   EXPECT_NE(exposed.bottleneck, Lane::compute);
   EXPECT_EQ(hidden.bottleneck, Lane::compute);
+}
+
+// Each lane that is slow shows as the wait for it, and as no other.
+TEST(Estimate, SaysWhatTheDeviceWaitsFor) {
+  const Hardware fast = *named_hardware(config_for("h100"));
+  Hardware link = fast, host = fast, network = fast;
+  link.link_to_device = link.link_to_host = RateCurve(2e9);
+  host.bytes_per_second["host.memory"] = RateCurve(2e9);
+  network.ici = RateCurve(2e9);
+  struct Case {
+    const Hardware& slow;
+    std::vector<std::string> settings;
+    double Phases::*waits;
+  };
+  for (const auto& [slow, settings, waits] : std::initializer_list<Case>{
+           {link, {"remat_policy=minimal_offloaded"}, &Phases::exposed_transfer},
+           {host,
+            {"optimizer_memory_host_offload=true", "optimizer_compute=host"},
+            &Phases::exposed_host},
+           {network, {"ici_fsdp_parallelism=8"}, &Phases::exposed_collective}}) {
+    const TrainingPlans plans = plan_training(config_for("h100", settings), models::Target::cuda);
+    const Phases before = estimate(plans.step, fast).phases,
+                 after = estimate(plans.step, slow).phases;
+    for (double Phases::*exposed :
+         {&Phases::exposed_transfer, &Phases::exposed_host, &Phases::exposed_collective})
+      if (exposed == waits)
+        EXPECT_GT(after.*exposed, before.*exposed + 0.2 * after.total()) << settings[0];
+      else
+        EXPECT_LE(after.*exposed, before.*exposed + 0.01 * after.total()) << settings[0];
+  }
 }
 
 // Products would take no time, or would have no MFU.

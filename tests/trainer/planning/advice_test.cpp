@@ -176,7 +176,7 @@ TEST(Advice, SpeaksOfLayersThatDiffer) {
 }
 
 int64_t device_peak(const Config& config) {
-  return of(analyze(plan_training(config, models::Target::cuda)), offload::MemoryKind::device)
+  return analyze(plan_training(config, models::Target::cuda))[offload::MemoryKind::device]
       .peak_bytes;
 }
 

@@ -102,13 +102,13 @@ std::vector<Named> all_named(const Config& config) {
       one.optimizer_memory_host_offload = homes & 4;
       PolicyPlan plan = plan_policy(one, hardware.target, hardware);
       list.push_back(
-          {info.name, plan.estimate->step_seconds, of(plan.memory, MemoryKind::device).peak_bytes});
+          {info.name, plan.estimate->step_seconds, plan.memory[MemoryKind::device].peak_bytes});
     }
   return list;
 }
 
 int64_t device_bytes(const WalkedPlan& tried) {
-  return of(tried.memory, MemoryKind::device).peak_bytes;
+  return tried.memory[MemoryKind::device].peak_bytes;
 }
 
 TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
@@ -219,7 +219,7 @@ TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   Config again = load_config(file, {}, kConfigs);
   PolicyPlan plan = plan_policy(again, kTarget, named_hardware(again));
   EXPECT_EQ(plan.estimate->step_seconds, choice.step_seconds);
-  EXPECT_EQ(of(plan.memory, MemoryKind::device).peak_bytes, device_bytes(choice));
+  EXPECT_EQ(plan.memory[MemoryKind::device].peak_bytes, device_bytes(choice));
   // So are the keys that are printed.
   std::vector<std::string> keys;
   for (const auto& [key, value] : chosen_keys(choice.config)) keys.push_back(key + "=" + value);

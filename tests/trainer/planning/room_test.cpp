@@ -17,7 +17,7 @@ TEST(Room, CountsWhatTheDriverTakes) {
   const std::vector<std::string> overrides{"remat_policy=minimal_offloaded"};
   const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
   const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda).all());
-  const int64_t device = of(memory, MemoryKind::device).peak_bytes, host = host_peak_bytes(memory);
+  const int64_t device = memory[MemoryKind::device].peak_bytes, host = host_peak_bytes(memory);
   ASSERT_GT(host, 0);
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
     const bool is_one_memory = target == models::Target::cpu;
@@ -30,6 +30,7 @@ TEST(Room, CountsWhatTheDriverTakes) {
     EXPECT_TRUE(room(memory, hardware).fits());
     (is_one_memory ? hardware.host_bytes : hardware.device_bytes) -= 1;
     EXPECT_EQ(room(memory, hardware).device_spare_bytes, -1);
+    EXPECT_EQ(room(memory, hardware).host_spare_bytes, is_one_memory ? -1 : 0);
   }
 }
 

@@ -54,7 +54,7 @@ TEST(StepTrial, MemoryIsThatOfTheWholeRun) {
   const MemoryByKind planned = analyze(plans);
   const MemoryByKind tried = StepTrials(config, plans, hardware).memory(plans.options);
   for (offload::MemoryKind kind : offload::kMemoryKinds)
-    EXPECT_EQ(of(tried, kind).peak_bytes, of(planned, kind).peak_bytes) << name(kind);
+    EXPECT_EQ(tried[kind].peak_bytes, planned[kind].peak_bytes) << name(kind);
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
   Config config = config_of(overrides);
   TrainingPlans plans = plan_training(config, models::Target::cuda);
   MemoryByKind memory = analyze(plans.all());
-  int64_t device = of(memory, MemoryKind::device).peak_bytes,
-          pinned = of(memory, MemoryKind::pinned_host).peak_bytes;
+  int64_t device = memory[MemoryKind::device].peak_bytes,
+          pinned = memory[MemoryKind::pinned_host].peak_bytes;
   auto device_without_memory =
       offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));
 
@@ -73,7 +73,7 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
     std::map<MemoryKind, int64_t> available{{MemoryKind::device, kPlenty},
                                             {MemoryKind::pinned_host, kPlenty}};
-    available[kind] = of(memory, kind).peak_bytes - 1;
+    available[kind] = memory[kind].peak_bytes - 1;
     SmallBackend small(*device_without_memory, available);
     std::string message = why_no_room(config, plans, small);
     for (const std::string& words :
@@ -93,14 +93,14 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
         if (!other.starts_with(key)) changed.push_back(other);
       MemoryByKind tried = memory_of(config_of(changed));
       const bool fits =
-          of(tried, MemoryKind::device).peak_bytes <= available[MemoryKind::device] &&
-          of(tried, MemoryKind::pinned_host).peak_bytes <= available[MemoryKind::pinned_host];
-      EXPECT_EQ(needs, "device " + offload::bytes_text(of(tried, MemoryKind::device).peak_bytes) +
+          tried[MemoryKind::device].peak_bytes <= available[MemoryKind::device] &&
+          tried[MemoryKind::pinned_host].peak_bytes <= available[MemoryKind::pinned_host];
+      EXPECT_EQ(needs, "device " + offload::bytes_text(tried[MemoryKind::device].peak_bytes) +
                            ", pinned_host " +
-                           offload::bytes_text(of(tried, MemoryKind::pinned_host).peak_bytes) +
+                           offload::bytes_text(tried[MemoryKind::pinned_host].peak_bytes) +
                            (fits ? ": fits" : ""))
           << setting;
-      helpful += of(tried, kind).peak_bytes <= available[kind];
+      helpful += tried[kind].peak_bytes <= available[kind];
     }
     EXPECT_GE(helpful, 3) << message;
     EXPECT_TRUE(choices.contains("remat_policy=full")) << message;
@@ -139,7 +139,7 @@ TEST(WhatHelps, NamesWhatFitsTogether) {
   const MemoryByKind least = memory_of(
       config_of({"remat_policy=full", "prefetch_layers=0", "optimizer_memory_host_offload=true",
                  "gradient_memory_host_offload=true", "moment_dtype=8bit"}));
-  hardware.device_bytes = hardware.device_reserved_bytes + of(least, MemoryKind::device).peak_bytes;
+  hardware.device_bytes = hardware.device_reserved_bytes + least[MemoryKind::device].peak_bytes;
   hardware.host_bytes = host_peak_bytes(least);
   const std::string help = what_helps(config_of({"remat_policy=none"}), hardware);
   const size_t end = help.find(" device ", help.rfind('\n', help.size() - 2));
@@ -171,7 +171,7 @@ TEST(WhatHelps, IsSharedByTheDevicesOfAHost) {
     const bool is_one_memory = target == models::Target::cpu;
     auto nominal = offload::make_virtual_backend(offload::nominal_hardware(target));
     const int64_t device = is_one_memory ? 4 * total_peak_bytes(memory)
-                                         : of(memory, MemoryKind::device).peak_bytes,
+                                         : memory[MemoryKind::device].peak_bytes,
                   host = is_one_memory ? device : 4 * host_peak_bytes(memory);
     ASSERT_GT(host, 0);
     SmallBackend enough(*nominal, {{MemoryKind::device, device}, {MemoryKind::pinned_host, host}});

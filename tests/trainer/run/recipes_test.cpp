@@ -105,8 +105,8 @@ TEST(Recipe, Llama8BFitsACardOf24GB) {
   config.hardware = (kConfigs / "hardware/rtx4090.yml").string();
   PolicyPlan plan = plan_policy(config, models::Target::cuda, named_hardware(config));
   constexpr int64_t kGibibyte = int64_t{1} << 30;
-  EXPECT_LE(of(plan.memory, MemoryKind::device).peak_bytes, 22 * kGibibyte);
-  EXPECT_LE(of(plan.memory, MemoryKind::pinned_host).peak_bytes, 60 * kGibibyte);
+  EXPECT_LE(plan.memory[MemoryKind::device].peak_bytes, 22 * kGibibyte);
+  EXPECT_LE(plan.memory[MemoryKind::pinned_host].peak_bytes, 60 * kGibibyte);
   EXPECT_TRUE(plan.room.fits()) << fits_text(plan.room);
 }
 

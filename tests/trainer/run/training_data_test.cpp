@@ -313,7 +313,7 @@ TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
   std::string path = "dataset_path=x.tokens";
   auto batch_bytes = [&](const std::string& setting) {
     TrainingPlans plans = plan_training(config({path, setting}), models::Target::cpu);
-    return of(analyze(plans.all()), offload::MemoryKind::pinned_host).argument_bytes;
+    return analyze(plans.all())[offload::MemoryKind::pinned_host].argument_bytes;
   };
   EXPECT_TRUE(decoder_config(config({path}), models::Target::cpu).segments);
   EXPECT_EQ(batch_bytes("packing=true") - batch_bytes("packing=false"), 3 * 64 * 4);
