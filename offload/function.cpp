@@ -133,6 +133,13 @@ std::vector<Tensor> Function::operator()(const std::vector<Tensor>& inputs) {
                        text(inputs[i].placement()));
     address[input_buffers_[i]] = inputs[i].memory();
   }
+  for (const Result& result : results_)
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (result.input >= 0 && static_cast<int>(i) != result.input &&
+          inputs[i].memory() == inputs[result.input].memory())
+        throw UsageError(plan_.name + ": input " + std::to_string(i) + " is also input " +
+                         std::to_string(result.input) +
+                         ", which is donated: an output takes its memory");
   std::vector<Tensor> outputs;
   for (const Result& result : results_) {
     outputs.push_back(result.input >= 0 ? inputs[result.input]

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace longshore::offload {
@@ -28,10 +29,24 @@ void check_stage(const models::Model& model, const models::Stage& stage,
   if (!stage.is_scan()) return;
   if (&stage == &model.stages.back())
     throw InternalError(model.name + ": the last stage scans; it must run once");
-  if (options.offload_layers.value_or(0) > std::ssize(stage.layers))
-    throw ConfigError("offload_layers: found " + std::to_string(*options.offload_layers) +
-                      ", expected at most " + std::to_string(stage.layers.size()) +
-                      ", the layers of " + stage.name);
+  const int offloading = options.offload_layers.value_or(0);
+  if (offloading < 0 || offloading > std::ssize(stage.layers))
+    throw ConfigError("offload_layers: found " + std::to_string(offloading) + ", expected 0 to " +
+                      std::to_string(stage.layers.size()) + ", the layers of " + stage.name);
+}
+
+// A label that no layer has would leave its value to be recomputed in silence.
+void check_labels(const models::Model& model, const Policy& policy) {
+  std::vector<std::string> labels;
+  for (const models::Stage& stage : model.stages)
+    if (stage.is_scan())
+      for (const Program& program : stage.programs)
+        for (const std::string& label : program.labels())
+          if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+  for (const auto& [label, fate] : policy.fates)
+    if (std::ranges::find(labels, label) == labels.end())
+      throw ConfigError(policy.name + ": found the label " + label + ", expected one of " +
+                        join(labels) + nearest_help(nearest(label, labels)));
 }
 
 // A kind of layer with its backward program.
@@ -86,6 +101,8 @@ class Partitioner {
       : model_(model), options_(options), initial_(initial) {}
 
   LayerPartitions operator()() {
+    check_labels(model_, options_.policy);
+    if (options_.others) check_labels(model_, *options_.others);
     LayerPartitions result;
     result.by_layer.resize(model_.stages.size());
     // Backwards, as gradients are made.
@@ -139,7 +156,7 @@ class Partitioner {
         &stage == &model_.stages.back() ? Schedule::back_to_back : Schedule::apart;
     auto made =
         std::make_shared<const Partition>(offload::partition(program, backward, policy, schedule));
-    if (policy.name == "custom" && policy.offloads())
+    if ((policy.name == "custom" || policy.name == kSaveAndOffload) && policy.offloads())
       asked_[policy == options_.policy].push_back({&program, std::move(backward), made});
     return made;
   }

@@ -41,7 +41,7 @@ void find_lifetimes(Plan& plan, std::span<const Hold> holds) {
       throw InternalError(plan.name + ": nothing reads " + buffer.name + " before it is written");
 }
 
-// An output may take the place of an input of the same size that dies at this instruction. Only
+// An output may take the place of an input of the same bytes that dies at this instruction. Only
 // temporaries do, and only those that no other operand of the instruction shares. Returns, for each
 // buffer, the one whose place it shares: itself for most.
 std::vector<int> reuse_dying_inputs(Plan& plan) {
@@ -58,13 +58,14 @@ std::vector<int> reuse_dying_inputs(Plan& plan) {
     };
     int inputs = static_cast<int>(instruction.in.size());
     for (models::Reuse reuse : instruction.op->reuse(instruction.attrs, inputs)) {
-      int out = instruction.out[reuse.out].buffer, in = instruction.in[reuse.in].buffer;
+      const Operand &to = instruction.out[reuse.out], &from = instruction.in[reuse.in];
+      const int out = to.buffer, in = from.buffer;
       Buffer &made = plan.buffers[out], &dying = plan.buffers[in];
       int now = static_cast<int>(i);
       if (made.owner != Owner::plan || dying.owner != Owner::plan || made.outlives_run ||
           dying.outlives_run || made.kind != dying.kind || made.bytes != dying.bytes ||
-          made.first != now || dying.last != now || shares_bytes_with[out] != out ||
-          uses(out) != 1 || uses(in) != 1)
+          to.offset != from.offset || to.type.bytes() != from.type.bytes() || made.first != now ||
+          dying.last != now || shares_bytes_with[out] != out || uses(out) != 1 || uses(in) != 1)
         continue;
       shares_bytes_with[out] = shares_bytes_with[in];
       dying.last = now - 1;  // its bytes are the output's from here on

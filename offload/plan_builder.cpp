@@ -96,6 +96,10 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& s
   MemoryKind kind = on_host ? MemoryKind::pinned_host : MemoryKind::device;
   bindings.resize(program.values.size());
   for (const Node& node : program.nodes) {
+    for (ValueId id : node.in)
+      if (!bindings[id.index])
+        throw InternalError(plan_.name + ": " + program.name + ": nothing is bound to " +
+                            program[id].name);
     if (node.op == &put_op) {
       run_put(program, node, bindings, scope);
       if (after) after(node);
@@ -106,12 +110,7 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& s
                             .attrs = node.attrs,
                             .scope = scope,
                             .recomputes = node.recomputes};
-    for (ValueId id : node.in) {
-      if (!bindings[id.index])
-        throw InternalError(plan_.name + ": " + program.name + ": nothing is bound to " +
-                            program[id].name);
-      instruction.in.push_back(bindings[id.index]);
-    }
+    for (ValueId id : node.in) instruction.in.push_back(bindings[id.index]);
     for (ValueId id : node.out) {
       Operand& operand = bindings[id.index];
       if (!operand)
@@ -205,8 +204,12 @@ void PlanBuilder::collective(const models::Op& op, const Collective& among, cons
                                 .scope = scope});
 }
 
+void PlanBuilder::hold(const Operand& operand) {
+  holds_.push_back({operand.buffer, static_cast<int>(plan_.instructions.size()) - 1});
+}
+
 Plan PlanBuilder::finish(const Transfers& transfers) {
-  const std::vector<Hold> holds = open_windows(plan_, windows_, transfers);
+  const std::vector<Hold> holds = open_windows(plan_, windows_, holds_, transfers);
   place_buffers(plan_, holds, fixed_);
   find_waits(plan_);
   return std::move(plan_);

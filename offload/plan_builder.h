@@ -60,6 +60,9 @@ class PlanBuilder {
 
   MemoryKind kind(const Operand& operand) const { return plan_.buffers[operand.buffer].kind; }
 
+  // Keeps the bytes of a temporary up to the latest instruction, although that does not use them.
+  void hold(const Operand& operand);
+
   // For a temporary whose category is still working_set, which all values start with.
   void set_category(const Operand& operand, Category category);
 
@@ -73,6 +76,7 @@ class PlanBuilder {
   Plan plan_;
   std::map<std::string, int> arguments_;
   std::vector<Window> windows_;
+  std::vector<Hold> holds_;
   std::map<int, int64_t> fixed_;  // offsets of buffers that another plan left
 };
 

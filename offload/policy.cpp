@@ -107,7 +107,7 @@ Policy save_and_offload(std::span<const std::string> saved, std::span<const std:
   if (source != MemoryKind::device || target != MemoryKind::pinned_host)
     throw ConfigError(std::string("save_and_offload: values can go from device to pinned_host, ") +
                       "not from " + name(source) + " to " + name(target));
-  Policy policy{.name = "save_and_offload", .otherwise = Fate::remat, .fates = {}};
+  Policy policy{.name = kSaveAndOffload, .otherwise = Fate::remat, .fates = {}};
   for (const std::string& label : saved) policy.fates[label] = Fate::keep;
   for (const std::string& label : offloaded)
     if (!policy.fates.emplace(label, Fate::offload).second)

@@ -40,6 +40,8 @@ struct Policy {
 // Keeps every value that the backward pass reads.
 Policy keep_all();
 
+inline constexpr const char* kSaveAndOffload = "save_and_offload";
+
 // A policy from lists of labels: the first stay on the device, the second go from `source` to
 // `target`, all else is computed again. Throws ConfigError where source and target are not device
 // and pinned_host, or a label is in both lists.

@@ -30,18 +30,25 @@ Operand Scan::loss_argument(OutputRole role) {
   return builder_.argument(name, Type{}, MemoryKind::device, Category::batch);
 }
 
+// Later losses are added to the first, which therefore lies elsewhere if anything else reads it.
 void Scan::bind_loss(const Program& program, ValueId value, OutputRole role,
                      PlanBuilder::Bindings& bindings) {
-  if (loss_begun_[role] || !begins_step(options_.micro_batch)) return;
+  const bool is_read = std::ranges::any_of(program.nodes, [&](const models::Node& node) {
+    return std::ranges::find(node.in, value) != node.in.end();
+  });
+  if (is_read || !begins_step(options_.micro_batch) || !losses_begun_.insert(role).second) return;
   bindings.resize(program.values.size());
   bindings[value.index] = loss_argument(role);
-  loss_begun_[role] = true;
 }
 
 void Scan::finish_loss(ValueId value, OutputRole role, const PlanBuilder::Bindings& bindings,
                        const Scope& scope) {
-  Operand sum = loss_argument(role), part = bindings[value.index];
-  if (part.buffer != sum.buffer) builder_.add(sum, part, scope);
+  const Operand sum = loss_argument(role), part = bindings[value.index];
+  if (part.buffer == sum.buffer) return;
+  if (begins_step(options_.micro_batch) && losses_begun_.insert(role).second)
+    builder_.move(part, sum, scope);
+  else
+    builder_.add(sum, part, scope);
 }
 
 // --- forward
@@ -84,8 +91,13 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   auto is_loss = [](OutputRole role) {
     return role == OutputRole::loss || role == OutputRole::auxiliary_loss;
   };
+  auto is_residual = [&](ValueId value) {
+    return !layers_.empty() &&
+           std::ranges::any_of(layers_[stage][layer].partition->residuals,
+                               [&](const Residual& residual) { return residual.value == value; });
+  };
   for (const Output& output : program.outputs)
-    if (is_loss(output.role) && runs_here(output))
+    if (is_loss(output.role) && runs_here(output) && !is_residual(output.value))
       bind_loss(program, output.value, output.role, bindings);
   builder_.run(program, bindings, scope, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
@@ -188,7 +200,10 @@ class Progress {
     for (const models::Node& node : program.nodes) total_ += program.cost(node).flops;
   }
   // The share of the program's FLOPs that is done when this node is, being called for each in turn.
-  double behind(const models::Node& node) { return (done_ += program_.cost(node).flops) / total_; }
+  double behind(const models::Node& node) {
+    done_ += program_.cost(node).flops;
+    return total_ > 0 ? done_ / total_ : 1;
+  }
 
  private:
   const Program& program_;
@@ -236,11 +251,17 @@ Scan::WeightGradients Scan::bind_weight_gradients(int stage, int layer,
     auto found = std::ranges::find(partition.accumulators, weight, &models::Accumulator::weight);
     return found == partition.accumulators.end() ? ValueId{} : found->sum;
   };
+  // What earlier layers still read must not be added to in a weight's home.
+  auto is_of_input = [&](ValueId gradient) {
+    return std::ranges::any_of(partition.gradients, [&](const models::GradientOf& other) {
+      return other.gradient == gradient && partition.forward[other.of].source == Source::input;
+    });
+  };
   const auto& final_gradients = layers_[stage][layer].final_gradients;
   WeightGradients gradients;
   for (const models::GradientOf& g : partition.gradients) {
     if (partition.forward[g.of].source != Source::weight) continue;
-    if (bindings[g.gradient.index]) {
+    if (bindings[g.gradient.index] || is_of_input(g.gradient)) {
       gradients.elsewhere.push_back(g);
       continue;
     }

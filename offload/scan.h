@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,7 +92,7 @@ class Scan {
   std::map<Key, Operand> outputs_, output_gradients_;
   std::map<int, int> gradients_missing_;  // by slab, of this pass
   std::vector<int> reducing_;             // slabs
-  std::map<models::OutputRole, bool> loss_begun_;
+  std::set<models::OutputRole> losses_begun_;
   std::vector<LayerPlan> layer_plans_;
 };
 

@@ -25,6 +25,10 @@ int TransferClock::TimeScale::tick_at(double time, int end) const {
   return begins_[unit] + static_cast<int>(std::ceil((time - unit) * length - 1e-9));
 }
 
+int TransferClock::TimeScale::unit_at(int tick) const {
+  return static_cast<int>(std::ranges::upper_bound(begins_, tick) - begins_.begin()) - 1;
+}
+
 TransferClock::TransferClock(const Plan& plan, double layers_ahead, Ticks ticks)
     : layers_ahead_(layers_ahead) {
   const Scope *layer = nullptr, *update = nullptr;  // those of the units that began last
@@ -70,10 +74,16 @@ int TransferClock::hold_end(int instruction) const {
 }
 
 int TransferClock::tick_apart(const Moment& moment, int direction) const {
-  const TimeScale& scale = moment.is_update_time ? updates_ : layers_;
-  const double distance = layers_ahead_ * (moment.is_update_time ? kUpdatesPerLayer : 1);
-  return scale.tick_at(scale.time_of(moment.tick, moment.unit, end()) + direction * distance,
-                       end());
+  if (!moment.is_update_time)
+    return layers_.tick_at(
+        layers_.time_of(moment.tick, moment.unit, end()) + direction * layers_ahead_, end());
+  const double time = updates_.time_of(moment.tick, moment.unit, end()) +
+                      direction * layers_ahead_ * kUpdatesPerLayer;
+  // Layers that follow the last update go on measuring time.
+  const int layer = layers_.unit_at(moment.tick);
+  if (time >= updates_.units() && layer >= 0)
+    return layers_.tick_at(layers_.time_of(moment.tick, layer, end()) + layers_ahead_, end());
+  return updates_.tick_at(time, end());
 }
 
 int TransferClock::instruction_at(int tick) const {

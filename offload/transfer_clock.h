@@ -40,6 +40,8 @@ class TransferClock {
     void begin_unit(int tick) { begins_.push_back(tick); }
     int units() const { return static_cast<int>(begins_.size()); }
 
+    // The unit that a tick lies in; -1 before the first.
+    int unit_at(int tick) const;
     // The last unit ends at `end`, the number of all ticks.
     double time_of(int tick, int unit, int end) const;
     // The first tick at or after that time: 0 before the first unit, `end` after the last.

@@ -1,6 +1,7 @@
 #include "offload/windows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -283,7 +284,8 @@ std::vector<PendingHold> hold_what_is_sent(const Plan& plan, const Transfers& tr
   std::vector<PendingHold> holds;
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    bool sends = instruction.lane == Lane::device_to_host || instruction.op == &reduce_scatter_op;
+    const bool sends = instruction.lane == Lane::device_to_host ||
+                       instruction.op == &reduce_scatter_op || instruction.op == &all_gather_op;
     if (sends && plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
       holds.push_back({-1, i, clock.hold_end(i)});
   }
@@ -293,18 +295,20 @@ std::vector<PendingHold> hold_what_is_sent(const Plan& plan, const Transfers& tr
 }  // namespace
 
 std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
-                               const Transfers& transfers) {
+                               std::span<const Hold> holds, const Transfers& transfers) {
   std::vector<Window> gathered, on_host;
   for (const Window& window : windows) (window.gather ? gathered : on_host).push_back(window);
-  std::vector<PendingHold> pending = hold_what_is_sent(plan, transfers);
+  std::vector<PendingHold> pending;
+  for (const Hold& hold : holds) pending.push_back({hold.buffer, -1, hold.until});
   open(plan, gathered, on_host, transfers, pending);
+  std::ranges::move(hold_what_is_sent(plan, transfers), std::back_inserter(pending));
   open(plan, on_host, {}, transfers, pending);
-  std::vector<Hold> holds;
+  std::vector<Hold> all;
   for (const PendingHold& hold : pending)
-    holds.push_back(
+    all.push_back(
         {hold.buffer >= 0 ? hold.buffer : plan.instructions[hold.instruction].in[0].buffer,
          hold.until});
-  return holds;
+  return all;
 }
 
 }  // namespace longshore::offload

@@ -40,12 +40,12 @@ struct Transfers {
 };
 
 // Rewrites the plan's instructions such that they use temporaries in place of windows. The first
-// temporary of a window is its buffer, further ones are added. Returns what must be held: the
-// temporaries that are stored, and those of the device that other instructions send to the host or
-// reduce over devices. The shard that a window gathers may itself be a window on host memory.
-// Throws InternalError if an instruction would read a range, through a window or on the host
-// itself, while newer bytes of it are elsewhere.
+// temporary of a window is its buffer, further ones are added. Returns what must be held: what is
+// in `holds`, the temporaries that are stored, and those of the device that other instructions send
+// to the host or to other devices. The shard that a window gathers may itself be a window on host
+// memory. Throws InternalError if an instruction would read a range, through a window or on the
+// host itself, while newer bytes of it are elsewhere.
 std::vector<Hold> open_windows(Plan& plan, std::span<const Window> windows,
-                               const Transfers& transfers);
+                               std::span<const Hold> holds, const Transfers& transfers);
 
 }  // namespace longshore::offload

@@ -163,6 +163,39 @@ TEST(GradientFunction, AddsToWhatALaterStageLeftOfOneLayer) {
   expect_gradients(model, {"first", "layers.0.w", "layers.1.w"});
 }
 
+// What earlier layers get is a weight's gradient as well, and the weight is used once more there.
+TEST(GradientFunction, KeepsACotangentThatIsAWeightsGradientToo) {
+  std::vector<models::Program> layers;
+  layers.push_back(layer("first", [](Trace& t, Var x) {
+    Var v = t.weight("v", kSquare, kTrained), w = t.weight("w", kSquare, kTrained);
+    return models::add(models::scale(v, 2), models::add(x, w));
+  }));
+  layers.push_back(layer("second", [](Trace& t, Var x) {
+    return models::scale(models::add(x, t.weight("w", kSquare, kTrained)), 1.5);
+  }));
+  const Model model = network(std::move(layers));
+  expect_gradients(model, {"v", "w"});
+  expect_gradients(model, {"v", "w"}, kGradientsOnHost);
+}
+
+// The first loss of its role is where later ones are added, but not for those who read it.
+TEST(GradientFunction, KeepsALossThatIsReadFromLaterOnes) {
+  std::vector<models::Program> layers;
+  Trace first("first");
+  Var y = models::linear(first.input("x", kSquare), first.weight("w1", kSquare, kTrained));
+  Var sum = models::sum(y);
+  first.output(y);
+  first.output(sum, OutputRole::auxiliary_loss);
+  first.output(models::gelu(sum), OutputRole::loss);
+  layers.push_back(first.finish());
+  Trace second("second");
+  Var weight = second.weight("w2", kSquare, kTrained);
+  second.output(models::linear(second.input("x", kSquare), weight));
+  second.output(models::l2_penalty(weight, 5), OutputRole::auxiliary_loss);
+  layers.push_back(second.finish());
+  expect_gradients(network(std::move(layers)), {"w1", "w2"});
+}
+
 // Copies each gradient where the pass tells that it is final: once, and nothing writes it later.
 TEST(Scan, TellsOfEachGradientOnceWhenItIsFinal) {
   models::DecoderConfig tied = tiny_llama();

@@ -277,9 +277,33 @@ TEST(PlanBuilder, TakesNoPlaceThatIsStillRead) {
   EXPECT_EQ(apart.arena_bytes[MemoryKind::device], 2 * align_up(4000));
 }
 
+// Nor when it is another part of a buffer: its bytes would come to lie over those of another input
+// that is still read.
+TEST(PlanBuilder, TakesNoPlaceOfAnotherPart) {
+  const models::Type whole{{4096}}, part{{3000}};
+  PlanBuilder builder("plan", Target::cpu);
+  auto fetched = [&](const char* name, const models::Type& type) {
+    const Operand device = builder.temporary(name, type, MemoryKind::device, Category::working_set);
+    builder.move(builder.argument(name + std::string(".host"), type, MemoryKind::pinned_host,
+                                  Category::batch),
+                 device, {});
+    return device;
+  };
+  const Operand a = fetched("a", whole), c = fetched("c", part);
+  const Operand sum = builder.temporary("sum", whole, MemoryKind::device, Category::working_set);
+  const Operand end{sum.buffer, whole.bytes() - part.bytes(), part};
+  PlanBuilder::Bindings operands{{a.buffer, 0, part}, c, end};
+  builder.run(models::addition(part), operands, {});
+  for (const auto& [from, name] : {std::pair{end, "sum.host"}, {c, "c.again"}})
+    builder.move(from, builder.argument(name, part, MemoryKind::pinned_host, Category::batch), {});
+  const Plan plan = builder.finish();
+  EXPECT_NE(plan.buffers[a.buffer].offset, plan.buffers[sum.buffer].offset);
+  expect_sound({.plans = {plan}});
+}
+
 // What a run leaves to the next takes the place of nothing that dies, and nothing takes its place
 // when it was read: its bytes are its own across the end of the run.
-TEST(PlanBuilder, WhatIsCarriedSharesNoPlace) {
+TEST(PlanBuilder, WhatOutlivesARunSharesNoPlace) {
   const models::Type type{{1000}};
   const models::Program addition = models::addition(type);
   PlanBuilder builder("plan", Target::cpu);

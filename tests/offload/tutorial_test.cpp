@@ -241,6 +241,10 @@ TEST(Tutorial, PoliciesNameWhatIsSavedAndWhatGoes) {
   expect_mentions(
       message_of<Error>([&] { save_and_offload({}, kX, kDevice, MemoryKind::unpinned_host); }),
       {"unpinned_host"});
+  const std::vector<std::string> misspelt{"xx"};
+  expect_mentions(
+      message_of<Error>([&] { gradients_of_toy_a({.policy = save_and_offload({}, misspelt)}); }),
+      {"label xx", "nearest: x"});
   Answer baseline = gradients_of_toy_a({.policy = keep_all()});
   Answer saved_y = gradients_of_toy_a({.policy = policy});
   expect_equal(baseline, saved_y);
@@ -476,6 +480,20 @@ TEST(Tutorial, ADonatedInputThatIsReadLaterThroughPutIsLeftAlone) {
                                make_tensor(*runtime, {64}, std::vector<float>(64, 2))});
   EXPECT_EQ(values(out[0]), std::vector<float>(64, 4));
   EXPECT_EQ(values(out[1]), std::vector<float>(64, 5));
+}
+
+TEST(Tutorial, ADonatedInputIsNoOtherInputToo) {
+  auto runtime = cpu_runtime();
+  Trace t("in_place");
+  Var x = t.input("x", {{64}}), y = t.input("y", {{64}});
+  Var twice = models::add(x, x);
+  t.output(twice);
+  t.output(models::add(twice, y));
+  Function f(*runtime, t.finish(), {.donated = {0}});
+  Tensor a = make_tensor(*runtime, {64}, std::vector<float>(64, 1));
+  expect_mentions(message_of<Error>([&] { f({a, a}); }), {"input 1 is also input 0", "donated"});
+  EXPECT_EQ(values(a), std::vector<float>(64, 1));
+  EXPECT_EQ(f({a, make_tensor(*runtime, {64}, std::vector<float>(64, 1))})[1].memory(), a.memory());
 }
 
 // Random programs: the results are the same whatever is donated, no two share memory, and they take

@@ -171,11 +171,14 @@ void Update::update(const Chunk& chunk) {
   Program program =
       update_program(adamw, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
   builder_.run(program, bindings, chunk.scope, options_.lane);
-  if (is_away(Copy::compute))
-    builder_.move(
-        Lane::host_to_device, chunk.compute,
-        operands_.range(chunk.slab, Copy::compute, range.offset, type_of(s, Copy::compute, range)),
-        chunk.scope);
+  if (!is_away(Copy::compute)) return;
+  // What the chunk before sends may be on its way still: this one's takes other memory.
+  if (sent_) builder_.hold(sent_);
+  builder_.move(
+      Lane::host_to_device, chunk.compute,
+      operands_.range(chunk.slab, Copy::compute, range.offset, type_of(s, Copy::compute, range)),
+      chunk.scope);
+  sent_ = chunk.compute;
 }
 
 }  // namespace longshore::trainer

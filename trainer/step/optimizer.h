@@ -66,6 +66,7 @@ class Update {
   offload::Operand clip_;
   std::deque<std::pair<int, offload::DecayRange>> queue_;  // slabs and their parts
   std::optional<Chunk> fetched_;
+  offload::Operand sent_;  // the latest weights on their way to the device
   int chunks_ = 0;
 };
 

@@ -80,6 +80,9 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   });
   if (flush_) deferred_ = scalars;
   result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
+  if (arguments_.has(offload::host_name(offload::kAuxiliaryLoss)))
+    result.auxiliary_loss = static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) /
+                            plans_.micro_batches_of_all_devices;
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
   return result;
 }

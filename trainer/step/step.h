@@ -17,7 +17,8 @@
 namespace longshore::trainer {
 
 struct StepResult {
-  double loss = 0;           // nats a trained token, auxiliary losses aside
+  double loss = 0;  // nats a trained token, auxiliary losses aside
+  double auxiliary_loss = 0;
   double gradient_norm = 0;  // before clipping
   int64_t total_weights = 0;
 };

@@ -77,12 +77,19 @@ class StepPlanner {
     return 1 + ways * static_cast<int>(std::ceil(options_.transfers.layers_ahead));
   }
   bool is_alone() const { return layout_.mesh.devices() == 1; }
+  void return_losses(PlanBuilder& builder) const;
 
   const models::Model& model_;
   const offload::ParameterLayout& layout_;
   const StepOptions& options_;
   models::Target target_;
 };
+
+void StepPlanner::return_losses(PlanBuilder& builder) const {
+  return_loss(builder, offload::kLoss, layout_.mesh);
+  if (has_output(model_, models::OutputRole::auxiliary_loss))
+    return_loss(builder, offload::kAuxiliaryLoss, layout_.mesh);
+}
 
 StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name,
                                               offload::MicroBatch micro_batch) const {
@@ -120,7 +127,7 @@ StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name,
     updates->finish(*norm);
     return_scalar(builder, kGradientNorm);
   }
-  if (ends_step(micro_batch)) return_loss(builder, offload::kLoss, layout_.mesh);
+  if (ends_step(micro_batch)) return_losses(builder);
   return {builder.finish(options_.transfers), scan.layer_plans()};
 }
 
