@@ -99,6 +99,9 @@ Hardware uniform_hardware(models::Target target, const Rates& rates) {
     hardware.bytes_per_second["host." + key] = curve(rates.host_bytes_per_second);
   }
   hardware.link_to_device = hardware.link_to_host = curve(rates.link_bytes_per_second);
+  if (rates.flops_per_second > 0)
+    for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16})
+      hardware.peak_flops_per_second[dtype] = rates.flops_per_second;
   return hardware;
 }
 

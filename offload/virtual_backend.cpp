@@ -1,9 +1,12 @@
 #include "offload/virtual_backend.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
+#include <vector>
 
+#include "base/error.h"
 #include "offload/alignment.h"
 #include "offload/processor_cache.h"
 
@@ -27,38 +30,41 @@ class VirtualBackend : public Backend {
   int64_t used_bytes(MemoryKind) override { return 0; }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
-    if (lane == Lane::network)
-      return spend(lane, hardware_.collective_seconds(op, call.attrs, call.in[0].type));
+    if (lane == Lane::network) {
+      const double alone = hardware_.collective_seconds(op, call.attrs, call.in[0].type);
+      return enqueue(lane, alone, alone / hardware_.link_both_ways);
+    }
     double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
                                               models::types_of(call.out));
-    spend(lane, seconds + fetch_seconds(call.in, call.out, call.workspace));
+    enqueue(lane, seconds + fetch_seconds(call.in, call.out, call.workspace));
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    using enum Hardware::OtherDirection;
     const double fetching = fetch_seconds({&from, 1}, {&to, 1});
-    if (lane == Lane::compute)
-      return spend(lane, hardware_.copy_seconds(lane, from.type.bytes()) + fetching);
-    Lane other = lane == Lane::host_to_device ? Lane::device_to_host : Lane::host_to_device;
-    bool other_is_busy = is_busy(other, clock(lane)) ||
-                         (!hardware_.peer_to_peer && is_busy(Lane::network, clock(lane)));
-    auto other_direction =
-        other_is_busy ? Hardware::OtherDirection::busy : Hardware::OtherDirection::idle;
-    spend(lane, hardware_.copy_seconds(lane, from.type.bytes(), other_direction) + fetching);
+    const int64_t bytes = from.type.bytes();
+    enqueue(lane, hardware_.copy_seconds(lane, bytes, idle) + fetching,
+            hardware_.copy_seconds(lane, bytes, busy) + fetching);
   }
 
-  void record(Lane lane, int event) override { events_[event] = clock(lane); }
-  void wait(Lane lane, int event) override {
-    clock(lane) = std::max(clock(lane), events_.at(event));
+  void record(Lane lane, int event) override {
+    records_[event] = static_cast<int>(recorded_.size());
+    recorded_.push_back(kNever);
+    queue(lane).push_back({.lane = lane, .records = records_[event]});
   }
-  void synchronize() override { clocks_.fill(*std::max_element(clocks_.begin(), clocks_.end())); }
+  void wait(Lane lane, int event) override {
+    queue(lane).push_back({.lane = lane, .waits_for = records_.at(event)});
+  }
+  void synchronize() override { finish_all(); }
 
   void start_recording() override {
-    clocks_.fill(0);
-    latest_ = {};
+    finish_all();
+    now_ = 0;
     spans_ = {};
     is_recording_ = true;
   }
   LaneSpans stop_recording() override {
+    finish_all();
     is_recording_ = false;
     return std::move(spans_);
   }
@@ -68,22 +74,117 @@ class VirtualBackend : public Backend {
   void write_zeros(MemoryKind, std::byte*, int64_t) override {}
 
  private:
-  // Lanes that take turns share a clock: the instruction that comes first in the plan has the first
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  // What a lane does, in its turn: work, or marking a moment, or waiting for one.
+  struct Task {
+    Lane lane;
+    double seconds = 0, seconds_if_busy = 0;  // alone on its link, and beside others
+    int records = -1, waits_for = -1;         // places in recorded_
+
+    bool is_work() const { return records < 0 && waits_for < 0; }
+  };
+
+  // The work that a lane is at. Its speed changes when others on its link begin or end.
+  struct Work {
+    double begin = 0;
+    double since = 0, left = 1;  // the part of it that was left at `since`
+    double seconds = 0;          // that all of it takes at today's speed; 0 before it has begun
+
+    double end() const { return since + left * seconds; }
+  };
+
+  // Lanes that take turns share a queue: the instruction that comes first in the plan has the first
   // turn.
-  double& clock(Lane lane) {
-    if (hardware_.takes_turns() && lane != Lane::network) lane = Lane::compute;
-    return clocks_[lane];
+  Lane queue_of(Lane lane) const {
+    return hardware_.takes_turns() && lane != Lane::network ? Lane::compute : lane;
   }
-  Span& latest(Lane lane) { return latest_[lane]; }
+  std::deque<Task>& queue(Lane lane) { return queues_[queue_of(lane)]; }
 
-  bool is_busy(Lane lane, double then) {
-    return latest(lane).begin <= then && then < latest(lane).end;
+  void enqueue(Lane lane, double seconds) { enqueue(lane, seconds, seconds); }
+  void enqueue(Lane lane, double seconds, double seconds_if_busy) {
+    queue(lane).push_back({.lane = lane, .seconds = seconds, .seconds_if_busy = seconds_if_busy});
   }
 
-  void spend(Lane lane, double seconds) {
-    latest(lane) = {clock(lane), clock(lane) + seconds};
-    clock(lane) += seconds;
-    if (is_recording_) spans_[lane].push_back(latest(lane));
+  // Lets the time pass until all queues are empty.
+  void finish_all() {
+    while (mark_moments()) {
+      double next = kNever;
+      for (Lane lane : kLanes)
+        if (is_at_work(lane)) {
+          choose_speed(lane);
+          next = std::min(next, works_[lane].end());
+        }
+      if (next == kNever) throw InternalError("lanes wait for each other");
+      now_ = next;
+      PerLane<bool> is_done{};  // before the next in a queue comes to its front
+      for (Lane lane : kLanes) is_done[lane] = is_at_work(lane) && works_[lane].end() <= now_;
+      for (Lane lane : kLanes)
+        if (is_done[lane]) finish(lane);
+    }
+    recorded_.clear();
+    records_.clear();
+  }
+
+  // Does all that takes no time. Returns whether anything is left to do.
+  bool mark_moments() {
+    bool is_changed = true, is_left = false;
+    while (is_changed) {
+      is_changed = is_left = false;
+      for (std::deque<Task>& queue : queues_) {
+        while (!queue.empty() && !queue.front().is_work()) {
+          const Task& task = queue.front();
+          if (task.waits_for >= 0 && recorded_[task.waits_for] == kNever) break;
+          if (task.records >= 0) recorded_[task.records] = now_;
+          queue.pop_front();
+          is_changed = true;
+        }
+        is_left = is_left || !queue.empty();
+      }
+    }
+    return is_left;
+  }
+
+  bool is_at_work(Lane lane) const {
+    const std::deque<Task>& queue = queues_[queue_of(lane)];
+    return !queue.empty() && queue.front().is_work() && queue.front().lane == lane;
+  }
+
+  // Whether others are at work on the link that the lane uses. Collectives use it where devices
+  // reach each other through the host.
+  bool shares_link(Lane lane) const {
+    const bool to_device = is_at_work(Lane::host_to_device),
+               to_host = is_at_work(Lane::device_to_host),
+               across = !hardware_.peer_to_peer && is_at_work(Lane::network);
+    switch (lane) {
+      case Lane::host_to_device:
+        return to_host || across;
+      case Lane::device_to_host:
+        return to_device || across;
+      case Lane::network:
+        return across && (to_device || to_host);
+      default:
+        return false;
+    }
+  }
+
+  void choose_speed(Lane lane) {
+    const Task& task = queue(lane).front();
+    Work& work = works_[lane];
+    const double seconds = shares_link(lane) ? task.seconds_if_busy : task.seconds;
+    if (work.seconds == seconds && work.seconds > 0) return;
+    if (work.seconds == 0)
+      work.begin = now_;
+    else
+      work.left -= (now_ - work.since) / work.seconds;
+    work.since = now_;
+    work.seconds = seconds;
+  }
+
+  void finish(Lane lane) {
+    if (is_recording_) spans_[lane].push_back({works_[lane].begin, now_});
+    queue(lane).pop_front();
+    works_[lane] = {};
   }
 
   // The time to fetch operands that are not in the cache. Operands that together are larger than
@@ -95,7 +196,9 @@ class VirtualBackend : public Backend {
     int64_t fetched = 0, used = 0;
     for (std::span<const models::Ref> refs : {in, out})
       for (const models::Ref& ref : refs) {
-        used += ref.type.bytes();
+        const bool is_in_place = refs.data() == out.data() &&
+                                 std::ranges::find(in, ref.data, &models::Ref::data) != in.end();
+        if (!is_in_place) used += ref.type.bytes();
         fetched += cache_.use(static_cast<const std::byte*>(ref.data), ref.type.bytes());
       }
     return used > hardware_.cache_bytes ? 0 : hardware_.fetch_seconds(fetched);
@@ -104,9 +207,11 @@ class VirtualBackend : public Backend {
   const Hardware hardware_;
   ProcessorCache cache_;
   uintptr_t next_address_ = kArenaAlignment;
-  PerLane<double> clocks_{};  // seconds
-  PerLane<Span> latest_{};
-  std::map<int, double> events_;
+  double now_ = 0;  // seconds
+  PerLane<std::deque<Task>> queues_;
+  PerLane<Work> works_{};
+  std::vector<double> recorded_;  // when each moment was that a lane marked
+  std::map<int, int> records_;    // the latest of an event
   LaneSpans spans_;
   bool is_recording_ = false;
 };

@@ -130,6 +130,22 @@ TEST(VirtualClock, FetchesWhatIsNotAtHand) {
   expect_span(events[3], Lane::compute, 7, 8);
   hardware.cache_bytes = 11999;  // less than a sum's operands: the rates are of fetched ones
   EXPECT_EQ(walk({&plan}, hardware).back().span.end, 4);
+
+  // A sum in an operand's place has two operands to fetch, which are at hand the second time.
+  PlanBuilder in_place("in place", Target::cpu);
+  for (int i = 0; i < 2; ++i) {
+    const Operand x = in_place.argument("x", type, MemoryKind::device, Category::batch),
+                  y = in_place.argument("y", type, MemoryKind::device, Category::batch),
+                  big = in_place.argument("big", {{2000}}, MemoryKind::device, Category::batch);
+    PlanBuilder::Bindings bindings{x, y, x};
+    in_place.run(addition, bindings, {"a"});
+    if (i == 0) in_place.move(Lane::compute, big, big, {"a"});
+  }
+  const Plan sums = in_place.finish();
+  hardware.cache_bytes = 8000;
+  const std::vector<Event> two = walk({&sums}, hardware);
+  expect_span(two[0], Lane::compute, 0, 1);
+  EXPECT_DOUBLE_EQ(two[2].span.end - two[2].span.begin, 3);
 }
 
 // Collectives take no cores; the host's link they take where devices reach each other through it.
@@ -150,9 +166,49 @@ TEST(VirtualClock, CollectivesRunBesideTheOtherLanes) {
       hardware.link_both_ways = 0.5;
       hardware.peer_to_peer = peer_to_peer;
       const std::vector<Event> events = walk({&plan}, hardware);
-      expect_span(events[0], Lane::network, 0, 1);
+      expect_span(events[0], Lane::network, 0, peer_to_peer ? 1 : 2);
       expect_span(events[1], Lane::host_to_device, 0, peer_to_peer ? 1 : 2);
     }
+}
+
+// Copies slow each other down while they overlap, whatever their order in the list.
+TEST(VirtualClock, CopiesShareTheLinkForAsLongAsBothWaysAreBusy) {
+  enum class List { one_way_first, in_turn };
+  for (List list : {List::one_way_first, List::in_turn}) {
+    constexpr int kCopies = 4;
+    PlanBuilder builder("plan", Target::cuda);
+    auto argument = [&](const std::string& name, int i, MemoryKind kind, int64_t floats) {
+      return builder.argument(name + std::to_string(i), {{floats}}, kind, Category::batch);
+    };
+    auto bring = [&](int i) {
+      builder.move(argument("x.host", i, kHost, 1000), argument("x", i, MemoryKind::device, 1000),
+                   {"a"});
+    };
+    auto send = [&](int i) {
+      builder.move(argument("y", i, MemoryKind::device, 500), argument("y.host", i, kHost, 500),
+                   {"a"});
+    };
+    for (int i = 0; i < kCopies; ++i) {
+      bring(i);
+      if (list == List::in_turn) send(i);
+    }
+    for (int i = 0; i < kCopies; ++i)
+      if (list == List::one_way_first) send(i);
+    const Plan plan = builder.finish();
+    Hardware hardware = uniform_hardware(Target::cuda, {.link_bytes_per_second = 4000});
+    hardware.link_both_ways = 0.5;
+    // 1 s and 0.5 s each alone. Together, 4 s of copies to the host end when 2 s of those to the
+    // device are left.
+    for (const Event& event : walk({&plan}, hardware)) {
+      const int i = event.name.back() - '0';
+      if (event.lane == Lane::device_to_host)
+        expect_span(event, Lane::device_to_host, i, i + 1);
+      else if (i < 2)
+        expect_span(event, Lane::host_to_device, 2 * i, 2 * i + 2);
+      else
+        expect_span(event, Lane::host_to_device, 2 + i, 3 + i);
+    }
+  }
 }
 
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
