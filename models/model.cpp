@@ -154,8 +154,21 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
 }
 
 Model truncated(Model model, int layers) {
-  for (Stage& stage : model.stages)
-    if (stage.is_scan() && std::ssize(stage.layers) > layers) stage.layers.resize(layers);
+  auto trains = [](const Program& program) {
+    return std::ranges::any_of(program.inputs_from(Source::weight),
+                               [&](ValueId id) { return program[id].needs_gradient; });
+  };
+  for (Stage& stage : model.stages) {
+    if (!stage.is_scan() || std::ssize(stage.layers) <= layers) continue;
+    auto training_from = [&](auto first) {
+      return std::count_if(first, first + layers,
+                           [&](int kind) { return trains(stage.programs[kind]); });
+    };
+    auto best = stage.layers.begin();
+    for (auto first = best; stage.layers.end() - first >= layers; ++first)
+      if (training_from(first) > training_from(best)) best = first;
+    stage.layers = std::vector<int>(best, best + layers);
+  }
   return model;
 }
 

@@ -51,7 +51,8 @@ void connect(Model& model);
 // that do not train the same weights get kinds of their own. Connects the model.
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
-// The model with only the first `layers` layers of each scan.
+// The model with only `layers` layers of each scan: those in a row of which most train something,
+// the first of several such rows.
 Model truncated(Model model, int layers);
 
 // add(a, b) as a program with values 0, 1 and 2: how plans sum up what layers and micro-batches

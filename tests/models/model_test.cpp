@@ -136,6 +136,19 @@ TEST(SetTrainable, NothingBeforeTheFirstTrainedLayerNeedsAGradient) {
       for (const Value& value : program.values) EXPECT_FALSE(value.needs_gradient) << value.name;
 }
 
+TEST(Truncated, KeepsTheLayersInARowThatTrain) {
+  using Gradients = std::vector<std::pair<bool, bool>>;
+  Model model = tower_and_scan(Trainable::yes, Trainable::yes, 6);
+  connect(model);
+  EXPECT_EQ(truncated(model, 2).stages[1].layers,
+            std::vector<int>(model.stages[1].layers.begin(), model.stages[1].layers.begin() + 2));
+  EXPECT_EQ(truncated(model, 9).stages[1].layers, model.stages[1].layers);
+  set_trainable(model, only({"layers.1.w", "layers.3.w", "layers.4.w"}));
+  EXPECT_EQ(gradients(truncated(model, 2).stages[1]), (Gradients{{true, true}, {true, true}}));
+  EXPECT_EQ(gradients(truncated(model, 4).stages[1]),
+            (Gradients{{true, false}, {false, true}, {true, true}, {true, true}}));
+}
+
 TEST(Connect, RefusesStagesThatDoNotFit) {
   Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
   model.stages[1].inputs = {{0, 0}};

@@ -18,7 +18,7 @@
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/measuring/peak.h"
-#include "trainer/planning/plan_report.h"
+#include "trainer/planning/policy_plan.h"
 #include "trainer/step/step.h"
 
 namespace longshore::trainer {

@@ -7,6 +7,7 @@
 
 #include "trainer/compare/figures.h"
 #include "trainer/planning/auto_policy.h"
+#include "trainer/planning/plan_report.h"
 
 namespace longshore::trainer {
 namespace {
@@ -201,7 +202,7 @@ std::vector<std::string> obstacles(const Comparison& comparison) {
 std::vector<std::string> choices(const Comparison& comparison) {
   std::vector<std::string> lines;
   for (const Candidate& candidate : comparison.candidates)
-    if (candidate.plan && !candidate.plan->chosen.empty())
+    if (candidate.plan && !candidate.plan->account.empty())
       lines.push_back(candidate.policy + " chose: " + summary(candidate.plan->config));
   return lines;
 }
@@ -230,6 +231,8 @@ std::string text(const ComparisonReport& report) {
       result += "MFU is against " + comparison.peak.description + "\n";
       result += text(figures_table(comparison, report.price_per_device_hour));
       for (const std::string& line : memory_notes(comparison)) result += line + "\n";
+      if (const Candidate& first = comparison.candidates[0]; first.turns.empty())
+        result += "no gains: they are over " + first.policy + ", which did not run\n";
     }
     for (const std::string& line : obstacles(comparison)) result += line + "\n";
     result += "\n";

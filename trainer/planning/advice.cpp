@@ -180,12 +180,24 @@ class Adviser {
     std::string text =
         fmt::format("offloading {} would save {:.2f} ms a layer and expose {:.2f} ms: it ", label,
                     milliseconds_a_layer(saved), milliseconds_a_layer(std::max(0.0, exposed)));
+    if (gain > 0 && room_.fits())
+      if (const Room left = room_with(label, Fate::offload); !left.fits())
+        return no_room(text + "takes", left);
     if (gain > 0 || is_negligible(gain)) return {.gain = gain, .text = text + verdict(gain)};
     double rate = rate_that_pays(sent);
     return {.gain = gain,
             .text = text + "does not pay here; " +
                     (rate > 0 ? fmt::format("the link would have to reach {:.0f} GB/s", rate / 1e9)
                               : "no link would make it pay")};
+  }
+
+  Room room_with(const std::string& label, Fate fate) const {
+    return room(trials_.memory(with_fate(label, fate)), hardware_, memory_limits(config_));
+  }
+
+  static Line no_room(const std::string& text, const Room& room) {
+    return {.rank = Rank::no_room,
+            .text = text + " " + bytes_text(missing_bytes(room)) + " more than there is"};
   }
 
   Line advice_on_keeping(const std::string& label, const Trial& kept) const {
@@ -198,9 +210,7 @@ class Adviser {
                                    label, 100 * gain / base_.times.step,
                                    bytes > 0 ? bytes_text(bytes) + " more" : "nothing more");
     if (left.fits()) return {.gain = gain, .text = text + (bytes > 0 ? ", which is there" : "")};
-    const int64_t missing = -std::min(left.device_spare_bytes, left.host_spare_bytes);
-    return {.rank = Rank::no_room,
-            .text = text + ", " + bytes_text(missing) + " more than there is"};
+    return no_room(text + ",", left);
   }
 
   std::vector<Line> advice_on_offloaded(const std::string& label) const {
@@ -235,11 +245,13 @@ class Adviser {
     if (is_on_host && home == &offload::Homes::optimizer)
       changed.optimizer->lane = offload::Lane::compute;
     double change = trial(changed, options).times.step / base_.times.step - 1;
-    std::string text =
-        is_on_host
-            ? fmt::format("{} in host memory cost {} of a step", name, percent(-change))
-            : fmt::format("{} in host memory would cost {} of a step", name, percent(change));
-    return {{.rank = is_on_host ? Rank::gain : Rank::home, .text = text}};
+    if (!is_on_host)
+      return {{.rank = Rank::home,
+               .text = fmt::format("{} in host memory would cost {} of a step", name,
+                                   percent(change))}};
+    return {{.gain = -change * base_.times.step,
+             .text = fmt::format("{} in host memory {} {} of a step", name,
+                                 change > 0 ? "save" : "cost", percent(std::abs(change)))}};
   }
 
   const Config& config_;

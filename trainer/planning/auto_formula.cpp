@@ -107,12 +107,16 @@ StepFormula::StepFormula(const BasePlan& base, const offload::Hardware& hardware
       // Transfers that start at their use and are waited for hide behind nothing.
       hides_copies_(!is_one_processor_ && base.config.prefetch_layers != 0) {}
 
-double StepFormula::missing_bytes(const Assignment& first, const Assignment& others,
-                                  int layers) const {
+double StepFormula::offloaded_bytes(const Assignment& first, const Assignment& others,
+                                    int layers) const {
+  return layers * first.offloaded_bytes + (choices_.layers - layers) * others.offloaded_bytes;
+}
+
+double StepFormula::missing_device_bytes(const Assignment& first, const Assignment& others,
+                                         int layers) const {
   const double more = first.kept_bytes - choices_.full.kept_bytes,
                more_of_others = others.kept_bytes - choices_.full.kept_bytes;
-  const double offloaded =
-      layers * first.offloaded_bytes + (choices_.layers - layers) * others.offloaded_bytes;
+  const double offloaded = offloaded_bytes(first, others, layers);
   const double room =
       std::min(device_room_bytes_, shared_room_bytes_ - (is_one_processor_ ? offloaded : 0));
   double missing = 0;
@@ -122,7 +126,17 @@ double StepFormula::missing_bytes(const Assignment& first, const Assignment& oth
         moment.device_bytes + held * more + (moment.holding_layers - held) * more_of_others;
     missing = std::max(missing, bytes - room);
   }
-  return missing + std::max(0.0, offloaded - base_.host_room_bytes);
+  return missing;
+}
+
+double StepFormula::missing_host_bytes(const Assignment& first, const Assignment& others,
+                                       int layers) const {
+  return std::max(0.0, offloaded_bytes(first, others, layers) - base_.host_room_bytes);
+}
+
+double StepFormula::missing_bytes(const Assignment& first, const Assignment& others,
+                                  int layers) const {
+  return missing_device_bytes(first, others, layers) + missing_host_bytes(first, others, layers);
 }
 
 double StepFormula::seconds_of_pass(const LaneSeconds& busy) const {
@@ -177,24 +191,28 @@ std::vector<int> StepFormula::counts_worth_a_try(const Assignment& first,
                                                  const Assignment& others) const {
   std::vector<int> counts{1, choices_.layers};
   if (&first == &others) return counts;
-  if (std::optional<int> end = end_of_what_fits(first, others)) counts.push_back(*end);
+  std::ranges::copy(ends_of_what_fits(first, others), std::back_inserter(counts));
   std::ranges::copy(counts_that_fill_the_link(first, others), std::back_inserter(counts));
   return counts;
 }
 
-// The numbers of first layers that fit form a range. If exactly one of 1 and all layers is in it,
-// returns the range's other end, else nothing.
-std::optional<int> StepFormula::end_of_what_fits(const Assignment& first,
-                                                 const Assignment& others) const {
-  auto fits = [&](int layers) { return missing_bytes(first, others, layers) == 0; };
-  int low = 1, high = choices_.layers;
-  const bool low_fits = fits(low);
-  if (low_fits == fits(high)) return std::nullopt;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (fits(middle) == low_fits ? low : high) = middle;
+// The more first layers, the less or the more device memory is missing, and so with host memory.
+// For each of them, the last number that fits on the way to one that does not.
+std::vector<int> StepFormula::ends_of_what_fits(const Assignment& first,
+                                                const Assignment& others) const {
+  std::vector<int> ends;
+  for (auto missing : {&StepFormula::missing_device_bytes, &StepFormula::missing_host_bytes}) {
+    auto fits = [&](int layers) { return (this->*missing)(first, others, layers) == 0; };
+    int low = 1, high = choices_.layers;
+    const bool low_fits = fits(low);
+    if (low_fits == fits(high)) continue;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (fits(middle) == low_fits ? low : high) = middle;
+    }
+    ends.push_back(low_fits ? low : high);
   }
-  return low_fits ? low : high;
+  return ends;
 }
 
 // For each pass, the two whole numbers next to the number of first layers with which copies take as

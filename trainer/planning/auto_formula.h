@@ -84,11 +84,17 @@ class StepFormula {
                        int layers) const;
 
  private:
+  double offloaded_bytes(const offload::Assignment& first, const offload::Assignment& others,
+                         int layers) const;
+  double missing_device_bytes(const offload::Assignment& first, const offload::Assignment& others,
+                              int layers) const;
+  double missing_host_bytes(const offload::Assignment& first, const offload::Assignment& others,
+                            int layers) const;
   double seconds_of_pass(const LaneSeconds& busy) const;
   std::vector<int> counts_worth_a_try(const offload::Assignment& first,
                                       const offload::Assignment& others) const;
-  std::optional<int> end_of_what_fits(const offload::Assignment& first,
-                                      const offload::Assignment& others) const;
+  std::vector<int> ends_of_what_fits(const offload::Assignment& first,
+                                     const offload::Assignment& others) const;
   std::vector<int> counts_that_fill_the_link(const offload::Assignment& first,
                                              const offload::Assignment& others) const;
 

@@ -21,9 +21,11 @@ using offload::bytes_text;
 using offload::Hardware;
 using offload::MemoryKind;
 
-// Sorts the plans, the best first. Removes duplicates and those that cannot be planned.
+// Sorts the plans, the best first. Removes duplicates and those that cannot be planned. Throws
+// ConfigError if none can.
 std::vector<WalkedPlan> in_order(std::vector<WalkedPlan> plans) {
-  std::erase_if(plans, [](const WalkedPlan& one) { return one.is_refused; });
+  if (std::ranges::all_of(plans, &WalkedPlan::is_refused)) throw ConfigError(plans.at(0).refusal);
+  std::erase_if(plans, [](const WalkedPlan& one) { return one.is_refused(); });
   std::ranges::stable_sort(plans, is_better);
   auto is_same = [](const WalkedPlan& a, const WalkedPlan& b) {
     return a.step_seconds == b.step_seconds && chosen_keys(a.config) == chosen_keys(b.config);

@@ -58,7 +58,7 @@ WalkedPlan SplitWalker::shift_layers(LayerSplit& split, WalkedPlan walked) const
   const std::vector<Assignment>& assignments = split.base->choices->assignments;
   const double more = assignments[split.first].kept_bytes - assignments[split.others].kept_bytes;
   if (!may_shift(split) || more == 0) return walked;
-  for (int i = 0; i < kMaxShifts && !walked.fits() && !walked.is_refused; ++i) {
+  for (int i = 0; i < kMaxShifts && !walked.fits() && !walked.is_refused(); ++i) {
     // A double, since the number overflows an integer if the assignments hardly differ.
     const double shift =
         std::ceil(static_cast<double>(missing_bytes(walked.room)) / std::abs(more));

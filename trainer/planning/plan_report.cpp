@@ -21,9 +21,12 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
+// The layers of a scan that compute most in the backward pass: those that do not train, and lie
+// before all that do, keep nothing.
 const offload::LayerPlan& scanned(const TrainingPlans& plans) {
-  return *std::find_if(plans.step.layers.begin(), plans.step.layers.end(),
-                       [](const offload::LayerPlan& layers) { return layers.is_scan; });
+  return *std::ranges::max_element(plans.step.layers, {}, [](const offload::LayerPlan& layers) {
+    return layers.is_scan ? std::ssize(layers.partition->backward.nodes) : -1;
+  });
 }
 
 std::string phases_text(const Phases& phases, double step_seconds) {
@@ -133,7 +136,8 @@ std::string explanation(const PolicyPlan& plan) {
 }
 
 nlohmann::ordered_json json(const PolicyPlan& plan) {
-  nlohmann::ordered_json one{{"policy", plan.policy}};
+  nlohmann::ordered_json one{{"policy", plan.policy}, {"config", plan.config.config_file}};
+  if (!plan.config.hardware.empty()) one["hardware"] = plan.config.hardware;
   if (plan.estimate) {
     const Phases& phases = plan.estimate->phases;
     one["fits"] = plan.room.fits();

@@ -22,8 +22,8 @@ WalkedPlan walked_plan(const Config& config, models::Target target,
     if (event.lane != offload::Lane::compute)
       walked.moved_bytes += static_cast<double>(event.bytes);
   return walked;
-} catch (const ConfigError&) {
-  return {.config = config, .is_refused = true};
+} catch (const ConfigError& error) {
+  return {.config = config, .refusal = error.what()};
 }
 
 std::vector<WalkedPlan> walked_plans(const std::vector<Config>& configs, models::Target target,

@@ -2,6 +2,7 @@
 // Their memory is exact; their times are as good as the profile.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "offload/hardware.h"
@@ -21,11 +22,12 @@ struct WalkedPlan {
   double moved_bytes = 0;  // between device and host, both ways
   MemoryByKind memory;
   Room room;
-  // There is no such plan, because either the first layers or the others read none of the values
-  // that they are to offload. Only `config` is set then.
-  bool is_refused = false;
+  // Why there is no such plan, because either the first layers or the others read none of the
+  // values that they are to offload, say. Only `config` is set then.
+  std::string refusal;
 
-  bool fits() const { return !is_refused && room.fits(); }
+  bool is_refused() const { return !refusal.empty(); }
+  bool fits() const { return !is_refused() && room.fits(); }
 };
 
 WalkedPlan walked_plan(const Config& config, models::Target target,

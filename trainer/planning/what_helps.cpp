@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "trainer/config/device_mesh.h"
@@ -84,6 +85,13 @@ std::string needs(const MemoryByKind& memory, models::Target target, const Memor
 
 using RoomOf = std::function<Room(const MemoryByKind&)>;
 
+// Nothing where there is no such plan: a mask may find nothing in fewer layers, say.
+std::optional<MemoryByKind> memory_of(const Config& config, models::Target target) try {
+  return analyze(plan_training(config, target));
+} catch (const ConfigError&) {
+  return std::nullopt;
+}
+
 // Whether a kind of memory that was missing before is missing less after.
 bool lessens(const Room& before, const Room& after) {
   return (before.device_spare_bytes < 0 && after.device_spare_bytes > before.device_spare_bytes) ||
@@ -128,7 +136,8 @@ std::vector<std::vector<std::string>> all_homes() {
 std::optional<Combination> combination_that_fits(const Config& config, models::Target target,
                                                  const RoomOf& room_of) {
   auto fits = [&](const Combination& one) {
-    return room_of(analyze(plan_training(one.config, target))).fits();
+    const std::optional<MemoryByKind> memory = memory_of(one.config, target);
+    return memory && room_of(*memory).fits();
   };
   const std::vector<std::string> least{"remat_policy=full", "prefetch_layers=0",
                                        "async_checkpointing=false"},
@@ -172,10 +181,11 @@ Help helpful_choices(const Config& config, models::Target target, const RoomOf& 
   Help help;
   for (const Choice& choice : smaller_choices(config, target)) {
     if (searched.contains(choice.key())) continue;
-    const MemoryByKind memory = analyze(plan_training(choice.config, target));
-    const Room after = room_of(memory);
+    const std::optional<MemoryByKind> memory = memory_of(choice.config, target);
+    if (!memory) continue;
+    const Room after = room_of(*memory);
     if (!lessens(before, after)) continue;
-    help.lines += helpful_line(choice.setting, memory, target, memory_limits(config),
+    help.lines += helpful_line(choice.setting, *memory, target, memory_limits(config),
                                after.fits() ? "fits" : "");
     help.fits = help.fits || (after.fits() && choice.is_of_the_same_model());
   }

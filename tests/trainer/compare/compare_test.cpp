@@ -403,7 +403,7 @@ TEST(Compare, TextLeavesOutWhatIsNotKnown) {
     EXPECT_TRUE(contains(said, word)) << word << "\n" << said;
   for (const char* word : {"tokens/J", "cost", "predicted", "gain over"})
     EXPECT_FALSE(contains(said, word)) << word << "\n" << said;
-  comparison.candidates[1].turns.back().memory[0].peak_bytes += 1 << 20;
+  comparison.candidates[1].turns.back().memory[MemoryKind::device].peak_bytes += 1 << 20;
   said = text(ComparisonReport{.comparisons = {comparison, comparison}, .steps = 10});
   EXPECT_TRUE(contains(said, "none: device peak")) << said;
   EXPECT_TRUE(contains(said, "gain over full")) << said;

@@ -397,6 +397,26 @@ TEST(PlanProgram, RefusesWhatNoPolicySuits) {
   EXPECT_TRUE(contains(result.output, "offload_layers: found 99")) << result.output;
 }
 
+// Among all plans that auto tries there is none that honours the key.
+TEST(PlanProgram, SaysWhyAutoCannotHonourALabel) {
+  ProgramResult result = run_plan(
+      "--config llama2_7b.yml base_num_decoder_layers=4 max_target_length=512 --hardware h100 "
+      "remat_policy=auto mlpwo=offload");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_TRUE(contains(result.output, "mlpwo: offload cannot be honoured")) << result.output;
+}
+
+// The first layers of the model stand for none that train.
+TEST(PlanProgram, PlansAndAdvisesWhereOnlyTheLastLayersTrain) {
+  for (const char* policy : {"full", "qkv_proj_offloaded", "auto"}) {
+    ProgramResult result = run_plan(
+        "--config llama2_7b.yml base_num_decoder_layers=8 max_target_length=512 --hardware h100 "
+        "'trainable_parameters_mask=layers\\.7\\.' remat_policy=" +
+        std::string(policy));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
+}
+
 TEST(PlanProgram, FailsWhereTheFileCannotBeWritten) {
   TemporaryFolder folder;
   std::string nowhere = (folder / "none" / "plans.json").string();
