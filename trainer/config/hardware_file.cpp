@@ -227,8 +227,7 @@ void set(const Setting& setting, Hardware& hardware) {
     set_rate(setting, hardware);
 }
 
-// Throws if there is no rate for a class of ops, whose kernels would then take no time. Measured
-// profiles name ops, those written by hand their classes.
+// Throws if there is no rate for a class of ops: kernels without one would take no time.
 void require_rates(const Hardware& hardware, const std::string& file) {
   using models::OpClass;
   for (const auto& [kind, rates, op_class] :
@@ -244,13 +243,8 @@ void require_rates(const Hardware& hardware, const std::string& file) {
 
 bool has_rate(const std::map<std::string, offload::RateCurve>& rates, models::OpClass op_class,
               models::Dtype dtype) {
-  auto is_there = [&](const std::string& work) {
-    return rates.contains(work) || rates.contains(work + "." + models::name(dtype));
-  };
-  return is_there(name(op_class)) ||
-         std::ranges::any_of(models::all_ops(), [&](const models::Op* op) {
-           return op->op_class == op_class && is_there(op->name);
-         });
+  const std::string work = name(op_class);
+  return rates.contains(work) || rates.contains(work + "." + models::name(dtype));
 }
 
 Hardware parse_hardware(std::string_view text, const std::string& file, const std::string& name) {

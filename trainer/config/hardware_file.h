@@ -35,7 +35,7 @@ offload::Hardware read_hardware(const std::string& name_or_file,
 offload::Hardware parse_hardware(std::string_view text, const std::string& file,
                                  const std::string& name);
 
-// Whether these rates of a profile say how fast some op of the class is with `dtype`.
+// Whether these rates of a profile say how fast ops of the class are with `dtype`.
 bool has_rate(const std::map<std::string, offload::RateCurve>& rates, models::OpClass op_class,
               models::Dtype dtype);
 

@@ -89,23 +89,29 @@ RateCurve curve_of(std::vector<RateCurve::Point> points) {
   return RateCurve(std::move(curve));
 }
 
+// The rates of each op and, for those that no measured model has, of its class.
 void set_rates(const Samples& samples, Hardware& hardware) {
+  using models::OpClass;
+  std::map<std::string, std::vector<RateCurve::Point>> flops_rates, bytes_rates;  // by WORK
   for (const auto& [work, kernels] : samples) {
-    bool is_memory =
-        kernels.begin()->second.op_class == models::OpClass::memory;  // for all of them
-    std::vector<RateCurve::Point> points;
-    for (const auto& [kernel, sample] : kernels) {
-      double seconds = std::max(sample.seconds - hardware.launch_seconds, 1e-8);
-      double size = is_memory ? sample.bytes : sample.flops;
-      if (size > 0) points.push_back({size, size / seconds});
-    }
-    if (points.empty()) continue;
-    std::string known = work;
+    const OpClass op_class = kernels.begin()->second.op_class;  // of all of them
+    const bool is_memory = op_class == OpClass::memory;
+    const std::string dtype = work.substr(work.rfind('.')),
+                      host = work.starts_with("host.") ? "host." : "";
     // Profiles distinguish float32 and bfloat16. Ops with other dtypes have only one.
-    if (!known.ends_with(".f32") && !known.ends_with(".bf16"))
-      known = known.substr(0, known.rfind('.'));
-    (is_memory ? hardware.bytes_per_second : hardware.flops_per_second)[known] = curve_of(points);
+    const bool is_float = dtype == ".f32" || dtype == ".bf16";
+    const std::string of_op = is_float ? work : work.substr(0, work.rfind('.')),
+                      of_class = host + name(op_class) + (is_memory ? "" : dtype);
+    for (const auto& [kernel, sample] : kernels) {
+      const double seconds = std::max(sample.seconds - hardware.launch_seconds, 1e-8),
+                   size = is_memory ? sample.bytes : sample.flops;
+      if (size <= 0) continue;
+      for (const std::string& known : {of_op, of_class})
+        (is_memory ? bytes_rates : flops_rates)[known].push_back({size, size / seconds});
+    }
   }
+  for (const auto& [work, points] : flops_rates) hardware.flops_per_second[work] = curve_of(points);
+  for (const auto& [work, points] : bytes_rates) hardware.bytes_per_second[work] = curve_of(points);
 }
 
 }  // namespace
