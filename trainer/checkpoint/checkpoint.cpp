@@ -207,7 +207,8 @@ void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
 
 void remove_old_checkpoints(const fs::path& folder, int64_t keep) {
   if (keep < 0) return;
-  const std::vector<Candidate> list = candidates(folder);
+  std::vector<Candidate> list = candidates(folder);
+  std::erase_if(list, [](const Candidate& one) { return !one.manifest; });  // what else lies there
   for (size_t i = static_cast<size_t>(keep); i < list.size(); ++i) {
     const fs::path leaving = free_name(partial_name(list[i].folder), "");
     move_folder(list[i].folder, leaving);

@@ -75,7 +75,9 @@ bool accepts(const IntegerKey& key, int64_t value) {
 
 bool accepts(const NumberKey& key, double value) {
   bool above = key.low_end == End::included ? value >= key.low : value > key.low;
-  bool below = key.high_end == End::included ? value <= key.high : value < key.high;
+  // Kernels take float32: what that rounds to the end is at the end.
+  bool below =
+      key.high_end == End::included ? value <= key.high : static_cast<float>(value) < key.high;
   return std::isfinite(value) && ((above && below) || value == key.also);
 }
 

@@ -17,16 +17,20 @@ using nlohmann::ordered_json;
 Summary summarize(std::span<const StepMetrics> steps) {
   Summary summary{.steps = std::ssize(steps)};
   if (steps.empty()) return summary;
-  std::vector<double> seconds;
-  for (const StepMetrics& step : steps) seconds.push_back(step.seconds);
-  if (seconds.size() > 1) seconds.erase(seconds.begin());
-  summary.median_step_seconds = median(seconds);
-  summary.p90_step_seconds = quantile(seconds, 0.9);
-  // Tokens and FLOPs are the same in every step.
+  if (steps.size() > 1) steps = steps.subspan(1);
+  auto values = [&](double StepMetrics::*member) {
+    std::vector<double> values;
+    for (const StepMetrics& step : steps) values.push_back(step.*member);
+    return values;
+  };
+  summary.median_step_seconds = median(values(&StepMetrics::seconds));
+  summary.p90_step_seconds = quantile(values(&StepMetrics::seconds), 0.9);
+  summary.tokens_per_second_per_device = median(values(&StepMetrics::tokens_per_second_per_device));
+  // The peak may be another one where a run was resumed: that of the last step counts.
   const StepMetrics& last = steps.back();
-  summary.tokens_per_second_per_device =
-      last.tokens_per_second_per_device * last.seconds / summary.median_step_seconds;
-  summary.mfu = last.mfu * last.seconds / summary.median_step_seconds;
+  if (last.tflops_per_device > 0)
+    summary.mfu =
+        median(values(&StepMetrics::tflops_per_device)) * last.mfu / last.tflops_per_device;
   return summary;
 }
 

@@ -39,7 +39,7 @@ struct Summary {
   // Over all steps except the first, which has to touch memory and fill caches; over the first
   // where it is the only one.
   double median_step_seconds = 0, p90_step_seconds = 0;
-  double tokens_per_second_per_device = 0, mfu = 0;  // at the median step
+  double tokens_per_second_per_device = 0, mfu = 0;  // medians
   double data_wait_fraction = 0;                     // of all step time
   MemoryByKind memory;                               // measured
   std::optional<Validation> validation;

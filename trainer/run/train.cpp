@@ -51,6 +51,14 @@ void require_savable(const Config& config, models::Target target) {
   }
 }
 
+// A sample is a row, of the prompt and what follows.
+std::vector<std::string> doubts_about_sample(const Config& config) {
+  if (!samples(config) || config.sample_tokens < config.max_target_length) return {};
+  return {fmt::format("{}: {} is more than there is room for with {}, where the sample ends",
+                      location(config, "sample_tokens"), config.sample_tokens,
+                      described(config, "max_target_length"))};
+}
+
 // What a run that begins with weights may have overlooked.
 std::vector<std::string> doubts_about_weights(const Config& config) {
   std::vector<std::string> lines;
@@ -87,6 +95,7 @@ void train(const Config& given) {
   Console console(world->is_first());
   console.line("backend: " + chosen.description);
   for (const std::string& line : unused_keys(config)) console.line("warning: " + line);
+  for (const std::string& line : doubts_about_sample(config)) console.line("warning: " + line);
   for (const std::string& line : doubts_about_weights(config)) console.line("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
   const auto [config_with_policy, account] = with_chosen_policy(config, chosen.target);

@@ -142,8 +142,9 @@ TEST(OldCheckpoints, AreRemovedButTheNewest) {
   for (int64_t step : {5, 1, 40, 7, 12}) make(folder / "", step);
   remove_old_checkpoints(folder / "", -1);
   EXPECT_EQ(names(folder / "").size(), 5u);
+  fs::create_directory(folder / "20261126");  // somebody's, and none of a later step
   remove_old_checkpoints(folder / "", 2);
-  EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000012", "00000040"}));
+  EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000012", "00000040", "20261126"}));
 }
 
 TEST(OpenCheckpoint, WantsTheCheckpointsOwnFolder) {
