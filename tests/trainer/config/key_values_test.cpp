@@ -1,6 +1,8 @@
 // Reading, checking and writing the value of each key.
 #include "trainer/config/key_values.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "data/chat_template.h"
@@ -23,6 +25,8 @@ std::vector<std::string> edge_values(const Key& key) {
     return values;
   }
   if (auto* number = std::get_if<NumberKey>(&key.kind)) {
+    if (number->low > 0 && number->low < 1)  // above what float32 rounds to 0
+      return {"0.30000000000000004", fmt::format("{}", number->low), ".5", "+5E-1"};
     std::vector<std::string> values = {"0.30000000000000004", "1e-300", "5e-324", ".5", "+5E-1"};
     if (number->low >= 1) values = {"1.0000000000000002", "1.7976931348623157e308", "+1E4", "3"};
     if (number->low_end == End::included) values.push_back(std::to_string(number->low));
