@@ -36,7 +36,7 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(error("adam_b1: 1\n"),
             "configs/test.yml:12 adam_b1: found 1, expected a number from 0 to below 1");
   EXPECT_EQ(error("adam_eps: 0\n"),
-            "configs/test.yml:12 adam_eps: found 0, expected a number above 0");
+            "configs/test.yml:12 adam_eps: found 0, expected a number from 1e-37 to 1e+37");
   EXPECT_EQ(error("dtype: bflaot16\n"),
             "configs/test.yml:12 dtype: found bflaot16, expected auto, float32 or bfloat16; "
             "nearest: bfloat16");
