@@ -30,13 +30,17 @@ Operand Scan::loss_argument(OutputRole role) {
   return builder_.argument(name, Type{}, MemoryKind::device, Category::batch);
 }
 
+bool Scan::begins_loss(OutputRole role) {
+  return begins_step(options_.micro_batch) && losses_begun_.insert(role).second;
+}
+
 // Later losses are added to the first, which therefore lies elsewhere if anything else reads it.
 void Scan::bind_loss(const Program& program, ValueId value, OutputRole role,
                      PlanBuilder::Bindings& bindings) {
   const bool is_read = std::ranges::any_of(program.nodes, [&](const models::Node& node) {
     return std::ranges::find(node.in, value) != node.in.end();
   });
-  if (is_read || !begins_step(options_.micro_batch) || !losses_begun_.insert(role).second) return;
+  if (is_read || !begins_loss(role)) return;
   bindings.resize(program.values.size());
   bindings[value.index] = loss_argument(role);
 }
@@ -45,7 +49,7 @@ void Scan::finish_loss(ValueId value, OutputRole role, const PlanBuilder::Bindin
                        const Scope& scope) {
   const Operand sum = loss_argument(role), part = bindings[value.index];
   if (part.buffer == sum.buffer) return;
-  if (begins_step(options_.micro_batch) && losses_begun_.insert(role).second)
+  if (begins_loss(role))
     builder_.move(part, sum, scope);
   else
     builder_.add(sum, part, scope);

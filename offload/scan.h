@@ -77,6 +77,8 @@ class Scan {
   void begin_reductions(const Layer& layer, const Scope& scope);
   void continue_reductions(const Scope& scope);
   void give_to_host(const std::string& name, const Operand& value, const Scope& scope);
+  // Whether the step has no loss of that role yet; from then on it has.
+  bool begins_loss(models::OutputRole role);
   void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,
                  PlanBuilder::Bindings& bindings);
   void finish_loss(models::ValueId value, models::OutputRole role,

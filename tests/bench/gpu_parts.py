@@ -178,8 +178,8 @@ class Parts(TimedCommands):
             query = ("name,memory.total,driver_version,uuid,memory.used,pcie.link.gen.max,pcie.link.width.max,power.limit,"
                      "clocks.max.sm")
             lines = self.run(60, "nvidia-smi", "--format=csv", f"--query-gpu={query}")
-            found = dict(zip(("name", "memory", "driver", "card"), lines[1].split(", ")))
-            used = re.match(r"\d+", lines[1].split(", ")[4])
+            found = dict(zip(("name", "memory", "driver", "card", "used"), lines[1].split(", ")))
+            used = re.match(r"\d+", found.pop("used"))
             if used and int(used[0]) > OTHERS_MIB:
                 self.say(f"{used[0]} MiB of its memory are in use by others: plans do not know of them, and what is "
                          "said below of memory in use includes them")

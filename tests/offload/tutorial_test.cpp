@@ -451,6 +451,10 @@ TEST(Tutorial, TheProcessTakesWhatWasPredicted) {
 
 #endif
 
+Tensor filled(Runtime& runtime, float value) {
+  return make_tensor(runtime, {64}, std::vector<float>(64, value));
+}
+
 TEST(Tutorial, ADonatedInputThatIsReadLaterIsLeftAlone) {
   auto runtime = cpu_runtime();
   Trace t("read_later");
@@ -459,8 +463,8 @@ TEST(Tutorial, ADonatedInputThatIsReadLaterIsLeftAlone) {
   t.output(sum);
   t.output(models::add(sum, x));  // x is wanted after the first output is made
   Function f(*runtime, t.finish(), {.donated = {0}});
-  Tensor a = make_tensor(*runtime, {64}, std::vector<float>(64, 1));
-  Tensor b = make_tensor(*runtime, {64}, std::vector<float>(64, 2));
+  Tensor a = filled(*runtime, 1);
+  Tensor b = filled(*runtime, 2);
   std::vector<Tensor> out = f({a, b});
   EXPECT_EQ(values(out[0]), std::vector<float>(64, 3));
   EXPECT_EQ(values(out[1]), std::vector<float>(64, 4));
@@ -476,8 +480,7 @@ TEST(Tutorial, ADonatedInputThatIsReadLaterThroughPutIsLeftAlone) {
   t.output(sum);
   t.output(models::add(put_there, sum));
   Function f(*runtime, t.finish(), {.donated = {0}});
-  std::vector<Tensor> out = f({make_tensor(*runtime, {64}, std::vector<float>(64, 1)),
-                               make_tensor(*runtime, {64}, std::vector<float>(64, 2))});
+  std::vector<Tensor> out = f({filled(*runtime, 1), filled(*runtime, 2)});
   EXPECT_EQ(values(out[0]), std::vector<float>(64, 4));
   EXPECT_EQ(values(out[1]), std::vector<float>(64, 5));
 }
@@ -490,10 +493,10 @@ TEST(Tutorial, ADonatedInputIsNoOtherInputToo) {
   t.output(twice);
   t.output(models::add(twice, y));
   Function f(*runtime, t.finish(), {.donated = {0}});
-  Tensor a = make_tensor(*runtime, {64}, std::vector<float>(64, 1));
+  Tensor a = filled(*runtime, 1);
   expect_mentions(message_of<Error>([&] { f({a, a}); }), {"input 1 is also input 0", "donated"});
   EXPECT_EQ(values(a), std::vector<float>(64, 1));
-  EXPECT_EQ(f({a, make_tensor(*runtime, {64}, std::vector<float>(64, 1))})[1].memory(), a.memory());
+  EXPECT_EQ(f({a, filled(*runtime, 1)})[1].memory(), a.memory());
 }
 
 // Random programs: the results are the same whatever is donated, no two share memory, and they take

@@ -181,7 +181,7 @@ class Adviser {
         fmt::format("offloading {} would save {:.2f} ms a layer and expose {:.2f} ms: it ", label,
                     milliseconds_a_layer(saved), milliseconds_a_layer(std::max(0.0, exposed)));
     if (gain > 0 && room_.fits())
-      if (const Room left = room_with(label, Fate::offload); !left.fits())
+      if (const Room left = room_for(trials_.memory(with_fate(label, Fate::offload))); !left.fits())
         return no_room(text + "takes", left);
     if (gain > 0 || is_negligible(gain)) return {.gain = gain, .text = text + verdict(gain)};
     double rate = rate_that_pays(sent);
@@ -191,8 +191,8 @@ class Adviser {
                               : "no link would make it pay")};
   }
 
-  Room room_with(const std::string& label, Fate fate) const {
-    return room(trials_.memory(with_fate(label, fate)), hardware_, memory_limits(config_));
+  Room room_for(const MemoryByKind& memory) const {
+    return room(memory, hardware_, memory_limits(config_));
   }
 
   static Line no_room(const std::string& text, const Room& room) {
@@ -204,7 +204,7 @@ class Adviser {
     const MemoryByKind memory = trials_.memory(with_fate(label, Fate::keep));
     const int64_t bytes =
         memory[MemoryKind::device].peak_bytes - analyze(plans_)[MemoryKind::device].peak_bytes;
-    const Room left = room(memory, hardware_, memory_limits(config_));
+    const Room left = room_for(memory);
     const double gain = base_.times.step - kept.times.step;
     std::string text = fmt::format("keeping {} would save {:.1f} % of a step for {} on the device",
                                    label, 100 * gain / base_.times.step,
