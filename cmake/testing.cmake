@@ -14,7 +14,7 @@ function(longshore_test name)
   endif()
   add_executable(${name} ${test_SOURCES})
   target_link_libraries(${name} PRIVATE
-    longshore_options ${test_LIBRARIES} GTest::gtest GTest::gtest_main)
+    longshore_options ${test_LIBRARIES} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   set(labels)

@@ -53,6 +53,9 @@ const std::set<std::string> kProgramHeaders = {
 const std::set<std::string> kFreeOfTensors = {"offload/partition.h", "offload/plan.h",
                                               "offload/policy.h"};
 
+// What the kernels of several ops are made of.
+const std::string kKernels = "models/kernels/";
+
 struct Include {
   std::string from, line_number, what;
   bool is_ours() const { return what.front() == '"'; }
@@ -96,6 +99,9 @@ std::string fault(const Include& include) {
   if (!kMayInclude.contains(to)) return "not a path from the root of the repository";
   if (kProgramHeaders.contains(include.from) && to == "models" && !kProgramHeaders.contains(path))
     return "a program header may include only program headers of models/";
+  if (include.from.starts_with(kKernels) && to == "models" && !path.starts_with(kKernels) &&
+      path != "models/op.h" && path != "models/types.h")
+    return "what kernels share knows no op and no program";
   if (from == "trainer" && to == "trainer") return fault_in_trainer(include.from, path);
   if (from == to || kMayInclude.at(from).contains(to)) return "";
   if (from == "offload" && to == "models")
@@ -178,8 +184,10 @@ TEST(IncludeDirections, FaultsAreSeen) {
   EXPECT_TRUE(is_faulty("models/program.h", "<ATen/core/Tensor.h>"));
   EXPECT_TRUE(is_faulty("offload/plan.h", "<c10/core/Scalar.h>"));
   EXPECT_TRUE(is_faulty("models/ops/rope.cu", "<ATen/core/Tensor.h>"));
+  EXPECT_TRUE(is_faulty("models/kernels/simd.h", "\"models/ops/rope.h\""));
   EXPECT_TRUE(is_faulty("trainer/step/step.cpp", "\"step.h\""));
   EXPECT_FALSE(is_faulty("offload/scan.cpp", "\"models/program.h\""));
+  EXPECT_FALSE(is_faulty("models/kernels/aten.h", "\"models/op.h\""));
   EXPECT_FALSE(is_faulty("models/ops/rope.cpp", "<ATen/core/Tensor.h>"));
   EXPECT_FALSE(is_faulty("trainer/step/step.cpp", "\"offload/plan.h\""));
   EXPECT_FALSE(is_faulty("models/ops/rope.cpp", "<vector>"));

@@ -4,6 +4,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <dlfcn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 #include <sentencepiece_processor.h>
@@ -18,6 +19,8 @@
 
 namespace longshore {
 namespace {
+
+using testing::HasSubstr;
 
 at::Tensor onednn_matmul(const at::Tensor& a, const at::Tensor& b) {
   const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
@@ -116,7 +119,7 @@ TEST(Libraries, SentencepieceKeepsItsProtobufToItself) {
   ASSERT_NE(symbol, nullptr);
   Dl_info owner;
   ASSERT_NE(dladdr(symbol, &owner), 0);
-  EXPECT_NE(std::string(owner.dli_fname).find("libtorch_cpu"), std::string::npos);
+  EXPECT_THAT(owner.dli_fname, HasSubstr("libtorch_cpu"));
 }
 
 }  // namespace

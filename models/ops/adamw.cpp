@@ -2,12 +2,12 @@
 
 #include "base/error.h"
 #include "base/round_up.h"
+#include "models/kernels/block8.h"
+#include "models/kernels/own_kernel.h"
+#include "models/kernels/stochastic_rounding.h"
 #include "models/ops/adamw_kernels.h"
-#include "models/ops/block8.h"
 #include "models/ops/infer.h"
-#include "models/ops/own_kernel.h"
 #include "models/ops/print.h"
-#include "models/ops/stochastic_rounding.h"
 
 namespace longshore::models {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "base/pieces.h"
 #include "base/round_up.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/block8.h"
+#include "models/kernels/stochastic_rounding.h"
 #include "models/ops/adamw_kernels.h"
-#include "models/ops/aten.h"
-#include "models/ops/block8.h"
-#include "models/ops/stochastic_rounding.h"
 
 namespace longshore::models {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <type_traits>
 
+#include "models/kernels/block8.h"
+#include "models/kernels/stochastic_rounding.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/adamw_element.h"
 #include "models/ops/adamw_kernels.h"
-#include "models/ops/block8.h"
-#include "models/ops/stochastic_rounding.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

@@ -2,11 +2,11 @@
 #include <cstring>
 
 #include "base/round_up.h"
+#include "models/kernels/block8.h"
+#include "models/kernels/simd.h"
+#include "models/kernels/stochastic_rounding.h"
 #include "models/ops/adamw_element.h"
 #include "models/ops/adamw_kernels.h"
-#include "models/ops/block8.h"
-#include "models/ops/simd.h"
-#include "models/ops/stochastic_rounding.h"
 
 namespace longshore::models {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "models/ops/numbers.h"
+#include "models/kernels/numbers.h"
 
 namespace longshore::models {
 

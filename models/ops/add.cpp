@@ -3,9 +3,9 @@
 #include <ATen/ops/add.h>
 
 #include "models/backward.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/simd.h"
 #include "models/ops/infer.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -1,11 +1,11 @@
 // The body of the kernel of a bias's gradient, and how it is launched.
 #pragma once
 
+#include "models/kernels/column_sum_body.h"
+#include "models/kernels/float_types.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/add_bias_kernels.h"
-#include "models/ops/column_sum_body.h"
-#include "models/ops/float_types.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "models/backward.h"
+#include "models/kernels/own_kernel.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/infer.h"
-#include "models/ops/own_kernel.h"
 
 namespace longshore::models {
 namespace {

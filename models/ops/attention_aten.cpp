@@ -17,7 +17,7 @@
 
 #include "base/pieces.h"
 #include "base/round_up.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 #include "models/ops/attention_kernels.h"
 
 namespace longshore::models {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/round_up.h"
-#include "models/ops/vectors.h"
+#include "models/kernels/vectors.h"
 
 namespace longshore::models {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "base/bfloat16.h"
 #include "base/device.h"
+#include "models/kernels/cublaslt_matmul.h"
 #include "models/ops/attention_kernels.h"
-#include "models/ops/cublaslt_matmul.h"
 
 namespace longshore::models {
 

@@ -3,11 +3,11 @@
 
 #include <cmath>
 
+#include "models/kernels/float_types.h"
+#include "models/kernels/softmax_sum.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/attention_blocks.h"
-#include "models/ops/float_types.h"
-#include "models/ops/softmax_sum.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "base/round_up.h"
+#include "models/kernels/onednn_matmul.h"
+#include "models/kernels/simd.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/attention_loops.h"
 #include "models/ops/attention_tiles.h"
-#include "models/ops/onednn_matmul.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "models/kernels/current_gpu.h"
+#include "models/kernels/loaded_library.h"
+#include "models/kernels/made_once.h"
 #include "models/ops/attention_cudnn.h"
-#include "models/ops/current_gpu.h"
-#include "models/ops/loaded_library.h"
-#include "models/ops/made_once.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // which the frontend declares and leaves to its users

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/ops/simd.h"
+#include "models/kernels/simd.h"
 
 namespace longshore::models {
 namespace {

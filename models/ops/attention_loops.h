@@ -2,8 +2,8 @@
 // probabilities are zeros.
 #pragma once
 
+#include "models/kernels/simd.h"
 #include "models/ops/attention_tiles.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 

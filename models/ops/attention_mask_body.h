@@ -1,9 +1,9 @@
 // The body of the kernel of attention's mask, and how it is launched.
 #pragma once
 
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/attention_mask.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/round_up.h"
+#include "models/kernels/simd.h"
 #include "models/ops/attention_kernels.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 

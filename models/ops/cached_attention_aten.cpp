@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/pieces.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 #include "models/ops/cached_attention_kernels.h"
 
 namespace longshore::models {

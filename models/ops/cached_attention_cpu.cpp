@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/round_up.h"
+#include "models/kernels/simd.h"
 #include "models/ops/cached_attention_kernels.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -1,11 +1,11 @@
 // The bodies of element-wise kernels, and how they are launched.
 #pragma once
 
-#include "models/ops/activations.h"
+#include "models/kernels/activations.h"
+#include "models/kernels/float_types.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/elementwise_kernels.h"
-#include "models/ops/float_types.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

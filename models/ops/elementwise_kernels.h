@@ -3,8 +3,8 @@
 // may lie where an input does.
 #pragma once
 
+#include "models/kernels/own_kernel.h"
 #include "models/op.h"
-#include "models/ops/own_kernel.h"
 
 namespace longshore::models {
 

@@ -1,4 +1,4 @@
-#include "models/ops/cuda_group.cuh"
+#include "models/kernels/cuda_group.cuh"
 #include "models/ops/embedding_body.h"
 
 namespace longshore::models {

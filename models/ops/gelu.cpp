@@ -4,11 +4,11 @@
 #include <ATen/ops/gelu_backward.h>
 
 #include "models/backward.h"
-#include "models/ops/activations.h"
-#include "models/ops/aten.h"
+#include "models/kernels/activations.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/simd.h"
 #include "models/ops/elementwise_kernels.h"
 #include "models/ops/infer.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

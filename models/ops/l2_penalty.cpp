@@ -5,11 +5,11 @@
 #include <ATen/ops/mul.h>
 
 #include "models/backward.h"
-#include "models/ops/aten.h"
-#include "models/ops/blocked_sum.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/blocked_sum.h"
+#include "models/kernels/simd.h"
 #include "models/ops/infer.h"
 #include "models/ops/print.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -3,12 +3,12 @@
 #include <cstring>
 
 #include "models/backward.h"
-#include "models/ops/aten_product.h"
+#include "models/kernels/aten_product.h"
+#include "models/kernels/matrix_vector.h"
+#include "models/kernels/onednn_matmul.h"
+#include "models/kernels/own_kernel.h"
 #include "models/ops/infer.h"
 #include "models/ops/linear_kernels.h"
-#include "models/ops/matrix_vector.h"
-#include "models/ops/onednn_matmul.h"
-#include "models/ops/own_kernel.h"
 
 namespace longshore::models {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "models/backward.h"
+#include "models/kernels/own_kernel.h"
 #include "models/ops/infer.h"
 #include "models/ops/linear_cross_entropy_kernels.h"
-#include "models/ops/own_kernel.h"
 #include "models/ops/print.h"
 
 namespace longshore::models {

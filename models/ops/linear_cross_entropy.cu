@@ -1,4 +1,4 @@
-#include "models/ops/cuda_group.cuh"
+#include "models/kernels/cuda_group.cuh"
 #include "models/ops/linear_cross_entropy_body.h"
 
 namespace longshore::models {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "models/ops/aten_product.h"
+#include "models/kernels/aten_product.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "models/ops/linear_cross_entropy_chunks.h"
 

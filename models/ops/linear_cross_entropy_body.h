@@ -1,12 +1,12 @@
 // The bodies of linear_cross_entropy's kernels, and how they are launched.
 #pragma once
 
-#include "models/ops/float_types.h"
+#include "models/kernels/float_types.h"
+#include "models/kernels/softmax_sum.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "models/ops/linear_cross_entropy_kernels.h"
-#include "models/ops/softmax_sum.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "models/kernels/matmul.h"
 #include "models/ops/linear_cross_entropy_kernels.h"
-#include "models/ops/matmul.h"
 
 namespace longshore::models {
 

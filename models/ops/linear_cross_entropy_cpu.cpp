@@ -2,10 +2,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "models/kernels/onednn_matmul.h"
+#include "models/kernels/simd.h"
 #include "models/ops/linear_cross_entropy.h"
 #include "models/ops/linear_cross_entropy_chunks.h"
-#include "models/ops/onednn_matmul.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -1,8 +1,8 @@
 // What the kernels of linear_cross_entropy share: attributes, and who computes it.
 #pragma once
 
+#include "models/kernels/cublaslt_matmul.h"
 #include "models/op.h"
-#include "models/ops/cublaslt_matmul.h"
 
 namespace longshore::models {
 

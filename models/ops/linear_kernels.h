@@ -1,8 +1,8 @@
 // What linear's ops do on a GPU, with the product by what is given.
 #pragma once
 
+#include "models/kernels/cublaslt_matmul.h"
 #include "models/op.h"
-#include "models/ops/cublaslt_matmul.h"
 
 namespace longshore::models {
 

@@ -9,12 +9,12 @@
 
 #include "base/pieces.h"
 #include "models/backward.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/own_kernel.h"
+#include "models/kernels/simd.h"
 #include "models/ops/infer.h"
-#include "models/ops/own_kernel.h"
 #include "models/ops/print.h"
 #include "models/ops/rms_norm_kernels.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <cmath>
 
-#include "models/ops/column_sum_body.h"
-#include "models/ops/float_types.h"
+#include "models/kernels/column_sum_body.h"
+#include "models/kernels/float_types.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/rms_norm_kernels.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

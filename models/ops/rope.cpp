@@ -11,12 +11,12 @@
 #include <numbers>
 
 #include "models/backward.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/own_kernel.h"
+#include "models/kernels/simd.h"
 #include "models/ops/infer.h"
-#include "models/ops/own_kernel.h"
 #include "models/ops/print.h"
 #include "models/ops/rope_kernels.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -1,10 +1,10 @@
 // The bodies of rope's kernels, and how they are launched.
 #pragma once
 
-#include "models/ops/float_types.h"
+#include "models/kernels/float_types.h"
+#include "models/kernels/thread_group.h"
+#include "models/kernels/vectors.h"
 #include "models/ops/rope_kernels.h"
-#include "models/ops/thread_group.h"
-#include "models/ops/vectors.h"
 
 namespace longshore::models {
 

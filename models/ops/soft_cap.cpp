@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "models/backward.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/simd.h"
 #include "models/ops/elementwise_kernels.h"
 #include "models/ops/infer.h"
 #include "models/ops/print.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -7,12 +7,12 @@
 #include <cmath>
 
 #include "base/pieces.h"
-#include "models/ops/aten.h"
-#include "models/ops/blocked_sum.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/blocked_sum.h"
+#include "models/kernels/own_kernel.h"
+#include "models/kernels/simd.h"
 #include "models/ops/infer.h"
-#include "models/ops/own_kernel.h"
 #include "models/ops/print.h"
-#include "models/ops/simd.h"
 #include "models/ops/square_sum_kernels.h"
 
 namespace longshore::models {

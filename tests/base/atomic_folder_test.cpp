@@ -1,5 +1,6 @@
 #include "base/atomic_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -10,6 +11,8 @@
 
 namespace longshore {
 namespace {
+
+using testing::HasSubstr;
 
 using data::read_file;
 using data::TemporaryFolder;
@@ -68,7 +71,7 @@ TEST(AtomicFolder, EndsWhereNoNumberMakesTheNameFree) {
   const fs::path path = temporary / std::string(254, 'a');
   fs::create_directories(path / "something");
   const std::string what = message_of<FileError>([&] { AtomicFolder folder(path); });
-  EXPECT_NE(what.find("-2: cannot be looked at"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("-2: cannot be looked at"));
 }
 
 TEST(AtomicFolder, NothingIsWrittenOver) {

@@ -1,5 +1,6 @@
 #include "data/batches.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +17,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 // Tokens 0, 1, 2, ...: a window shows where it was cut.
 std::shared_ptr<const TokenFile> counting_file(const TemporaryFolder& folder, int32_t count) {
@@ -193,9 +196,7 @@ TEST(ShuffledBatches, RefuseAFileWithoutAWholeWindow) {
   for (int32_t count : {0, 1, 5}) {
     const std::string message = message_of<DataError>(
         [&] { shuffled_windows(counting_file(folder, count), {.rows = 1, .length = 5}, 0); });
-    EXPECT_NE(message.find("found " + plural(count, "token") + "; one sequence takes 6"),
-              std::string::npos)
-        << message;
+    EXPECT_THAT(message, HasSubstr("found " + plural(count, "token") + "; one sequence takes 6"));
   }
   EXPECT_NO_THROW(shuffled_windows(counting_file(folder, 6), {.rows = 1, .length = 5}, 0)(3));
 }
@@ -246,10 +247,8 @@ TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
 
 TEST(SequentialBatches, RefuseAFileWithNothingToPredict) {
   TemporaryFolder folder;
-  EXPECT_NE(message_of<DataError>([&] {
-              all_windows(counting_file(folder, 1), 5);
-            }).find("found 1 token; one sequence takes at least 2"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { all_windows(counting_file(folder, 1), 5); }),
+              HasSubstr("found 1 token; one sequence takes at least 2"));
 }
 
 // Rows that say which they are.

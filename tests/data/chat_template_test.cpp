@@ -1,5 +1,6 @@
 #include "data/chat_template.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +10,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 using Ending = ChatTemplate::Ending;
 
@@ -144,23 +147,21 @@ TEST(ChatTemplate, RefusesConversationsThatTheTemplateForbids) {
     return message_of<DataError>([&] { pieces(name, messages); });
   };
   for (const char* name : kNames) {
-    EXPECT_NE(message(name, {}).find("no messages"), std::string::npos);
-    EXPECT_NE(message(name, {{"user", "a"}, {"tool", "b"}})
-                  .find("message 1: expected system, user or assistant, found the role \"tool\""),
-              std::string::npos);
+    EXPECT_THAT(message(name, {}), HasSubstr("no messages"));
+    EXPECT_THAT(
+        message(name, {{"user", "a"}, {"tool", "b"}}),
+        HasSubstr("message 1: expected system, user or assistant, found the role \"tool\""));
   }
   for (const char* name : {"llama2", "gemma"}) {
-    EXPECT_NE(message(name, {{"user", "a"}, {"user", "b"}}).find("message 1: expected assistant"),
-              std::string::npos);
-    EXPECT_NE(message(name, {{"assistant", "a"}}).find("message 0: expected user"),
-              std::string::npos);
-    EXPECT_NE(message(name, {{"user", "a"}, {"assistant", "b"}, {"assistant", "c"}})
-                  .find("message 2: expected user"),
-              std::string::npos);
+    EXPECT_THAT(message(name, {{"user", "a"}, {"user", "b"}}),
+                HasSubstr("message 1: expected assistant"));
+    EXPECT_THAT(message(name, {{"assistant", "a"}}), HasSubstr("message 0: expected user"));
+    EXPECT_THAT(message(name, {{"user", "a"}, {"assistant", "b"}, {"assistant", "c"}}),
+                HasSubstr("message 2: expected user"));
   }
   for (const char* name : {"llama2", "gemma"}) {
-    EXPECT_NE(message(name, {{"system", "a"}}).find("found none"), std::string::npos);
-    EXPECT_NE(message(name, {{"user", "a"}, {"system", "b"}}).find("message 1"), std::string::npos);
+    EXPECT_THAT(message(name, {{"system", "a"}}), HasSubstr("found none"));
+    EXPECT_THAT(message(name, {{"user", "a"}, {"system", "b"}}), HasSubstr("message 1"));
   }
   EXPECT_EQ(text_of(pieces("chatml", {{"user", "a"}, {"user", "b"}})),
             "<|im_start|>user\na<|im_end|>\n<|im_start|>user\nb<|im_end|>\n");
@@ -169,13 +170,10 @@ TEST(ChatTemplate, RefusesConversationsThatTheTemplateForbids) {
 TEST(ChatTemplate, NamesWhatIsMissing) {
   const std::string token = message_of<DataError>(
       [] { ChatTemplate::named("chatml").pieces(kTurns, tokenizer_of("gemma")); });
-  EXPECT_NE(token.find("needs the token \"<|im_start|>\", which the tokenizer lacks"),
-            std::string::npos)
-      << token;
+  EXPECT_THAT(token, HasSubstr("needs the token \"<|im_start|>\", which the tokenizer lacks"));
   const std::string name = message_of<ConfigError>([] { ChatTemplate::named("llama-3"); });
-  EXPECT_NE(name.find("\"llama-3\"; there are llama2, llama3, gemma, chatml; nearest: llama3"),
-            std::string::npos)
-      << name;
+  EXPECT_THAT(name,
+              HasSubstr("\"llama-3\"; there are llama2, llama3, gemma, chatml; nearest: llama3"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "data/content_hash.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -8,6 +9,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 // What xxhsum -H2 prints.
 TEST(ContentHash, IsXxh3) {
@@ -23,8 +26,8 @@ TEST(ContentHash, FileHashIsThatOfTheFilesBytes) {
     for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * i >> 5);
     EXPECT_EQ(file_hash(folder.write("it", text)), content_hash(text));
   }
-  EXPECT_NE(message_of<DataError>([&] { file_hash(folder / "none"); }).find("none: cannot open"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { file_hash(folder / "none"); }),
+              HasSubstr("none: cannot open"));
   EXPECT_THROW(file_hash(folder / ""), DataError) << "a folder";
 }
 

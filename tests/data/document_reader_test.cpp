@@ -1,5 +1,6 @@
 #include "data/document_reader.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,6 +12,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 std::vector<std::string> documents_of(const std::filesystem::path& path) {
   DocumentReader reader(path);
@@ -71,12 +74,10 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
   for (size_t i = 0; i <= Tokenizer::kMaxTextBytes / 100'000; ++i) text += line + "\n";
   std::string message =
       message_of<DataError>([&] { documents_of(folder.write("many.txt", text)); });
-  EXPECT_NE(message.find("many.txt:86: document of more than 8388608 bytes"), std::string::npos)
-      << message;
+  EXPECT_THAT(message, HasSubstr("many.txt:86: document of more than 8388608 bytes"));
   text = "short\n\n" + std::string(Tokenizer::kMaxTextBytes + 1, 'x');
   message = message_of<DataError>([&] { documents_of(folder.write("one.txt", text)); });
-  EXPECT_NE(message.find("one.txt:3: line of more than 8388608 bytes"), std::string::npos)
-      << message;
+  EXPECT_THAT(message, HasSubstr("one.txt:3: line of more than 8388608 bytes"));
   text.pop_back();
   EXPECT_EQ(documents_of(folder.write("whole.txt", text)).size(), 2u);
 }
@@ -88,8 +89,8 @@ TEST(LineReader, GoesOnBehindALineThatIsTooLong) {
   std::string line;
   ASSERT_TRUE(reader.next(line));
   EXPECT_EQ(line, "one");
-  EXPECT_NE(message_of<DataError>([&] { (void)reader.next(line); }).find("a.txt:2: line of more"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { (void)reader.next(line); }),
+              HasSubstr("a.txt:2: line of more"));
   ASSERT_TRUE(reader.next(line));
   EXPECT_EQ(line, "three");
   EXPECT_EQ(reader.line_number(), 3);
@@ -98,12 +99,10 @@ TEST(LineReader, GoesOnBehindALineThatIsTooLong) {
 
 TEST(DocumentReader, NamesAFileItCannotRead) {
   TemporaryFolder folder;
-  EXPECT_NE(message_of<DataError>([&] {
-              DocumentReader(folder / "none.txt");
-            }).find("none.txt: cannot open: No such file"),
-            std::string::npos);
-  EXPECT_NE(message_of<DataError>([&] { DocumentReader(folder / ""); }).find("found a folder"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { DocumentReader(folder / "none.txt"); }),
+              HasSubstr("none.txt: cannot open: No such file"));
+  EXPECT_THAT(message_of<DataError>([&] { DocumentReader(folder / ""); }),
+              HasSubstr("found a folder"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "data/document_rows.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 struct Document {
   std::vector<int32_t> tokens;
@@ -200,7 +203,7 @@ TEST(DocumentRows, RefuseAFileWithoutDocumentsOrRows) {
   EXPECT_EQ(message(ExcessLength::skip),
             "found nothing to train on in 1 document: 1 with more than the 5 tokens that a row of "
             "4 takes, 0 with nothing to learn in it");
-  EXPECT_NE(message(ExcessLength::truncate).find("1 with nothing to learn"), std::string::npos);
+  EXPECT_THAT(message(ExcessLength::truncate), HasSubstr("1 with nothing to learn"));
   EXPECT_THROW(DocumentRows(file_of(folder, {}), {.length = 4}), DataError);
 
   file_of(folder, {document});
@@ -209,10 +212,8 @@ TEST(DocumentRows, RefuseAFileWithoutDocumentsOrRows) {
   old[16] = old[44] = 0;
   old[24] = 0;
   const auto version1 = std::make_shared<TokenFile>(folder.write("old.tokens", old));
-  EXPECT_NE(message_of<DataError>([&] {
-              DocumentRows(version1, {.length = 4});
-            }).find("a token file of version 1, which does not know"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { DocumentRows(version1, {.length = 4}); }),
+              HasSubstr("a token file of version 1, which does not know"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "data/encode_example.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 const std::string kGoldens = "tests/goldens/tokenizers/";
 
@@ -128,15 +131,12 @@ TEST(EncodeExample, PromptsBeginAsConversationsDo) {
 TEST(EncodeExample, RefusesWhatNothingIsLearntFrom) {
   const Tokenizer gpt2(kGoldens + "bytelevel_bpe_gpt2/tokenizer.json");
   const ChatExample chat{{{"user", "Hi"}, {"assistant", "Hello"}}};
-  EXPECT_NE(message_of<DataError>([&] { encode(chat, gpt2, std::nullopt); })
-                .find("found messages, expected a chat template to write them with "
-                      "(chat_template, --chat-template): llama2, llama3"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { encode(chat, gpt2, std::nullopt); }),
+              HasSubstr("found messages, expected a chat template to write them with "
+                        "(chat_template, --chat-template): llama2, llama3"));
   const Tokenizer gemma(kGoldens + "gemma_bpe/tokenizer.json");
-  EXPECT_NE(message_of<DataError>([&] {
-              encode(chat, gemma, ChatTemplate::named("chatml"));
-            }).find("which the tokenizer lacks"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { encode(chat, gemma, ChatTemplate::named("chatml")); }),
+              HasSubstr("which the tokenizer lacks"));
   EXPECT_NO_THROW(encode(TextExample{" "}, gpt2, std::nullopt));
 }
 

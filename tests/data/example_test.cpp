@@ -1,5 +1,6 @@
 #include "data/example.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -7,6 +8,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 TEST(Example, HasThreeForms) {
   EXPECT_EQ(std::get<TextExample>(parse_example(R"({"text": "a\nb \u00e9"})")).text,
@@ -77,8 +80,7 @@ TEST(Example, SaysWhatItFoundAndExpected) {
   };
   for (const Bad& bad : kBad) {
     const std::string message = message_of<DataError>([&] { parse_example(bad.line); });
-    EXPECT_NE(message.find(bad.message), std::string::npos)
-        << bad.line << "\nfound    " << message << "\nexpected " << bad.message;
+    EXPECT_THAT(message, HasSubstr(bad.message)) << bad.line;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "data/safetensors_float.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -13,6 +14,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 using Dtype = SafetensorsDtype;
 
@@ -128,10 +131,8 @@ TEST(RequireFinite, SeesEveryElement) {
       std::vector<uint32_t> values(100, 0x7f7fffff);  // the largest that is finite
       check(SafetensorsDtype::float32, values);
       values[at] = odd;
-      EXPECT_NE(message_of<DataError>([&] {
-                  check(SafetensorsDtype::float32, values);
-                }).find("\"it\": found values that are infinite or NaN"),
-                std::string::npos);
+      EXPECT_THAT(message_of<DataError>([&] { check(SafetensorsDtype::float32, values); }),
+                  HasSubstr("\"it\": found values that are infinite or NaN"));
       std::vector<uint16_t> narrow(100, 0xff7f);
       check(SafetensorsDtype::bfloat16, narrow);
       narrow[at] = static_cast<uint16_t>(odd >> 16 | (odd & 1));

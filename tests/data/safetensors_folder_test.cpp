@@ -1,5 +1,6 @@
 #include "data/safetensors_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,9 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 namespace fs = std::filesystem;
 using Dtype = SafetensorsDtype;
@@ -59,7 +63,7 @@ TEST(SafetensorsFolder, IsShardedAsTransformersDoes) {
     EXPECT_TRUE(text_of(opened.at(info.name).data) == some_data(info)) << info.name;
   }
   const std::string what = message_of<DataError>([&] { opened.at("lm_haed.weight"); });
-  EXPECT_NE(what.find("nearest: \"lm_head.weight\""), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("nearest: \"lm_head.weight\""));
 }
 
 TEST(SafetensorsFolder, IsOneFileWhenThatSuffices) {
@@ -147,9 +151,7 @@ TEST(SafetensorsFolder, CallsTensorsAsItIsTold) {
   write_some(folder / "model.safetensors", {tensors[0], {"a", Dtype::uint8, {1}}});
   const std::string what =
       message_of<DataError>([&] { SafetensorsFolder opened(folder / "", naming); });
-  EXPECT_NE(what.find("found both \"old.a\" and \"a\" for \"a\", expected one of them"),
-            std::string::npos)
-      << what;
+  EXPECT_THAT(what, HasSubstr("found both \"old.a\" and \"a\" for \"a\", expected one of them"));
 }
 
 // As in Hugging Face's cache, where files are links to where their contents lie.
@@ -163,7 +165,7 @@ TEST(SafetensorsFolder, FollowsLinks) {
   fs::remove(folder / "blobs" / "1234");
   const std::string what =
       message_of<DataError>([&] { SafetensorsFolder opened(folder / "snapshot"); });
-  EXPECT_NE(what.find("cannot open"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("cannot open"));
 }
 
 TEST(SafetensorsFolder, ListsAllThatIsMissingOrContradictory) {
@@ -180,8 +182,8 @@ TEST(SafetensorsFolder, ListsAllThatIsMissingOrContradictory) {
        {"model.safetensors.index.json: ", "\"b\" is in \"1\", the index says in \"2\"",
         "\"extra\" is in \"2\", but not in the index", "/3: no safetensors file, or truncated",
         "/4: cannot open", "\"c\" is not in \"2\"", "\"f\" is not in \"1\""})
-    EXPECT_NE(what.find(problem), std::string::npos) << problem << "\n" << what;
-  EXPECT_EQ(what.find("\"d\""), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(problem));
+  EXPECT_THAT(what, Not(HasSubstr("\"d\"")));
   EXPECT_EQ(std::count(what.begin(), what.end(), '\n'), 6) << what;
 }
 
@@ -192,14 +194,14 @@ TEST(SafetensorsFolder, ListsNoMoreThanAnybodyReads) {
   for (int i = 0; i < 1000; ++i) map += (i ? ",\"" : "\"") + std::to_string(i) + "\":\"1\"";
   folder.write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   const std::string what = message_of<DataError>([&] { SafetensorsFolder opened(folder / ""); });
-  EXPECT_NE(what.find("and 950 more"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("and 950 more"));
 }
 
 TEST(SafetensorsFolder, WithoutWeightsIsRefused) {
   TemporaryFolder folder;
   const std::string what =
       message_of<DataError>([&] { SafetensorsFolder opened(folder / "none"); });
-  EXPECT_NE(what.find("none: found neither model.safetensors nor"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("none: found neither model.safetensors nor"));
 }
 
 TEST(SafetensorsIndex, RefusesWhatIsNone) {
@@ -232,7 +234,7 @@ TEST(SafetensorsIndex, RefusesWhatIsNone) {
   };
   for (const auto& [text, message] : cases) {
     const std::string what = message_of<DataError>([&] { parse_safetensors_index(text); });
-    EXPECT_NE(what.find(message), std::string::npos) << text.substr(0, 80) << "\n" << what;
+    EXPECT_THAT(what, HasSubstr(message)) << text.substr(0, 80);
   }
 }
 

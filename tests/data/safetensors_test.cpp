@@ -1,5 +1,6 @@
 #include "data/safetensors.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -15,6 +16,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using Dtype = SafetensorsDtype;
@@ -279,7 +282,7 @@ TEST(Safetensors, RefusesWhatTheFormatForbids) {
   EXPECT_EQ(parse_safetensors(bytes_of(file_of("{" + good + "} \n", "0123"))).size(), 1u);
   for (const auto& [header, message] : cases) {
     const std::string what = refusal(file_of(header, "0123"));
-    EXPECT_NE(what.find(message), std::string::npos) << header << "\n" << what;
+    EXPECT_THAT(what, HasSubstr(message)) << header;
   }
 }
 
@@ -302,7 +305,7 @@ TEST(Safetensors, ALengthThatIsNotThereIsRefused) {
     std::string file = file_of("{}            ", "");
     std::memcpy(file.data(), &length, sizeof length);
     const std::string what = refusal(file);
-    EXPECT_NE(what.find("a header of " + std::to_string(length)), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr("a header of " + std::to_string(length)));
   }
 }
 
@@ -311,24 +314,24 @@ TEST(Safetensors, NestingCostsNothing) {
   const std::string start = R"({"a":{"dtype":"U8","shape":)";
   for (const std::string& header :
        {start + deep, start + "1," + deep, "{\"a\":" + deep, "{\"__metadata__\":{\"a\":" + deep}) {
-    EXPECT_NE(refusal(file_of(header, "")).find("expected"), std::string::npos);
+    EXPECT_THAT(refusal(file_of(header, "")), HasSubstr("expected"));
   }
   std::string objects = "{";
   for (int i = 0; i < 1'000'000; ++i) objects += "\"a\":{";
-  EXPECT_NE(refusal(file_of(objects, "")).find("expected dtype"), std::string::npos);
+  EXPECT_THAT(refusal(file_of(objects, "")), HasSubstr("expected dtype"));
 }
 
 TEST(Safetensors, AHostileNameIsQuotedShort) {
   const std::string name(1'000'000, 'x');
   const std::string what = refusal(file_of("{\"\\u001b\\u202e" + name + "\":3}", ""));
   EXPECT_LT(what.size(), 300u);
-  EXPECT_NE(what.find("\\u001b\\u202exxx"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("\\u001b\\u202exxx"));
 }
 
 TEST(Safetensors, MetadataIsBounded) {
   std::string header = "{\"__metadata__\":{\"a\":\"\"";
   for (int i = 0; i < 1 << 16; ++i) header += ",\"" + std::to_string(i) + "\":\"\"";
-  EXPECT_NE(refusal(file_of(header + "}}", "")).find("at most 65536"), std::string::npos);
+  EXPECT_THAT(refusal(file_of(header + "}}", "")), HasSubstr("at most 65536"));
 }
 
 TEST(SafetensorsFile, ErrorsNameTheFile) {

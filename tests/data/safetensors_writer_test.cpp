@@ -1,5 +1,6 @@
 #include "data/safetensors_writer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -9,6 +10,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using Dtype = SafetensorsDtype;
@@ -37,7 +40,7 @@ TEST(SafetensorsWriter, RefusesDataThatWasNotAnnounced) {
   writer.append("a", bytes_of("3"));
   EXPECT_THROW(writer.append("a", bytes_of("4")), InternalError);
   const std::string what = message_of<InternalError>([&] { writer.finish(); });
-  EXPECT_NE(what.find("\"b\" lacks 2 bytes"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("\"b\" lacks 2 bytes"));
   writer.append("b", bytes_of("01"));
   EXPECT_THROW(writer.append("b", bytes_of("01")), InternalError);
   writer.finish();
@@ -64,8 +67,8 @@ TEST(SafetensorsWriter, NamesAFileItCannotWrite) {
   TemporaryFolder folder;
   const fs::path path = folder / "missing" / "a.safetensors";
   const std::string what = message_of<FileError>([&] { SafetensorsWriter(path, {}); });
-  EXPECT_NE(what.find(path.string()), std::string::npos) << what;
-  EXPECT_NE(what.find("No such file"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr(path.string()));
+  EXPECT_THAT(what, HasSubstr("No such file"));
 }
 
 }  // namespace

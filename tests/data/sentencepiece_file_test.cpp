@@ -1,5 +1,6 @@
 #include "data/sentencepiece_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -12,6 +13,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 const char* const kModel = "tests/goldens/tokenizers/sp_bpe/tokenizer.model";
 
@@ -67,7 +70,7 @@ const std::string kReplacement("b\0", 2);
 
 void expect_fault(const std::string& added, const std::string& expected) {
   const std::string fault = fault_in_sentencepiece_file(read_file(kModel) + added);
-  EXPECT_NE(fault.find(expected), std::string::npos) << "found: " << fault;
+  EXPECT_THAT(fault, HasSubstr(expected));
 }
 
 void expect_good(const std::string& added) {
@@ -151,8 +154,7 @@ TEST(SentencepieceFile, FindsWhatIsNoMessage) {
   EXPECT_EQ(fault_in_sentencepiece_file("\x0a"), "number cut off at byte 1 of 1");
   EXPECT_EQ(fault_in_sentencepiece_file("\x0a\x05x"), "field cut off at byte 2 of 3");
   EXPECT_EQ(fault_in_sentencepiece_file("some text"), "unknown wire type at byte 1 of 9");
-  EXPECT_NE(fault_in_sentencepiece_file(std::string(20, '\xff')).find("more than 64 bits"),
-            std::string::npos);
+  EXPECT_THAT(fault_in_sentencepiece_file(std::string(20, '\xff')), HasSubstr("more than 64 bits"));
 }
 
 }  // namespace

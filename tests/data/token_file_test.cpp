@@ -1,5 +1,6 @@
 #include "data/token_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -13,6 +14,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr size_t kHeaderBytes = 80;
 
@@ -151,10 +154,9 @@ TEST(TokenFile, Version2HasNoHash) {
     EXPECT_THROW(TokenFile(folder.write("long.tokens", old + '\0')), DataError);
     std::string changed = old;
     changed[56] = 1;
-    EXPECT_NE(message_of<DataError>([&] {
-                TokenFile damaged(folder.write("b.tokens", changed));
-              }).find("bytes 56 to 63 are not zero"),
-              std::string::npos);
+    EXPECT_THAT(
+        message_of<DataError>([&] { TokenFile damaged(folder.write("b.tokens", changed)); }),
+        HasSubstr("bytes 56 to 63 are not zero"));
   }
 }
 
@@ -190,18 +192,16 @@ TEST(TokenFile, FindsDocumentsThatCannotBe) {
     bytes[bytes.size() - 8 * (3 - document)] = end;
     return folder.write("b.tokens", bytes);
   };
-  EXPECT_NE(message_of<DataError>([&] {
-              TokenFile file(with_end(2, 11));
-            }).find("b.tokens: corrupt: the last document ends at token 11 of 12"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { TokenFile file(with_end(2, 11)); }),
+              HasSubstr("b.tokens: corrupt: the last document ends at token 11 of 12"));
   for (char end : {'\0', '\x0c', '\x0d', '\x7f'}) {
     const TokenFile file(with_end(1, end));
     EXPECT_NO_THROW(file.document(0));
-    EXPECT_NE(message_of<DataError>([&] {
-                file.document(1);
-                file.document(2);
-              }).find("b.tokens: corrupt: document "),
-              std::string::npos);
+    EXPECT_THAT(message_of<DataError>([&] {
+                  file.document(1);
+                  file.document(2);
+                }),
+                HasSubstr("b.tokens: corrupt: document "));
   }
 }
 
@@ -236,8 +236,8 @@ TEST(TokenFileWriter, NamesAFileItCannotWrite) {
   TemporaryFolder folder;
   const auto path = folder / "missing" / "a.tokens";
   const std::string message = message_of<FileError>([&] { TokenFileWriter(path, 10, 1); });
-  EXPECT_NE(message.find(path.string()), std::string::npos) << message;
-  EXPECT_NE(message.find("No such file"), std::string::npos) << message;
+  EXPECT_THAT(message, HasSubstr(path.string()));
+  EXPECT_THAT(message, HasSubstr("No such file"));
 }
 
 TEST(TokenFileWriter, RefusesTokensOutsideTheVocabulary) {
@@ -259,7 +259,7 @@ TEST(TokenFile, EveryTruncationIsRefused) {
     for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
       const auto cut = folder.write("cut.tokens", whole.substr(0, bytes));
       const std::string message = message_of<DataError>([&] { TokenFile file(cut); });
-      EXPECT_NE(message.find(cut.string()), std::string::npos) << message;
+      EXPECT_THAT(message, HasSubstr(cut.string()));
     }
     EXPECT_THROW(TokenFile(folder.write("long.tokens", whole + '\0')), DataError);
     EXPECT_NO_THROW(TokenFile(folder.write("same.tokens", whole)));
@@ -322,21 +322,20 @@ TEST(TokenFile, SaysWhatItFoundAndExpected) {
     bytes[at] = value;
     return message_of<DataError>([&] { TokenFile file(folder.write("b.tokens", bytes)); });
   };
-  EXPECT_NE(changed(0, 'X').find("b.tokens: not a token file"), std::string::npos);
-  EXPECT_NE(changed(8, 9).find("version 9; expected version 1 to 3"), std::string::npos);
-  EXPECT_NE(changed(12, 3).find("3 bytes per token; expected 2 or 4"), std::string::npos);
-  EXPECT_NE(changed(17, 15).find(
-                "header says 3843 tokens of 2 bytes in 1 documents, the file holds 16 bytes"),
-            std::string::npos);
-  EXPECT_NE(
-      changed(24, 2).find("header says 3 tokens of 2 bytes in 2 documents, the file holds 16"),
-      std::string::npos);
-  EXPECT_NE(changed(16, 2).find("the last document ends at token 3 of 2"), std::string::npos);
-  EXPECT_NE(changed(44, 2).find("bytes 44 to 47 are 2"), std::string::npos);
-  EXPECT_NE(changed(72, 1).find("bytes 72 to 79 are not zero"), std::string::npos);
-  EXPECT_NE(changed(55, 127).find(" lines skipped"), std::string::npos);
-  EXPECT_NE(changed(24, 4).find("4 documents in 3 tokens"), std::string::npos);
-  EXPECT_NE(changed(42, 1).find("vocabulary size 65636"), std::string::npos);
+  EXPECT_THAT(changed(0, 'X'), HasSubstr("b.tokens: not a token file"));
+  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 3"));
+  EXPECT_THAT(changed(12, 3), HasSubstr("3 bytes per token; expected 2 or 4"));
+  EXPECT_THAT(
+      changed(17, 15),
+      HasSubstr("header says 3843 tokens of 2 bytes in 1 documents, the file holds 16 bytes"));
+  EXPECT_THAT(changed(24, 2),
+              HasSubstr("header says 3 tokens of 2 bytes in 2 documents, the file holds 16"));
+  EXPECT_THAT(changed(16, 2), HasSubstr("the last document ends at token 3 of 2"));
+  EXPECT_THAT(changed(44, 2), HasSubstr("bytes 44 to 47 are 2"));
+  EXPECT_THAT(changed(72, 1), HasSubstr("bytes 72 to 79 are not zero"));
+  EXPECT_THAT(changed(55, 127), HasSubstr(" lines skipped"));
+  EXPECT_THAT(changed(24, 4), HasSubstr("4 documents in 3 tokens"));
+  EXPECT_THAT(changed(42, 1), HasSubstr("vocabulary size 65636"));
 }
 
 TEST(TokenFile, FindsTokensOutsideTheVocabularyWhenTheyAreRead) {
@@ -349,8 +348,8 @@ TEST(TokenFile, FindsTokensOutsideTheVocabularyWhenTheyAreRead) {
     std::vector<int32_t> three(3);
     EXPECT_NO_THROW(file.read(0, three));
     const std::string message = message_of<DataError>([&] { file.read(1, three); });
-    EXPECT_NE(message.find("b.tokens: corrupt: token 3 is "), std::string::npos) << message;
-    EXPECT_NE(message.find("the vocabulary has " + std::to_string(vocab_size)), std::string::npos);
+    EXPECT_THAT(message, HasSubstr("b.tokens: corrupt: token 3 is "));
+    EXPECT_THAT(message, HasSubstr("the vocabulary has " + std::to_string(vocab_size)));
   }
 }
 
@@ -365,8 +364,8 @@ TEST(TokenFile, TheVocabularysSizeIsNoToken) {
 
 TEST(TokenFile, RefusesWhatIsNoFile) {
   TemporaryFolder folder;
-  EXPECT_NE(message_of<DataError>([&] { TokenFile(folder / "none"); }).find("No such file"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { TokenFile(folder / "none"); }),
+              HasSubstr("No such file"));
   EXPECT_THROW(TokenFile(folder / ""), DataError);
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_THROW(TokenFile(folder / "pipe"), DataError);
@@ -392,7 +391,7 @@ TEST(TokenFile, TellsTokenizersApart) {
   const std::string message =
       message_of<DataError>([&] { file.require_tokenizer(0x1235, "x.model"); });
   for (const char* part : {"a.tokens", "x.model", "0000000000001234", "0000000000001235"})
-    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(part));
 }
 
 }  // namespace

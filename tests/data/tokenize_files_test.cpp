@@ -1,5 +1,6 @@
 #include "data/tokenize_files.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -11,6 +12,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 class TokenizeFiles : public testing::Test {
  protected:
@@ -62,9 +65,9 @@ TEST_F(TokenizeFiles, LeavesNothingAfterAnError) {
     return message_of<DataError>(
         [&] { tokenize_files(tokenizer_, inputs, folder_ / "out.tokens"); });
   };
-  EXPECT_NE(message({good, bad}).find("bad.txt:3: invalid UTF-8"), std::string::npos);
-  EXPECT_NE(message({good, folder_ / "none.txt"}).find("none.txt: cannot open"), std::string::npos);
-  EXPECT_NE(message({blank}).find("found no text"), std::string::npos);
+  EXPECT_THAT(message({good, bad}), HasSubstr("bad.txt:3: invalid UTF-8"));
+  EXPECT_THAT(message({good, folder_ / "none.txt"}), HasSubstr("none.txt: cannot open"));
+  EXPECT_THAT(message({blank}), HasSubstr("found no text"));
   EXPECT_EQ(folder_.file_count(), 3u);
 }
 
@@ -163,23 +166,22 @@ TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
         Bad{"{\"prompt\": \"a\", \"completion\": \"b\"}",
             "found prompt and completion, expected text as on line 1"}}) {
     const std::string text = message(good + "\n" + bad.line + "\n" + good);
-    EXPECT_NE(text.find("a.jsonl:3: "), std::string::npos) << text;
-    EXPECT_NE(text.find(bad.message), std::string::npos) << text;
+    EXPECT_THAT(text, HasSubstr("a.jsonl:3: "));
+    EXPECT_THAT(text, HasSubstr(bad.message));
     const TokenizeSummary skipped = summary(good + bad.line + "\n" + good + bad.line, true);
     EXPECT_EQ(skipped.documents, 2);
     EXPECT_EQ(skipped.skipped_lines, 2);
     EXPECT_EQ(TokenFile(folder_ / "out.tokens").skipped_lines(), 2);
   }
-  EXPECT_NE(message("{\n" + good).find("a.jsonl:1: no valid JSON"), std::string::npos);
-  EXPECT_NE(
-      message("\n{\n{\n", true)
-          .find("a.jsonl: found no text to tokenize: all lines were skipped, the first since"),
-      std::string::npos);
-  EXPECT_NE(message("\n \n").find("found no text to tokenize"), std::string::npos);
+  EXPECT_THAT(message("{\n" + good), HasSubstr("a.jsonl:1: no valid JSON"));
+  EXPECT_THAT(
+      message("\n{\n{\n", true),
+      HasSubstr("a.jsonl: found no text to tokenize: all lines were skipped, the first since"));
+  EXPECT_THAT(message("\n \n"), HasSubstr("found no text to tokenize"));
   const std::string long_line = good + "{\"text\": \"" + std::string(9 << 20, 'x') + "\"}\n";
   for (bool skip : {false, true})
-    EXPECT_NE(message(long_line + good, skip).find("a.jsonl:2: line of more than 8388608 bytes"),
-              std::string::npos);
+    EXPECT_THAT(message(long_line + good, skip),
+                HasSubstr("a.jsonl:2: line of more than 8388608 bytes"));
   EXPECT_EQ(summary(good + "broken\n", true).documents, 1);
 }
 

@@ -1,4 +1,5 @@
 // The tokenize program as a user meets it: what it prints and its exit codes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -16,6 +17,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 struct Result {
   int exit_code;
@@ -95,12 +98,10 @@ TEST(TokenizeProgram, WritesConversations) {
                               output.string() + " " + input.string();
   Result result = run_tokenize(command + " --chat-template gemma");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.output.find("in.jsonl:2: no valid JSON"), std::string::npos) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("in.jsonl:2: no valid JSON"));
   result = run_tokenize(command + " --skip-bad-lines");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.output.find("in.jsonl:1: found messages, expected a chat template"),
-            std::string::npos)
-      << result.output;
+  EXPECT_THAT(result.output, HasSubstr("in.jsonl:1: found messages, expected a chat template"));
   EXPECT_EQ(run_tokenize(command + " --chat-template gema").exit_code, 2);
   result = run_tokenize(command + " --skip-bad-lines --chat-template gemma");
   EXPECT_EQ(result.exit_code, 0);
@@ -150,8 +151,7 @@ TEST(TokenizeProgram, AFileBeyondTheLimitIsAnErrorAndLeavesNothing) {
       run_command("ulimit -f 16; " TOKENIZE_PROGRAM " --tokenizer " + kModel + " --out " +
                   (outputs / "out.tokens").string() + " " + folder.write("in.txt", text).string());
   EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_NE(result.output.find(": cannot write: File too large"), std::string::npos)
-      << result.output;
+  EXPECT_THAT(result.output, HasSubstr(": cannot write: File too large"));
   EXPECT_EQ(outputs.file_count(), 0u);
 }
 
@@ -179,9 +179,8 @@ TEST(TokenizeProgram, NamedPipesAreRefused) {
         run_command("timeout 20 " TOKENIZE_PROGRAM " --tokenizer " + kModel + " --out " +
                     (folder / "out.tokens").string() + " " + (folder / name).string());
     EXPECT_EQ(result.exit_code, 1) << result.output;
-    EXPECT_NE(result.output.find(std::string(name) + ": expected a text file, found no regular"),
-              std::string::npos)
-        << result.output;
+    EXPECT_THAT(result.output,
+                HasSubstr(std::string(name) + ": expected a text file, found no regular"));
   }
 }
 
@@ -192,7 +191,7 @@ TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
   const std::string text = " " + folder.write("in.txt", "the\n").string();
 
   EXPECT_EQ(run_tokenize("--help").exit_code, 0);
-  EXPECT_NE(run_tokenize("--help").output.find("--stdin-json"), std::string::npos);
+  EXPECT_THAT(run_tokenize("--help").output, HasSubstr("--stdin-json"));
   for (const std::string& wrong :
        {std::string(), tokenizer, tokenizer + out, tokenizer + text, out + text,
         std::string("--tokenizer none.model --stdin-json"), tokenizer + out + " none.txt",
@@ -201,8 +200,8 @@ TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
     EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
     EXPECT_NE(result.output, "");
   }
-  EXPECT_NE(run_tokenize("--tokeniser=" + kModel + out + text).output.find("nearest: --tokenizer"),
-            std::string::npos);
+  EXPECT_THAT(run_tokenize("--tokeniser=" + kModel + out + text).output,
+              HasSubstr("nearest: --tokenizer"));
   const Result bad_line = run_tokenize(tokenizer + " --stdin-json <" + text);
   EXPECT_EQ(bad_line.exit_code, 1);
   EXPECT_TRUE(bad_line.output.starts_with("tokenize: line 1: ")) << bad_line.output;

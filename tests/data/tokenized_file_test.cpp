@@ -1,5 +1,6 @@
 #include "data/tokenized_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -8,6 +9,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 class TokenizedFile : public testing::Test {
  protected:
@@ -65,15 +68,12 @@ TEST_F(TokenizedFile, EndsWithTheTokenizersEos) {
 
 TEST_F(TokenizedFile, LeavesNothingOfABadText) {
   const auto path = folder_.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n");
-  EXPECT_NE(message_of<DataError>([&] {
-              open(path);
-            }).find("a.jsonl:2: text: expected a string, found 2"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { open(path); }),
+              HasSubstr("a.jsonl:2: text: expected a string, found 2"));
   EXPECT_EQ(cached(), 0u);
   EXPECT_EQ(open(path, {.skip_bad_lines = true})->skipped_lines(), 1);
-  EXPECT_NE(
-      message_of<DataError>([&] { open(folder_ / "none.txt"); }).find("none.txt: cannot open"),
-      std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { open(folder_ / "none.txt"); }),
+              HasSubstr("none.txt: cannot open"));
 }
 
 TEST_F(TokenizedFile, SaysWhatHelpsWhereItIsDamaged) {

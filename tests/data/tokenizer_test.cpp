@@ -1,5 +1,6 @@
 #include "data/tokenizer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@
 
 namespace longshore::data {
 namespace {
+
+using testing::HasSubstr;
 
 const std::filesystem::path kGoldens = "tests/goldens/tokenizers";
 const char* const kSentencepiece[] = {"sp_bpe", "sp_bpe_gemma", "sp_unigram"};
@@ -76,7 +79,7 @@ TEST(Tokenizer, JsonAgreesWithEveryReferenceCase) {
 TEST(Tokenizer, FindsTheFileInAFolder) {
   TemporaryFolder folder;
   const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); });
-  EXPECT_NE(message.find("found neither"), std::string::npos) << message;
+  EXPECT_THAT(message, HasSubstr("found neither"));
   folder.write("tokenizer.model", read_file(kGoldens / "sp_bpe" / "tokenizer.model"));
   EXPECT_EQ(Tokenizer(folder / "").vocab_size(), 850);
   folder.write("tokenizer.json", read_file(kGoldens / "gemma_bpe" / "tokenizer.json"));
@@ -138,24 +141,22 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
   auto message = [](const std::filesystem::path& path) {
     return message_of<DataError>([&] { Tokenizer tokenizer(path); });
   };
-  EXPECT_NE(message(folder / "none").find("none: no such tokenizer file"), std::string::npos);
-  EXPECT_NE(message("/dev/null").find("no regular file"), std::string::npos);
-  EXPECT_NE(message(folder.write("empty", "")).find("no pieces"), std::string::npos);
-  EXPECT_NE(message(folder.write("some.json", " {\"a\": 1}"))
-                .find("some.json: the file: \"a\" is not supported"),
-            std::string::npos);
-  EXPECT_NE(message(folder.write("text", "Some text.\n")).find("not a sentencepiece model"),
-            std::string::npos);
-  EXPECT_NE(message(folder.write("text.json", "Some text.\n")).find("JSON"), std::string::npos)
+  EXPECT_THAT(message(folder / "none"), HasSubstr("none: no such tokenizer file"));
+  EXPECT_THAT(message("/dev/null"), HasSubstr("no regular file"));
+  EXPECT_THAT(message(folder.write("empty", "")), HasSubstr("no pieces"));
+  EXPECT_THAT(message(folder.write("some.json", " {\"a\": 1}")),
+              HasSubstr("some.json: the file: \"a\" is not supported"));
+  EXPECT_THAT(message(folder.write("text", "Some text.\n")),
+              HasSubstr("not a sentencepiece model"));
+  EXPECT_THAT(message(folder.write("text.json", "Some text.\n")), HasSubstr("JSON"))
       << message(folder / "text.json");
   // Two pieces that would turn a terminal red.
   const std::string piece = "\x0a\x07\x0a\x05\x1b[31m";
-  EXPECT_NE(message(folder.write("red", model + piece + piece)).find("?[31m is already defined"),
-            std::string::npos);
+  EXPECT_THAT(message(folder.write("red", model + piece + piece)),
+              HasSubstr("?[31m is already defined"));
   const auto large = folder.write("large", "");
   std::filesystem::resize_file(large, (64 << 20) + 1);
-  EXPECT_NE(message(large).find("67108865 bytes; a tokenizer file has at most 64 MiB"),
-            std::string::npos);
+  EXPECT_THAT(message(large), HasSubstr("67108865 bytes; a tokenizer file has at most 64 MiB"));
 }
 
 TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {
@@ -164,9 +165,7 @@ TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {
     const std::string message = message_of<DataError>([&] {
       tokenizer.decode(std::vector<int32_t>{5, id});
     });
-    EXPECT_NE(message.find("token id " + std::to_string(id) + "; the vocabulary has 850"),
-              std::string::npos)
-        << message;
+    EXPECT_THAT(message, HasSubstr("token id " + std::to_string(id) + "; the vocabulary has 850"));
   }
   EXPECT_THROW(tokenizer.encode(std::string(Tokenizer::kMaxTextBytes + 1, 'a')), DataError);
 }

@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "models/ops/aten.h"
-#include "models/ops/block8.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/block8.h"
 #include "models/ops/square_sum.h"
 #include "models/trace.h"
 #include "tests/models/harness.h"

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/kernels/simd.h"
 #include "models/ops/attention_kernels.h"
 #include "models/ops/attention_tiles.h"
-#include "models/ops/simd.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/harness.h"

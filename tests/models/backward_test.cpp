@@ -1,5 +1,6 @@
 #include "models/backward.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,8 @@
 
 namespace longshore::models {
 namespace {
+
+using testing::HasSubstr;
 
 Weight weight(Trainable trainable) { return {.trainable = trainable, .init = {}}; }
 
@@ -128,10 +131,8 @@ TEST(Backward, AddsToGradientsThatHoldSomething) {
   ASSERT_EQ(sums.size(), 1u);
   EXPECT_EQ(result.program[sums[0]].name, "up.grad.sum");
   EXPECT_EQ(result.program[sums[0]].type, (Type{{6, 4}, Dtype::float32}));
-  EXPECT_NE(
-      nodes_of(result.program).find("up.grad = linear_weight_grad(mlpwi_0.grad.1, x, up.grad.sum)"),
-      std::string::npos)
-      << nodes_of(result.program);
+  EXPECT_THAT(nodes_of(result.program),
+              HasSubstr("up.grad = linear_weight_grad(mlpwi_0.grad.1, x, up.grad.sum)"));
 }
 
 TEST(Backward, AWeightUsedTwiceGetsOneSum) {

@@ -1,5 +1,5 @@
 // The losses that add up all elements of a value: sum, mean_square_error and l2_penalty.
-#include "models/ops/blocked_sum.h"
+#include "models/kernels/blocked_sum.h"
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <omp.h>
 
 #include "base/error.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

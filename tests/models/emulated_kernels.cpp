@@ -5,10 +5,10 @@
 
 #include <map>
 
+#include "models/kernels/aten.h"
 #include "models/ops/adamw_body.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/add_bias_body.h"
-#include "models/ops/aten.h"
 #include "models/ops/attention.h"
 #include "models/ops/attention_blocks_body.h"
 #include "models/ops/attention_cudnn.h"

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,6 +14,8 @@
 
 namespace longshore::models {
 namespace {
+
+using testing::HasSubstr;
 
 const std::string kCases[] = {
     "llama2_mha_untied", "llama31_gqa",  "llama32_tied", "llama32_packed", "mistral_window",
@@ -116,8 +119,7 @@ TEST(HfConfigWriting, GivesBackRandomModelsOfEveryFamily) {
       const DecoderConfig config = random_model(random, type);
       const std::string text = write_hf_config(config);
       ASSERT_EQ(parse_hf_config(text), config) << text;
-      ASSERT_NE(text.find("\"model_type\": \"" + std::string(type) + "\""), std::string::npos)
-          << text;
+      ASSERT_THAT(text, HasSubstr("\"model_type\": \"" + std::string(type) + "\""));
     }
   }
 }
@@ -154,7 +156,7 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
       ASSERT_EQ(in_full(parse_hf_config(text)), in_full(c)) << text;
       ++written;
     } catch (const ConfigError& error) {
-      ASSERT_NE(std::string(error.what()).find(", differs in "), std::string::npos) << error.what();
+      ASSERT_THAT(error.what(), HasSubstr(", differs in "));
       ++refused;
     }
   }
@@ -163,10 +165,8 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
   // Read back it would be the same, but transformers takes integers alone.
   DecoderConfig odd = random_model(random, "gemma2");
   odd.query_scale = 1 / std::sqrt(2.5);
-  EXPECT_NE(message_of<ConfigError>([&] {
-              write_hf_config(odd);
-            }).find("query_pre_attn_scalar, which has to be an integer"),
-            std::string::npos);
+  EXPECT_THAT(message_of<ConfigError>([&] { write_hf_config(odd); }),
+              HasSubstr("query_pre_attn_scalar, which has to be an integer"));
 }
 
 // tests/transformers/same_model.py loads these texts with transformers.
@@ -353,7 +353,7 @@ TEST(HfConfigReading, HostileSizesAndNestingAreRefused) {
       ADD_FAILURE() << key;
     } catch (const DataError& error) {
       const std::string what = error.what();
-      EXPECT_NE(what.find(value.size() > 100 ? "nested deeper" : key), std::string::npos) << what;
+      EXPECT_THAT(what, HasSubstr(value.size() > 100 ? "nested deeper" : key));
     }
   }
 }

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/ops/aten.h"
-#include "models/ops/onednn_matmul.h"
-#include "models/ops/own_kernel.h"
+#include "models/kernels/aten.h"
+#include "models/kernels/onednn_matmul.h"
+#include "models/kernels/own_kernel.h"
 #include "models/ops/rope.h"
 #include "models/trace.h"
 #include "tests/models/harness.h"

@@ -11,11 +11,11 @@
 #include <iterator>
 #include <sstream>
 
+#include "models/kernels/aten.h"
 #include "models/lora.h"
 #include "models/ops/adamw.h"
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
-#include "models/ops/aten.h"
 #include "models/ops/attention.h"
 #include "models/ops/cached_attention.h"
 #include "models/ops/embedding.h"

@@ -11,12 +11,12 @@
 #include <span>
 #include <vector>
 
+#include "models/kernels/aten.h"
+#include "models/kernels/onednn_matmul.h"
 #include "models/ops/adamw.h"
-#include "models/ops/aten.h"
 #include "models/ops/attention_mask_body.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear_cross_entropy_body.h"
-#include "models/ops/onednn_matmul.h"
 #include "models/trace.h"
 #include "tests/models/fiber_group.h"
 #include "tests/models/harness.h"

@@ -1,5 +1,6 @@
 #include "models/program.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,11 +18,13 @@
 namespace longshore::models {
 namespace {
 
+using testing::HasSubstr;
+
 const Weight kTrained{};
 const Weight kFrozen{.trainable = Trainable::no, .init = {}};
 
 void expect_in(const std::string& part, const std::string& whole) {
-  EXPECT_NE(whole.find(part), std::string::npos) << "expected '" << part << "' in:\n" << whole;
+  EXPECT_THAT(whole, HasSubstr(part));
 }
 
 // h = linear(x, w); y = h + x

@@ -3,10 +3,11 @@
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 #include "models/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
@@ -14,6 +15,8 @@
 
 namespace longshore::models {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr double kEpsilon = 1e-6;
 
@@ -81,9 +84,8 @@ TEST(RmsNorm, ShowsItsOffset) {
   Var x = t.input("x", {{2, 12}});
   t.output(rms_norm(x, t.weight("w", {{12}}, {}), 1e-6, {.weight_offset = 1}));
   Program program = t.finish();
-  EXPECT_NE(text(program).find("{epsilon=1e-06, weight_offset=1}"), std::string::npos);
-  EXPECT_NE(text(differentiate(program).program).find("weight, weight_offset=1}"),
-            std::string::npos);
+  EXPECT_THAT(text(program), HasSubstr("{epsilon=1e-06, weight_offset=1}"));
+  EXPECT_THAT(text(differentiate(program).program), HasSubstr("weight, weight_offset=1}"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/atan2.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +15,8 @@
 
 namespace longshore::models {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int64_t kHeadDim = 128;
 constexpr double kBase = 500'000;
@@ -96,11 +99,10 @@ TEST(RopeScaling, IsShown) {
   rope_table(positions, 8, 100, LinearRopeScaling{4});
   rope_table(positions, 8, 100, kLlama31);
   std::string shown = text(t.program());
-  EXPECT_NE(shown.find("{head_dim=8, base=100}"), std::string::npos);
-  EXPECT_NE(shown.find("{head_dim=8, base=100, linear factor=4}"), std::string::npos);
-  EXPECT_NE(shown.find("base=100, llama3 factor=8, low_freq_factor=1, high_freq_factor=4, "
-                       "original_max_position_embeddings=8192}"),
-            std::string::npos);
+  EXPECT_THAT(shown, HasSubstr("{head_dim=8, base=100}"));
+  EXPECT_THAT(shown, HasSubstr("{head_dim=8, base=100, linear factor=4}"));
+  EXPECT_THAT(shown, HasSubstr("base=100, llama3 factor=8, low_freq_factor=1, high_freq_factor=4, "
+                               "original_max_position_embeddings=8192}"));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 
 namespace longshore::models {
 namespace {

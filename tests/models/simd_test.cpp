@@ -1,4 +1,4 @@
-#include "models/ops/simd.h"
+#include "models/kernels/simd.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "models/ops/onednn_matmul.h"
+#include "models/kernels/onednn_matmul.h"
 #include "tests/models/autograd.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/plain.h"

@@ -1,5 +1,6 @@
 #include "offload/executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@
 
 namespace longshore::offload {
 namespace {
+
+using testing::HasSubstr;
 
 using Values = std::map<std::string, std::vector<float>>;
 
@@ -275,7 +278,7 @@ TEST(CpuBackend, RefusesWhatTheSystemRefuses) {
     backend->allocate(MemoryKind::pinned_host, int64_t{1} << 60);
     FAIL() << "an exabyte was there";
   } catch (const OutOfMemoryError& error) {
-    EXPECT_NE(std::string(error.what()).find("pinned_host"), std::string::npos);
+    EXPECT_THAT(error.what(), HasSubstr("pinned_host"));
   }
   EXPECT_GT(backend->available_bytes(MemoryKind::device), int64_t{64} << 20);
   std::byte other;

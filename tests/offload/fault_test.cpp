@@ -1,4 +1,5 @@
 // What is left when memory is refused, or when a copy or a kernel fails in the middle of a step.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -22,6 +23,8 @@
 
 namespace longshore::offload {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr MemoryKind kHost = MemoryKind::pinned_host;
 
@@ -65,7 +68,7 @@ TEST(RefusedMemory, IsSaidAndWhatWasTakenIsGivenBack) {
     RefusingBackend refusing(*cpu, refused);
     options.backend = &refusing;
     std::string message = message_of<OutOfMemoryError>([&] { train(options); });
-    EXPECT_NE(message.find("asked for"), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr("asked for"));
     pinned += message.starts_with("pinned_host");
     EXPECT_EQ(refusing.asked(), refused + 1);
     EXPECT_EQ(refusing.held(), 0);
@@ -230,7 +233,7 @@ class Faults {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
     EXPECT_EQ(faulty_.begun(), begun) << "a lane went on";
     std::string again = message_of<Error>(run);
-    EXPECT_NE(again.find("a step failed before"), std::string::npos) << again;
+    EXPECT_THAT(again, HasSubstr("a step failed before"));
     EXPECT_EQ(faulty_.begun(), begun) << "a step was begun on what is not whole";
     return left;
   }

@@ -1,5 +1,6 @@
 // What lives in host memory, and how far moves run ahead, changes no bit of losses, gradients or
 // parameters: every policy with everything that can be offloaded, alone and together.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,6 +16,8 @@
 
 namespace longshore::offload {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr MemoryKind kHost = MemoryKind::pinned_host;
 
@@ -254,8 +257,8 @@ TEST(Offload, WhatNobodyReadsCannotBeOffloaded) {
     train(options);
     FAIL() << "mlpwo is never read";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("mlpwo"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("mlpwi_0"), std::string::npos) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("mlpwo"));
+    EXPECT_THAT(error.what(), HasSubstr("mlpwi_0"));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "offload/plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@
 
 namespace longshore::offload {
 namespace {
+
+using testing::HasSubstr;
 
 using models::Dtype;
 using models::Target;
@@ -356,7 +359,7 @@ TEST(PlanText, EveryInstructionIsALine) {
   EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'),
             static_cast<int64_t>(plan.instructions.size()) + 1);
   for (const char* part : {"plan random", "host_to_device", "device_to_host", "move(", "after "})
-    EXPECT_NE(printed.find(part), std::string::npos) << part;
+    EXPECT_THAT(printed, HasSubstr(part));
 }
 
 // --- sizes that matter

@@ -8,7 +8,7 @@
 
 #include <cstdio>
 
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 #include "tests/models/autograd.h"
 #include "tests/models/plain.h"
 #include "tests/offload/training.h"

@@ -1,4 +1,5 @@
 // JAX's tutorial "Memories and host offloading", section by section, done here.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,6 +30,8 @@
 namespace longshore::offload {
 namespace {
 
+using testing::HasSubstr;
+
 using models::Dtype;
 using models::Program;
 using models::Trace;
@@ -43,8 +46,7 @@ std::unique_ptr<Runtime> cpu_runtime() {
 }
 
 void expect_mentions(const std::string& message, std::initializer_list<const char*> parts) {
-  for (const char* part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' in: " << message;
+  for (const char* part : parts) EXPECT_THAT(message, HasSubstr(part));
 }
 
 const Placement kOnDevice{.split = {Axis::data, Axis::fsdp}};

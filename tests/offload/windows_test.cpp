@@ -2,6 +2,7 @@
 // leave the same bytes as plain execution, however early they fetch and however late they send.
 #include "offload/windows.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -20,6 +21,8 @@
 
 namespace longshore::offload {
 namespace {
+
+using testing::HasSubstr;
 
 using models::Target;
 
@@ -158,7 +161,7 @@ TEST(Windows, ReadNothingThatAnotherIsAboutToReplace) {
         {{1, kReadsO}, {2, kWritesW}, {3, kReadsO}},
         {{1, kWritesO}, {2, kWritesW}, {3, kReadsO}}}) {
     std::string message = message_of<InternalError>([&] { order(uses, 1); });
-    EXPECT_NE(message.find("reads o while newer bytes"), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr("reads o while newer bytes"));
   }
   // A window that is written whole is not fetched, so nothing can be stale.
   EXPECT_EQ(order({{1, kWritesO}, {2, kWritesW}, {3, kWritesO}}, 1), "0 1 2 >w 3 >o 4 5 6 7");
@@ -168,8 +171,7 @@ TEST(Windows, LieInHostMemory) {
   PlanBuilder builder("plan", Target::cpu);
   Operand device = builder.temporary("t", {{4}}, MemoryKind::device, Category::working_set);
   std::string message = message_of<InternalError>([&] { builder.window(device, "view"); });
-  for (const char* word : {"view", "pinned_host"})
-    EXPECT_NE(message.find(word), std::string::npos) << message;
+  for (const char* word : {"view", "pinned_host"}) EXPECT_THAT(message, HasSubstr(word));
 }
 
 TEST(Windows, NodesWorkInOneKindOfMemory) {
@@ -186,9 +188,8 @@ TEST(Windows, NodesWorkInOneKindOfMemory) {
                                              i == odd ? wrong : right, Category::working_set));
       std::string message =
           message_of<UsageError>([&] { builder.run(addition, bindings, {}, lane); });
-      EXPECT_NE(message.find(std::string("works in ") + name(right)), std::string::npos) << message;
-      EXPECT_NE(message.find(std::string("stray lies in ") + name(wrong)), std::string::npos)
-          << message;
+      EXPECT_THAT(message, HasSubstr(std::string("works in ") + name(right)));
+      EXPECT_THAT(message, HasSubstr(std::string("stray lies in ") + name(wrong)));
     }
 }
 
@@ -454,7 +455,7 @@ TEST(WindowedPlans, ThatOverlapAreRefusedOrLeaveWhatPlainExecutionLeaves) {
       try {
         windowed = generator.generate({.layers_ahead = ahead});
       } catch (const InternalError& error) {
-        EXPECT_NE(std::string(error.what()).find("newer bytes"), std::string::npos) << error.what();
+        EXPECT_THAT(error.what(), HasSubstr("newer bytes"));
         ++refused;
         continue;
       }

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "models/ops/onednn_matmul.h"
+#include "models/kernels/onednn_matmul.h"
 #include "models/toys.h"
 #include "trainer/config/trainable_mask.h"
 

@@ -1,6 +1,7 @@
 // Which checkpoint counts, and what is said of damaged ones.
 #include "trainer/checkpoint/checkpoint.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using data::TemporaryFolder;
@@ -63,8 +66,8 @@ TEST(NewestCheckpoint, DamageIsNoticedInEveryFile) {
       const std::string message = message_of<DataError>(
           [&] { newest_checkpoint(folder / "", OnDamage::refuse, say_nothing); });
       EXPECT_TRUE(message.starts_with((newest / file).string() + ": ")) << how << ": " << message;
-      EXPECT_NE(message.find("fall_back_to_earlier_checkpoint=true"), std::string::npos) << message;
-      EXPECT_NE(message.find(earlier.string()), std::string::npos) << message;
+      EXPECT_THAT(message, HasSubstr("fall_back_to_earlier_checkpoint=true"));
+      EXPECT_THAT(message, HasSubstr(earlier.string()));
     };
     for (size_t at : {size_t{0}, whole.size() / 2, whole.size() - 1}) {
       flip(newest / file, at);
@@ -101,13 +104,13 @@ TEST(NewestCheckpoint, EveryPartMustBeListed) {
   const fs::path added = newest / "model" / "added.safetensors";
   write_file(added, "");
   write_file(newest / kManifestFile, manifest_text({.step = 2, .files = all}));
-  EXPECT_NE(message_of<DataError>([&] { open_checkpoint(newest); }).find("added.safetensors"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { open_checkpoint(newest); }),
+              HasSubstr("added.safetensors"));
   fs::remove(added);
   fs::create_directory(newest / "adapter");
   write_file(newest / kManifestFile, manifest_text({.step = 2, .files = all}));
-  EXPECT_NE(message_of<DataError>([&] { open_checkpoint(newest); }).find("nothing of adapter"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { open_checkpoint(newest); }),
+              HasSubstr("nothing of adapter"));
 }
 
 TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
@@ -121,7 +124,7 @@ TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
                                  [&](const std::string& text) { said.push_back(text); });
   EXPECT_EQ(found->manifest.step, 1);
   ASSERT_EQ(said.size(), 2u);
-  EXPECT_NE(said[1].find("00000002/optimizer.safetensors: found the hash"), std::string::npos);
+  EXPECT_THAT(said[1], HasSubstr("00000002/optimizer.safetensors: found the hash"));
   EXPECT_EQ(names(folder / ""),
             (std::vector<std::string>{"00000001", "00000002.damaged", "00000003.damaged"}));
   // Out of the way for good.
@@ -131,10 +134,9 @@ TEST(NewestCheckpoint, FallsBackOnlyWhereThatIsAllowed) {
   newest_checkpoint(folder / "", OnDamage::fall_back, [](const std::string&) {});
   EXPECT_TRUE(fs::exists(folder / "00000002.damaged-2"));
   flip(folder / "00000001/optimizer.safetensors", 5);
-  EXPECT_NE(message_of<DataError>([&] {
-              newest_checkpoint(folder / "", OnDamage::fall_back, say_nothing);
-            }).find("no earlier checkpoint"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>(
+                  [&] { newest_checkpoint(folder / "", OnDamage::fall_back, say_nothing); }),
+              HasSubstr("no earlier checkpoint"));
 }
 
 TEST(OldCheckpoints, AreRemovedButTheNewest) {
@@ -152,12 +154,10 @@ TEST(OpenCheckpoint, WantsTheCheckpointsOwnFolder) {
   make(folder / "run/checkpoints", 3);
   const fs::path newest = make(folder / "run/checkpoints", 4);
   EXPECT_EQ(open_checkpoint(newest).manifest.step, 4);
-  EXPECT_NE(message_of<DataError>([&] {
-              open_checkpoint(folder / "run");
-            }).find("nearest: " + newest.string()),
-            std::string::npos);
-  EXPECT_NE(message_of<DataError>([&] { open_checkpoint(folder / "none"); }).find("manifest.json"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { open_checkpoint(folder / "run"); }),
+              HasSubstr("nearest: " + newest.string()));
+  EXPECT_THAT(message_of<DataError>([&] { open_checkpoint(folder / "none"); }),
+              HasSubstr("manifest.json"));
   flip(newest / "model/config.json", 0);
   EXPECT_THROW(open_checkpoint(newest), DataError);
 }

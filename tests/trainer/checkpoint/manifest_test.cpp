@@ -1,5 +1,6 @@
 #include "trainer/checkpoint/manifest.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -9,6 +10,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 using data::TemporaryFolder;
 
@@ -61,9 +64,9 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
 
 // The limits are those of the config's keys.
 TEST(Manifest, HoldsWhatTheConfigCanAskFor) {
-  EXPECT_NE(expected(*find_key("steps")).find("1000000000"), std::string::npos)
+  EXPECT_THAT(expected(*find_key("steps")), HasSubstr("1000000000"))
       << expected(*find_key("steps"));
-  EXPECT_NE(expected(*find_key("gradient_accumulation_steps")).find("65536"), std::string::npos);
+  EXPECT_THAT(expected(*find_key("gradient_accumulation_steps")), HasSubstr("65536"));
   Manifest most = sample();
   most.step = 1'000'000'000;
   most.batches = most.step * 65536;
@@ -84,15 +87,15 @@ TEST(Manifest, ListsItsFilesAndNoticesAnyChange) {
 
   auto fault = [&] { return message_of<DataError>([&] { verify_files(folder / "", manifest); }); };
   folder.write("model/a", "firsT");
-  EXPECT_NE(fault().find("model/a: found the hash"), std::string::npos);
+  EXPECT_THAT(fault(), HasSubstr("model/a: found the hash"));
   folder.write("model/a", "firs");
-  EXPECT_NE(fault().find("model/a: found 4 bytes, expected 5"), std::string::npos);
+  EXPECT_THAT(fault(), HasSubstr("model/a: found 4 bytes, expected 5"));
   std::filesystem::remove(folder / "model/a");
-  EXPECT_NE(fault().find("expected a file of 5 bytes"), std::string::npos);
+  EXPECT_THAT(fault(), HasSubstr("expected a file of 5 bytes"));
   folder.write("model/a", "first");
   verify_files(folder / "", manifest);
   folder.write("b", std::string(99'999, 'x') + "y");
-  EXPECT_NE(fault().find("/b: found the hash"), std::string::npos);
+  EXPECT_THAT(fault(), HasSubstr("/b: found the hash"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // A run that stops and goes on is the run that never stopped, to the bit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using data::TemporaryFolder;
@@ -227,7 +230,7 @@ TEST(Checkpoint, IsNotReadAsAnotherOptimizersState) {
     TemporaryFolder folder;
     const Checkpoint checkpoint = Part({few, saved}, {}).save(folder / "1");
     const std::string message = message_of<DataError>([&] { Part({few, read}, checkpoint); });
-    EXPECT_NE(message.find(found), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(found));
   }
 }
 
@@ -287,8 +290,8 @@ TEST(Checkpoint, HasFiniteValuesOnly) {
         part.session().arguments().read_part(name, 0, before.data(), size);
         part.session().arguments().write_part(name, 0, all_set.data(), size);
         TemporaryFolder folder;
-        EXPECT_NE(message_of<DataError>([&] { part.save(folder / "it"); }).find("infinite or NaN"),
-                  std::string::npos)
+        EXPECT_THAT(message_of<DataError>([&] { part.save(folder / "it"); }),
+                    HasSubstr("infinite or NaN"))
             << kind.name << " " << name;
         EXPECT_EQ(folder.file_count(), 0u);
         part.session().arguments().write_part(name, 0, before.data(), size);

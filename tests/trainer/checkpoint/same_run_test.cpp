@@ -1,5 +1,6 @@
 #include "trainer/checkpoint/same_run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -12,6 +13,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 Config config_of(const std::vector<std::string>& settings) {
   return load_config("quickstart.yml", settings, default_configs_directory());
@@ -48,8 +51,8 @@ TEST(SameRun, WhatDecidesStepsMayNotChange) {
         "dataset_type=documents"}) {
     const std::string key = std::string(setting).substr(0, std::string(setting).find('=')),
                       message = refusal(setting);
-    EXPECT_NE(message.find("\n  " + key + ": "), std::string::npos) << setting << message;
-    EXPECT_NE(message.find(" here (command line), "), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr("\n  " + key + ": ")) << setting;
+    EXPECT_THAT(message, HasSubstr(" here (command line), "));
   }
 }
 
@@ -87,7 +90,7 @@ TEST(SameRun, FilesAreComparedByContentNotByPath) {
   for (const char* words :
        {"dataset_path: [\"/other.tokens\"] here (command line), ", "train.tokens\"] there",
         "load_parameters_path: \"/b\" here (command line), \"\" there, with other weights"})
-    EXPECT_NE(message.find(words), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(words));
 }
 
 TEST(SameRun, KeysOfTheManifestAreReadAsTheConfigReadsThem) {
@@ -102,7 +105,7 @@ TEST(SameRun, KeysOfTheManifestAreReadAsTheConfigReadsThem) {
         message_of<DataError>([&] { require_same_run(config, describe(config), there); });
     EXPECT_TRUE(message.starts_with(std::string("c/manifest.json: config: ") + key + ": found "))
         << message;
-    EXPECT_NE(message.find(", expected an integer"), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(", expected an integer"));
   }
 }
 
@@ -178,14 +181,11 @@ TEST(SameRun, MoreStepsMayBeAskedFor) {
   };
   const Config longer = go_on({"steps=20"});
   EXPECT_EQ(longer.learning_rate_schedule_steps, 10);
-  EXPECT_NE(origin(longer, "learning_rate_schedule_steps").find("manifest.json"),
-            std::string::npos);
+  EXPECT_THAT(origin(longer, "learning_rate_schedule_steps"), HasSubstr("manifest.json"));
   EXPECT_NO_THROW(go_on({"steps=20", "learning_rate_schedule_steps=10"}));
   EXPECT_THROW(go_on({"steps=20", "learning_rate_schedule_steps=20"}), ConfigError);
-  EXPECT_NE(message_of<ConfigError>([&] {
-              go_on({"steps=9"});
-            }).find("steps: 9 here (command line), 10 done there"),
-            std::string::npos);
+  EXPECT_THAT(message_of<ConfigError>([&] { go_on({"steps=9"}); }),
+              HasSubstr("steps: 9 here (command line), 10 done there"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainer/config/config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -14,6 +15,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(error("stepps: 3\n"),
@@ -108,14 +112,13 @@ TEST_F(ConfigTest, AdaptersAskForWhatTheyNeed) {
   EXPECT_EQ(error("", {"lora_rank=8", "lora_targets=[]"}),
             "command line lora_targets: found [], expected projections, for lora_rank = 8 (command "
             "line)");
-  EXPECT_NE(error("", {"load_adapter_path=x"})
-                .find("default load_parameters_path: found \"\", "
-                      "expected the weights that the adapter is for"),
-            std::string::npos);
-  EXPECT_NE(text_error("model_type: toy_a\nbase_emb_dim: 8\nbase_num_decoder_layers: 2\n"
-                       "base_mlp_dim: 8\nlora_rank: 4\n")
-                .find("configs/test.yml:5 lora_rank: found 4, expected 0 with model_type = toy_a"),
-            std::string::npos);
+  EXPECT_THAT(error("", {"load_adapter_path=x"}),
+              HasSubstr("default load_parameters_path: found \"\", "
+                        "expected the weights that the adapter is for"));
+  EXPECT_THAT(
+      text_error("model_type: toy_a\nbase_emb_dim: 8\nbase_num_decoder_layers: 2\n"
+                 "base_mlp_dim: 8\nlora_rank: 4\n"),
+      HasSubstr("configs/test.yml:5 lora_rank: found 4, expected 0 with model_type = toy_a"));
 }
 
 TEST_F(ConfigTest, OnlyFlatYamlIsRead) {
@@ -470,10 +473,10 @@ TEST_F(ConfigTest, TheResolvedFileShowsEveryKeyWithItsOrigin) {
        {"\nmodel_name: \"small\"  # configs/top.yml:1\n", "\nhead_dim: 32  # configs/top.yml:2\n",
         "\nbase_emb_dim: 64  # configs/models/small.yml:2\n", "\nseed: 3  # command line\n",
         "\nadam_b1: 0.9  # default\n", "\nlearning_rate: 3e-05  # default\n"}) {
-    EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+    EXPECT_THAT(text, HasSubstr(line));
   }
   for (const Key& key : config_keys()) {
-    EXPECT_NE(text.find("\n" + key.name + ": "), std::string::npos) << key.name;
+    EXPECT_THAT(text, HasSubstr("\n" + key.name + ": "));
   }
   Config again = load(file);
   EXPECT_EQ(values_of(again), values_of(config));
@@ -519,7 +522,7 @@ TEST_F(ConfigTest, DamagedTextIsAnErrorOrAConfig) {
       std::string message = error.what();
       bool says_where = message.starts_with("configs/") || message.starts_with("default ");
       EXPECT_TRUE(says_where) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+      EXPECT_THAT(message, Not(HasSubstr("\n")));
       ++refused;
     } catch (const std::exception& error) {
       ADD_FAILURE() << "escaped: " << error.what() << " for\n" << damaged;
@@ -543,10 +546,10 @@ TEST_F(ConfigTest, DamagedTextIsAnErrorOrAConfig) {
 
 TEST(ConfigHelp, ListsEveryKeyWithItsMeaning) {
   std::string help = config_help();
-  EXPECT_NE(help.find("base_config"), std::string::npos);
+  EXPECT_THAT(help, HasSubstr("base_config"));
   for (const Key& key : config_keys()) {
-    EXPECT_NE(help.find("\n  " + key.name + " = "), std::string::npos) << key.name;
-    EXPECT_NE(help.find(key.doc + " [" + expected(key) + "]"), std::string::npos) << key.name;
+    EXPECT_THAT(help, HasSubstr("\n  " + key.name + " = "));
+    EXPECT_THAT(help, HasSubstr(key.doc + " [" + expected(key) + "]")) << key.name;
   }
 }
 

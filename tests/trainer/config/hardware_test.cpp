@@ -1,4 +1,5 @@
 // Profiles, and what plans take by them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using models::Dtype;
@@ -161,14 +164,14 @@ TEST(HardwareFile, WritesEveryKeyThatIsSet) {
         "peak_flops_per_second.f32: 1e+14", "cache_bytes: 30000000",
         "fetch_bytes_per_second: 1e+10", "link_both_ways: 0.5", "gpus_per_link: 4",
         "host_bandwidth: 3e+11", "peer_to_peer: true", "ici: [1:2, 3:4]", "dcn: 5e+10"})
-    EXPECT_NE(all.find(std::string(line) + "\n"), std::string::npos) << line << "\n" << all;
+    EXPECT_THAT(all, HasSubstr(std::string(line) + "\n"));
 }
 
 TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(refused(""), "");
-  EXPECT_NE(refused("flops_per_second.linaer: 1\n").find("nearest: flops_per_second.linear"),
-            std::string::npos);
-  EXPECT_NE(refused("peer_to_pear: true\n").find("x.yml:7"), std::string::npos);
+  EXPECT_THAT(refused("flops_per_second.linaer: 1\n"),
+              HasSubstr("nearest: flops_per_second.linear"));
+  EXPECT_THAT(refused("peer_to_pear: true\n"), HasSubstr("x.yml:7"));
   for (const char* bad : {"peer_to_peer: yes\n",
                           "host_bandwidth: 0\n",
                           "ici: fast\n",
@@ -200,7 +203,7 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
     read_hardware("h20", kConfigs);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("nearest: h200"), std::string::npos) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("nearest: h200"));
   }
 }
 
@@ -213,7 +216,7 @@ TEST(HardwareFile, NamesTheRateThatIsMissing) {
       parse_hardware(kLeast + rates.substr(0, begin) + rates.substr(end), "x.yml", "x");
       FAIL() << line;
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find(line), std::string::npos) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(line));
     }
   }
 }

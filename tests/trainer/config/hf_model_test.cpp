@@ -1,5 +1,6 @@
 #include "trainer/config/hf_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,6 +15,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using models::Target;
@@ -71,8 +74,7 @@ TEST(ModelKeys, SayWhichConfigJsonIsNoDecoders) {
     config_of("load_parameters_path: " + folder.string() + "\n");
     FAIL() << "it was taken";
   } catch (const DataError& error) {
-    EXPECT_NE(std::string(error.what()).find((folder / "config.json").string()), std::string::npos)
-        << error.what();
+    EXPECT_THAT(error.what(), HasSubstr((folder / "config.json").string()));
   }
 }
 
@@ -100,11 +102,10 @@ TEST(ModelKeys, SayWhatIsWrongWithTheFolderThatIsToBringThem) {
   EXPECT_EQ(refusal("some_rum").substr(refusal("some_rum").find("load_parameters_path")),
             "load_parameters_path: found " + (folder.parent_path() / "some_rum").string() +
                 ", which is not there, expected a folder; nearest: " + folder.string());
-  EXPECT_NE(refusal("some_run")
-                .find("found no config.json, expected a folder of Hugging Face's; "
-                      "nearest: " +
-                      (folder / "model").string()),
-            std::string::npos)
+  EXPECT_THAT(refusal("some_run"),
+              HasSubstr("found no config.json, expected a folder of Hugging Face's; "
+                        "nearest: " +
+                        (folder / "model").string()))
       << refusal("some_run");
 }
 
@@ -118,7 +119,7 @@ TEST(ModelKeys, RefuseWindowsWithoutAPeriod) {
     set_model_keys(decoder, config);
     FAIL() << "it was taken";
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("layer 4"), std::string::npos) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("layer 4"));
   }
 }
 

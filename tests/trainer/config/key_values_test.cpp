@@ -2,6 +2,8 @@
 #include "trainer/config/key_values.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <limits>
 
@@ -13,6 +15,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 class KeyValuesTest : public ConfigTest {};
 
@@ -160,7 +164,7 @@ TEST_F(KeyValuesTest, EveryKeyRefusesWhatItDoesNotExpect) {
       std::string line = value.starts_with('\n') && !is_list ? "4" : "3";
       EXPECT_TRUE(message.starts_with("configs/test.yml:" + line + " " + key.name + ": found "))
           << message;
-      EXPECT_NE(message.find(", expected "), std::string::npos) << message;
+      EXPECT_THAT(message, HasSubstr(", expected "));
     }
   }
 }
@@ -257,7 +261,7 @@ TEST_F(KeyValuesTest, DatasetsHaveWeightsBehindAColon) {
   for (const char* value : {"a:0", "a:-1", "a:inf", "a:nan", ":1", "[a, '']", "a,,b"}) {
     std::string message = error("dataset_path: " + std::string(value) + "\n");
     EXPECT_TRUE(message.starts_with("configs/test.yml:12 dataset_path: found ")) << message;
-    EXPECT_NE(message.find("with or without weights above 0"), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr("with or without weights above 0"));
   }
 }
 

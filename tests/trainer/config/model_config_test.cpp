@@ -1,5 +1,6 @@
 #include "trainer/config/model_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,6 +17,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using models::Target;
@@ -158,10 +161,9 @@ TEST(HfConfig, WhatWouldChangeResultsIsRefused) {
             "rope_parameters.partial_rotary_factor"},
            {R"(,"vocab_size":-1)", "vocab_size"},
            {R"(,"torch_dtype":"int8")", "torch_dtype"}}) {
-    EXPECT_NE(refusal(config(more)).find(mentioned), std::string::npos)
-        << more << ": " << refusal(config(more));
+    EXPECT_THAT(refusal(config(more)), HasSubstr(mentioned)) << more;
   }
-  EXPECT_NE(refusal(R"({"model_type":"gpt2"})").find("model_type"), std::string::npos);
+  EXPECT_THAT(refusal(R"({"model_type":"gpt2"})"), HasSubstr("model_type"));
   EXPECT_NE(refusal("[]"), "");
   EXPECT_NE(refusal("{"), "");
   EXPECT_NE(refusal(std::string(100000, '[')), "");

@@ -1,5 +1,6 @@
 #include "trainer/config/trainable_mask.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,6 +13,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 using Names = std::set<std::string>;
 
@@ -82,17 +86,16 @@ TEST(TrainableMask, WhatIsFoundNowhereIsRefused) {
   std::string what = refusal({"q_proj", "self_attn.v_prj"});
   for (const char* part : {"default trainable_parameters_mask: found self_attn.v_prj, expected",
                            "model.embed_tokens.weight", "nearest: v_proj"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
   what = refusal({"zzzzzzzz"});
-  EXPECT_NE(what.find("found zzzzzzzz, expected"), std::string::npos) << what;
-  EXPECT_EQ(what.find("nearest"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("found zzzzzzzz, expected"));
+  EXPECT_THAT(what, Not(HasSubstr("nearest")));
 }
 
 TEST(TrainableMask, WhatIsNoExpressionIsRefused) {
   for (const char* text : {"(", "[a", "*a", "a{2,1}", "(?<n>a)(?<n>b)", "\\", "(?C"}) {
     std::string what = refusal({text});
-    EXPECT_NE(what.find("expected a regular expression; at byte "), std::string::npos)
-        << text << ": " << what;
+    EXPECT_THAT(what, HasSubstr("expected a regular expression; at byte ")) << text;
   }
 }
 

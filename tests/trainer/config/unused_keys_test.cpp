@@ -1,5 +1,6 @@
 #include "trainer/config/unused_keys.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +11,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
@@ -55,7 +58,7 @@ TEST(UnusedKeys, LeaveOutKeysSetToTheirDefaults) {
 TEST(UnusedKeys, GiveOneReasonEach) {
   EXPECT_EQ(unused("quickstart.yml"), Lines());
   for (const std::string& line : unused("quickstart.yml", {"dataset_type=synthetic"}))
-    EXPECT_NE(line.find("with dataset_type = synthetic"), std::string::npos) << line;
+    EXPECT_THAT(line, HasSubstr("with dataset_type = synthetic"));
 }
 
 TEST(UnusedKeys, OffloadLayersIsReadByPoliciesThatOffload) {

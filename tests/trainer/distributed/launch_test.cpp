@@ -1,5 +1,6 @@
 #include "trainer/distributed/launch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -9,6 +10,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 using Variables = std::map<std::string, std::string>;
 
@@ -107,8 +110,8 @@ TEST(Launch, RefusesWhatContradictsItself) {
     Variables variables = kTorchrun;
     variables[variable] = value;
     const std::string message = refusal(variables);
-    EXPECT_NE(message.find(variable + " in the environment: "), std::string::npos) << message;
-    EXPECT_NE(message.find(found), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(variable + " in the environment: "));
+    EXPECT_THAT(message, HasSubstr(found));
   }
 }
 

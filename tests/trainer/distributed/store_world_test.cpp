@@ -1,6 +1,7 @@
 #include "trainer/distributed/store_world.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -16,6 +17,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -71,8 +75,8 @@ TEST(StoreWorld, SaysWhatDoesNotAnswer) {
     FAIL();
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("connecting to no.such.host.invalid"), std::string::npos) << text;
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    EXPECT_THAT(text, HasSubstr("connecting to no.such.host.invalid"));
+    EXPECT_THAT(text, Not(HasSubstr("\n")));
   }
 }
 
@@ -116,7 +120,7 @@ TEST(StoreWorld, EndsWithAStoreThatStandsStill) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
   std::ifstream file(folder / "other");
   const std::string said(std::istreambuf_iterator<char>(file), {});
-  EXPECT_NE(said.find("torchrun's store has not answered for 2 s"), std::string::npos) << said;
+  EXPECT_THAT(said, HasSubstr("torchrun's store has not answered for 2 s"));
 }
 
 TEST(StoreWorld, EndsWithTheOneThatIsKilled) {

@@ -1,5 +1,6 @@
 // The train program as several processes.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,6 +18,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using Losses = std::map<int64_t, std::pair<double, double>>;
@@ -60,8 +63,8 @@ TEST_F(TrainRanks, LearnWhatOneLearns) {
                                   {"both", 4, "ici_data_parallelism=2"}}) {
     ProgramResult result = train(run, ranks, std::string("steps=6 ") + mesh);
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_NE(result.output.find("mpirun: rank 0 of " + std::to_string(ranks)), std::string::npos);
-    EXPECT_NE(result.output.find("the slowest is rank"), std::string::npos);
+    EXPECT_THAT(result.output, HasSubstr("mpirun: rank 0 of " + std::to_string(ranks)));
+    EXPECT_THAT(result.output, HasSubstr("the slowest is rank"));
     expect_near(losses_of(run), losses_of("one"));
   }
 }
@@ -129,7 +132,7 @@ TEST_F(TrainRanks, ResumeOnAnyNumber) {
     ASSERT_EQ(train(run, 2, "steps=4 checkpoint_period=2").exit_code, 0);
     ProgramResult result = train(run, ranks, "steps=8 remat_policy=full");
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_NE(result.output.find("after 4 steps"), std::string::npos) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("after 4 steps"));
     if (ranks == 2)
       EXPECT_EQ(losses_of(run), losses_of("straight"));
     else
@@ -137,7 +140,7 @@ TEST_F(TrainRanks, ResumeOnAnyNumber) {
   }
   ProgramResult refused = train("resumed_2", 2, "steps=9 gradient_accumulation_steps=2");
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
-  EXPECT_NE(refused.output.find("gradient_accumulation_steps: 2 here"), std::string::npos);
+  EXPECT_THAT(refused.output, HasSubstr("gradient_accumulation_steps: 2 here"));
 }
 
 // Of some frozen weights a device holds nothing, of others all.
@@ -156,9 +159,8 @@ TEST_F(TrainRanks, RefuseDifferentConfigs) {
   ProgramResult result = run_program(mpirun(1) + command("mixed", 2, "steps=4") + " : -np 1 " +
                                      command("mixed", 2, "steps=5"));
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.output.find("rank 1 has another config than rank 0"), std::string::npos)
-      << result.output;
-  EXPECT_NE(result.output.find("steps: 5"), std::string::npos) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("rank 1 has another config than rank 0"));
+  EXPECT_THAT(result.output, HasSubstr("steps: 5"));
   EXPECT_FALSE(fs::exists(output_ / "mixed"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
@@ -178,19 +180,18 @@ TEST_F(TrainRanks, RefuseDifferentChoices) {
   }
   ProgramResult result = run_program(processes);
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.output.find("rank 1 has another config than rank 0: 'prefetch_layers: "),
-            std::string::npos)
-      << result.output;
+  EXPECT_THAT(result.output,
+              HasSubstr("rank 1 has another config than rank 0: 'prefetch_layers: "));
 }
 
 TEST_F(TrainRanks, RefuseAMeshOfAnotherSize) {
   ProgramResult result = train("mesh", 2, "steps=4 ici_fsdp_parallelism=4");
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_NE(result.output.find("4 devices, expected 2"), std::string::npos) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("4 devices, expected 2"));
   result = run_program("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=localhost MASTER_PORT=29500 " +
                        command("torchrun", 2, "steps=4"));
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_NE(result.output.find("nearest: mpirun -np 2"), std::string::npos) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("nearest: mpirun -np 2"));
 }
 
 std::vector<pid_t> children(pid_t parent) {
@@ -212,7 +213,7 @@ TEST_F(TrainRanks, EndWithTheOneThatIsKilled) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_NE(processes.wait(), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
-  EXPECT_NE(processes.output().find("rank 1"), std::string::npos) << processes.output();
+  EXPECT_THAT(processes.output(), HasSubstr("rank 1"));
   ProgramResult result = train("killed", 2, "steps=300");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(losses_of("killed"), losses_of("straight"));

@@ -1,6 +1,7 @@
 // Processes that MPI connects, beside threads that do the same.
 #include "trainer/distributed/world.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,6 +14,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 struct Mesh {
   int data, fsdp;
@@ -63,7 +66,7 @@ TEST(World, RefusesTorchrunOnTheCpu) {
     connect({.by = Launch::By::torchrun, .rank = 0, .world_size = 4}, models::Target::cpu);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("nearest: mpirun -np 4"), std::string::npos);
+    EXPECT_THAT(error.what(), HasSubstr("nearest: mpirun -np 4"));
   }
 }
 

@@ -1,6 +1,7 @@
 // The generate program as a user meets it, on models of random weights with a tokenizer.
 #include "trainer/generate/generate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,6 +23,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 namespace fs = std::filesystem;
 using data::TemporaryFolder;
@@ -138,19 +142,18 @@ TEST(Generate, WritesTextAndItsSpeed) {
   EXPECT_GT(generated.text.size(), 30u);
   EXPECT_TRUE(generated.text.ends_with("\n"));
   EXPECT_EQ(data::valid_utf8_prefix(generated.text), generated.text.size());
-  EXPECT_EQ(generated.text.find("The boats"), std::string::npos);
-  EXPECT_NE(generated.errors.find("weights: "), std::string::npos) << generated.errors;
-  EXPECT_NE(generated.errors.find("; 39 more: "), std::string::npos) << generated.errors;
-  EXPECT_NE(generated.errors.find(" tokens/s\n"), std::string::npos) << generated.errors;
+  EXPECT_THAT(generated.text, Not(HasSubstr("The boats")));
+  EXPECT_THAT(generated.errors, HasSubstr("weights: "));
+  EXPECT_THAT(generated.errors, HasSubstr("; 39 more: "));
+  EXPECT_THAT(generated.errors, HasSubstr(" tokens/s\n"));
 }
 
 TEST(Generate, SaysWhenTheTextCannotBeWritten) {
   const Generated generated = run_generate("--model " + quoted((folder() / "model").string()) +
                                            " --prompt 'The boats' --max-tokens 5 >/dev/full");
   EXPECT_EQ(generated.exit_code, 1);
-  EXPECT_NE(generated.errors.find("generate: standard output: cannot write: No space left"),
-            std::string::npos)
-      << generated.errors;
+  EXPECT_THAT(generated.errors,
+              HasSubstr("generate: standard output: cannot write: No space left"));
 }
 
 TEST(Generate, TheSeedGivesTheText) {
@@ -204,7 +207,7 @@ TEST(Generate, FramesPromptsByTheChatTemplate) {
   chat.chat_template = "llama3";
   std::string message = message_of<ConfigError>([&] { generate(chat); });
   EXPECT_TRUE(message.starts_with("--chat-template llama3: ")) << message;
-  EXPECT_NE(message.find("<|begin_of_text|>"), std::string::npos) << message;
+  EXPECT_THAT(message, HasSubstr("<|begin_of_text|>"));
 }
 
 // Role and content share a token, as they do in training.
@@ -224,8 +227,7 @@ TEST(Generate, TokenizesConversationsAsTrainingDoes) {
   testing::internal::CaptureStderr();
   text_of(chat);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("prompt of " + std::to_string(expected) + " tokens"), std::string::npos)
-      << said;
+  EXPECT_THAT(said, HasSubstr("prompt of " + std::to_string(expected) + " tokens"));
 }
 
 TEST(Generate, TakesAdaptersAndRuns) {
@@ -274,9 +276,9 @@ TEST(Generate, RefusesWhatIsNotThere) {
       generate(bad);
       ADD_FAILURE() << words;
     } catch (const ConfigError& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(words));
     } catch (const DataError& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(words));
     }
   };
   auto of_model = [](const fs::path& model) {
@@ -341,7 +343,7 @@ TEST(Generate, RefusesCommandLines) {
                                         {model + prompt + "--temperature inf", "--temperature"}}) {
     Generated generated = run_generate(arguments);
     EXPECT_EQ(generated.exit_code, 2) << arguments << "\n" << generated.errors;
-    EXPECT_NE(generated.errors.find(word), std::string::npos) << generated.errors;
+    EXPECT_THAT(generated.errors, HasSubstr(word));
     EXPECT_EQ(generated.text, "") << arguments;
   }
 }

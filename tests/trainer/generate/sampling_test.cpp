@@ -1,6 +1,7 @@
 // What tokens are chosen, and how often.
 #include "trainer/generate/sampling.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +13,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 // Probabilities 0.1, 0.4, 0.05, 0.25, 0.2 at temperature 1.
 const std::vector<double> kProbabilities{0.1, 0.4, 0.05, 0.25, 0.2};
@@ -100,7 +103,7 @@ TEST(Sampling, RefusesWhatIsNoNumber) {
         choose_token(std::vector<float>{1, odd}, {.temperature = temperature}, 0);
         ADD_FAILURE();
       } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("token 1"), std::string::npos) << error.what();
+        EXPECT_THAT(error.what(), HasSubstr("token 1"));
       }
 }
 

@@ -1,6 +1,7 @@
 // Advice is about the plans themselves: what it says of a link is so when the link is that fast.
 #include "trainer/planning/advice.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 namespace fs = std::filesystem;
 using offload::Hardware;
@@ -64,10 +68,8 @@ TEST(Advice, SaysHowFastALinkWouldHaveToBe) {
         << line;
     double rate = std::stod(found[1]) * 1e9;
     EXPECT_GT(rate, 2e9);
-    EXPECT_NE(advised("full", h100(1.2 * rate)).about(what).find("pays, "), std::string::npos)
-        << line;
-    EXPECT_NE(advised("full", h100(0.8 * rate)).about(what).find("does not pay"), std::string::npos)
-        << line;
+    EXPECT_THAT(advised("full", h100(1.2 * rate)).about(what), HasSubstr("pays, ")) << line;
+    EXPECT_THAT(advised("full", h100(0.8 * rate)).about(what), HasSubstr("does not pay")) << line;
     ++checked;
   }
   EXPECT_EQ(checked, 4);
@@ -84,9 +86,9 @@ TEST(Advice, ComparesPlansOnTheSameLink) {
     if (!std::regex_search(line, found, std::regex("would have to reach (\\d+) GB/s"))) continue;
     double rate = std::stod(found[1]) * 1e9;
     const std::string faster = advised("qkv_proj_offloaded", h100(1.2 * rate), more).about(what);
-    EXPECT_EQ(faster.find("does not pay"), std::string::npos) << line << "\n" << faster;
+    EXPECT_THAT(faster, Not(HasSubstr("does not pay"))) << line;
     const std::string slower = advised("qkv_proj_offloaded", h100(0.5 * rate), more).about(what);
-    EXPECT_EQ(slower.find("it pays"), std::string::npos) << line << "\n" << slower;
+    EXPECT_THAT(slower, Not(HasSubstr("it pays"))) << line;
     ++checked;
   }
   EXPECT_GE(checked, 2);
@@ -159,9 +161,8 @@ TEST(Advice, PredictsWhatFollowingItGives) {
 
 TEST(Advice, JudgesWhatIsOffloadedAlready) {
   std::string what = "offloading value_proj saves";
-  EXPECT_NE(advised("qkv_proj_offloaded", h100(0)).about(what).find("it pays"), std::string::npos);
-  EXPECT_NE(advised("qkv_proj_offloaded", h100(2e9)).about(what).find("it does not pay"),
-            std::string::npos);
+  EXPECT_THAT(advised("qkv_proj_offloaded", h100(0)).about(what), HasSubstr("it pays"));
+  EXPECT_THAT(advised("qkv_proj_offloaded", h100(2e9)).about(what), HasSubstr("it does not pay"));
 }
 
 // Layers that are not alike: what is tried is tried in all of them, whether or not it is read
@@ -181,16 +182,15 @@ int64_t device_peak(const Config& config) {
 TEST(Advice, SaysHowManyBytesAreMissing) {
   std::string keeping = "keeping mlpwi_0 would save";
   const Advised large = advised("full", h100(0));
-  EXPECT_NE(large.about(keeping).find("which is there"), std::string::npos);
+  EXPECT_THAT(large.about(keeping), HasSubstr("which is there"));
   Hardware small = h100(0);
   small.device_bytes -= large.device_spare_bytes;
   const std::string too_much = advised("full", small).about(keeping);
   const int64_t missing =
       device_peak(config_of("custom", {"mlpwi_0=device"})) - device_peak(config_of("full"));
-  EXPECT_NE(too_much.find(offload::bytes_text(missing) + " more than there is"), std::string::npos)
-      << too_much;
+  EXPECT_THAT(too_much, HasSubstr(offload::bytes_text(missing) + " more than there is"));
   // At the peak, in the first layer's backward pass, little of it is still there.
-  EXPECT_NE(large.about("keeping value_proj").find("nothing more"), std::string::npos);
+  EXPECT_THAT(large.about("keeping value_proj"), HasSubstr("nothing more"));
   small.device_bytes -= 1;
   EXPECT_EQ(advised("full", small).about(keeping), "");
 }

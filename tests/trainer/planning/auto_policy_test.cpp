@@ -1,6 +1,7 @@
 // What `auto` chooses is as good as anything that can be asked for by name, on the virtual clock.
 #include "trainer/planning/auto_policy.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 namespace fs = std::filesystem;
 using offload::Hardware;
@@ -279,9 +283,9 @@ TEST_F(AutoPolicy, SaysWhatIsMissingWhereNothingFits) {
     FAIL() << "fits a megabyte";
   } catch (const PlanError& error) {
     for (const char* part : {"none fits", "The smallest", "device", "short", "per_device_batch"})
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(part));
     for (const char* searched : {"remat_policy=", "memory_host_offload=", "prefetch_layers="})
-      EXPECT_EQ(std::string(error.what()).find(searched), std::string::npos) << error.what();
+      EXPECT_THAT(error.what(), Not(HasSubstr(searched)));
   }
 }
 

@@ -1,6 +1,7 @@
 // What a run that does not fit is told.
 #include "trainer/planning/what_helps.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 using offload::MemoryKind;
 
@@ -80,7 +84,7 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
          {std::string("does not fit"), "pinned_host  needs " + offload::bytes_text(pinned),
           "device       needs " + offload::bytes_text(device),
           "available " + offload::bytes_text(available[kind])})
-      EXPECT_NE(message.find(words), std::string::npos) << words << "\n" << message;
+      EXPECT_THAT(message, HasSubstr(words));
 
     // Each choice needs what it is said to need, and some need less of what is short.
     std::map<std::string, std::string> choices = choices_of(message);
@@ -119,14 +123,14 @@ TEST(WhatHelps, NamesOnlyWhatLessensWhatIsShort) {
                       for_host = what_helps(short_of_host, hardware);
     for (const char* home : {"optimizer", "gradient", "parameter"}) {
       const std::string setting = std::string(home) + "_memory_host_offload=true";
-      EXPECT_NE(for_device.find(setting), std::string::npos) << for_device;
-      EXPECT_EQ(for_host.find(setting), std::string::npos) << for_host;
+      EXPECT_THAT(for_device, HasSubstr(setting));
+      EXPECT_THAT(for_host, Not(HasSubstr(setting)));
     }
-    EXPECT_EQ(for_device.find("remat_policy=full"), std::string::npos) << "it is full already";
-    EXPECT_EQ(for_device.find("prefetch_layers=0"), std::string::npos) << "nothing moves";
-    EXPECT_NE(for_host.find("moment_dtype=8bit"), std::string::npos) << for_host;
-    EXPECT_EQ(what_helps(short_of_device, hardware, {"moment_dtype"}).find("moment_dtype"),
-              std::string::npos);
+    EXPECT_THAT(for_device, Not(HasSubstr("remat_policy=full"))) << "it is full already";
+    EXPECT_THAT(for_device, Not(HasSubstr("prefetch_layers=0"))) << "nothing moves";
+    EXPECT_THAT(for_host, HasSubstr("moment_dtype=8bit"));
+    EXPECT_THAT(what_helps(short_of_device, hardware, {"moment_dtype"}),
+                Not(HasSubstr("moment_dtype")));
   }
 }
 
@@ -146,7 +150,7 @@ TEST(WhatHelps, NamesWhatFitsTogether) {
   std::istringstream words(help.substr(0, end).substr(help.rfind('\n', end) + 1));
   const std::vector<std::string> settings{std::istream_iterator<std::string>(words), {}};
   ASSERT_TRUE(help.ends_with(": fits, all together\n")) << help;
-  EXPECT_EQ(help.find(": fits\n"), std::string::npos) << help;
+  EXPECT_THAT(help, Not(HasSubstr(": fits\n")));
   ASSERT_GE(settings.size(), 2u) << help;
   auto with = [&](size_t left_out) {
     std::vector<std::string> overrides = settings;
@@ -179,10 +183,8 @@ TEST(WhatHelps, IsSharedByTheDevicesOfAHost) {
     SmallBackend small(*nominal,
                        {{MemoryKind::device, device}, {MemoryKind::pinned_host, host - 1}});
     const std::string message = why_no_room(config, plans, small);
-    EXPECT_NE(message.find("available " + offload::bytes_text((host - 1) / 4) +
-                           " for each of 4 devices of this host"),
-              std::string::npos)
-        << message;
+    EXPECT_THAT(message, HasSubstr("available " + offload::bytes_text((host - 1) / 4) +
+                                   " for each of 4 devices of this host"));
   }
 }
 

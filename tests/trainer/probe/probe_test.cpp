@@ -1,6 +1,7 @@
 // What a probe takes and refuses, as a function and as a program.
 #include "trainer/probe/probe.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,6 +17,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using data::SafetensorsDtype;
@@ -181,10 +184,8 @@ TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
   data::SafetensorsWriter writer(folder / "many", {{"input_ids", many.dtype, many.shape}});
   writer.append("input_ids", std::as_bytes(std::span(data)));
   writer.finish();
-  EXPECT_NE(message_of<DataError>([&] {
-              read_probe_inputs(folder / "many", 10);
-            }).find("at most 16777216 tokens"),
-            std::string::npos);
+  EXPECT_THAT(message_of<DataError>([&] { read_probe_inputs(folder / "many", 10); }),
+              HasSubstr("at most 16777216 tokens"));
 }
 
 // --- the program
@@ -284,8 +285,7 @@ TEST(Probe, BadCallsWriteNothing) {
   for (const Bad& call : calls) {
     ProgramResult result = refusal(call.request);
     EXPECT_EQ(result.exit_code, call.exit_code) << result.output;
-    for (const std::string& word : call.words)
-      EXPECT_NE(result.output.find(word), std::string::npos) << word << " in " << result.output;
+    for (const std::string& word : call.words) EXPECT_THAT(result.output, HasSubstr(word));
     EXPECT_EQ(outputs.file_count(), 0u) << result.output;
   }
 }
@@ -331,14 +331,14 @@ TEST(Probe, ErrorsBecomeExitCodes) {
         std::tuple{"--no_such_option", 2, "no_such_option"}}) {
     ProgramResult result = run_probe(kModel, bad, folder / "out", arguments);
     EXPECT_EQ(result.exit_code, exit_code) << result.output;
-    EXPECT_NE(result.output.find(word), std::string::npos) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(word));
   }
   for (const ProgramResult& missing :
        {run_probe(folder / "none", bad, folder / "out", ""),
         run_probe(kModel, folder / "none", folder / "out", ""),
         run_probe(kModel, bad, folder / "out", "--adapter /no/such")}) {
     EXPECT_EQ(missing.exit_code, 2) << missing.output;
-    EXPECT_NE(missing.output.find("does not exist"), std::string::npos) << missing.output;
+    EXPECT_THAT(missing.output, HasSubstr("does not exist"));
   }
   EXPECT_EQ(folder.file_count(), 1u);
 }

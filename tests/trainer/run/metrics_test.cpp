@@ -1,5 +1,6 @@
 #include "trainer/run/metrics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -17,6 +18,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 // "step" of a step's record, "step=loss" of a validation's.
 std::string records(const std::filesystem::path& path) {
@@ -144,7 +147,7 @@ TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
     file.write({.step = 1});
     file.write({.step = 2});
     ASSERT_EQ(lines.size(), 1u);  // not for each record
-    EXPECT_NE(lines[0].find("cannot be written: File too large"), std::string::npos) << lines[0];
+    EXPECT_THAT(lines[0], HasSubstr("cannot be written: File too large"));
     EXPECT_THROW(file.require_written(), FileError);
   }
   file.sync();

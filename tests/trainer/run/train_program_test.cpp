@@ -1,4 +1,5 @@
 // The train program as a user meets it: its lines, its files and its exit codes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,6 +29,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 using data::TemporaryFolder;
 using nlohmann::json;
@@ -366,8 +370,8 @@ TEST(TrainProgram, TrainsUnderTheChosenPolicy) {
     EXPECT_GT(expected[i]["device_peak_bytes"].get<int64_t>(), kLimit) << "any policy would do";
   }
   std::string written = data::read_file(folder / "b" / "config.yml");
-  EXPECT_NE(written.find("remat_policy: "), std::string::npos);
-  EXPECT_EQ(written.find("remat_policy: \"auto\""), std::string::npos) << written;
+  EXPECT_THAT(written, HasSubstr("remat_policy: "));
+  EXPECT_THAT(written, Not(HasSubstr("remat_policy: \"auto\"")));
 }
 
 // What was trained is there at the end, and training goes on from it.
@@ -454,7 +458,7 @@ TEST(TrainProgram, RefusesWhatItCannotRunBeforeItAllocates) {
   EXPECT_EQ(result.exit_code, 2);
   for (const char* word : {"does not fit", "device", "pinned_host", "optimizer", "available",
                            "per_device_batch_size=1", "max_target_length="})
-    EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
+    EXPECT_THAT(result.output, HasSubstr(word));
   EXPECT_EQ(folder.file_count(), 0u);
 }
 
@@ -473,7 +477,7 @@ TEST(TrainProgram, SaysWhichMemoryWasRefused) {
       "ulimit -v 1500000;");
   EXPECT_EQ(result.exit_code, 2);
   for (const char* word : {"train: pinned_host: asked for 1.48 GiB, ", " are available: "})
-    EXPECT_NE(result.output.find(word), std::string::npos) << word << "\n" << result.output;
+    EXPECT_THAT(result.output, HasSubstr(word));
 }
 
 #endif
@@ -620,7 +624,7 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
   TemporaryFolder folder;
   std::string out = "base_output_directory=" + (folder / "").string() + " ";
   EXPECT_EQ(run_train("--help").exit_code, 0);
-  EXPECT_NE(run_train("--help").output.find("per_device_batch_size"), std::string::npos);
+  EXPECT_THAT(run_train("--help").output, HasSubstr("per_device_batch_size"));
   EXPECT_EQ(run_train("").exit_code, 2);
   for (const auto& [argument, nearest] :
        {std::pair{"--steps=3", "nearest: steps=VALUE"},
@@ -646,7 +650,7 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
     std::string lower = result.output, message = wrong.message;
     for (std::string* text : {&lower, &message})
       std::transform(text->begin(), text->end(), text->begin(), ::tolower);
-    EXPECT_NE(lower.find(message), std::string::npos) << result.output;
+    EXPECT_THAT(lower, HasSubstr(message)) << result.output;
   }
   EXPECT_EQ(folder.file_count(), 0u);
 
@@ -655,17 +659,17 @@ TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
     std::filesystem::remove_all(folder / "taken/checkpoints");
     ProgramResult taken = run_train(kSynthetic + out + what + " run_name=taken");
     EXPECT_EQ(taken.exit_code, 2);
-    EXPECT_NE(taken.output.find("taken holds a run "), std::string::npos) << taken.output;
+    EXPECT_THAT(taken.output, HasSubstr("taken holds a run "));
   }
 
   ProgramResult missing = run_train(kSmall + out + "dataset_path=/no/such.tokens run_name=none");
   EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_NE(missing.output.find("/no/such.tokens"), std::string::npos) << missing.output;
+  EXPECT_THAT(missing.output, HasSubstr("/no/such.tokens"));
   folder.write("cut.tokens", "LSTOK");
   ProgramResult cut =
       run_train(kSmall + out + "run_name=none dataset_path=" + (folder / "cut.tokens").string());
   EXPECT_EQ(cut.exit_code, 1);
-  EXPECT_NE(cut.output.find("cut.tokens: not a token file"), std::string::npos) << cut.output;
+  EXPECT_THAT(cut.output, HasSubstr("cut.tokens: not a token file"));
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
 }
 

@@ -1,6 +1,7 @@
 // From files to the losses of their tokens.
 #include "trainer/run/training_data.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,6 +28,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 using data::TemporaryFolder;
 
@@ -213,10 +216,9 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
                                         "per_device_batch_size=4", "packing=false"}),
                                 [&](const std::string& line) { said.push_back(line); });
   ASSERT_EQ(said.size(), 6u);
-  EXPECT_NE(said[1].find("a.jsonl: 60 documents, "), std::string::npos) << said[1];
-  EXPECT_NE(said[1].find(" of them too long and truncated; 60 rows, "), std::string::npos);
-  EXPECT_NE(said[4].find("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"), std::string::npos)
-      << said[4];
+  EXPECT_THAT(said[1], HasSubstr("a.jsonl: 60 documents, "));
+  EXPECT_THAT(said[1], HasSubstr(" of them too long and truncated; 60 rows, "));
+  EXPECT_THAT(said[4], HasSubstr("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"));
   for (int64_t batch = 0; batch < 5; ++batch) {
     int from_file = 0;
     data::Batch rows = data.training(batch);
@@ -329,7 +331,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
     return (folder_ / name).string();
   };
   auto expect = [](const std::string& message, const std::string& part) {
-    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(part));
   };
   std::string other = file("other.tokens", 100, 1);
   expect(message_of<DataError>([&] { open_silently(config({"dataset_path=" + other})); }),
@@ -379,7 +381,7 @@ TEST_F(TrainingDataTest, SpecialTokensMayBeBeyondTheModelUntilTheyOccur) {
        {std::tuple{special, "vocab_size=708", "is 708, a special token"},
         {plain, "vocab_size=700", "nearest: vocab_size="}}) {
     const std::string message = message_of<ConfigError>([&] { open(text, vocab_size); });
-    EXPECT_NE(message.find(part), std::string::npos) << message;
+    EXPECT_THAT(message, HasSubstr(part));
   }
   // However far into a file.
   const data::Tokenizer known(file);
@@ -392,7 +394,7 @@ TEST_F(TrainingDataTest, SpecialTokensMayBeBeyondTheModelUntilTheyOccur) {
     open_silently(config({"dataset_path=" + (folder_ / "far.tokens").string(),
                           "tokenizer_path=" + file, "vocab_size=708"}));
   });
-  EXPECT_NE(message.find("token 1048576 is 708, a special token"), std::string::npos) << message;
+  EXPECT_THAT(message, HasSubstr("token 1048576 is 708, a special token"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // every family.
 #include "trainer/step/decoding.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,6 +27,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 using models::DecoderConfig;
 using models::Dtype;
@@ -233,7 +236,7 @@ TEST(Decoding, TakesNoMoreThanItsCapacity) {
   EXPECT_EQ(loaded.continued(std::span(text).first(4), 6, options).size(), 3u);
   text.push_back(1);
   std::string message = message_of<Error>([&] { loaded.continued(text, 6, options); });
-  EXPECT_NE(message.find("found 7 more, expected at most 6"), std::string::npos) << message;
+  EXPECT_THAT(message, HasSubstr("found 7 more, expected at most 6"));
 }
 
 TEST(Decoding, EndTokensEndTheText) {

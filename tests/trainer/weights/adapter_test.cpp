@@ -1,5 +1,6 @@
 #include "trainer/weights/adapter.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 namespace fs = std::filesystem;
 using data::TemporaryFolder;
@@ -89,7 +93,7 @@ TEST(Adapter, RoundTripGivesPeftsBytes) {
     for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
       TemporaryFolder folder;
       Loaded loaded(golden, golden / "adapter", {}, dtype);
-      EXPECT_NE(loaded.said.find("adapter: "), std::string::npos) << loaded.said;
+      EXPECT_THAT(loaded.said, HasSubstr("adapter: "));
       write_adapter(folder / "a/b", model_of(golden).lora, "..", loaded.layout, loaded.arguments);
       EXPECT_EQ(data::read_file(folder / "a/b/adapter_model.safetensors"),
                 data::read_file(golden / "adapter/adapter_model.safetensors"));
@@ -99,10 +103,9 @@ TEST(Adapter, RoundTripGivesPeftsBytes) {
       for (const auto& [key, value] : ours.items()) EXPECT_EQ(value, peft.at(key)) << key;
       EXPECT_EQ(parse_adapter_config(ours.dump()), parse_adapter_config(peft.dump()));
       // Nothing is written over.
-      EXPECT_NE(refusal([&] {
-                  write_adapter(folder / "a/b", {}, "", loaded.layout, loaded.arguments);
-                }).find("holds an adapter already"),
-                std::string::npos);
+      EXPECT_THAT(
+          refusal([&] { write_adapter(folder / "a/b", {}, "", loaded.layout, loaded.arguments); }),
+          HasSubstr("holds an adapter already"));
     }
   }
 }
@@ -169,15 +172,14 @@ TEST(Adapter, WhatDoesNotFitIsListedAtOnce) {
        {"not expected: " + layer + "k_proj.lora_A.weight",
         layer + "q_proj.lora_A.weight is [5,48], expected [4,48]",
         "missing " + layer + "q_proj.lora_B.weight", "missing " + layer + "v_proj.lora_B.weight"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
-  EXPECT_EQ(what.find("missing " + layer + "v_proj.lora_A"), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
+  EXPECT_THAT(what, Not(HasSubstr("missing " + layer + "v_proj.lora_A")));
   const data::SafetensorsTensor integers{{"a", data::SafetensorsDtype::int32, {2}}, {}};
   EXPECT_EQ(refusal([&] {
               check_adapter_tensors({&integers, 1}, {{"a", {2}}, {"b", {}}});
             }),
             "a is I32, expected F32, BF16, F16 or F64\n  missing b");
-  EXPECT_NE(refusal([&] { Loaded(kGolden, kGolden); }).find("adapter_model.safetensors"),
-            std::string::npos);
+  EXPECT_THAT(refusal([&] { Loaded(kGolden, kGolden); }), HasSubstr("adapter_model.safetensors"));
 }
 
 TEST(Adapter, ValuesMustBeFinite) {
@@ -189,7 +191,7 @@ TEST(Adapter, ValuesMustBeFinite) {
   tensors[3].value = std::numeric_limits<float>::infinity();
   write_tensors(folder / "", tensors);
   std::string what = refusal([&] { Loaded(kGolden, folder / ""); });
-  EXPECT_NE(what.find(tensors[3].name + ": 0 NaN and 64 infinite"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr(tensors[3].name + ": 0 NaN and 64 infinite"));
 }
 
 // --- the config
@@ -270,7 +272,7 @@ TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
   for (const char* part :
        {"r: found 0, expected an integer from 1", "target_modules: found \"lm_head\"",
         "target_modules: found \"wte\"", "use_dora\": found true, which is not"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
   EXPECT_EQ(std::ranges::count(what, '\n'), 3) << what;
   TemporaryFolder folder;
   folder.write("adapter_config.json", object.dump());
@@ -309,20 +311,20 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   for (const char* part : {"command line load_adapter_path: ", "holds another adapter: ",
                            "lora_rank: 8 (command line), 4 in the adapter",
                            "lora_targets: v_proj (command line), q_proj, v_proj in the adapter"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
-  EXPECT_EQ(what.find("lora_alpha"), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
+  EXPECT_THAT(what, Not(HasSubstr("lora_alpha")));
 
   data::TemporaryFolder folder;
   json dropping = json::parse(golden_config());
   dropping["lora_dropout"] = 0.05;
   folder.write("adapter_config.json", dropping.dump());
   config.load_adapter_path = folder / "";
-  EXPECT_NE(refusal([&] { with_adapter(config); }).find("lora_dropout: found 0.05, expected 0"),
-            std::string::npos);
+  EXPECT_THAT(refusal([&] { with_adapter(config); }),
+              HasSubstr("lora_dropout: found 0.05, expected 0"));
   EXPECT_EQ(read_adapter_config(folder / "").rank, 4);
 
   config.load_adapter_path = kGolden;
-  EXPECT_NE(refusal([&] { with_adapter(config); }).find("adapter_config.json"), std::string::npos);
+  EXPECT_THAT(refusal([&] { with_adapter(config); }), HasSubstr("adapter_config.json"));
 }
 
 // --- merging

@@ -1,5 +1,6 @@
 #include "trainer/weights/convert.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -28,6 +29,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using data::read_file;
@@ -165,10 +168,9 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
                                                      info.name == "lm_head.weight" ? 2.f : 1.f);
                      writer.append(info.name, std::as_bytes(std::span(values)));
                    }});
-  EXPECT_NE(refusal(temporary / "untied")
-                .find("lm_head.weight differs from model.embed_tokens.weight, expected a copy of "
-                      "it, or tie_word_embeddings: false"),
-            std::string::npos);
+  EXPECT_THAT(refusal(temporary / "untied"),
+              HasSubstr("lm_head.weight differs from model.embed_tokens.weight, expected a copy of "
+                        "it, or tie_word_embeddings: false"));
 
   tensors.back().dtype = SafetensorsDtype::int32;
   tensors[0].name += "x";
@@ -177,12 +179,12 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   for (const char* part :
        {"other: is not this model's", "lm_head.weight is I32, expected F32",
         "missing model.embed_tokens.weight; nearest:", "not expected: model.embed_tokens.weightx"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
   fs::remove(folder / "config.json");
-  EXPECT_NE(refusal(folder).find("found no config.json, expected"), std::string::npos);
+  EXPECT_THAT(refusal(folder), HasSubstr("found no config.json, expected"));
   ASSERT_EQ(mkfifo((folder / "config.json").c_str(), 0600), 0);
-  EXPECT_NE(refusal(folder).find("config.json: expected a regular file"), std::string::npos);
-  EXPECT_NE(refusal(temporary / "nothing").find("nothing/config.json"), std::string::npos);
+  EXPECT_THAT(refusal(folder), HasSubstr("config.json: expected a regular file"));
+  EXPECT_THAT(refusal(temporary / "nothing"), HasSubstr("nothing/config.json"));
 }
 
 // A missing file among those to copy is none; one that cannot be read is an error, and nothing is
@@ -191,16 +193,13 @@ TEST(Convert, AFolderIsWholeOrNotThere) {
   TemporaryFolder temporary;
   const fs::path from = source(temporary, "llama32_tied");
   fs::create_symlink("nowhere", from / "tokenizer.model");
-  EXPECT_NE(message_of<DataError>([&] {
-              convert({.from = from, .to = temporary / "to", .dtype = {}});
-            }).find("tokenizer.model"),
-            std::string::npos);
+  EXPECT_THAT(
+      message_of<DataError>([&] { convert({.from = from, .to = temporary / "to", .dtype = {}}); }),
+      HasSubstr("tokenizer.model"));
   EXPECT_EQ(temporary.file_count(), 1u);
   fs::remove(from / "tokenizer.model");
-  EXPECT_NE(message_of<ConfigError>([&] {
-              convert({.from = from, .to = from, .dtype = {}});
-            }).find("nearest: " + from.string() + "-2"),
-            std::string::npos);
+  EXPECT_THAT(message_of<ConfigError>([&] { convert({.from = from, .to = from, .dtype = {}}); }),
+              HasSubstr("nearest: " + from.string() + "-2"));
 }
 
 // --- models that also read images
@@ -288,8 +287,8 @@ TEST_P(MergedGoldens, GivesPeftsLogits) {
   TemporaryFolder temporary;
   const fs::path adapter = golden.folder / "adapter", to = temporary / "to";
   const std::string said = convert({.from = golden.folder, .to = to, .adapter = adapter});
-  EXPECT_NE(said.find("F32; "), std::string::npos) << said;
-  EXPECT_NE(said.find("of them merged with " + adapter.string()), std::string::npos) << said;
+  EXPECT_THAT(said, HasSubstr("F32; "));
+  EXPECT_THAT(said, HasSubstr("of them merged with " + adapter.string()));
   golden.expect("logits", floats(probed(temporary, to, golden).at("logits")),
                 golden.tolerance("logits"));
   golden.expect("base_logits", floats(probed(temporary, golden.folder, golden).at("logits")),
@@ -397,11 +396,10 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
         "layers.0.self_attn.q_proj.lora_A.weight is [4,48], expected [4,44]",
         "layers.1.self_attn.v_proj.lora_B.weight is [16,4], expected [28,4]",
         "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
-  EXPECT_NE(refusal({.from = llama, .to = temporary / "to", .adapter = llama})
-                .find(llama.string() + ": found no adapter_config.json, expected a folder of an "
-                                       "adapter"),
-            std::string::npos);
+    EXPECT_THAT(what, HasSubstr(part));
+  EXPECT_THAT(refusal({.from = llama, .to = temporary / "to", .adapter = llama}),
+              HasSubstr(llama.string() + ": found no adapter_config.json, expected a folder of an "
+                                         "adapter"));
 
   // A base model in F64: nothing says to what the sum should be rounded.
   const data::SafetensorsFolder weights(llama);
@@ -419,7 +417,7 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
                      writer.append(info.name, std::as_bytes(std::span(wide)));
                    }});
   what = refusal({.from = temporary / "f64", .to = temporary / "to", .adapter = llama / "adapter"});
-  EXPECT_NE(what.find("q_proj.weight is F64"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("q_proj.weight is F64"));
   convert({.from = temporary / "f64",
            .to = temporary / "f32",
            .adapter = llama / "adapter",
@@ -445,8 +443,7 @@ TEST(ConvertWithAdapter, SumsBeyondFloat32AreRefused) {
     return what;
   };
   for (const char* alpha : {"1e300", "1e40", "1e-300", "0", "-1", "true"})
-    EXPECT_NE(refusal(alpha).find("adapter_config.json: lora_alpha: found "), std::string::npos)
-        << refusal(alpha);
+    EXPECT_THAT(refusal(alpha), HasSubstr("adapter_config.json: lora_alpha: found "));
 
   const data::SafetensorsFile small(golden / "adapter/adapter_model.safetensors");
   std::vector<data::SafetensorsInfo> tensors(small.tensors().begin(), small.tensors().end());
@@ -457,7 +454,7 @@ TEST(ConvertWithAdapter, SumsBeyondFloat32AreRefused) {
     large.append(tensor.name, std::as_bytes(std::span(values)));
   }
   large.finish();
-  EXPECT_NE(refusal("1e3").find("q_proj.weight\": found "), std::string::npos) << refusal("1e3");
+  EXPECT_THAT(refusal("1e3"), HasSubstr("q_proj.weight\": found "));
 }
 
 TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {

@@ -1,5 +1,6 @@
 #include "trainer/weights/load_parameters.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,6 +17,8 @@
 
 namespace longshore::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 using offload::Copy;
@@ -70,7 +73,7 @@ TEST(LoadParameters, BringsEveryWeightWhereItLives) {
         EXPECT_EQ(found, expected) << tensor;
       }
       EXPECT_EQ(loaded.ledger.now_bytes(MemoryKind::device) == 0, home == MemoryKind::pinned_host);
-      EXPECT_NE(loaded.said.find(name), std::string::npos);
+      EXPECT_THAT(loaded.said, HasSubstr(name));
     }
 }
 
@@ -82,7 +85,7 @@ TEST(LoadParameters, AnotherModelIsRefusedKeyByKey) {
   std::string what = refusal(golden_folder("gemma2"), model);
   for (const char* part : {"base_mlp_dim: 89 here, 88 in the checkpoint", "final_logits_soft_cap",
                            "load_parameters_path"})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
   // What follows from another key is not said.
   model = config_of("gemma2");
   model.layers += 2;
@@ -93,7 +96,7 @@ TEST(LoadParameters, AnotherModelIsRefusedKeyByKey) {
                      "checkpoint, head_dim: 36 here, 18 in the checkpoint"))
       << what;
   what = refusal(golden_folder("mistral_window"), config_of("qwen2_bias"));
-  EXPECT_NE(what.find("attention_bias"), std::string::npos) << what;
+  EXPECT_THAT(what, HasSubstr("attention_bias"));
 }
 
 TEST(LoadParameters, WhatDoesNotFitIsListedAtOnce) {
@@ -106,12 +109,11 @@ TEST(LoadParameters, WhatDoesNotFitIsListedAtOnce) {
   std::string what = refusal(folder, config_of("llama32_tied"));
   for (const char* part : {"not expected: model.layers.0.self_attn.q_norm.weight",
                            "model.embed_tokens.weight is [173,40], expected f32["})
-    EXPECT_NE(what.find(part), std::string::npos) << what;
+    EXPECT_THAT(what, HasSubstr(part));
   fs::remove(folder / "model.safetensors");
-  EXPECT_NE(refusal(folder, config_of("llama32_tied")).find("model.safetensors"),
-            std::string::npos);
+  EXPECT_THAT(refusal(folder, config_of("llama32_tied")), HasSubstr("model.safetensors"));
   fs::remove(folder / "config.json");
-  EXPECT_NE(refusal(folder, config_of("llama32_tied")).find("config.json"), std::string::npos);
+  EXPECT_THAT(refusal(folder, config_of("llama32_tied")), HasSubstr("config.json"));
   fs::remove_all(folder);
 }
 

@@ -1,9 +1,9 @@
-#include "models/ops/matrix_vector.h"
+#include "models/kernels/matrix_vector.h"
 
 #include <algorithm>
 
 #include "base/round_up.h"
-#include "models/ops/simd.h"
+#include "models/kernels/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/ops/cublaslt_matmul.h"
+#include "models/kernels/cublaslt_matmul.h"
 
 #include <algorithm>
 

@@ -11,10 +11,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "models/ops/cublaslt_matmul.h"
-#include "models/ops/current_gpu.h"
-#include "models/ops/loaded_library.h"
-#include "models/ops/made_once.h"
+#include "models/kernels/cublaslt_matmul.h"
+#include "models/kernels/current_gpu.h"
+#include "models/kernels/loaded_library.h"
+#include "models/kernels/made_once.h"
 
 namespace longshore::models {
 namespace {

@@ -1,12 +1,12 @@
-// Stands for models/ops/cuda_group.cuh where the .cu files are compiled for the emulated GPU: what
-// they would launch is found here by the name of its kernel.
+// Stands for models/kernels/cuda_group.cuh where the .cu files are compiled for the emulated GPU:
+// what they would launch is found here by the name of its kernel.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <typeinfo>
 
-#include "models/ops/thread_group.h"
+#include "models/kernels/thread_group.h"
 #include "tests/emulated_gpu/kernels.h"
 #include "tests/models/serial_group.h"
 

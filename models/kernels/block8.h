@@ -19,7 +19,7 @@
 
 #include <algorithm>
 
-#include "models/ops/numbers.h"
+#include "models/kernels/numbers.h"
 
 namespace longshore::models {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <exception>
 
-#include "models/ops/float_types.h"
-#include "models/ops/numbers.h"
+#include "models/kernels/float_types.h"
+#include "models/kernels/numbers.h"
 
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
 #define LONGSHORE_SIMD \

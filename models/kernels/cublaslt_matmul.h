@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "models/ops/matmul.h"
+#include "models/kernels/matmul.h"
 
 namespace longshore::models {
 

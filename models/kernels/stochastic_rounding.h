@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/philox.h"
-#include "models/ops/numbers.h"
+#include "models/kernels/numbers.h"
 
 namespace longshore::models {
 

@@ -1,4 +1,4 @@
-#include "models/ops/onednn_matmul.h"
+#include "models/kernels/onednn_matmul.h"
 
 #include <omp.h>
 
@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "models/ops/made_once.h"
+#include "models/kernels/made_once.h"
 
 namespace longshore::models {
 namespace {

@@ -1,8 +1,8 @@
-#include "models/ops/stochastic_rounding.h"
+#include "models/kernels/stochastic_rounding.h"
 
 #include <cstring>
 
-#include "models/ops/simd.h"
+#include "models/kernels/simd.h"
 
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
 #define LONGSHORE_PHILOX_AVX512

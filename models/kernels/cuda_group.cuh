@@ -1,5 +1,5 @@
-// The threads of a GPU as models/ops/thread_group.h describes groups, and launches of them. nvcc
-// alone sees this header.
+// The threads of a GPU as models/kernels/thread_group.h describes groups, and launches of them.
+// nvcc alone sees this header.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "models/ops/thread_group.h"
+#include "models/kernels/thread_group.h"
 
 namespace longshore::models {
 

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/round_up.h"
+#include "models/kernels/simd.h"
 #include "models/op.h"
-#include "models/ops/simd.h"
 
 namespace longshore::models {
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "models/ops/numbers.h"
+#include "models/kernels/numbers.h"
 
 namespace longshore::models {
 

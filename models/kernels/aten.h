@@ -1,4 +1,5 @@
-// Bridge to ATen: views of the executor's memory as tensors. Only op sources include this.
+// Bridge to ATen: views of the executor's memory as tensors. Only sources of ops and kernels
+// include this.
 #pragma once
 
 #include <ATen/TensorOperators.h>

@@ -4,7 +4,7 @@
 
 #include <numbers>
 
-#include "models/ops/numbers.h"
+#include "models/kernels/numbers.h"
 
 namespace longshore::models {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/device.h"
-#include "models/ops/numbers.h"
+#include "models/kernels/numbers.h"
 
 namespace longshore::models {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "models/ops/matmul.h"
+#include "models/kernels/matmul.h"
 
 namespace longshore::models {
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
-#include "models/ops/aten.h"
+#include "models/kernels/aten.h"
 
 namespace longshore::models {
 

@@ -2,7 +2,7 @@
 // adds them up.
 #pragma once
 
-#include "models/ops/thread_group.h"
+#include "models/kernels/thread_group.h"
 
 namespace longshore::models {
 
