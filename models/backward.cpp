@@ -26,8 +26,9 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
       result_.cotangents.push_back({});
       continue;
     }
-    ValueId cotangent = program.add_input(
-        {.name = value.name + ".grad", .type = value.type, .source = Source::cotangent});
+    ValueId cotangent = program.add_input({.name = program.unique_name(value.name + ".grad"),
+                                           .type = value.type,
+                                           .source = Source::cotangent});
     result_.cotangents.push_back(cotangent);
     contribute(output.value, cotangent);
   }

@@ -50,6 +50,17 @@ void check_carry(const Model& model, const Stage& stage, const Program& program)
                         ", whose first output is not its first input's successor in type");
 }
 
+void drop_kinds_without_layers(Stage& stage) {
+  std::vector<Program> programs;
+  std::map<int, int> kinds;  // new ones by old ones
+  for (int& kind : stage.layers) {
+    auto [known, is_new] = kinds.try_emplace(kind, static_cast<int>(programs.size()));
+    if (is_new) programs.push_back(std::move(stage.programs[kind]));
+    kind = known->second;
+  }
+  stage.programs = std::move(programs);
+}
+
 // The inputs that need a gradient, given whether the carry does.
 using Needing = std::function<std::vector<ValueId>(const Program&, bool carry)>;
 
@@ -105,6 +116,7 @@ void connect(Model& model) {
     Stage& stage = model.stages[s];
     if (stage.layers.empty())
       throw InternalError(model.name + ": stage " + stage.name + " has no layers");
+    drop_kinds_without_layers(stage);
     std::vector<char> fed_needs;
     for (StageOutput from : stage.inputs) {
       check_source(model, s, from);

@@ -42,9 +42,10 @@ const Stage& scan_stage(const Model& model);
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 
-// Checks that inputs and outputs fit, and marks in each program which inputs need a gradient: those
-// that something trainable feeds. The layers of a scan up to the first that trains anything get
-// kinds of their own where their carry needs no gradient but later layers' carries do.
+// Checks that inputs and outputs fit, drops kinds that no layer has, and marks in each program
+// which inputs need a gradient: those that something trainable feeds. The layers of a scan up to
+// the first that trains anything get kinds of their own where their carry needs no gradient but
+// later layers' carries do.
 void connect(Model& model);
 
 // Trains the parameters that `trains` says, by full name, and freezes all others. Layers of a scan

@@ -52,9 +52,22 @@ ValueId Program::find(std::string_view name) const {
   return {};
 }
 
-std::string Program::unique_name(std::string_view stem) const {
+namespace {
+
+std::string output_name(const std::string& node, size_t output) {
+  return output == 0 ? node : node + "." + std::to_string(output);
+}
+
+}  // namespace
+
+std::string Program::unique_name(std::string_view stem, size_t outputs) const {
   std::string name(stem);
-  for (int suffix = 2; find(name); ++suffix)
+  auto is_taken = [&] {
+    for (size_t i = 0; i < outputs; ++i)
+      if (find(output_name(name, i))) return true;
+    return false;
+  };
+  for (int suffix = 2; is_taken(); ++suffix)
     name = std::string(stem) + "_" + std::to_string(suffix);
   return name;
 }
@@ -74,11 +87,11 @@ std::vector<ValueId> Program::add_node(const Op& op, std::any attrs, std::vector
   Types out_types = op.infer(attrs, types(in));
   bool needs_gradient =
       std::any_of(in.begin(), in.end(), [&](ValueId id) { return (*this)[id].needs_gradient; });
-  std::string first = unique_name(stem);
+  const std::string first = unique_name(stem, out_types.size());
   Node node{&op, std::move(attrs), std::move(in), {}};
   for (size_t i = 0; i < out_types.size(); ++i) {
     node.out.push_back({static_cast<int32_t>(values.size())});
-    values.push_back({.name = i == 0 ? first : first + "." + std::to_string(i),
+    values.push_back({.name = output_name(first, i),
                       .type = out_types[i],
                       .source = Source::node,
                       .needs_gradient = needs_gradient,

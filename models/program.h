@@ -108,7 +108,8 @@ struct Program {
   std::vector<ValueId> add_node(const Op& op, std::any attrs, std::vector<ValueId> in,
                                 const std::string& name);
   ValueId add_input(Value value);
-  std::string unique_name(std::string_view stem) const;
+  // Free for a value, or for all values that a node of so many outputs makes.
+  std::string unique_name(std::string_view stem, size_t outputs = 1) const;
 };
 
 // The text form, one node a line.

@@ -74,8 +74,11 @@ Training train(const TrainingOptions& options) {
 
   ParameterLayout layout = lay_out(options.model, options.layout);
   trainer::StepOptions step_options{
-      .policy = make_policy(options.policy, options.custom, decoder_of(options.model)),
+      .policy = options.unnamed_policy
+                    ? *options.unnamed_policy
+                    : make_policy(options.policy, options.custom, decoder_of(options.model)),
       .offload_layers = options.offload_layers,
+      .others = options.others,
       .transfers = options.transfers,
       .micro_batches = options.micro_batches,
       .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, options.weight_decay},

@@ -20,6 +20,8 @@ struct TrainingOptions {
   models::Model model = models::decoder(tiny_llama());
   std::string policy = "none";
   std::map<std::string, Fate> custom;
+  std::optional<Policy> unnamed_policy;  // in the place of these, for any labels
+  std::optional<Policy> others;          // as in PassOptions
   int64_t micro_batches = 1;
   int steps = 3;
   double learning_rate = 1e-2;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/philox.h"
-#include "models/ops/block8.h"
+#include "models/kernels/block8.h"
 #include "models/trace.h"
 
 namespace longshore::trainer {
@@ -90,8 +90,16 @@ Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
 
 int Update::add(int slab) {
   size_t before = queue_.size();
-  int64_t chunk = chunk_of(layout_.slabs[slab], options_.chunk);
-  for (const offload::DecayRange& range : layout_.slabs[slab].decay_ranges())
+  const offload::Slab& s = layout_.slabs[slab];
+  const std::vector<offload::DecayRange> ranges = s.decay_ranges();
+  // A shard that only fills its slab up has states all the same, which nothing updates.
+  if (ranges.empty())
+    for (Copy copy : offload::kCopies)
+      if (copy != Copy::compute && copy != Copy::gradient && s.has(copy))
+        builder_.argument(argument_name(s, copy), bytes(s, copy), layout_.homes.of(copy),
+                          category(copy));
+  int64_t chunk = chunk_of(s, options_.chunk);
+  for (const offload::DecayRange& range : ranges)
     for (int64_t begin = 0; begin < range.count; begin += chunk) {
       int64_t count = std::min(chunk, range.count - begin);
       queue_.push_back({slab, {range.offset + begin, count, range.decay}});

@@ -1,0 +1,347 @@
+#include "tests/offload/random_model.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+
+#include "models/ops/add.h"
+#include "models/ops/add_bias.h"
+#include "models/ops/attention.h"
+#include "models/ops/embedding.h"
+#include "models/ops/gelu.h"
+#include "models/ops/l2_penalty.h"
+#include "models/ops/linear.h"
+#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/mean_square_error.h"
+#include "models/ops/rms_norm.h"
+#include "models/ops/scale.h"
+#include "models/ops/soft_cap.h"
+#include "models/ops/swiglu.h"
+#include "models/trace.h"
+
+namespace longshore::offload {
+namespace {
+
+using models::Decay;
+using models::Dtype;
+using models::Init;
+using models::OutputRole;
+using models::Program;
+using models::Trace;
+using models::Trainable;
+using models::Type;
+using models::Var;
+
+constexpr std::array kLabels{"query_proj", "key_proj", "context", "out_proj", "mlpwi_0"};
+constexpr const char* kTied = "tied";  // [C,C], in any stage that runs once
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : random_(seed) {}
+
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  bool one_in(int n) { return below(n) == 0; }
+
+ private:
+  std::mt19937 random_;
+};
+
+// One program, node by node.
+class ProgramWriter {
+ public:
+  ProgramWriter(const std::string& name, const RandomModelSizes& sizes, Random& random,
+                bool ties_train)
+      : t_(name), s_(sizes), random_(random), ties_train_(ties_train) {}
+
+  Type activation() const { return {{s_.batch, s_.length, s_.width}}; }
+
+  void embed() {
+    Var tokens = t_.batch("tokens", ids());
+    remember(models::embedding(tokens, table()));
+  }
+
+  void read(const std::string& name) { remember(t_.input(name, activation())); }
+
+  void add_nodes(int count, bool labels) {
+    labels_ = labels;
+    if (labels_ && !random_.one_in(3)) t_.label(values_[0], "decoder_layer_input");
+    for (int i = 0; i < count; ++i) add_node();
+  }
+
+  // The last of `count` outputs depends on all that nothing else depends on, so that every weight
+  // has a gradient.
+  void outputs(int count) {
+    for (int i = 1; i < count; ++i) t_.output(any());
+    Var last = sum_of_unread();
+    t_.output(random_.one_in(3) ? last : norm(last));
+    if (random_.one_in(4)) models::scale(any(), kRandomScale);  // which nothing reads
+  }
+
+  void loss(OutputRole role) {
+    switch (role == OutputRole::loss ? 0 : random_.below(3)) {
+      case 0:
+        t_.output(models::linear_cross_entropy(any(), table(), targets()), role);
+        break;
+      case 1:
+        t_.output(models::mean_square_error(any(), any()), role);
+        break;
+      default:
+        t_.output(models::l2_penalty(matrix(s_.width, s_.width), kRandomPenalty), role);
+    }
+  }
+
+  // Of all that nothing else depends on. Something trains.
+  void final_loss() {
+    Var trained = t_.weight(weight_name(), {{s_.width}}, {.init = {Init::Kind::ones}});
+    Var x = models::add_bias(sum_of_unread(), trained);
+    t_.output(models::linear_cross_entropy(x, table(), targets()), OutputRole::loss);
+  }
+
+  void may_use_tied_weight() { ties_ = true; }
+
+  Program finish() { return t_.finish(); }
+
+ private:
+  Type ids() const { return {{s_.batch, s_.length}, Dtype::int32}; }
+
+  Var targets() {
+    if (!targets_.trace) targets_ = t_.batch("targets", ids());
+    return targets_;
+  }
+
+  Var sum_of_unread() {
+    if (unread_.empty()) return any();
+    Var sum = unread_[0];
+    for (size_t i = 1; i < unread_.size(); ++i) sum = models::add(sum, unread_[i]);
+    return sum;
+  }
+
+  Var any() {
+    Var value = values_[random_.below(static_cast<int>(values_.size()))];
+    std::erase_if(unread_, [&](Var v) { return v.id == value.id; });
+    return value;
+  }
+
+  void remember(Var value) {
+    values_.push_back(value);
+    unread_.push_back(value);
+  }
+
+  // Of its own in stages that run once, whose weights have no prefix.
+  std::string weight_name() { return t_.program().name + ".w" + std::to_string(weights_++); }
+
+  models::Weight weight_of(Init init) {
+    return {.trainable = random_.one_in(4) ? Trainable::no : Trainable::yes,
+            .decay = random_.one_in(2) ? Decay::no : Decay::yes,
+            .init = init};
+  }
+
+  Var table() {
+    return t_.weight(weight_name(), {{s_.vocabulary, s_.width}},
+                     weight_of({Init::Kind::normal, 0.2}));
+  }
+
+  Var vector() { return t_.weight(weight_name(), {{s_.width}}, weight_of({Init::Kind::ones})); }
+
+  Var matrix(int64_t out, int64_t in) {
+    if (out == s_.width && in == s_.width) {
+      if (ties_ && random_.one_in(4)) {
+        if (!tied_.trace)
+          tied_ = t_.weight(kTied, {{out, in}},
+                            {.trainable = ties_train_ ? Trainable::yes : Trainable::no,
+                             .init = {Init::Kind::normal, 0.2}});
+        return tied_;
+      }
+      if (!square_.empty() && random_.one_in(4))
+        return square_[random_.below(static_cast<int>(square_.size()))];
+    }
+    Var weight = t_.weight(weight_name(), {{out, in}}, weight_of({Init::Kind::normal, 0.2}));
+    if (out == in) square_.push_back(weight);
+    return weight;
+  }
+
+  Var norm(Var x) { return models::rms_norm(x, vector(), kRandomNormEpsilon); }
+
+  Var project(Var x) { return may_label(models::linear(x, matrix(s_.width, s_.width))); }
+
+  Var may_label(Var value) {
+    if (labels_ && labelled_ < static_cast<int>(kLabels.size()) && random_.one_in(3))
+      t_.label(value, kLabels[labelled_++]);
+    return value;
+  }
+
+  Var node() {
+    switch (random_.below(9)) {
+      case 0:
+        return models::add(any(), any());
+      case 1:
+        return project(any());
+      case 2:
+        return models::linear(any(), matrix(s_.width, s_.width), any());
+      case 3:
+        return norm(any());
+      case 4: {
+        Var x = norm(any());  // or products of products grow without bound
+        Var gate = may_label(models::linear(x, matrix(s_.mlp_width, s_.width)));
+        Var up = may_label(models::linear(x, matrix(s_.mlp_width, s_.width)));
+        return models::linear(models::swiglu(gate, up), matrix(s_.width, s_.mlp_width));
+      }
+      case 5: {
+        Var x = any();
+        Var q = project(x), k = project(x), v = project(any());
+        return models::attention(q, k, v, {.head_dim = s_.head_dim});
+      }
+      case 6:
+        return models::scale(any(), kRandomScale);
+      case 7:
+        return random_.one_in(2) ? models::gelu(any()) : models::soft_cap(any(), kRandomCap);
+      default:
+        return models::add_bias(any(), vector());
+    }
+  }
+
+  void add_node() {
+    Var made = node();
+    if (made.trace->program()[made.id].label.empty()) may_label(made);
+    remember(made);
+  }
+
+  Trace t_;
+  const RandomModelSizes& s_;
+  Random& random_;
+  bool ties_train_, ties_ = false, labels_ = false;
+  std::vector<Var> values_, unread_;  // activations; those that nothing reads yet
+  std::vector<Var> square_;           // weights [C,C]
+  Var tied_, targets_;
+  int weights_ = 0, labelled_ = 0;
+};
+
+class ModelWriter {
+ public:
+  ModelWriter(uint32_t seed, const RandomModelSizes& sizes) : random_(seed), s_(sizes) {
+    model_.name = "random " + std::to_string(seed);
+    ties_train_ = !random_.one_in(3);
+  }
+
+  models::Model write() {
+    once("embed", {}, /*embeds=*/true);
+    if (random_.one_in(3)) scan("tower");
+    if (random_.one_in(2)) once("middle", some_inputs());
+    scan("decoder");
+    head();
+    models::connect(model_);
+    return std::move(model_);
+  }
+
+ private:
+  ProgramWriter writer_of(const std::string& name) {
+    return ProgramWriter(name, s_, random_, ties_train_);
+  }
+
+  models::StageOutput any_output() {
+    return outputs_[random_.below(static_cast<int>(outputs_.size()))];
+  }
+
+  // The first is the latest there is.
+  std::vector<models::StageOutput> some_inputs() {
+    std::vector<models::StageOutput> inputs{latest_};
+    for (int more = random_.below(3); more > 0; --more) inputs.push_back(any_output());
+    return inputs;
+  }
+
+  void add_stage(const std::string& name, const std::string& prefix, std::vector<Program> programs,
+                 std::vector<int> layers, std::vector<models::StageOutput> inputs) {
+    model_.stages.push_back({.name = name,
+                             .weight_prefix = prefix,
+                             .programs = std::move(programs),
+                             .layers = std::move(layers),
+                             .inputs = std::move(inputs)});
+  }
+
+  void give(int count) {
+    const int stage = static_cast<int>(model_.stages.size()) - 1;
+    for (int i = 0; i < count; ++i) outputs_.push_back({stage, i});
+    latest_ = {stage, 0};
+  }
+
+  void once(const std::string& name, std::vector<models::StageOutput> inputs, bool embeds = false) {
+    ProgramWriter writer = writer_of(name);
+    writer.may_use_tied_weight();
+    for (size_t i = 0; i < inputs.size(); ++i) writer.read("input" + std::to_string(i));
+    if (embeds) writer.embed();
+    writer.add_nodes(random_.below(4), /*labels=*/false);
+    const int count = 1 + random_.below(2);
+    writer.outputs(count);
+    if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
+    add_stage(name, "", {writer.finish()}, {0}, std::move(inputs));
+    give(count);
+  }
+
+  // Reads every output that no other stage reads.
+  void head() {
+    std::vector<models::StageOutput> inputs;
+    for (models::StageOutput output : outputs_)
+      if (output.stage == latest_.stage || !is_read(output) || random_.one_in(3))
+        inputs.push_back(output);
+    ProgramWriter writer = writer_of("head");
+    writer.may_use_tied_weight();
+    for (size_t i = 0; i < inputs.size(); ++i) writer.read("input" + std::to_string(i));
+    writer.add_nodes(random_.below(4), /*labels=*/false);
+    if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
+    writer.final_loss();
+    add_stage("head", "", {writer.finish()}, {0}, std::move(inputs));
+  }
+
+  bool is_read(models::StageOutput output) const {
+    return std::ranges::any_of(model_.stages, [&](const models::Stage& stage) {
+      return std::ranges::any_of(stage.inputs, [&](models::StageOutput input) {
+        return input.stage == output.stage && input.output == output.output;
+      });
+    });
+  }
+
+  void scan(const std::string& name) {
+    std::vector<models::StageOutput> inputs = some_inputs();
+    std::vector<Program> programs;
+    const int kinds = 1 + random_.below(2);
+    for (int kind = 0; kind < kinds; ++kind) {
+      ProgramWriter writer = writer_of(name + "_layer" + std::to_string(kind));
+      for (size_t i = 0; i < inputs.size(); ++i) writer.read("input" + std::to_string(i));
+      writer.add_nodes(1 + random_.below(6), /*labels=*/true);
+      writer.outputs(1);
+      if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
+      if (random_.one_in(6)) writer.loss(OutputRole::loss);
+      programs.push_back(writer.finish());
+    }
+    std::vector<int> layers;
+    for (int layer = 1 + random_.below(4); layer > 0; --layer)
+      layers.push_back(random_.below(kinds));
+    add_stage(name, name + ".{}.", std::move(programs), std::move(layers), std::move(inputs));
+    give(1);
+  }
+
+  Random random_;
+  const RandomModelSizes& s_;
+  models::Model model_;
+  std::vector<models::StageOutput> outputs_;
+  models::StageOutput latest_;
+  bool ties_train_ = true;
+};
+
+}  // namespace
+
+models::Model random_model(uint32_t seed, const RandomModelSizes& sizes) {
+  return ModelWriter(seed, sizes).write();
+}
+
+std::vector<std::string> scanned_labels(const models::Model& model) {
+  std::set<std::string> labels;
+  for (const models::Stage& stage : model.stages)
+    if (stage.is_scan())
+      for (int kind : stage.layers)
+        for (const std::string& label : stage.programs[kind].labels()) labels.insert(label);
+  return {labels.begin(), labels.end()};
+}
+
+}  // namespace longshore::offload

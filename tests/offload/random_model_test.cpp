@@ -1,0 +1,322 @@
+// Random models under random options: whatever is kept, moved, computed again or divided among
+// devices gives the bits of the plainest plan, and that plan's gradients are autograd's.
+#include "tests/offload/random_model.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "models/kernels/aten.h"
+#include "tests/models/autograd.h"
+#include "tests/models/plain.h"
+#include "tests/offload/shuffled_backend.h"
+#include "tests/offload/training.h"
+#include "trainer/step/memory_report.h"
+
+namespace longshore::offload {
+namespace {
+
+using models::OutputRole;
+using models::Tensors;
+namespace plain = models::plain;
+
+constexpr MemoryKind kHost = MemoryKind::pinned_host;
+const RandomModelSizes kSizes;
+
+// What an op of random_model.cpp computes, with the attributes that it is given there.
+at::Tensor compute(const std::string& op, const std::vector<at::Tensor>& in) {
+  if (op == "embedding") return plain::embedding(in[0], in[1]);
+  if (op == "add" || op == "add_bias") return in[0] + in[1];
+  if (op == "linear") {
+    at::Tensor product = plain::linear(in[0], in[1]);
+    return in.size() == 3 ? product + in[2] : product;
+  }
+  if (op == "rms_norm") return plain::rms_norm(in[0], in[1], kRandomNormEpsilon);
+  if (op == "swiglu") return plain::swiglu(in[0], in[1]);
+  if (op == "attention") return plain::attention(in[0], in[1], in[2], kSizes.head_dim);
+  if (op == "scale") return in[0] * kRandomScale;
+  if (op == "gelu") return plain::gelu(in[0]);
+  if (op == "soft_cap") return plain::soft_cap(in[0], kRandomCap);
+  if (op == "linear_cross_entropy") return plain::cross_entropy(in[0], in[1], in[2]);
+  if (op == "mean_square_error") return plain::mean_square_error(in[0], in[1]);
+  if (op == "l2_penalty") return plain::l2_penalty(in[0], kRandomPenalty);
+  throw std::logic_error("no plain composition of " + op);
+}
+
+struct Losses {
+  at::Tensor loss, auxiliary_loss;
+};
+
+Losses plain_losses(const models::Model& model, const Tensors& weights, const Tensors& batch) {
+  const at::Tensor zero = at::zeros({}, weights.begin()->second.options());
+  Losses losses{zero, zero};
+  std::vector<std::vector<at::Tensor>> outputs;
+  for (const models::Stage& stage : model.stages) {
+    std::vector<at::Tensor> made;
+    for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
+      const models::Program& program = stage.program(layer);
+      Tensors values;
+      for (models::ValueId id : program.inputs_from(models::Source::batch))
+        values[program[id].name] = batch.at(program[id].name);
+      for (models::ValueId id : program.inputs_from(models::Source::weight))
+        values[program[id].name] = weights.at(models::weight_name(stage, layer, program[id]));
+      std::vector<models::ValueId> fed = program.inputs_from(models::Source::input);
+      for (size_t i = 0; i < fed.size(); ++i)
+        values[program[fed[i]].name] =
+            i == 0 && layer > 0 ? made[0] : outputs[stage.inputs[i].stage][stage.inputs[i].output];
+      for (const models::Node& node : program.nodes) {
+        std::vector<at::Tensor> in;
+        for (models::ValueId id : node.in) in.push_back(values.at(program[id].name));
+        values[program[node.out[0]].name] = compute(node.op->name, in);
+      }
+      made.clear();
+      for (const models::Output& output : program.outputs) {
+        const at::Tensor& value = values.at(program[output.value].name);
+        if (output.role == OutputRole::loss) losses.loss = losses.loss + value;
+        if (output.role == OutputRole::auxiliary_loss)
+          losses.auxiliary_loss = losses.auxiliary_loss + value;
+        made.push_back(value);
+      }
+    }
+    outputs.push_back(std::move(made));
+  }
+  return losses;
+}
+
+at::Tensor tensor_of(const float* values, const std::vector<int64_t>& sizes) {
+  return at::from_blob(const_cast<float*>(values), sizes, at::kFloat).clone();
+}
+
+struct PlainPass {
+  double loss = 0, auxiliary_loss = 0;
+  Tensors gradients;
+};
+
+// Weights start as those of run_pass().
+PlainPass plain_pass(const models::Model& model, const data::Batch& batch, at::ScalarType dtype) {
+  auto ids = [&](const std::vector<int32_t>& values) {
+    return at::from_blob(const_cast<int32_t*>(values.data()), {kSizes.batch, kSizes.length},
+                         at::kInt)
+        .clone();
+  };
+  ParameterLayout layout = lay_out(model);
+  Tensors weights;
+  for (const auto& [name, values] : initial_weights(layout)) {
+    const models::Shape& shape = layout.parameter(layout.by_name.at(name)).type.shape;
+    weights[name] = tensor_of(values.data(), shape.sizes()).to(dtype);
+  }
+  Tensors leaves = models::as_leaves(weights);
+  Losses losses =
+      plain_losses(model, leaves, {{"tokens", ids(batch.tokens)}, {"targets", ids(batch.targets)}});
+  std::vector<at::Tensor> outputs, cotangents;
+  for (const at::Tensor& loss : {losses.loss, losses.auxiliary_loss})
+    if (loss.requires_grad()) {
+      outputs.push_back(loss);
+      cotangents.push_back(at::ones_like(loss));
+    }
+  return {losses.loss.item<double>(), losses.auxiliary_loss.item<double>(),
+          models::autograd(outputs, cotangents, leaves)};
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble).flatten() - b.to(at::kDouble).flatten()).norm().item<double>();
+}
+
+// In float32 some of these models are far from what they are in float64: autograd's own distance
+// says how far.
+TEST(RandomModels, GradientsAreAutograds) {
+  data::Batch batch = data::synthetic_batches(
+      {kSizes.batch, kSizes.length}, static_cast<int32_t>(kSizes.vocabulary), kDataSeed)(0);
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    models::Model model = random_model(seed, kSizes);
+    const PlainPass expected = plain_pass(model, batch, at::kDouble);
+    const PlainPass rounded = plain_pass(model, batch, at::kFloat);
+    double largest = 0, rounding = 0;
+    for (const auto& [name, gradient] : expected.gradients) {
+      largest = std::max(largest, gradient.norm().item<double>());
+      rounding = std::max(rounding, distance(gradient, rounded.gradients.at(name)));
+    }
+
+    PassResult found = run_pass({.model = model}, {batch});
+    EXPECT_NEAR(found.loss, expected.loss, 1e-4 * std::abs(found.loss));
+    EXPECT_NEAR(found.auxiliary_loss, expected.auxiliary_loss,
+                1e-4 * std::abs(found.auxiliary_loss));
+    for (const auto& [name, gradient] : found.gradients)
+      EXPECT_LT(distance(tensor_of(gradient.data(), {static_cast<int64_t>(gradient.size())}),
+                         expected.gradients.at(name)),
+                1e-5 * largest + 20 * rounding)
+          << name;
+  }
+}
+
+class RandomOptions {
+ public:
+  RandomOptions(uint32_t seed, const models::Model& model)
+      : random_(seed), labels_(scanned_labels(model)) {
+    layers_ = std::numeric_limits<int>::max();
+    for (const models::Stage& stage : model.stages)
+      if (stage.is_scan()) layers_ = std::min(layers_, static_cast<int>(stage.layers.size()));
+  }
+
+  // What changes results.
+  TrainingOptions plain(models::Model model) {
+    TrainingOptions options{.model = std::move(model),
+                            .unnamed_policy = keep_all(),
+                            .micro_batches = 1 + below(3),
+                            .clipping_threshold = one_of({0.0, 0.0, 0.5})};
+    options.layout.moment_dtype = one_of({models::Dtype::float32, models::Dtype::uint8});
+    return options;
+  }
+
+  // What does not.
+  void vary(TrainingOptions& options) {
+    options.unnamed_policy = policy();
+    options.offload_layers.reset();
+    options.others.reset();
+    if (below(2) == 0) options.offload_layers = below(layers_ + 1);
+    if (below(3) == 0) options.others = policy();
+    options.transfers = {.layers_ahead = one_of({0.0, 0.3, 1.0, 4.0}),
+                         .smallest_bytes = one_of<int64_t>({1, 2048, 1 << 20})};
+    options.layout.homes = {.parameters = home(), .gradients = home(), .optimizer = home()};
+    const bool on_host = options.layout.homes.optimizer == kHost && below(2) == 0;
+    options.update_lane = on_host ? Lane::host_compute : Lane::compute;
+    options.flushes = below(3) == 0;
+    options.update_chunk = one_of<int64_t>({256, 1024, 1 << 20});
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  template <class T>
+  T one_of(std::initializer_list<T> choices) {
+    return choices.begin()[below(static_cast<int>(choices.size()))];
+  }
+  MemoryKind home() { return one_of({MemoryKind::device, kHost}); }
+
+  Policy policy() {
+    Policy policy{.name = "random", .otherwise = one_of({Fate::keep, Fate::remat})};
+    for (const std::string& label : labels_) {
+      const bool is_carry = label == "decoder_layer_input";
+      if (below(4) == 0) continue;
+      policy.fates[label] = is_carry ? one_of({Fate::keep, Fate::offload})
+                                     : one_of({Fate::keep, Fate::offload, Fate::remat});
+    }
+    return policy;
+  }
+
+  std::mt19937 random_;
+  std::vector<std::string> labels_;
+  int layers_;
+};
+
+std::string text(const Policy& policy) {
+  std::string text = std::string("otherwise ") + name(policy.otherwise);
+  for (const auto& [label, fate] : policy.fates) text += ", " + label + " " + name(fate);
+  return text;
+}
+
+// What is needed to find a fault.
+std::string text(const TrainingOptions& o) {
+  return fmt::format(
+      "policy: {}; offload_layers {}; others: {}; layers_ahead {}, smallest_bytes {}; parameters "
+      "{}, "
+      "gradients {}, optimizer {} on {}, moments {}; {} micro-batches, clipping {}, chunk {}{}",
+      text(*o.unnamed_policy), o.offload_layers.value_or(-1), o.others ? text(*o.others) : "none",
+      o.transfers.layers_ahead, o.transfers.smallest_bytes, name(o.layout.homes.parameters),
+      name(o.layout.homes.gradients), name(o.layout.homes.optimizer), name(o.update_lane),
+      models::name(o.layout.moment_dtype), o.micro_batches, o.clipping_threshold, o.update_chunk,
+      o.flushes ? ", flushes" : "");
+}
+
+// What offloads a label that no backward pass reads is refused: then it stays on the device.
+template <class Train>
+auto without_idle_offloads(TrainingOptions options, int& refused, Train train) {
+  for (;;) try {
+      return train(options);
+    } catch (const ConfigError& error) {
+      const std::string message = error.what();
+      const std::string label = message.substr(0, message.find(": offload cannot be honoured"));
+      auto keeps = [&](std::optional<Policy>& policy) {
+        if (!policy) return false;
+        auto fate = policy->fates.find(label);
+        if (fate == policy->fates.end() || fate->second != Fate::offload) return false;
+        fate->second = Fate::keep;
+        return true;
+      };
+      const bool policy = keeps(options.unnamed_policy), others = keeps(options.others);
+      if (!policy && !others) throw;
+      ++refused;
+    }
+}
+
+// Allocations are those that the plans announce.
+void expect_planned_memory(Training& training) {
+  const trainer::MemoryByKind planned = trainer::analyze(training.plans.all());
+  for (MemoryKind kind : {MemoryKind::device, kHost})
+    EXPECT_EQ(training.allocated_bytes[kind], planned[kind].peak_bytes) << name(kind);
+}
+
+TEST(RandomModels, GiveTheBitsOfThePlainestPlanUnderRandomOptions) {
+  int refused = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    models::Model model = random_model(seed, kSizes);
+    RandomOptions random(seed, model);
+    TrainingOptions options = random.plain(model);
+    Training plain = train(options);
+    EXPECT_EQ(first_fault(plain.plans), "");
+    for (int variant = 0; variant < 3; ++variant) {
+      random.vary(options);
+      std::unique_ptr<Backend> shuffled;
+      if (variant > 0) shuffled = make_shuffled_backend(seed);
+      options.backend = shuffled.get();
+      Training other = without_idle_offloads(options, refused, train);
+      EXPECT_EQ(first_fault(other.plans), "") << text(options);
+      EXPECT_EQ(differences(plain, other), "") << text(options);
+      expect_planned_memory(other);
+    }
+  }
+  std::printf("%d offloads that nothing reads\n", refused);
+}
+
+// Bits are compared on the same mesh: sums over devices have their own order.
+TEST(RandomModels, GiveTheBitsOfThePlainestPlanOnTwoDevices) {
+  int refused = 0;
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    DeviceMesh mesh;
+    (seed % 3 == 0 ? mesh.data : mesh.fsdp).size = 2;
+    models::Model model = random_model(seed, kSizes);
+    RandomOptions random(seed, model);
+    TrainingOptions options = random.plain(model);
+    auto train_on_mesh = [&](const TrainingOptions& o) {
+      std::vector<Training> ranks = train_on(mesh, o);
+      for (Training& rank : ranks)  // whose gaps hold anything
+        std::erase_if(rank.state, [](const auto& s) { return s.first.ends_with(".gradient"); });
+      return ranks;
+    };
+    std::vector<Training> plain = train_on_mesh(options);
+    for (int variant = 0; variant < 2; ++variant) {
+      random.vary(options);
+      std::vector<Training> other = without_idle_offloads(options, refused, train_on_mesh);
+      for (size_t rank = 0; rank < other.size(); ++rank) {
+        EXPECT_EQ(first_fault(other[rank].plans), "") << text(options);
+        EXPECT_EQ(differences(plain[rank], other[rank]), "") << text(options);
+        expect_planned_memory(other[rank]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longshore::offload
