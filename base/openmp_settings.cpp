@@ -1,7 +1,9 @@
 // A library by itself, which the loader initialises before GNU OpenMP: that reads its environment
 // then, when no code of a program has run yet.
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -37,8 +39,29 @@ void have_all_threads() {
     setenv("OMP_NUM_THREADS", std::to_string(limit).c_str(), 1);
 }
 
+// Processes that one launcher started on this machine: torchrun, or Open MPI's mpirun.
+long processes_here() {
+  const long by_torchrun = number("LOCAL_WORLD_SIZE");
+  return by_torchrun > 0 ? by_torchrun : number("OMPI_COMM_WORLD_LOCAL_SIZE");
+}
+
+// Processes of a launcher share the processors that each of them may use. A launcher that binds its
+// processes, as mpirun does by default, has divided the processors before. torchrun sets one thread
+// for each process where the environment says nothing, which would leave updates on the host to one
+// core.
+void share_processors() {
+  const char* asked = std::getenv("OMP_NUM_THREADS");
+  const bool is_torchruns =
+      asked && std::getenv("TORCHELASTIC_RUN_ID") && asked == std::string("1");
+  const bool are_divided = processors() < sysconf(_SC_NPROCESSORS_ONLN);
+  if (processes_here() < 2 || (asked && !is_torchruns) || are_divided) return;
+  const long threads = std::max(1L, processors() / processes_here());
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
+}
+
 __attribute__((constructor)) void set_openmp() {
   spin_briefly();
+  share_processors();
   have_all_threads();
 }
 

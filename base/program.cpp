@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/error.h"
 #include "base/nearest.h"
 
 namespace longshore {
@@ -33,6 +34,17 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
   if (close.empty()) close = nearest_option(app, first);
   const CLI::ExtrasError not_expected({unknown.rbegin(), unknown.rend()});  // it reverses the order
   return not_expected.what() + nearest_help(close);
+}
+
+void require_place_for(const std::string& option, const std::filesystem::path& file) {
+  if (file.empty()) return;
+  if (std::filesystem::is_directory(file))
+    throw ConfigError(option + ": found the folder " + file.native() +
+                      ", expected the name of a file to write");
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (!std::filesystem::is_directory(folder))
+    throw ConfigError(option + ": found " + file.native() + ", but there is no folder " +
+                      folder.native());
 }
 
 }  // namespace longshore

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -43,5 +44,9 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
   }
   return exit_code_of(app.get_name().c_str(), run);
 }
+
+// Throws ConfigError, which names the option, if the file that it names cannot be written since its
+// folder is not there or it is a folder itself. For programs that write it last; "" is no file.
+void require_place_for(const std::string& option, const std::filesystem::path& file);
 
 }  // namespace longshore

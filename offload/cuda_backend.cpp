@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -60,6 +61,8 @@ class CudaBackend : public Backend {
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
     cudaEventDestroy(host_work_done_);
+    for (cudaEvent_t mark : marks_)
+      if (mark) cudaEventDestroy(mark);
     give_back_aten_workspaces();
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
@@ -114,6 +117,7 @@ class CudaBackend : public Backend {
       run_on_host(op, call);
     else
       run_on_device(op, call);
+    if (lane == Lane::compute) stay_near();
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
@@ -216,19 +220,38 @@ class CudaBackend : public Backend {
     communicator_->run(op, on_stream);
     network_has_work_ = true;
   }
-  // A collective whose other devices cannot be reached any more never ends by itself. Returns why
-  // it was ended; null where all went well.
+  // A collective whose other devices cannot be reached any more never ends by itself. Throws why it
+  // was ended.
+  template <class Query>
+  void wait_beside_others(Query query) {
+    while (true) {
+      communicator_->require_working();
+      if (query() != cudaErrorNotReady) return;
+      cudaGetLastError();  // resets what is no error
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
   std::exception_ptr wait_for_network() {
     try {
-      while (true) {
-        communicator_->require_working();
-        if (cudaStreamQuery(stream(Lane::network)) != cudaErrorNotReady) return nullptr;
-        cudaGetLastError();  // resets what is no error
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-      }
+      wait_beside_others([&] { return cudaStreamQuery(stream(Lane::network)); });
     } catch (...) {
       return std::current_exception();
     }
+    return nullptr;
+  }
+
+  // Among several devices. A stream has room for about a thousand launches; the next one would
+  // block in the driver, where nobody sees that the other devices are lost. So this thread is never
+  // so far ahead of the device, but far enough that the device always has work.
+  void stay_near() {
+    constexpr int kCallsPerMark = 64;
+    if (!communicator_ || ++calls_ % kCallsPerMark != 0) return;
+    cudaEvent_t& mark = marks_[static_cast<size_t>(calls_ / kCallsPerMark) % marks_.size()];
+    if (mark)
+      wait_beside_others([&] { return cudaEventQuery(mark); });
+    else
+      check_cuda(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming), "making an event");
+    check_cuda(cudaEventRecord(mark, stream(Lane::compute)), "recording an event");
   }
 
   // A thread of the driver calls the kernel when the stream reaches the call.
@@ -310,6 +333,8 @@ class CudaBackend : public Backend {
   std::set<std::string> warned_;
   bool network_has_work_ = false, host_has_work_ = false;  // since the last wait
   cudaEvent_t host_work_done_ = nullptr;
+  int64_t calls_ = 0;                   // on Lane::compute
+  std::array<cudaEvent_t, 4> marks_{};  // behind the latest of these, at equal distances
   std::atomic<bool> host_has_failed_ = false;
   std::mutex host_failure_mutex_;
   std::exception_ptr host_failure_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -10,14 +11,20 @@
 namespace longshore::offload {
 namespace {
 
-const RateCurve* find(const std::map<std::string, RateCurve>& curves, Lane lane,
-                      const models::Op& op, models::Dtype dtype) {
-  std::string prefix = lane == Lane::host_compute ? "host." : "";
-  std::string suffix = std::string(".") + models::name(dtype);
-  for (const std::string& key : {op.name + suffix, std::string(op.name), name(op.op_class) + suffix,
-                                 std::string(name(op.op_class))})
-    if (auto found = curves.find(prefix + key); found != curves.end()) return &found->second;
+using RateCurves = std::map<std::string, RateCurve>;
+
+const RateCurve* find(const RateCurves& curves, std::initializer_list<std::string> works) {
+  for (const std::string& work : works)
+    if (auto found = curves.find(work); found != curves.end()) return &found->second;
   return nullptr;
+}
+
+const RateCurve* find(const RateCurves& curves, Lane lane, const models::Op& op,
+                      models::Dtype dtype) {
+  const std::string prefix = lane == Lane::host_compute ? "host." : "";
+  const std::string suffix = std::string(".") + models::name(dtype);
+  const std::string of_op = prefix + op.name, of_class = prefix + name(op.op_class);
+  return find(curves, {of_op + suffix, of_op, of_class + suffix, of_class});
 }
 
 double seconds(const RateCurve* curve, double size) {
@@ -53,10 +60,10 @@ double Hardware::fetch_seconds(int64_t bytes) const {
 
 double Hardware::copy_seconds(Lane lane, int64_t bytes, OtherDirection other_direction) const {
   if (lane == Lane::compute) {
-    auto memory = bytes_per_second.find(models::name(models::OpClass::memory));
-    double moved = 2.0 * static_cast<double>(bytes);
+    const std::string memory = models::name(models::OpClass::memory);
     return launch_seconds +
-           (memory == bytes_per_second.end() ? 0 : seconds(&memory->second, moved));
+           seconds(find(bytes_per_second, {memory, memory + ".bf16", memory + ".f32"}),
+                   2.0 * static_cast<double>(bytes));
   }
   const RateCurve& link = lane == Lane::host_to_device ? link_to_device : link_to_host;
   double alone = static_cast<double>(bytes) / link.at(static_cast<double>(bytes));

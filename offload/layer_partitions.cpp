@@ -31,8 +31,9 @@ void check_stage(const models::Model& model, const models::Stage& stage,
     throw InternalError(model.name + ": the last stage scans; it must run once");
   const int offloading = options.offload_layers.value_or(0);
   if (offloading < 0 || offloading > std::ssize(stage.layers))
-    throw ConfigError("offload_layers: found " + std::to_string(offloading) + ", expected 0 to " +
-                      std::to_string(stage.layers.size()) + ", the layers of " + stage.name);
+    throw KeyError("offload_layers", "found " + std::to_string(offloading) + ", expected 0 to " +
+                                         std::to_string(stage.layers.size()) + ", the layers of " +
+                                         stage.name);
 }
 
 // A label that no layer has would leave its value to be recomputed in silence.
@@ -73,9 +74,10 @@ void check_offloads(const Policy& policy, const std::vector<Differentiated>& kin
   }
   for (const auto& [label, fate] : policy.fates)
     if (fate == Fate::offload && std::find(read.begin(), read.end(), label) == read.end())
-      throw ConfigError(label +
-                        ": offload cannot be honoured: with these fates the backward pass " +
-                        "does not read " + label + ". It can read " + join(readable));
+      throw KeyError(label,
+                     "offload cannot be honoured: with these fates the backward pass does "
+                     "not read " +
+                         label + ". It can read " + join(readable));
 }
 
 // The distinct partitions of a stage and the layers that each serves, in the order of layers.

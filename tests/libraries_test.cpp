@@ -7,8 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sched.h>
 #include <sentencepiece_processor.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <filesystem>
 #include <fstream>
@@ -63,10 +66,11 @@ TEST(Libraries, AtenAndOnednnAgreeInAlternation) {
 // A setting of GNU OpenMP, as it says itself when it is loaded.
 std::string openmp_setting(const std::string& name, const std::string& environment) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string output =
-      trainer::run_program("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " +
-                           environment + " " + program + " --gtest_list_tests")
-          .output;
+  const std::string output = trainer::run_program(
+                                 "env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY -u OMP_NUM_THREADS "
+                                 "OMP_DISPLAY_ENV=verbose " +
+                                 environment + " " + program + " --gtest_list_tests")
+                                 .output;
   const std::string words = name + " = ";
   const size_t at = output.find(words);
   if (at == std::string::npos) return output;
@@ -77,6 +81,24 @@ TEST(Libraries, ThreadsSpinBriefly) {
   EXPECT_EQ(openmp_setting("GOMP_SPINCOUNT", ""), "'1000'");
   EXPECT_EQ(openmp_setting("GOMP_SPINCOUNT", "GOMP_SPINCOUNT=7"), "'7'");
   EXPECT_EQ(openmp_setting("GOMP_SPINCOUNT", "OMP_WAIT_POLICY=passive"), "'0'");
+}
+
+TEST(Libraries, ProcessesOfALauncherShareTheProcessors) {
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  cpu_set_t usable;
+  ASSERT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);
+  if (CPU_COUNT(&usable) < processors) GTEST_SKIP() << "bound to some of the processors";
+  const std::string half = "'" + std::to_string(std::max(1L, processors / 2)) + "'",
+                    by_torchrun = "TORCHELASTIC_RUN_ID=none LOCAL_WORLD_SIZE=2 ";
+  auto threads = [](const std::string& environment) {
+    return openmp_setting("OMP_NUM_THREADS", environment);
+  };
+  EXPECT_EQ(threads(by_torchrun), half);
+  EXPECT_EQ(threads(by_torchrun + "OMP_NUM_THREADS=1"), half);
+  EXPECT_EQ(threads(by_torchrun + "OMP_NUM_THREADS=3"), "'3'");
+  EXPECT_EQ(threads("OMPI_COMM_WORLD_LOCAL_SIZE=2"), half);
+  EXPECT_EQ(threads("OMPI_COMM_WORLD_LOCAL_SIZE=2 OMP_NUM_THREADS=1"), "'1'");
+  EXPECT_EQ(threads("OMP_NUM_THREADS=1"), "'1'");
 }
 
 TEST(Libraries, AllThreadsComeThatAreCountedOn) {

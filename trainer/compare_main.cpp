@@ -29,18 +29,6 @@ struct Request {
 
 constexpr int64_t kMaxTimedSteps = 10000;
 
-// Called before anything is measured, since measuring takes long.
-void require_folder(const std::string& option, const std::filesystem::path& file) {
-  if (file.empty()) return;
-  if (std::filesystem::is_directory(file))
-    throw ConfigError(option + ": found the folder " + file.native() +
-                      ", expected the name of a file to write");
-  std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  if (!std::filesystem::is_directory(folder))
-    throw ConfigError(option + ": found " + file.native() + ", but there is no folder " +
-                      folder.native());
-}
-
 void check(const Request& request) {
   for (auto [option, value] :
        {std::pair{"--steps", request.amount.steps}, {"--rounds", request.amount.rounds}})
@@ -50,8 +38,8 @@ void check(const Request& request) {
   if (request.price && !(*request.price > 0 && std::isfinite(*request.price)))
     throw ConfigError("--price: found " + std::to_string(*request.price) +
                       ", expected a positive number, of currency units a device and hour");
-  require_folder("--json", request.json);
-  require_folder("--html", request.html);
+  require_place_for("--json", request.json);
+  require_place_for("--html", request.html);
 }
 
 std::vector<Comparison> plan(const Request& request) {

@@ -6,12 +6,12 @@
 #include "base/text.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
-#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/measuring/measure_hardware.h"
 #include "trainer/planning/largest_that_fits.h"
@@ -73,12 +73,13 @@ void warn_of(const Config& config, const std::vector<std::string>& policies) {
 // `where` names the hardware, and also the policy if there are several.
 void print_largest(const std::string& where, const Config& config, const std::string& key,
                    const offload::Hardware& hardware) {
-  int64_t most = largest_that_fits(config, key, hardware);
-  if (most == 0)
+  const LargestThatFits largest = largest_that_fits(config, key, hardware);
+  if (largest.value == 0)
     std::printf("%s: no %s fits\n", where.c_str(), key.c_str());
   else
-    std::printf("%s: the largest %s that fits is %lld\n", where.c_str(), key.c_str(),
-                static_cast<long long>(most));
+    std::printf("%s: the largest %s that fits is %lld%s\n", where.c_str(), key.c_str(),
+                static_cast<long long>(largest.value),
+                largest.is_most_allowed ? ", the most that the key may be" : "");
 }
 
 // Prints a line for each profile, with what the config takes on it.
@@ -103,7 +104,17 @@ void plan_on_all_hardware(const Request& request) {
               hardware_table(config).c_str());
 }
 
+// Before what takes long.
+void check(const Request& request) {
+  for (const auto& [option, file] : {std::pair{"--measure-to", &request.measure_to},
+                                     {"--json", &request.json},
+                                     {"--trace", &request.trace}})
+    require_place_for(option, *file);
+  if (!request.largest.empty()) require_key_of_largest(request.largest);
+}
+
 void plan(const Request& request) {
+  check(request);
   if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
   if (request.hardware == "all") return plan_on_all_hardware(request);

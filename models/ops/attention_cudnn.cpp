@@ -49,16 +49,28 @@ constexpr int64_t kLeastBlocks = 1024;
 // rows so long that they alone take more than this is left to flash attention.
 constexpr int64_t kMaxPartBytes = int64_t{2} << 30;
 
-// Key/value heads of a part of the backward pass, each with `group` query heads; 0 where one alone
-// is too large.
-int64_t key_heads_of_part(const CudnnAttention& batch) {
+// How many key/value heads a part of the backward pass takes, each with its group of query heads.
+struct PartHeads {
+  int64_t room;    // within the limits; 0 where one alone is too large
+  int64_t wanted;  // for enough blocks
+  int64_t most;    // where that needs more than `room`
+};
+
+PartHeads part_heads(const CudnnAttention& batch) {
   const int64_t group = batch.heads / batch.key_heads, bytes = group * dq_bytes(batch);
   const int64_t blocks = group * (round_up(batch.length, kKeysOfBlock) / kKeysOfBlock);
-  const int64_t wanted = ceil_div(kLeastBlocks, blocks);
   const int64_t q_bytes =
       batch.rows * batch.length * batch.heads * batch.head_dim * size_bytes(Dtype::bfloat16);
   const int64_t room = std::clamp(8 * q_bytes, kPartBytes, kMaxPartBytes);
-  return std::max(room / bytes, std::min(wanted, kMaxPartBytes / bytes));
+  return {room / bytes, ceil_div(kLeastBlocks, blocks), kMaxPartBytes / bytes};
+}
+
+// Of a row's heads. Parts have as many each, so their number divides that of the row.
+int64_t key_heads_of_part(int64_t key_heads_of_row, const PartHeads& heads) {
+  const int64_t within = largest_divisor(key_heads_of_row, heads.room);
+  for (int64_t enough = heads.wanted; enough <= std::min(heads.most, key_heads_of_row); ++enough)
+    if (key_heads_of_row % enough == 0) return std::max(within, enough);
+  return std::max(within, largest_divisor(key_heads_of_row, heads.most));
 }
 
 // Alignment of the pieces, and what graphs take besides.
@@ -135,11 +147,12 @@ CudnnAttention cudnn_forward(const AttentionAttrs& attrs, const Type& q, const T
 CudnnAttention cudnn_backward(const AttentionAttrs& attrs, const Type& q, const Type& k) {
   CudnnAttention part = whole_batch(attrs, q, k);
   const int64_t group = part.heads / part.key_heads;
-  const int64_t key_heads = key_heads_of_part(part);
+  const PartHeads heads = part_heads(part);
+  const int64_t key_heads = std::max(heads.room, std::min(heads.wanted, heads.most));
   part.rows = largest_divisor(part.rows, std::min(key_heads / part.key_heads, most_rows(part)));
   // The log-sum-exps of a graph's rows must lie one after the other: only of one row can it take
   // some heads.
-  if (part.rows == 1) part.key_heads = largest_divisor(part.key_heads, key_heads);
+  if (part.rows == 1) part.key_heads = key_heads_of_part(part.key_heads, heads);
   part.heads = group * part.key_heads;
   return part;
 }

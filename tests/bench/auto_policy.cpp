@@ -22,7 +22,7 @@
 #include "tests/bench/calm_turns.h"
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
-#include "trainer/config/device_mesh.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::bench {

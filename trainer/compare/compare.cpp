@@ -16,6 +16,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/config/yaml.h"
 #include "trainer/planning/room.h"
 #include "trainer/step/flops.h"

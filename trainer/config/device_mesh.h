@@ -1,10 +1,10 @@
 // The mesh of devices that a config distributes a run over.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <string>
 
 #include "offload/collectives.h"
-#include "offload/hardware.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {
@@ -19,15 +19,6 @@ Config with_devices(Config config, int64_t devices);
 
 // The number of devices that share a node's links to the host.
 int64_t devices_per_node(const Config& config);
-
-// The profile that the key `hardware` names, if it is set, as one of the mesh's devices sees it.
-// Its target is cuda_composed if the profile is a GPU's and `backend` is cuda_composed. Throws
-// ConfigError as read_hardware() does, and if the mesh has several devices and the profile does not
-// say how fast they reach each other.
-std::optional<offload::Hardware> named_hardware(const Config& config);
-
-// Whether the profile says how fast the mesh's devices reach each other.
-bool reaches_mesh(const offload::Hardware& hardware, const Config& config);
 
 // "one of 8 devices: data 2 x fsdp 4"; "" for one.
 std::string mesh_text(const Config& config);

@@ -229,21 +229,19 @@ void set(const Setting& setting, Hardware& hardware) {
 
 // Throws if there is no rate for a class of ops: kernels without one would take no time.
 void require_rates(const Hardware& hardware, const std::string& file) {
-  using models::OpClass;
-  for (const auto& [kind, rates, op_class] :
-       {std::tuple{kFlops, &hardware.flops_per_second, OpClass::matmul},
-        {kFlops, &hardware.flops_per_second, OpClass::attention},
-        {kBytes, &hardware.bytes_per_second, OpClass::memory}})
-    if (!has_rate(*rates, op_class, Dtype::bfloat16) && !has_rate(*rates, op_class, Dtype::float32))
-      throw ConfigError(file + ": found no " + kind + name(op_class) +
+  for (const auto& [kind, rates, work] : {std::tuple{kFlops, &hardware.flops_per_second, "matmul"},
+                                          {kFlops, &hardware.flops_per_second, "attention"},
+                                          {kBytes, &hardware.bytes_per_second, "memory"},
+                                          {kBytes, &hardware.bytes_per_second, "host.memory"}})
+    if (!has_rate(*rates, work, Dtype::bfloat16) && !has_rate(*rates, work, Dtype::float32))
+      throw ConfigError(file + ": found no " + kind + work +
                         ", which every profile needs, as it stands or for .bf16 or .f32");
 }
 
 }  // namespace
 
-bool has_rate(const std::map<std::string, offload::RateCurve>& rates, models::OpClass op_class,
+bool has_rate(const std::map<std::string, offload::RateCurve>& rates, const std::string& work,
               models::Dtype dtype) {
-  const std::string work = name(op_class);
   return rates.contains(work) || rates.contains(work + "." + models::name(dtype));
 }
 
@@ -274,10 +272,11 @@ std::vector<std::string> hardware_names(const fs::path& configs_directory) {
 }
 
 Hardware read_hardware(const std::string& name_or_file, const fs::path& configs_directory) {
-  fs::path path = name_or_file;
+  const bool is_file =
+      name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".yml");
+  const fs::path path =
+      is_file ? fs::path(name_or_file) : configs_directory / "hardware" / (name_or_file + ".yml");
   std::error_code error;
-  if (!fs::is_regular_file(path, error))
-    path = configs_directory / "hardware" / (name_or_file + ".yml");
   if (!fs::is_regular_file(path, error)) {
     const std::vector<std::string> names = hardware_names(configs_directory);
     throw KeyError(

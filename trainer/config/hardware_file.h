@@ -35,14 +35,15 @@ offload::Hardware read_hardware(const std::string& name_or_file,
 offload::Hardware parse_hardware(std::string_view text, const std::string& file,
                                  const std::string& name);
 
-// Whether these rates of a profile say how fast ops of the class are with `dtype`.
-bool has_rate(const std::map<std::string, offload::RateCurve>& rates, models::OpClass op_class,
+// Whether these rates of a profile say how fast that work (an op or a class of ops, perhaps
+// "host.") is with `dtype`.
+bool has_rate(const std::map<std::string, offload::RateCurve>& rates, const std::string& work,
               models::Dtype dtype);
 
 // The names of the profiles in `configs_directory`/hardware, sorted.
 std::vector<std::string> hardware_names(const std::filesystem::path& configs_directory);
 
-// The text of a profile; parse_hardware() reads it back as the same profile.
+// The text of a profile; parse_hardware() reads it back, with six digits of each rate.
 std::string text(const offload::Hardware& hardware);
 
 }  // namespace longshore::trainer

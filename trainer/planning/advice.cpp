@@ -247,8 +247,8 @@ class Adviser {
     double change = trial(changed, options).times.step / base_.times.step - 1;
     if (!is_on_host)
       return {{.rank = Rank::home,
-               .text = fmt::format("{} in host memory would cost {} of a step", name,
-                                   percent(change))}};
+               .text = fmt::format("{} in host memory would {} {} of a step", name,
+                                   change < 0 ? "save" : "cost", percent(std::abs(change)))}};
     return {{.gain = -change * base_.times.step,
              .text = fmt::format("{} in host memory {} {} of a step", name,
                                  change > 0 ? "save" : "cost", percent(std::abs(change)))}};

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/config/device_mesh.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/planning/auto_search.h"
 #include "trainer/planning/what_helps.h"
 #include "trainer/step/lookahead.h"

@@ -1,29 +1,58 @@
 #include "trainer/planning/largest_that_fits.h"
 
+#include <string>
+#include <vector>
+
 #include "base/error.h"
+#include "base/nearest.h"
+#include "base/text.h"
 #include "trainer/config/validate.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {
 
-int64_t largest_that_fits(const Config& config, const std::string& key,
-                          const offload::Hardware& hardware) {
-  int64_t Config::*member = key == "per_device_batch_size" ? &Config::per_device_batch_size
-                            : key == "max_target_length"   ? &Config::max_target_length
-                                                           : nullptr;
-  if (!member)
-    throw ConfigError("--largest: found '" + key +
-                      "', expected per_device_batch_size or max_target_length");
-  auto fits = [&](int64_t value) {
+namespace {
+
+struct SearchedKey {
+  const char* name;
+  int64_t Config::*member;
+};
+constexpr SearchedKey kSearchedKeys[] = {{"per_device_batch_size", &Config::per_device_batch_size},
+                                         {"max_target_length", &Config::max_target_length}};
+
+int64_t Config::*member_of(const std::string& key) {
+  for (const SearchedKey& one : kSearchedKeys)
+    if (key == one.name) return one.member;
+  std::vector<std::string> names;
+  for (const SearchedKey& one : kSearchedKeys) names.push_back(one.name);
+  throw ConfigError("--largest: found '" + key + "', expected " + join(names, " or ") +
+                    nearest_help(nearest(key, names)));
+}
+
+}  // namespace
+
+void require_key_of_largest(const std::string& key) { member_of(key); }
+
+LargestThatFits largest_that_fits(const Config& config, const std::string& key,
+                                  const offload::Hardware& hardware) {
+  int64_t Config::*member = member_of(key);
+  auto with = [&](int64_t value) {
     Config one = config;
     one.*member = value;
+    return one;
+  };
+  auto is_valid = [&](int64_t value) {
     try {
-      validate(one);
+      validate(with(value));
+      return true;
     } catch (const ConfigError&) {
-      return false;  // the value is beyond the bounds of its key
+      return false;
     }
+  };
+  auto fits = [&](int64_t value) {
+    if (!is_valid(value)) return false;
     try {
-      return plan_policy(one, hardware.target, hardware).room.fits();
+      return plan_policy(with(value), hardware.target, hardware).room.fits();
     } catch (const PlanError&) {
       return false;  // nothing that `auto` may choose fits
     }
@@ -38,7 +67,7 @@ int64_t largest_that_fits(const Config& config, const std::string& key,
   }
   for (int64_t step = most / 2; step > 0; step /= 2)
     if (fits(most + step)) most += step;
-  return most;
+  return {most, most > 0 && !is_valid(most + 1)};
 }
 
 }  // namespace longshore::trainer

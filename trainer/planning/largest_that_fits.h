@@ -9,9 +9,17 @@
 
 namespace longshore::trainer {
 
-// The largest value of a key with which the plans fit `hardware`; 0 if they fit with none. `key` is
-// per_device_batch_size or max_target_length; throws ConfigError for other keys.
-int64_t largest_that_fits(const Config& config, const std::string& key,
-                          const offload::Hardware& hardware);
+struct LargestThatFits {
+  int64_t value = 0;             // 0 if the plans fit with none
+  bool is_most_allowed = false;  // whether a larger value is not valid, and so was not tried
+};
+
+// The largest value of a key with which the plans fit `hardware`. `key` is as
+// require_key_of_largest() has it.
+LargestThatFits largest_that_fits(const Config& config, const std::string& key,
+                                  const offload::Hardware& hardware);
+
+// Throws ConfigError unless it is per_device_batch_size or max_target_length.
+void require_key_of_largest(const std::string& key);
 
 }  // namespace longshore::trainer

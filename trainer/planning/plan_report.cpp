@@ -11,6 +11,7 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/planning/advice.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/what_helps.h"
@@ -188,11 +189,9 @@ std::string hardware_table(const Config& config) {
   for (const std::string& name : hardware_names(default_configs_directory())) {
     Config one = config;
     one.hardware = name;
-    if (!reaches_mesh(read_hardware(name, default_configs_directory()), one)) {
-      result += fmt::format("{:<16} says nothing of how devices reach each other\n", name);
-      continue;
-    }
-    result += hardware_row(one);
+    const std::string missing = missing_in(read_hardware(name, default_configs_directory()), one);
+    result +=
+        missing.empty() ? hardware_row(one) : fmt::format("{:<16} has no {}\n", name, missing);
   }
   return result;
 }

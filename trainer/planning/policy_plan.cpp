@@ -1,8 +1,8 @@
 #include "trainer/planning/policy_plan.h"
 
 #include "base/error.h"
-#include "trainer/config/device_mesh.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/config/validate.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/step/flops.h"

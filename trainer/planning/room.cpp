@@ -42,7 +42,7 @@ Room room_within(const Capacity& capacity, const MemoryByKind& memory, const Mem
   const int64_t device = memory[MemoryKind::device].peak_bytes, host = host_peak_bytes(memory);
   const int64_t together = total_peak_bytes(memory);
   Room room{capacity.device_bytes - (capacity.is_shared ? together : device),
-            capacity.host_bytes - (capacity.is_shared ? together : host)};
+            capacity.host_bytes - (capacity.is_shared ? together : host), capacity.is_shared};
   if (limits.device_bytes)
     room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
   if (limits.host_bytes)
@@ -67,14 +67,19 @@ std::string fits_text(const Room& room) {
     if (spare >= 0) return;
     text += std::string(text == "no:" ? " " : ", ") + kind + " " + bytes_text(-spare) + " short";
   };
-  add("device", room.device_spare_bytes);
-  add("host", room.host_spare_bytes);
+  if (room.is_one_memory && room.device_spare_bytes == room.host_spare_bytes) {
+    add("memory", room.host_spare_bytes);
+  } else {
+    add("device", room.device_spare_bytes);
+    add("host", room.host_spare_bytes);
+  }
   return text;
 }
 
 int64_t missing_bytes(const Room& room) {
-  return std::max<int64_t>(-room.device_spare_bytes, 0) +
-         std::max<int64_t>(-room.host_spare_bytes, 0);
+  const int64_t device = std::max<int64_t>(-room.device_spare_bytes, 0),
+                host = std::max<int64_t>(-room.host_spare_bytes, 0);
+  return room.is_one_memory ? std::max(device, host) : device + host;
 }
 
 int64_t used_device_bytes(const MemoryByKind& memory, const offload::Hardware& hardware) {
@@ -98,22 +103,32 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
   const Capacity there = capacity(backend, devices_of_host);
   if (room_within(there, memory, limits).fits()) return "";
   std::string table;
+  auto line = [&](const char* kind, int64_t needed, const std::string& parts, int64_t there_is,
+                  const std::optional<int64_t>& limit, const char* limit_key, bool is_divided) {
+    const int64_t available = std::min(there_is, limit.value_or(there_is));
+    table += fmt::format(
+        "  {:<13} needs {}{}, available {}{}{}\n", kind, bytes_text(needed),
+        parts.empty() ? "" : " (" + parts + ")", bytes_text(available),
+        available == limit ? std::string(" by ") + limit_key : "",
+        is_divided ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
+  };
+  const bool is_divided = devices_of_host > 1;
   for (MemoryKind kind : offload::kMemoryKinds) {
     const offload::MemoryAnalysis& a = memory[kind];
     if (kind == MemoryKind::unpinned_host && a.peak_bytes == 0) continue;
-    const bool is_device = kind == MemoryKind::device;
-    const bool is_divided = devices_of_host > 1 && (!is_device || there.is_shared);
-    const std::optional<int64_t>& limit = is_device ? limits.device_bytes : limits.host_bytes;
-    const int64_t available = std::min(there.bytes(kind), limit.value_or(there.bytes(kind)));
-    table += fmt::format(
-        "  {:<12} needs {} ({}), available {}{}{}\n", offload::name(kind), bytes_text(a.peak_bytes),
-        categories_text(a.by_category), bytes_text(available),
-        available == limit ? (is_device ? " by device_memory_limit" : " by host_memory_limit") : "",
-        is_divided ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
+    const std::string parts = categories_text(a.by_category);
+    if (kind == MemoryKind::device)
+      line(name(kind), a.peak_bytes, parts, there.device_bytes, limits.device_bytes,
+           "device_memory_limit", is_divided && there.is_shared);
+    else
+      line(name(kind), a.peak_bytes, parts, there.host_bytes, limits.host_bytes,
+           "host_memory_limit", is_divided);
   }
+  if (memory[MemoryKind::unpinned_host].peak_bytes > 0)
+    line("the host", host_peak_bytes(memory), "", there.host_bytes, limits.host_bytes,
+         "host_memory_limit", is_divided);
   if (there.is_shared)
-    table += fmt::format("  {:<12} needs {}, available {}\n", "together",
-                         bytes_text(total_peak_bytes(memory)), bytes_text(there.host_bytes));
+    line("together", total_peak_bytes(memory), "", there.host_bytes, std::nullopt, "", is_divided);
   return table;
 }
 

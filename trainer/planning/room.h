@@ -7,7 +7,8 @@
 
 #include "offload/backend.h"
 #include "offload/hardware.h"
-#include "trainer/step/training_plans.h"
+#include "trainer/config/config.h"
+#include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
 
@@ -23,14 +24,16 @@ MemoryLimits memory_limits(const Config& config);
 struct Room {
   int64_t device_spare_bytes = 0;
   int64_t host_spare_bytes = 0;
+  bool is_one_memory = false;
 
   bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
 };
 
-// "yes", or "no: device 2.1 GiB short".
+// "yes", "no: device 2.1 GiB short", or, of one memory, "no: memory 2.1 GiB short".
 std::string fits_text(const Room& room);
 
-// The bytes that the device and the host lack, added up; 0 if the plans fit.
+// The bytes that the device and the host lack: of two memories added up, of one what it lacks; 0 if
+// the plans fit.
 int64_t missing_bytes(const Room& room);
 
 // The bytes of device memory that will be in use: those of the plans, those that the driver and

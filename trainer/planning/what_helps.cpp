@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "trainer/config/device_mesh.h"
+#include "trainer/config/key_values.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/model_config.h"
 #include "trainer/planning/room.h"
 
@@ -21,55 +24,82 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
-
-struct Choice {
-  std::string setting;
-  Config config;
-
-  std::string key() const { return key_of(setting); }
-  bool is_of_the_same_model() const { return key() != "base_num_decoder_layers"; }
+// A change of a config with which its plan takes less memory.
+struct Change {
+  const char* key;
+  bool (*applies)(const Config&, models::Target);
+  void (*make)(Config&);
 };
 
-std::vector<Choice> smaller_choices(const Config& config, models::Target target) {
-  std::vector<Choice> choices;
-  auto add = [&](bool applies, const std::string& setting, auto change) {
-    if (!applies) return;
-    Config changed = config;
-    change(changed);
-    choices.push_back({setting, changed});
-  };
-  add(config.remat_policy != "full", "remat_policy=full", [](Config& c) {
-    c.remat_policy = "full";
-    c.label_fates.clear();
-  });
-  add(!config.optimizer_memory_host_offload, "optimizer_memory_host_offload=true",
-      [](Config& c) { c.optimizer_memory_host_offload = true; });
-  add(!config.gradient_memory_host_offload, "gradient_memory_host_offload=true",
-      [](Config& c) { c.gradient_memory_host_offload = true; });
-  add(!config.parameter_memory_host_offload, "parameter_memory_host_offload=true",
-      [](Config& c) { c.parameter_memory_host_offload = true; });
-  add(config.prefetch_layers != 0, "prefetch_layers=0", [](Config& c) { c.prefetch_layers = 0; });
-  add(config.checkpoint_period > 0 && config.async_checkpointing, "async_checkpointing=false",
-      [](Config& c) { c.async_checkpointing = false; });
-  add(config.moment_dtype != MomentDtype::block8, "moment_dtype=8bit",
-      [](Config& c) { c.moment_dtype = MomentDtype::block8; });
-  add(config.weight_dtype != WeightDtype::bfloat16 && config.dtype != ComputeDtype::float32 &&
-          has_bfloat16(target),
-      "weight_dtype=bfloat16", [](Config& c) { c.weight_dtype = WeightDtype::bfloat16; });
-  add(config.per_device_batch_size > 1, "per_device_batch_size=1",
-      [](Config& c) { c.per_device_batch_size = 1; });
-  add(config.max_target_length >= 1024,
-      fmt::format("max_target_length={}", config.max_target_length / 2),
-      [](Config& c) { c.max_target_length /= 2; });
-  add(config.gradient_accumulation_steps > 1, "gradient_accumulation_steps=1",
-      [](Config& c) { c.gradient_accumulation_steps = 1; });
-  add(config.base_num_decoder_layers > 1 && config.load_parameters_path.empty(),
-      fmt::format("base_num_decoder_layers={}", config.base_num_decoder_layers / 2), [](Config& c) {
-        c.base_num_decoder_layers /= 2;
-        c.offload_layers = -1;
-      });
-  return choices;
+constexpr const char* kLayers = "base_num_decoder_layers";
+constexpr const char* kHomes[] = {"optimizer_memory_host_offload", "gradient_memory_host_offload",
+                                  "parameter_memory_host_offload"};
+
+const std::vector<Change>& changes() {
+  using Target = models::Target;
+  static const std::vector<Change> changes{
+      {"remat_policy", [](const Config& c, Target) { return c.remat_policy != "full"; },
+       [](Config& c) {
+         c.remat_policy = "full";
+         c.label_fates.clear();
+         c.auto_micro_batch = false;
+       }},
+      {kHomes[0], [](const Config& c, Target) { return !c.optimizer_memory_host_offload; },
+       [](Config& c) { c.optimizer_memory_host_offload = true; }},
+      {kHomes[1], [](const Config& c, Target) { return !c.gradient_memory_host_offload; },
+       [](Config& c) { c.gradient_memory_host_offload = true; }},
+      {kHomes[2], [](const Config& c, Target) { return !c.parameter_memory_host_offload; },
+       [](Config& c) { c.parameter_memory_host_offload = true; }},
+      {"prefetch_layers", [](const Config& c, Target) { return c.prefetch_layers != 0; },
+       [](Config& c) { c.prefetch_layers = 0; }},
+      {"async_checkpointing",
+       [](const Config& c, Target) { return c.checkpoint_period > 0 && c.async_checkpointing; },
+       [](Config& c) { c.async_checkpointing = false; }},
+      {"moment_dtype",
+       [](const Config& c, Target) { return c.moment_dtype != MomentDtype::block8; },
+       [](Config& c) { c.moment_dtype = MomentDtype::block8; }},
+      {"weight_dtype",
+       [](const Config& c, Target target) {
+         return c.weight_dtype != WeightDtype::bfloat16 && c.dtype != ComputeDtype::float32 &&
+                has_bfloat16(target);
+       },
+       [](Config& c) { c.weight_dtype = WeightDtype::bfloat16; }},
+      {"per_device_batch_size", [](const Config& c, Target) { return c.per_device_batch_size > 1; },
+       [](Config& c) { c.per_device_batch_size = 1; }},
+      {"max_target_length", [](const Config& c, Target) { return c.max_target_length >= 1024; },
+       [](Config& c) { c.max_target_length /= 2; }},
+      {"gradient_accumulation_steps",
+       [](const Config& c, Target) { return c.gradient_accumulation_steps > 1; },
+       [](Config& c) { c.gradient_accumulation_steps = 1; }},
+      {kLayers,
+       [](const Config& c, Target) {
+         return c.base_num_decoder_layers > 1 && c.load_parameters_path.empty();
+       },
+       [](Config& c) {
+         c.base_num_decoder_layers /= 2;
+         if (c.offload_layers > c.base_num_decoder_layers) c.offload_layers = -1;
+       }}};
+  return changes;
+}
+
+// As a command line has a value: without quotes.
+std::string argument_text(const Key& key, const Config& config) {
+  const std::string value = value_text(key, config);
+  return value.starts_with('"') ? value.substr(1, value.size() - 2) : value;
+}
+
+// "remat_policy=full context=": what a command line has to set that turns one config into the
+// other; without the keys in `searched`, and without labels if the policy is one of them.
+std::string settings(const Config& before, const Config& after,
+                     const std::set<std::string>& searched) {
+  std::vector<std::string> list;
+  for (const Key& key : config_keys()) {
+    const bool is_label = std::holds_alternative<LabelKey>(key.kind);
+    if (searched.contains(key.name) || (is_label && searched.contains("remat_policy"))) continue;
+    if (const std::string value = argument_text(key, after); value != argument_text(key, before))
+      list.push_back(key.name + "=" + value);
+  }
+  return join(list, " ");
 }
 
 std::string needs(const MemoryByKind& memory, models::Target target, const MemoryLimits& limits) {
@@ -98,112 +128,106 @@ bool lessens(const Room& before, const Room& after) {
          (before.host_spare_bytes < 0 && after.host_spare_bytes > before.host_spare_bytes);
 }
 
-// Several choices together, each on top of those before it.
+using Keys = std::vector<std::string>;
+
+// Several changes together, each on top of those before it.
 struct Combination {
-  std::vector<std::string> settings;
+  Keys changed;
   Config config;
 };
 
-// `config` with the settings of smaller_choices(); those that it has already are left out.
-Combination with_settings(const Config& config, const std::vector<std::string>& settings,
-                          models::Target target) {
-  Combination result{.settings = {}, .config = config};
-  for (const std::string& setting : settings)
-    for (const Choice& offered : smaller_choices(result.config, target)) {
-      if (offered.key() != key_of(setting)) continue;
-      result.config = offered.config;
-      result.settings.push_back(offered.setting);
-      break;
-    }
+// `config` with the changes of these keys; those that do not apply are left out.
+Combination with_changes(const Config& config, const Keys& keys, models::Target target) {
+  Combination result{.changed = {}, .config = config};
+  for (const std::string& key : keys) {
+    const Change& change = *std::ranges::find(changes(), key, &Change::key);
+    if (!change.applies(result.config, target)) continue;
+    change.make(result.config);
+    result.changed.push_back(key);
+  }
   return result;
 }
 
 // What may be moved to the host, in every way, the fewest first.
-std::vector<std::vector<std::string>> all_homes() {
-  const std::array<std::string, 3> moves{"optimizer_memory_host_offload=true",
-                                         "gradient_memory_host_offload=true",
-                                         "parameter_memory_host_offload=true"};
-  std::vector<std::vector<std::string>> all(size_t{1} << moves.size());
+std::vector<Keys> all_homes() {
+  std::vector<Keys> all(size_t{1} << std::size(kHomes));
   for (size_t i = 0; i < all.size(); ++i)
-    for (size_t bit = 0; bit < moves.size(); ++bit)
-      if (i >> bit & 1) all[i].push_back(moves[bit]);
-  std::ranges::stable_sort(all, {}, &std::vector<std::string>::size);
+    for (size_t bit = 0; bit < std::size(kHomes); ++bit)
+      if (i >> bit & 1) all[i].push_back(kHomes[bit]);
+  std::ranges::stable_sort(all, {}, &Keys::size);
   return all;
 }
 
-// Choices with which the plan fits together, none of which could be left out; nothing where none
+// Changes with which the plan fits together, none of which could be left out; nothing where none
 // are found. First those that change no result, then what changes more.
-std::optional<Combination> combination_that_fits(const Config& config, models::Target target,
-                                                 const RoomOf& room_of) {
+std::optional<Config> combination_that_fits(const Config& config, models::Target target,
+                                            const RoomOf& room_of) {
   auto fits = [&](const Combination& one) {
     const std::optional<MemoryByKind> memory = memory_of(one.config, target);
     return memory && room_of(*memory).fits();
   };
-  const std::vector<std::string> least{"remat_policy=full", "prefetch_layers=0",
-                                       "async_checkpointing=false"},
-      moments{"moment_dtype=8bit"}, weights{"weight_dtype=bfloat16"};
-  auto joined = [](std::vector<std::string> one, const std::vector<std::string>& other) {
+  const Keys least{"remat_policy", "prefetch_layers", "async_checkpointing"};
+  auto joined = [](Keys one, const Keys& other) {
     one.insert(one.end(), other.begin(), other.end());
     return one;
   };
-  const std::vector<std::string> both = joined(moments, weights),
-                                 one_row = joined(both, {"per_device_batch_size=1"});
-  for (const std::vector<std::string>& changes :
-       {std::vector<std::string>(), moments, weights, both, one_row,
-        joined(one_row, {"max_target_length"})}) {
+  for (const Keys& further :
+       {Keys{}, Keys{"moment_dtype"}, Keys{"weight_dtype"}, Keys{"moment_dtype", "weight_dtype"},
+        Keys{"moment_dtype", "weight_dtype", "per_device_batch_size"},
+        Keys{"moment_dtype", "weight_dtype", "per_device_batch_size", "max_target_length"}}) {
     std::vector<Combination> tried;
-    for (const std::vector<std::string>& homes : all_homes())
-      tried.push_back(with_settings(config, joined(joined(changes, homes), least), target));
+    for (const Keys& homes : all_homes())
+      tried.push_back(with_changes(config, joined(joined(further, homes), least), target));
     std::vector<char> is_enough(tried.size());
     parallel_for(tried.size(), [&](size_t i) { is_enough[i] = fits(tried[i]); });
     const auto first = std::ranges::find(is_enough, 1);
     if (first == is_enough.end()) continue;
     Combination found = tried[static_cast<size_t>(first - is_enough.begin())];
-    for (size_t i = found.settings.size(); i-- > 0;) {
-      std::vector<std::string> fewer = found.settings;
+    for (size_t i = found.changed.size(); i-- > 0;) {
+      Keys fewer = found.changed;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (const Combination without = with_settings(config, fewer, target); fits(without))
+      if (const Combination without = with_changes(config, fewer, target); fits(without))
         found = without;
     }
-    return found;
+    return found.config;
   }
   return std::nullopt;
 }
 
 struct Help {
   std::string lines;
-  bool fits = false;  // with one of them
+  bool fits = false;  // the same model, with one of them
 };
 
-Help helpful_choices(const Config& config, models::Target target, const RoomOf& room_of,
+Help helpful_changes(const Config& config, models::Target target, const RoomOf& room_of,
                      const std::set<std::string>& searched) {
   const Room before = room_of(analyze(plan_training(config, target)));
   Help help;
-  for (const Choice& choice : smaller_choices(config, target)) {
-    if (searched.contains(choice.key())) continue;
-    const std::optional<MemoryByKind> memory = memory_of(choice.config, target);
+  for (const Change& change : changes()) {
+    if (searched.contains(change.key) || !change.applies(config, target)) continue;
+    Config changed = config;
+    change.make(changed);
+    const std::optional<MemoryByKind> memory = memory_of(changed, target);
     if (!memory) continue;
     const Room after = room_of(*memory);
     if (!lessens(before, after)) continue;
-    help.lines += helpful_line(choice.setting, *memory, target, memory_limits(config),
-                               after.fits() ? "fits" : "");
-    help.fits = help.fits || (after.fits() && choice.is_of_the_same_model());
+    help.lines += helpful_line(settings(config, changed, searched), *memory, target,
+                               memory_limits(config), after.fits() ? "fits" : "");
+    help.fits = help.fits || (after.fits() && change.key != std::string_view(kLayers));
   }
   return help;
 }
 
-// Also several together, where no choice alone makes room for the same model.
+// Also several together, where no change alone makes room for the same model.
 std::string ways_to_fit(const Config& config, models::Target target, const RoomOf& room_of,
                         const std::set<std::string>& searched) {
-  const Help help = helpful_choices(config, target, room_of, searched);
+  const Help help = helpful_changes(config, target, room_of, searched);
   if (help.fits) return help.lines;
-  std::optional<Combination> together = combination_that_fits(config, target, room_of);
+  const std::optional<Config> together = combination_that_fits(config, target, room_of);
   if (!together) return help.lines;
-  std::erase_if(together->settings,
-                [&](const std::string& setting) { return searched.contains(key_of(setting)); });
-  if (together->settings.empty()) return help.lines;
-  return help.lines + helpful_line(join(together->settings, " "),
-                                   analyze(plan_training(together->config, target)), target,
+  const std::string set = settings(config, *together, searched);
+  if (set.empty()) return help.lines;
+  return help.lines + helpful_line(set, analyze(plan_training(*together, target)), target,
                                    memory_limits(config), "fits, all together");
 }
 
@@ -227,7 +251,7 @@ std::string what_helps(const Config& config, const offload::Hardware& hardware,
 std::string what_helps(const Config& config, models::Target target) {
   const offload::Hardware nothing{.target = target};
   auto room_of = [&](const MemoryByKind& memory) { return room(memory, nothing); };
-  return helpful_choices(config, target, room_of, {}).lines;
+  return helpful_changes(config, target, room_of, {}).lines;
 }
 
 std::string why_no_room(const Config& config, const TrainingPlans& plans,

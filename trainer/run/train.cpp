@@ -20,6 +20,7 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/distributed/same_config.h"

@@ -1,7 +1,6 @@
 #include "trainer/step/estimate.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "offload/walk.h"
 
@@ -24,30 +23,42 @@ double& wait_for(Lane lane, Phases& phases) {
   return lane == Lane::network ? phases.exposed_collective : phases.exposed_transfer;
 }
 
-// When other lanes ended what they did: what the device may have waited for.
-class Ends {
+// The lane that was busy longest between two times, of those that the device may have waited for.
+// Asked for one wait after the other.
+class Others {
  public:
-  explicit Ends(const std::vector<Event>& events) {
+  explicit Others(const std::vector<Event>& events) {
     for (const Event& event : events)
-      if (event.lane != Lane::compute) ends_.push_back({event.span.end, event.lane});
-    std::sort(ends_.begin(), ends_.end());
+      if (event.lane != Lane::compute) spans_[event.lane].push_back(event.span);
   }
 
-  // The lane that was the last to end something when the device went on.
-  Lane last(double then) const {
-    auto behind = std::upper_bound(ends_.begin(), ends_.end(), std::pair{then, kLanes.back()});
-    return behind == ends_.begin() ? Lane::host_to_device : std::prev(behind)->second;
+  Lane busiest(double begin, double end) {
+    Lane longest = Lane::host_to_device;
+    double most = 0;
+    for (Lane lane : kLanes) {
+      const std::vector<offload::Span>& spans = spans_[lane];
+      size_t& next = next_[lane];
+      while (next < spans.size() && spans[next].end <= begin) ++next;
+      double busy = 0;
+      for (size_t i = next; i < spans.size() && spans[i].begin < end; ++i)
+        busy += std::min(end, spans[i].end) - std::max(begin, spans[i].begin);
+      if (busy <= most) continue;
+      most = busy;
+      longest = lane;
+    }
+    return longest;
   }
 
  private:
-  std::vector<std::pair<double, Lane>> ends_;
+  offload::PerLane<std::vector<offload::Span>> spans_;
+  offload::PerLane<size_t> next_{};  // the first that may not have ended before
 };
 
 }  // namespace
 
 Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
   Estimate result{.events = offload::walk(step.of_step(), hardware)};
-  Ends ends(result.events);
+  Others others(result.events);
   double computed = 0;
   for (const Event& event : result.events) {
     result.step_seconds = std::max(result.step_seconds, event.span.end);
@@ -56,7 +67,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
   auto wait = [&](double until) {
     constexpr double kLeast = 1e-12;  // below are sums in another order
     if (until - computed <= kLeast) return;
-    wait_for(ends.last(until), result.phases) += until - computed;
+    wait_for(others.busiest(computed, until), result.phases) += until - computed;
   };
   for (const Event& event : result.events) {
     if (event.lane != Lane::compute) continue;

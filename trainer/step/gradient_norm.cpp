@@ -54,7 +54,9 @@ GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder
         index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
   }
   if (index_.empty())
-    throw ConfigError("a device would hold no trained parameter: too many devices for this model");
+    throw ConfigError(
+        "this device would hold no parameter that is trained; expected fewer devices "
+        "along fsdp, or more that is trained");
   square_sums_ = builder.temporary(
       "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
       MemoryKind::device, Category::batch);

@@ -10,6 +10,7 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/step/lookahead.h"
 #include "trainer/weights/saved_state.h"
 
@@ -29,6 +30,29 @@ OptimizerOptions optimizer_options(const Config& config) {
           .seed = static_cast<uint64_t>(config.seed),
           .lane = config.optimizer_compute == OptimizerCompute::host ? offload::Lane::host_compute
                                                                      : offload::Lane::compute};
+}
+
+// A slab is divided from its beginning, so that the last device is the first to have no part of
+// any.
+void require_part_for_each_device(const models::Model& model, offload::LayoutOptions options,
+                                  const Config& config) {
+  offload::MeshAxis& fsdp = options.mesh.fsdp;
+  auto last_trains = [&](int64_t devices) {
+    fsdp.size = devices;
+    fsdp.rank = devices - 1;
+    return std::ranges::any_of(offload::lay_out(model, options).slabs, [](const offload::Slab& s) {
+      return s.trainable == models::Trainable::yes && !s.decay_ranges().empty();
+    });
+  };
+  const int64_t devices = fsdp.size;
+  if (devices == 1 || last_trains(devices)) return;
+  int64_t most = devices - 1;
+  while (most > 1 && !last_trains(most)) --most;
+  throw ConfigError(
+      fmt::format("{}: found {} devices that share the parameters, of which the last would train "
+                  "none; expected "
+                  "at most {}; nearest: the others along ici_data_parallelism",
+                  location(config, "ici_fsdp_parallelism"), devices, most));
 }
 
 }  // namespace
@@ -95,7 +119,9 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   plans.model = make_model(config, target);
   plans.layout = offload::lay_out(plans.model, layout_options(config, rank));
   plans.options = step_options(config, plans.model, target);
-  plans.step = plan_step(plans.model, plans.layout, plans.options, target);
+  require_part_for_each_device(plans.model, layout_options(config), config);
+  plans.step = with_origin(
+      config, [&] { return plan_step(plans.model, plans.layout, plans.options, target); });
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))
     plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);

@@ -15,10 +15,10 @@
 #include "offload/assignments.h"
 #include "tests/data/temporary_folder.h"
 #include "trainer/config/config_text.h"
-#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {

@@ -270,6 +270,31 @@ TEST(PlanProgram, PlansOnEveryProfile) {
   }
 }
 
+// Before anything is measured or planned, which takes long.
+TEST(PlanProgram, RefusesAtOnceWhatItCouldNotFinish) {
+  for (const auto& [arguments, words] :
+       {std::pair{"--measure-to /nowhere/x.yml",
+                  "--measure-to: found /nowhere/x.yml, but there is no"},
+        {"--config llama3_70b.yml --hardware h100 --json /nowhere/x", "--json: found /nowhere/x"},
+        {"--config llama3_70b.yml --hardware h100 --largest per_device_batch",
+         "nearest: per_device_batch_size"}}) {
+    const ProgramResult result = run_plan(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments;
+    EXPECT_TRUE(contains(result.output, words)) << result.output;
+  }
+}
+
+// As train does, although the plan is that of the first device.
+TEST(PlanProgram, RefusesAMeshWhoseLastDeviceTrainsNothing) {
+  const ProgramResult result =
+      run_plan(kQuickstart +
+               "base_emb_dim=64 base_num_decoder_layers=2 head_dim=16 lora_rank=1 "
+               "ici_fsdp_parallelism=8");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.output, "ici_fsdp_parallelism: found 8 devices")) << result.output;
+  EXPECT_TRUE(contains(result.output, "expected at most ")) << result.output;
+}
+
 TEST(PlanProgram, WarnsOfKeysWithoutEffect) {
   const std::string warning = "warning: command line offload_layers: 3 has no effect";
   const std::string keys = "offload_layers=3 ";
@@ -418,8 +443,7 @@ TEST(PlanProgram, PlansAndAdvisesWhereOnlyTheLastLayersTrain) {
 }
 
 TEST(PlanProgram, FailsWhereTheFileCannotBeWritten) {
-  TemporaryFolder folder;
-  std::string nowhere = (folder / "none" / "plans.json").string();
+  const std::string nowhere = "/proc/plans.json";  // a folder that takes no files
   ProgramResult result = run_plan(kQuickstart + "--json " + nowhere);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_TRUE(contains(result.output, nowhere)) << result.output;

@@ -12,9 +12,9 @@
 
 #include "base/atomic_file.h"
 #include "tests/data/temporary_folder.h"
-#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/planning/plan_report.h"
 
 namespace longshore::trainer {

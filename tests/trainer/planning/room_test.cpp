@@ -1,17 +1,21 @@
 #include "trainer/planning/room.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "offload/virtual_backend.h"
 #include "trainer/config/config.h"
 #include "trainer/config/load_config.h"
+#include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {
 
 using offload::MemoryKind;
+using testing::HasSubstr;
 
 TEST(Room, CountsWhatTheDriverTakes) {
   const std::vector<std::string> overrides{"remat_policy=minimal_offloaded"};
@@ -32,6 +36,31 @@ TEST(Room, CountsWhatTheDriverTakes) {
     EXPECT_EQ(room(memory, hardware).device_spare_bytes, -1);
     EXPECT_EQ(room(memory, hardware).host_spare_bytes, is_one_memory ? -1 : 0);
   }
+}
+
+// What one memory lacks, both of its kinds lack: it counts once.
+TEST(Room, CountsWhatIsMissingOnce) {
+  const Room one{-5, -5, true}, two{-5, -7, false};
+  EXPECT_EQ(missing_bytes(one), 5);
+  EXPECT_EQ(missing_bytes(two), 12);
+  EXPECT_EQ(fits_text(one), "no: memory 5 bytes short");
+  EXPECT_EQ(fits_text(two), "no: device 5 bytes short, host 7 bytes short");
+}
+
+// Each kind of host memory by itself is there; both together are not.
+TEST(Room, ShowsWhatIsShortWhereEachKindFits) {
+  const std::vector<std::string> overrides{"optimizer_memory_host_offload=true",
+                                           "checkpoint_period=10"};
+  const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
+  const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda));
+  ASSERT_GT(memory[MemoryKind::unpinned_host].peak_bytes, 0);
+  const int64_t host = host_peak_bytes(memory);
+  auto backend = offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));
+  const std::string table = shortage(memory, *backend, {.host_bytes = host - 1});
+  EXPECT_THAT(table,
+              HasSubstr("  the host      needs " + offload::bytes_text(host) + ", available " +
+                        offload::bytes_text(host - 1) + " by host_memory_limit\n"));
+  EXPECT_EQ(shortage(memory, *backend, {.host_bytes = host}), "");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "offload/virtual_backend.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/offload/forwarding_backend.h"
 #include "trainer/config/load_config.h"
 
@@ -81,8 +82,8 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
     SmallBackend small(*device_without_memory, available);
     std::string message = why_no_room(config, plans, small);
     for (const std::string& words :
-         {std::string("does not fit"), "pinned_host  needs " + offload::bytes_text(pinned),
-          "device       needs " + offload::bytes_text(device),
+         {std::string("does not fit"), "pinned_host   needs " + offload::bytes_text(pinned),
+          "device        needs " + offload::bytes_text(device),
           "available " + offload::bytes_text(available[kind])})
       EXPECT_THAT(message, HasSubstr(words));
 
@@ -131,6 +132,30 @@ TEST(WhatHelps, NamesOnlyWhatLessensWhatIsShort) {
     EXPECT_THAT(for_host, HasSubstr("moment_dtype=8bit"));
     EXPECT_THAT(what_helps(short_of_device, hardware, {"moment_dtype"}),
                 Not(HasSubstr("moment_dtype")));
+  }
+}
+
+// What is offered for a file can be put on a command line beside it.
+TEST(WhatHelps, OffersSettingsThatTheFileTakes) {
+  data::TemporaryFolder folder;
+  const std::string file =
+      folder
+          .write("own.yml",
+                 "base_config: quickstart.yml\nremat_policy: custom\ncontext: device\n"
+                 "offload_layers: 5\n")
+          .string();
+  auto load = [&](const std::vector<std::string>& overrides) {
+    return load_config(file, overrides, default_configs_directory());
+  };
+  const offload::Hardware nothing = offload::nominal_hardware(models::Target::cuda);
+  const std::string help = what_helps(load({"device_memory_limit=0.01"}), nothing);
+  EXPECT_THAT(help, HasSubstr("remat_policy=full context= "));
+  EXPECT_THAT(help, HasSubstr("base_num_decoder_layers=3 offload_layers=-1 "));
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find(" device ")));
+    const std::vector<std::string> overrides{std::istream_iterator<std::string>(words), {}};
+    EXPECT_NO_THROW(plan_training(load(overrides), models::Target::cuda)) << line;
   }
 }
 

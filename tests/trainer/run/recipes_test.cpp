@@ -11,8 +11,8 @@
 
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/config/device_mesh.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/named_hardware.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {

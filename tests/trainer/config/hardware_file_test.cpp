@@ -1,4 +1,5 @@
-// Profiles, and what plans take by them.
+#include "trainer/config/hardware_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,14 +9,7 @@
 
 #include "base/error.h"
 #include "models/ops/linear.h"
-#include "tests/data/temporary_folder.h"
-#include "tests/message_of.h"
-#include "trainer/config/device_mesh.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/planning/largest_that_fits.h"
-#include "trainer/planning/plan_report.h"
-#include "trainer/step/estimate.h"
+#include "offload/collectives.h"
 
 namespace longshore::trainer {
 namespace {
@@ -41,7 +35,8 @@ constexpr const char* kLeast =
 constexpr const char* kLeastRates =
     "flops_per_second.matmul.bf16: 1e14\n"
     "flops_per_second.attention: 1e13\n"
-    "bytes_per_second.memory: 1e12\n";
+    "bytes_per_second.memory: 1e12\n"
+    "bytes_per_second.host.memory: 1e11\n";
 
 Hardware parse(const std::string& more) {
   return parse_hardware(kLeast + more + kLeastRates, "x.yml", "x");
@@ -153,6 +148,7 @@ TEST(HardwareFile, WritesEveryKeyThatIsSet) {
             "launch_seconds: 1e-06\nlink_to_device: 2e+09\nlink_to_host: 1e+09\n"
             "link_both_ways: 1\ngpus_per_link: 1\npeer_to_peer: false\n"
             "flops_per_second.attention: 1e+13\nflops_per_second.matmul.bf16: 1e+14\n"
+            "bytes_per_second.host.memory: 1e+11\n"
             "bytes_per_second.memory: 1e+12\n");
   const std::string all =
       text(parse("device_reserved_bytes: 1e9\npeak_flops_per_second.bf16: 2e14\n"
@@ -209,8 +205,8 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
 
 TEST(HardwareFile, NamesTheRateThatIsMissing) {
   const std::string rates = kLeastRates;
-  for (const char* line :
-       {"flops_per_second.matmul", "flops_per_second.attention", "bytes_per_second.memory"}) {
+  for (const char* line : {"flops_per_second.matmul", "flops_per_second.attention",
+                           "bytes_per_second.memory", "bytes_per_second.host.memory"}) {
     const size_t begin = rates.find(line), end = rates.find('\n', begin) + 1;
     try {
       parse_hardware(kLeast + rates.substr(0, begin) + rates.substr(end), "x.yml", "x");
@@ -219,112 +215,6 @@ TEST(HardwareFile, NamesTheRateThatIsMissing) {
       EXPECT_THAT(error.what(), HasSubstr(line));
     }
   }
-}
-
-Config config_for(const std::string& hardware, std::vector<std::string> more = {}) {
-  more.push_back("hardware=" + (kConfigs / "hardware" / (hardware + ".yml")).string());
-  return load_config_text("model_name: llama3.2_1b\ndtype: bfloat16\n", kConfigs / "test.yml", more,
-                          kConfigs);
-}
-
-PolicyPlan planned(const Config& config) {
-  return std::move(plan_policies(config, {}, models::Target::cuda)[0]);
-}
-
-TEST(Estimate, PhasesAddUpToTheStep) {
-  for (const char* policy : {"none", "full", "minimal_offloaded"})
-    for (const char* homes : {"false", "true"})
-      for (const char* compute : {"device", "host"}) {
-        if (compute == std::string("host") && homes == std::string("false")) continue;
-        PolicyPlan plan = planned(config_for(
-            "h100", {std::string("remat_policy=") + policy,
-                     std::string("optimizer_memory_host_offload=") + homes,
-                     std::string("optimizer_compute=") + compute, "per_device_batch_size=4"}));
-        const Estimate& e = *plan.estimate;
-        EXPECT_NEAR(e.phases.total(), e.step_seconds, 1e-9 * e.step_seconds);
-        EXPECT_EQ(e.phases.recompute > 0, policy != std::string("none"));
-        EXPECT_GT(e.phases.backward, e.phases.forward);
-        EXPECT_GT(plan.mfu, 0.05);
-        EXPECT_LT(plan.mfu, 0.75);
-        EXPECT_LE(e.busy_seconds[e.bottleneck], e.step_seconds * (1 + 1e-9));
-      }
-}
-
-TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
-  Config config = config_for("h100", {"remat_policy=minimal_offloaded", "per_device_batch_size=4"});
-  TrainingPlans plans = plan_training(config, models::Target::cuda);
-  Hardware fast = *named_hardware(config), slow = fast;
-  slow.link_to_device = slow.link_to_host = RateCurve(1e9);
-  Estimate hidden = estimate(plans.step, fast), exposed = estimate(plans.step, slow);
-  EXPECT_GT(exposed.phases.exposed_transfer, 10 * hidden.phases.exposed_transfer);
-  EXPECT_NEAR(exposed.phases.backward, hidden.phases.backward, 1e-9);
-  EXPECT_NE(exposed.bottleneck, Lane::compute);
-  EXPECT_EQ(hidden.bottleneck, Lane::compute);
-}
-
-// Each lane that is slow shows as the wait for it.
-TEST(Estimate, SaysWhatTheDeviceWaitsFor) {
-  const Hardware fast = *named_hardware(config_for("h100"));
-  Hardware link = fast, host = fast, network = fast;
-  link.link_to_device = link.link_to_host = RateCurve(2e9);
-  host.bytes_per_second["host.memory"] = RateCurve(2e9);
-  network.ici = RateCurve(2e9);
-  struct Case {
-    const Hardware& slow;
-    std::vector<std::string> settings;
-    double Phases::*waits;
-  };
-  for (const auto& [slow, settings, waits] : std::initializer_list<Case>{
-           {link, {"remat_policy=minimal_offloaded"}, &Phases::exposed_transfer},
-           {host,
-            {"parameter_memory_host_offload=true", "optimizer_memory_host_offload=true",
-             "optimizer_compute=host", "gradient_clipping_threshold=0"},
-            &Phases::exposed_host},
-           {network, {"ici_fsdp_parallelism=8"}, &Phases::exposed_collective}}) {
-    const TrainingPlans plans = plan_training(config_for("h100", settings), models::Target::cuda);
-    const Phases before = estimate(plans.step, fast).phases,
-                 after = estimate(plans.step, slow).phases;
-    EXPECT_GT(after.*waits, before.*waits + 0.2 * after.total()) << settings[0];
-  }
-}
-
-// Products would take no time, or would have no MFU.
-TEST(PlanReport, RefusesAProfileWithoutRatesOfThePlansDtype) {
-  const std::string profile = data::read_file(kConfigs / "hardware/h100.yml");
-  for (const std::string missing : {"flops_per_second.matmul", "peak_flops_per_second"}) {
-    std::string without = profile;
-    const size_t at = without.find("\n" + missing + ".bf16");
-    ASSERT_NE(at, std::string::npos);
-    without.insert(at + 1, "#");
-    data::TemporaryFolder folder;
-    Config config = config_for("h100", {});
-    config.hardware = folder.write("slow.yml", without).string();
-    const std::string said = message_of<ConfigError>([&] { named_hardware(config); });
-    EXPECT_TRUE(
-        said.ends_with("slow has no " + missing + " for bf16, in which this config computes"))
-        << said;
-    config.dtype = ComputeDtype::float32;
-    EXPECT_NO_THROW(named_hardware(config));
-  }
-}
-
-// The largest that fits, and not one more.
-TEST(PlanReport, FindsTheLargestThatFits) {
-  Config config = config_for("rtx4090", {"remat_policy=full", "optimizer_memory_host_offload=true",
-                                         "max_target_length=1024"});
-  Hardware hardware = *named_hardware(config);
-  auto fits = [&](int64_t batch) {
-    Config one = config;
-    one.per_device_batch_size = batch;
-    return planned(one).room.fits();
-  };
-  int64_t most = largest_that_fits(config, "per_device_batch_size", hardware);
-  EXPECT_GT(most, 1);
-  EXPECT_TRUE(fits(most));
-  EXPECT_FALSE(fits(most + 1));
-  hardware.device_bytes = 1 << 30;
-  EXPECT_EQ(largest_that_fits(config, "per_device_batch_size", hardware), 0);
-  EXPECT_THROW(largest_that_fits(config, "steps", hardware), ConfigError);
 }
 
 }  // namespace

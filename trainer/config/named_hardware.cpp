@@ -1,0 +1,59 @@
+#include "trainer/config/named_hardware.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "trainer/config/device_mesh.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/model_config.h"
+
+namespace longshore::trainer {
+namespace {
+
+using models::Dtype;
+using models::OpClass;
+
+std::string missing_link(const offload::Hardware& hardware, const Config& config) {
+  const offload::DeviceMesh mesh = device_mesh(config);
+  if (devices_per_node(config) > 1 && hardware.ici.points().empty()) return "ici";
+  const bool is_between_nodes = mesh.data.nodes * mesh.fsdp.nodes > 1;
+  return is_between_nodes && hardware.dcn.points().empty() ? "dcn" : "";
+}
+
+// Without rates, what is to be computed would take no time; without the peak, there is no MFU.
+std::string missing_rate(const offload::Hardware& hardware, Dtype dtype) {
+  for (OpClass op_class : {OpClass::matmul, OpClass::attention})
+    if (!has_rate(hardware.flops_per_second, name(op_class), dtype))
+      return std::string("flops_per_second.") + name(op_class);
+  if (!has_rate(hardware.bytes_per_second, name(OpClass::memory), dtype))
+    return std::string("bytes_per_second.") + name(OpClass::memory);
+  return hardware.peak_flops_per_second.contains(dtype) ? "" : "peak_flops_per_second";
+}
+
+}  // namespace
+
+std::string missing_in(const offload::Hardware& hardware, const Config& config) {
+  if (const std::string link = missing_link(hardware, config); !link.empty())
+    return link + ", which a plan for " + mesh_text(config) + " needs";
+  const Dtype dtype = compute_dtype(config, hardware.target);
+  if (const std::string rate = missing_rate(hardware, dtype); !rate.empty())
+    return fmt::format("{} for {}, in which this config computes", rate, models::name(dtype));
+  if (const char* memory = name(OpClass::memory);
+      !has_rate(hardware.bytes_per_second, memory, Dtype::float32))
+    return fmt::format("bytes_per_second.{} for f32, in which parameters are updated", memory);
+  return "";
+}
+
+std::optional<offload::Hardware> named_hardware(const Config& config) {
+  if (config.hardware.empty()) return std::nullopt;
+  offload::Hardware hardware = with_origin(
+      config, [&] { return read_hardware(config.hardware, default_configs_directory()); });
+  if (const std::string missing = missing_in(hardware, config); !missing.empty())
+    throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing);
+  if (models::is_cuda(hardware.target) && config.backend == BackendChoice::cuda_composed)
+    hardware.target = models::Target::cuda_composed;  // profiles say cuda or cpu
+  return hardware.shared_by(devices_per_node(config));
+}
+
+}  // namespace longshore::trainer
