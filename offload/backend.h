@@ -30,7 +30,7 @@ class Backend {
   virtual int64_t available_bytes(MemoryKind kind) = 0;
   // What is taken, as the system tells: of a GPU's memory by all programs, with what its driver and
   // libraries take; of the host's by this process.
-  virtual int64_t used_bytes(MemoryKind kind) = 0;
+  virtual int64_t used_device_bytes() = 0;
 
   // Lanes work on their own, each in order. `event` numbers an instruction of the running plan.
   // After a failure in one lane nothing more is begun in any until synchronize() has thrown it;

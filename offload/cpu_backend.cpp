@@ -146,7 +146,7 @@ class CpuBackend : public Backend {
   }
 
   int64_t available_bytes(MemoryKind) override { return available_host_bytes(); }
-  int64_t used_bytes(MemoryKind) override { return resident_bytes(); }
+  int64_t used_device_bytes() override { return resident_bytes(); }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::compute) {

@@ -102,8 +102,7 @@ class CudaBackend : public Backend {
     return kind == MemoryKind::device ? device_memory().free : available_host_bytes();
   }
 
-  int64_t used_bytes(MemoryKind kind) override {
-    if (kind != MemoryKind::device) return resident_bytes();
+  int64_t used_device_bytes() override {
     const DeviceBytes bytes = device_memory();
     return bytes.total - bytes.free;
   }

@@ -53,56 +53,86 @@ std::vector<DecayRange> Slab::decay_ranges() const {
   return ranges;
 }
 
-ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
-  ParameterLayout layout{.slabs = {}, .by_name = {}, .homes = options.homes, .mesh = options.mesh};
-  for (const models::Stage& stage : model.stages) {
-    for (int layer = 0; layer < static_cast<int>(stage.layers.size()); ++layer) {
-      const models::Program& program = stage.program(layer);
-      std::string name = stage.is_scan() ? stage.name + "." + std::to_string(layer) : stage.name;
-      Slab trainable{.name = name, .trainable = Trainable::yes, .parameters = {}};
-      Slab frozen{.name = name + ".frozen", .trainable = Trainable::no, .parameters = {}};
-      for (models::ValueId id : program.inputs_from(Source::weight)) {
-        const models::Value& value = program[id];
-        std::string full_name = models::weight_name(stage, layer, value);
-        if (auto known = layout.by_name.find(full_name); known != layout.by_name.end()) {
-          if (layout.parameter(known->second).type != value.type)
-            throw InternalError(model.name + ": " + full_name + " has two types");
-          continue;
-        }
-        Slab& slab = value.weight->trainable == Trainable::yes ? trainable : frozen;
-        slab.dtype = value.type.dtype;
-        slab.weight_dtype =
-            value.weight->trainable == Trainable::yes ? options.weight_dtype : value.type.dtype;
-        slab.moment_dtype = options.moment_dtype;
-        if (size_bytes(slab.dtype) > size_bytes(slab.weight_dtype))
-          throw InternalError(model.name + ": " + full_name + " computes in " +
-                              models::name(slab.dtype) + " but is trained in " +
-                              models::name(slab.weight_dtype));
-        slab.parameters.push_back({full_name, value.type, *value.weight});
-        layout.by_name[full_name] = {};  // its place is known below
-      }
-      for (Slab* slab : {&trainable, &frozen}) {
-        if (slab->parameters.empty()) continue;
-        std::stable_partition(slab->parameters.begin(), slab->parameters.end(),
-                              [](const Parameter& p) { return p.weight.decay == Decay::yes; });
-        for (Parameter& parameter : slab->parameters) {
-          if (parameter.type.dtype != slab->dtype)
-            throw InternalError(model.name + ": " + slab->name + " mixes dtypes");
-          parameter.offset = slab->count;
-          int64_t size = parameter.type.shape.count();
-          slab->count += round_up(size, kParameterAlignment);
-          layout.by_name[parameter.name] = {static_cast<int>(layout.slabs.size()),
-                                            static_cast<int>(&parameter - slab->parameters.data())};
-        }
-        const MeshAxis& shards = options.mesh.fsdp;
-        slab->count = round_up(slab->count, kParameterAlignment * shards.size);
-        slab->begin = slab->count / shards.size * shards.rank;
-        slab->end = slab->begin + slab->count / shards.size;
-        layout.slabs.push_back(std::move(*slab));
-      }
+namespace {
+
+// Adds the slabs of one layer after the other.
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const models::Model& model, const LayoutOptions& options)
+      : model_(model),
+        options_(options),
+        layout_{.slabs = {}, .by_name = {}, .homes = options.homes, .mesh = options.mesh} {}
+
+  void add_layer(const models::Stage& stage, int layer) {
+    const models::Program& program = stage.program(layer);
+    const std::string name =
+        stage.is_scan() ? stage.name + "." + std::to_string(layer) : stage.name;
+    Slab trainable{.name = name, .trainable = Trainable::yes, .parameters = {}};
+    Slab frozen{.name = name + ".frozen", .trainable = Trainable::no, .parameters = {}};
+    for (models::ValueId id : program.inputs_from(Source::weight)) {
+      const models::Value& weight = program[id];
+      const std::string full_name = models::weight_name(stage, layer, weight);
+      if (!is_known(full_name, weight.type))
+        add_parameter(full_name, weight,
+                      weight.weight->trainable == Trainable::yes ? trainable : frozen);
     }
+    for (Slab* slab : {&trainable, &frozen})
+      if (!slab->parameters.empty()) place(std::move(*slab));
   }
-  return layout;
+
+  ParameterLayout finish() { return std::move(layout_); }
+
+ private:
+  // Whether an earlier layer owns it.
+  bool is_known(const std::string& full_name, const models::Type& type) const {
+    const auto known = layout_.by_name.find(full_name);
+    if (known == layout_.by_name.end()) return false;
+    if (layout_.parameter(known->second).type != type)
+      throw InternalError(model_.name + ": " + full_name + " has two types");
+    return true;
+  }
+
+  void add_parameter(const std::string& full_name, const models::Value& weight, Slab& slab) const {
+    slab.dtype = weight.type.dtype;
+    slab.weight_dtype = slab.trainable == Trainable::yes ? options_.weight_dtype : slab.dtype;
+    slab.moment_dtype = options_.moment_dtype;
+    if (size_bytes(slab.dtype) > size_bytes(slab.weight_dtype))
+      throw InternalError(model_.name + ": " + full_name + " computes in " +
+                          models::name(slab.dtype) + " but is trained in " +
+                          models::name(slab.weight_dtype));
+    slab.parameters.push_back({full_name, weight.type, *weight.weight});
+  }
+
+  void place(Slab slab) {
+    std::stable_partition(slab.parameters.begin(), slab.parameters.end(),
+                          [](const Parameter& p) { return p.weight.decay == Decay::yes; });
+    for (int p = 0; p < std::ssize(slab.parameters); ++p) {
+      Parameter& parameter = slab.parameters[p];
+      if (parameter.type.dtype != slab.dtype)
+        throw InternalError(model_.name + ": " + slab.name + " mixes dtypes");
+      parameter.offset = slab.count;
+      slab.count += round_up(parameter.type.shape.count(), kParameterAlignment);
+      layout_.by_name[parameter.name] = {static_cast<int>(layout_.slabs.size()), p};
+    }
+    const MeshAxis& shards = options_.mesh.fsdp;
+    slab.count = round_up(slab.count, kParameterAlignment * shards.size);
+    slab.begin = slab.count / shards.size * shards.rank;
+    slab.end = slab.begin + slab.count / shards.size;
+    layout_.slabs.push_back(std::move(slab));
+  }
+
+  const models::Model& model_;
+  const LayoutOptions& options_;
+  ParameterLayout layout_;
+};
+
+}  // namespace
+
+ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
+  LayoutBuilder builder(model, options);
+  for (const models::Stage& stage : model.stages)
+    for (int layer = 0; layer < std::ssize(stage.layers); ++layer) builder.add_layer(stage, layer);
+  return builder.finish();
 }
 
 ParameterLayout whole(ParameterLayout layout) {

@@ -27,7 +27,7 @@ class VirtualBackend : public Backend {
   }
   void free(MemoryKind, std::byte*) override {}
   int64_t available_bytes(MemoryKind) override { return std::numeric_limits<int64_t>::max(); }
-  int64_t used_bytes(MemoryKind) override { return 0; }
+  int64_t used_device_bytes() override { return 0; }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::network) {

@@ -23,6 +23,7 @@
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planning/auto_account.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::bench {

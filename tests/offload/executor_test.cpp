@@ -288,15 +288,15 @@ TEST(CpuBackend, RefusesWhatTheSystemRefuses) {
 TEST(CpuBackend, CountsWhatIsInUseOnceItWasTouched) {
   constexpr int64_t kBytes = int64_t{256} << 20, kElsewhere = int64_t{32} << 20;
   auto backend = make_cpu_backend();
-  const int64_t before = backend->used_bytes(MemoryKind::device);
+  const int64_t before = backend->used_device_bytes();
   std::byte* memory = backend->allocate(MemoryKind::device, kBytes);
-  EXPECT_LT(backend->used_bytes(MemoryKind::device), before + kElsewhere);
+  EXPECT_LT(backend->used_device_bytes(), before + kElsewhere);
   backend->write_zeros(MemoryKind::device, memory, kBytes);
-  EXPECT_NEAR(backend->used_bytes(MemoryKind::device) - before, kBytes, kElsewhere);
+  EXPECT_NEAR(backend->used_device_bytes() - before, kBytes, kElsewhere);
   EXPECT_TRUE(std::ranges::all_of(std::span(memory, kBytes),
                                   [](std::byte b) { return b == std::byte{0}; }));
   backend->free(MemoryKind::device, memory);
-  EXPECT_LT(backend->used_bytes(MemoryKind::device), before + kElsewhere);
+  EXPECT_LT(backend->used_device_bytes(), before + kElsewhere);
 }
 
 }  // namespace

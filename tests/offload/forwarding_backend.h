@@ -20,7 +20,7 @@ class ForwardingBackend : public Backend {
   }
   void free(MemoryKind kind, std::byte* memory) override { other_.free(kind, memory); }
   int64_t available_bytes(MemoryKind kind) override { return other_.available_bytes(kind); }
-  int64_t used_bytes(MemoryKind kind) override { return other_.used_bytes(kind); }
+  int64_t used_device_bytes() override { return other_.used_device_bytes(); }
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     other_.run(lane, op, call);
   }

@@ -133,8 +133,7 @@ Turn train_a_while(const PolicyPlan& plan, int64_t timed_steps, offload::Backend
         step, {.learning_rate = learning_rate.at(number), .number = number + 1}, session.ledger()));
     double seconds = seconds_since(start);
     require_finite(turn.steps.back(), number);
-    turn.used_device_bytes =
-        std::max(turn.used_device_bytes, backend.used_bytes(offload::MemoryKind::device));
+    turn.used_device_bytes = std::max(turn.used_device_bytes, backend.used_device_bytes());
     if (number < kUntimedSteps) continue;
     turn.seconds.push_back(seconds);
     if (meter) *turn.joules += meter->joules() - joules;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/compare/figures.h"
-#include "trainer/planning/auto_policy.h"
+#include "trainer/planning/auto_account.h"
 #include "trainer/planning/plan_report.h"
 
 namespace longshore::trainer {

@@ -44,9 +44,9 @@ std::string signed_bytes_text(int64_t bytes);
 
 std::string text(const ComparisonReport& report);
 
-// {"steps", "losses_equal", "workloads": [...], "plans": [{"workload", ..., "measured"}]}. The
-// plans of all workloads are in one list, each as json() in plan_report.h writes it. "fits" says
-// whether the plan fits this machine; "measured" is null if it does not.
+// {"steps", "losses_equal", "differences", "workloads": [...], "plans": [{"workload", ...,
+// "measured"}]}. The plans of all workloads are in one list, each as json() in plan_report.h writes
+// it. "fits" says whether the plan fits this machine; "measured" is null if it does not.
 nlohmann::ordered_json json(const ComparisonReport& report);
 
 }  // namespace longshore::trainer

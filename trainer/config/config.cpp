@@ -28,6 +28,22 @@ std::vector<std::filesystem::path> data_files(const Config& config) {
   return paths;
 }
 
+bool evaluates(const Config& config) {
+  return config.dataset_type != DatasetType::synthetic && !config.eval_dataset_path.empty();
+}
+
+bool samples(const Config& config) {
+  return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
+}
+
+// A token for each of the prompt's bytes, which is more than it has, and what stands around it.
+int64_t sample_capacity(const Config& config) {
+  constexpr int64_t kMaxTokensOfTemplate = 64;
+  const int64_t prompt =
+      std::ssize(config.sample_prompt) + (config.chat_template.empty() ? 2 : kMaxTokensOfTemplate);
+  return std::min(config.max_target_length, prompt + config.sample_tokens);
+}
+
 std::optional<std::filesystem::path> text_file(const Config& config) {
   if (config.dataset_type == DatasetType::synthetic) return std::nullopt;
   const std::vector<std::filesystem::path> paths = data_files(config);

@@ -182,6 +182,12 @@ int64_t tokens_per_step(const Config& config);
 // The files of training and of evaluation.
 std::vector<std::filesystem::path> data_files(const Config& config);
 
+bool evaluates(const Config& config);
+// Whether a text is sampled at the end of a run.
+bool samples(const Config& config);
+// Tokens of that text at most, prompt included.
+int64_t sample_capacity(const Config& config);
+
 // The first file of training or evaluation that has to be tokenized; nothing where there is none.
 std::optional<std::filesystem::path> text_file(const Config& config);
 

@@ -17,7 +17,7 @@ using offload::MemoryKind;
 // Called when libraries have loaded their kernels and nothing of the measurements is allocated any
 // more: the memory in use then will be in use during every run, in addition to its plan's.
 void measure_memory(offload::Backend& backend, Hardware& hardware) {
-  hardware.device_reserved_bytes = backend.used_bytes(MemoryKind::device);
+  hardware.device_reserved_bytes = backend.used_device_bytes();
   hardware.device_bytes =
       hardware.device_reserved_bytes + backend.available_bytes(MemoryKind::device);
   hardware.host_bytes = backend.available_bytes(MemoryKind::pinned_host);

@@ -1,4 +1,5 @@
-// The account of a choice of remat_policy: auto, for the user.
+#include "trainer/planning/auto_account.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +8,7 @@
 
 #include "base/text.h"
 #include "trainer/config/key_values.h"
-#include "trainer/planning/auto_policy.h"
-#include "trainer/planning/policy_plan.h"
+#include "trainer/planning/auto_search_space.h"
 
 namespace longshore::trainer {
 namespace {

@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planning/auto_account.h"
 #include "trainer/planning/auto_search.h"
+#include "trainer/planning/auto_search_space.h"
 #include "trainer/planning/what_helps.h"
 #include "trainer/step/lookahead.h"
 

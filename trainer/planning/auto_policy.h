@@ -10,10 +10,9 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "trainer/planning/auto_search_space.h"
+#include "trainer/config/config.h"
 #include "trainer/planning/walked_plan.h"
 
 namespace longshore::trainer {
@@ -39,14 +38,5 @@ struct ChosenPolicy {
 // If the policy of `config` is `auto`, the config that was chosen, otherwise `config`. Throws as
 // choose_policy() does.
 ChosenPolicy with_chosen_policy(const Config& config, models::Target target);
-
-// "full", or "first 24 layers: ...", followed by the states that live on the host.
-std::string summary(const Config& config);
-
-// The keys that were chosen, with their values as a config has them.
-std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config);
-
-// The choice, its keys as a config has them, and why other plans lost.
-std::string text(const AutoChoice& choice);
 
 }  // namespace longshore::trainer

@@ -13,6 +13,7 @@
 #include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
 #include "trainer/planning/advice.h"
+#include "trainer/planning/auto_account.h"
 #include "trainer/planning/auto_policy.h"
 #include "trainer/planning/what_helps.h"
 

@@ -22,8 +22,9 @@ std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware);
 // What happens to each value of the layers, label by label.
 std::string explanation(const PolicyPlan& plan);
 
-// {"policy", "config", "hardware", "fits", "step_seconds", "mfu", "phases", "bottleneck", "memory":
-// {kind: {...}}}. Without a profile only "policy", "config" and "memory".
+// {"policy", "config", "hardware", "fits", "step_seconds", "mfu", "tokens_per_second_per_device",
+// "phases", "bottleneck", "used_device_bytes", "chosen" (of `auto`), "memory": {kind: {...}}}.
+// Without a profile only "policy", "config" and "memory".
 nlohmann::ordered_json json(const PolicyPlan& plan);
 // Writes {"plans": [...]}. The file appears whole or not at all.
 void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path);

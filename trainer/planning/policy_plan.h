@@ -16,13 +16,13 @@ struct PolicyPlan {
   Config config;  // the config that was planned: if the policy is `auto`, the chosen one
   TrainingPlans plans;
   MemoryByKind memory;
+  std::string account;  // of the search, if the policy is `auto`
   // These are set if there is a profile:
   std::optional<Estimate> estimate;
   int64_t used_device_bytes = 0;  // as used_device_bytes() in room.h counts them
   Room room;
   double mfu = 0;                // a fraction
   double tokens_per_second = 0;  // of a device
-  std::string account;           // of the search, if the policy is `auto`
 };
 
 // The config under that policy. `custom` and `auto` use its label keys, `auto` its

@@ -98,22 +98,6 @@ std::vector<const Plan*> TrainingPlans::all() const {
   return plans;
 }
 
-bool evaluates(const Config& config) {
-  return config.dataset_type != DatasetType::synthetic && !config.eval_dataset_path.empty();
-}
-
-bool samples(const Config& config) {
-  return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
-}
-
-// A token for each of the prompt's bytes, which is more than it has, and what stands around it.
-int64_t sample_capacity(const Config& config) {
-  constexpr int64_t kMaxTokensOfTemplate = 64;
-  const int64_t prompt =
-      std::ssize(config.sample_prompt) + (config.chat_template.empty() ? 2 : kMaxTokensOfTemplate);
-  return std::min(config.max_target_length, prompt + config.sample_tokens);
-}
-
 TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank) {
   TrainingPlans plans;
   plans.model = make_model(config, target);

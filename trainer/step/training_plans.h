@@ -35,11 +35,6 @@ StepOptions step_options(const Config& config, const models::Model& model, model
 // Those of device number `rank`. Throws ConfigError as step_options() does.
 TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank = 0);
 
-bool evaluates(const Config& config);
-bool samples(const Config& config);
-// Tokens of a sampled text at most, prompt included.
-int64_t sample_capacity(const Config& config);
-
 // The memory that a run takes: of its plans, and of the snapshot if there is one.
 MemoryByKind analyze(const TrainingPlans& plans);
 

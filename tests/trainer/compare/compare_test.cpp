@@ -17,6 +17,7 @@
 #include "trainer/compare/html.h"
 #include "trainer/compare/report.h"
 #include "trainer/config/hardware_file.h"
+#include "trainer/planning/auto_account.h"
 #include "trainer/planning/auto_policy.h"
 
 namespace longshore::trainer {

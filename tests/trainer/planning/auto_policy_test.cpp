@@ -1,5 +1,4 @@
 // What `auto` chooses is as good as anything that can be asked for by name, on the virtual clock.
-#include "trainer/planning/auto_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,6 +18,8 @@
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planning/auto_account.h"
+#include "trainer/planning/auto_search_space.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {
