@@ -88,8 +88,9 @@ TEST(Libraries, ProcessesOfALauncherShareTheProcessors) {
   cpu_set_t usable;
   ASSERT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);
   if (CPU_COUNT(&usable) < processors) GTEST_SKIP() << "bound to some of the processors";
-  const std::string half = "'" + std::to_string(std::max(1L, processors / 2)) + "'",
-                    by_torchrun = "TORCHELASTIC_RUN_ID=none LOCAL_WORLD_SIZE=2 ";
+  std::string half = "'";
+  half += std::to_string(std::max(1L, processors / 2)) + "'";
+  const std::string by_torchrun = "TORCHELASTIC_RUN_ID=none LOCAL_WORLD_SIZE=2 ";
   auto threads = [](const std::string& environment) {
     return openmp_setting("OMP_NUM_THREADS", environment);
   };
