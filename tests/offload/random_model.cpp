@@ -54,7 +54,7 @@ class ProgramWriter {
                 bool ties_train)
       : t_(name), s_(sizes), random_(random), ties_train_(ties_train) {}
 
-  Type activation() const { return {{s_.batch, s_.length, s_.width}}; }
+  Type activation() const { return {{s_.batch, s_.length, s_.width}, s_.dtype}; }
 
   void embed() {
     Var tokens = t_.batch("tokens", ids());
@@ -93,7 +93,7 @@ class ProgramWriter {
 
   // Of all that nothing else depends on. Something trains.
   void final_loss() {
-    Var trained = t_.weight(weight_name(), {{s_.width}}, {.init = {Init::Kind::ones}});
+    Var trained = t_.weight(weight_name(), {{s_.width}, s_.dtype}, {.init = {Init::Kind::ones}});
     Var x = models::add_bias(sum_of_unread(), trained);
     t_.output(models::linear_cross_entropy(x, table(), targets()), OutputRole::loss);
   }
@@ -138,17 +138,19 @@ class ProgramWriter {
   }
 
   Var table() {
-    return t_.weight(weight_name(), {{s_.vocabulary, s_.width}},
+    return t_.weight(weight_name(), {{s_.vocabulary, s_.width}, s_.dtype},
                      weight_of({Init::Kind::normal, 0.2}));
   }
 
-  Var vector() { return t_.weight(weight_name(), {{s_.width}}, weight_of({Init::Kind::ones})); }
+  Var vector() {
+    return t_.weight(weight_name(), {{s_.width}, s_.dtype}, weight_of({Init::Kind::ones}));
+  }
 
   Var matrix(int64_t out, int64_t in) {
     if (out == s_.width && in == s_.width) {
       if (ties_ && random_.one_in(4)) {
         if (!tied_.trace)
-          tied_ = t_.weight(kTied, {{out, in}},
+          tied_ = t_.weight(kTied, {{out, in}, s_.dtype},
                             {.trainable = ties_train_ ? Trainable::yes : Trainable::no,
                              .init = {Init::Kind::normal, 0.2}});
         return tied_;
@@ -156,7 +158,8 @@ class ProgramWriter {
       if (!square_.empty() && random_.one_in(4))
         return square_[random_.below(static_cast<int>(square_.size()))];
     }
-    Var weight = t_.weight(weight_name(), {{out, in}}, weight_of({Init::Kind::normal, 0.2}));
+    Var weight =
+        t_.weight(weight_name(), {{out, in}, s_.dtype}, weight_of({Init::Kind::normal, 0.2}));
     if (out == in) square_.push_back(weight);
     return weight;
   }

@@ -16,6 +16,7 @@ struct RandomModelSizes {
   int64_t batch = 2, length = 5, width = 16, mlp_width = 24;
   int64_t head_dim = 8;
   int64_t vocabulary = 29;
+  models::Dtype dtype = models::Dtype::float32;
 };
 
 inline constexpr double kRandomNormEpsilon = 1e-3, kRandomScale = 0.5, kRandomCap = 5,

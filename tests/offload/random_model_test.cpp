@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "models/kernels/aten.h"
 #include "tests/models/autograd.h"
+#include "tests/models/cpu_dtypes.h"
 #include "tests/models/plain.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"
@@ -162,8 +163,10 @@ TEST(RandomModels, GradientsAreAutograds) {
 
 class RandomOptions {
  public:
-  RandomOptions(uint32_t seed, const models::Model& model)
-      : random_(seed), labels_(scanned_labels(model)) {
+  RandomOptions(uint32_t seed, const models::Model& model, models::Dtype dtype)
+      : random_(seed),
+        labels_(scanned_labels(model)),
+        is_bfloat16_(dtype == models::Dtype::bfloat16) {
     layers_ = std::numeric_limits<int>::max();
     for (const models::Stage& stage : model.stages)
       if (stage.is_scan()) layers_ = std::min(layers_, static_cast<int>(stage.layers.size()));
@@ -175,7 +178,10 @@ class RandomOptions {
                             .unnamed_policy = keep_all(),
                             .micro_batches = 1 + below(3),
                             .clipping_threshold = one_of({0.0, 0.0, 0.5})};
-    options.layout.moment_dtype = one_of({models::Dtype::float32, models::Dtype::uint8});
+    options.layout.moment_dtype =
+        one_of({models::Dtype::float32, models::Dtype::bfloat16, models::Dtype::uint8});
+    if (is_bfloat16_)
+      options.layout.weight_dtype = one_of({models::Dtype::float32, models::Dtype::bfloat16});
     return options;
   }
 
@@ -216,6 +222,7 @@ class RandomOptions {
 
   std::mt19937 random_;
   std::vector<std::string> labels_;
+  bool is_bfloat16_;
   int layers_;
 };
 
@@ -230,12 +237,13 @@ std::string text(const TrainingOptions& o) {
   return fmt::format(
       "policy: {}; offload_layers {}; others: {}; layers_ahead {}, smallest_bytes {}; parameters "
       "{}, "
-      "gradients {}, optimizer {} on {}, moments {}; {} micro-batches, clipping {}, chunk {}{}",
+      "gradients {}, optimizer {} on {}, moments {}, weights {}; {} micro-batches, clipping {}, "
+      "chunk {}{}",
       text(*o.unnamed_policy), o.offload_layers.value_or(-1), o.others ? text(*o.others) : "none",
       o.transfers.layers_ahead, o.transfers.smallest_bytes, name(o.layout.homes.parameters),
       name(o.layout.homes.gradients), name(o.layout.homes.optimizer), name(o.update_lane),
-      models::name(o.layout.moment_dtype), o.micro_batches, o.clipping_threshold, o.update_chunk,
-      o.flushes ? ", flushes" : "");
+      models::name(o.layout.moment_dtype), models::name(o.layout.weight_dtype), o.micro_batches,
+      o.clipping_threshold, o.update_chunk, o.flushes ? ", flushes" : "");
 }
 
 // What offloads a label that no backward pass reads is refused: then it stays on the device.
@@ -267,11 +275,13 @@ void expect_planned_memory(Training& training) {
 }
 
 TEST(RandomModels, GiveTheBitsOfThePlainestPlanUnderRandomOptions) {
+  const std::vector<models::Dtype> dtypes = models::cpu_dtypes();
   int refused = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
-    models::Model model = random_model(seed, kSizes);
-    RandomOptions random(seed, model);
+    const RandomModelSizes sizes{.dtype = dtypes[seed % dtypes.size()]};
+    models::Model model = random_model(seed, sizes);
+    RandomOptions random(seed, model, sizes.dtype);
     TrainingOptions options = random.plain(model);
     Training plain = train(options);
     EXPECT_EQ(first_fault(plain.plans), "");
@@ -291,13 +301,15 @@ TEST(RandomModels, GiveTheBitsOfThePlainestPlanUnderRandomOptions) {
 
 // Bits are compared on the same mesh: sums over devices have their own order.
 TEST(RandomModels, GiveTheBitsOfThePlainestPlanOnTwoDevices) {
+  const std::vector<models::Dtype> dtypes = models::cpu_dtypes();
   int refused = 0;
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     DeviceMesh mesh;
     (seed % 3 == 0 ? mesh.data : mesh.fsdp).size = 2;
-    models::Model model = random_model(seed, kSizes);
-    RandomOptions random(seed, model);
+    const RandomModelSizes sizes{.dtype = dtypes[seed % dtypes.size()]};
+    models::Model model = random_model(seed, sizes);
+    RandomOptions random(seed, model, sizes.dtype);
     TrainingOptions options = random.plain(model);
     auto train_on_mesh = [&](const TrainingOptions& o) {
       std::vector<Training> ranks = train_on(mesh, o);
