@@ -10,13 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <random>
 #include <stdexcept>
 
-#include "base/error.h"
-#include "models/kernels/aten.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/plain.h"
@@ -152,7 +149,7 @@ TEST(RandomModels, GradientsAreAutograds) {
     PassResult found = run_pass({.model = model}, {batch});
     EXPECT_NEAR(found.loss, expected.loss, 1e-4 * std::abs(found.loss));
     EXPECT_NEAR(found.auxiliary_loss, expected.auxiliary_loss,
-                1e-4 * std::abs(found.auxiliary_loss));
+                1e-4 * std::abs(found.auxiliary_loss) + 1e-9);
     for (const auto& [name, gradient] : found.gradients)
       EXPECT_LT(distance(tensor_of(gradient.data(), {static_cast<int64_t>(gradient.size())}),
                          expected.gradients.at(name)),
@@ -210,6 +207,7 @@ class RandomOptions {
   MemoryKind home() { return one_of({MemoryKind::device, kHost}); }
 
   Policy policy() {
+    // Of a policy of this name, offloads that nothing reads are not refused.
     Policy policy{.name = "random", .otherwise = one_of({Fate::keep, Fate::remat})};
     for (const std::string& label : labels_) {
       const bool is_carry = label == "decoder_layer_input";
@@ -246,27 +244,6 @@ std::string text(const TrainingOptions& o) {
       o.clipping_threshold, o.update_chunk, o.flushes ? ", flushes" : "");
 }
 
-// What offloads a label that no backward pass reads is refused: then it stays on the device.
-template <class Train>
-auto without_idle_offloads(TrainingOptions options, int& refused, Train train) {
-  for (;;) try {
-      return train(options);
-    } catch (const ConfigError& error) {
-      const std::string message = error.what();
-      const std::string label = message.substr(0, message.find(": offload cannot be honoured"));
-      auto keeps = [&](std::optional<Policy>& policy) {
-        if (!policy) return false;
-        auto fate = policy->fates.find(label);
-        if (fate == policy->fates.end() || fate->second != Fate::offload) return false;
-        fate->second = Fate::keep;
-        return true;
-      };
-      const bool policy = keeps(options.unnamed_policy), others = keeps(options.others);
-      if (!policy && !others) throw;
-      ++refused;
-    }
-}
-
 // Allocations are those that the plans announce.
 void expect_planned_memory(Training& training) {
   const trainer::MemoryByKind planned = trainer::analyze(training.plans.all());
@@ -276,7 +253,6 @@ void expect_planned_memory(Training& training) {
 
 TEST(RandomModels, GiveTheBitsOfThePlainestPlanUnderRandomOptions) {
   const std::vector<models::Dtype> dtypes = models::cpu_dtypes();
-  int refused = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const RandomModelSizes sizes{.dtype = dtypes[seed % dtypes.size()]};
@@ -290,19 +266,17 @@ TEST(RandomModels, GiveTheBitsOfThePlainestPlanUnderRandomOptions) {
       std::unique_ptr<Backend> shuffled;
       if (variant > 0) shuffled = make_shuffled_backend(seed);
       options.backend = shuffled.get();
-      Training other = without_idle_offloads(options, refused, train);
+      Training other = train(options);
       EXPECT_EQ(first_fault(other.plans), "") << text(options);
       EXPECT_EQ(differences(plain, other), "") << text(options);
       expect_planned_memory(other);
     }
   }
-  std::printf("%d offloads that nothing reads\n", refused);
 }
 
 // Bits are compared on the same mesh: sums over devices have their own order.
 TEST(RandomModels, GiveTheBitsOfThePlainestPlanOnTwoDevices) {
   const std::vector<models::Dtype> dtypes = models::cpu_dtypes();
-  int refused = 0;
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     DeviceMesh mesh;
@@ -320,7 +294,7 @@ TEST(RandomModels, GiveTheBitsOfThePlainestPlanOnTwoDevices) {
     std::vector<Training> plain = train_on_mesh(options);
     for (int variant = 0; variant < 2; ++variant) {
       random.vary(options);
-      std::vector<Training> other = without_idle_offloads(options, refused, train_on_mesh);
+      std::vector<Training> other = train_on_mesh(options);
       for (size_t rank = 0; rank < other.size(); ++rank) {
         EXPECT_EQ(first_fault(other[rank].plans), "") << text(options);
         EXPECT_EQ(differences(plain[rank], other[rank]), "") << text(options);
