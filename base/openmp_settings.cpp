@@ -50,11 +50,10 @@ long processes_here() {
 // for each process where the environment says nothing, which would leave updates on the host to one
 // core.
 void share_processors() {
-  const char* asked = std::getenv("OMP_NUM_THREADS");
-  const bool is_torchruns =
-      asked && std::getenv("TORCHELASTIC_RUN_ID") && asked == std::string("1");
+  const long asked = number("OMP_NUM_THREADS");
+  const bool is_torchruns = asked == 1 && std::getenv("TORCHELASTIC_RUN_ID");
   const bool are_divided = processors() < sysconf(_SC_NPROCESSORS_ONLN);
-  if (processes_here() < 2 || (asked && !is_torchruns) || are_divided) return;
+  if (processes_here() < 2 || (asked > 0 && !is_torchruns) || are_divided) return;
   const long threads = std::max(1L, processors() / processes_here());
   setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
 }

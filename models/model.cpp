@@ -111,6 +111,16 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight) {
   return prefix + weight.name;
 }
 
+std::vector<std::string> scanned_labels(const Model& model) {
+  std::vector<std::string> labels;
+  for (const Stage& stage : model.stages)
+    if (stage.is_scan())
+      for (const Program& program : stage.programs)
+        for (const std::string& label : program.labels())
+          if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+  return labels;
+}
+
 void connect(Model& model) {
   for (size_t s = 0; s < model.stages.size(); ++s) {
     Stage& stage = model.stages[s];

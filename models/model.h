@@ -42,6 +42,9 @@ const Stage& scan_stage(const Model& model);
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 
+// The labels of all layers of scans, each once, in order of emission.
+std::vector<std::string> scanned_labels(const Model& model);
+
 // Checks that inputs and outputs fit, drops kinds that no layer has, and marks in each program
 // which inputs need a gradient: those that something trainable feeds. The layers of a scan up to
 // the first that trains anything get kinds of their own where their carry needs no gradient but

@@ -6,7 +6,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -61,8 +60,6 @@ class CudaBackend : public Backend {
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
     cudaEventDestroy(host_work_done_);
-    for (cudaEvent_t mark : marks_)
-      if (mark) cudaEventDestroy(mark);
     give_back_aten_workspaces();
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
@@ -109,6 +106,7 @@ class CudaBackend : public Backend {
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (host_has_failed_) synchronize();
+    if (lane == Lane::compute) stay_near();
     const CudaTimings::Call timed(timings_, lane, stream(lane));
     if (lane == Lane::network)
       exchange(op, call);
@@ -116,7 +114,6 @@ class CudaBackend : public Backend {
       run_on_host(op, call);
     else
       run_on_device(op, call);
-    if (lane == Lane::compute) stay_near();
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
@@ -243,14 +240,12 @@ class CudaBackend : public Backend {
   // block in the driver, where nobody sees that the other devices are lost. So this thread is never
   // so far ahead of the device, but far enough that the device always has work.
   void stay_near() {
-    constexpr int kCallsPerMark = 64;
+    constexpr int64_t kCallsPerMark = 64, kMarks = 4;
     if (!communicator_ || ++calls_ % kCallsPerMark != 0) return;
-    cudaEvent_t& mark = marks_[static_cast<size_t>(calls_ / kCallsPerMark) % marks_.size()];
-    if (mark)
-      wait_beside_others([&] { return cudaEventQuery(mark); });
-    else
-      check_cuda(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming), "making an event");
-    check_cuda(cudaEventRecord(mark, stream(Lane::compute)), "recording an event");
+    const int mark = -1 - static_cast<int>(calls_ / kCallsPerMark % kMarks);  // no instruction's
+    if (const auto known = events_.find(mark); known != events_.end())
+      wait_beside_others([&] { return cudaEventQuery(known->second); });
+    record(Lane::compute, mark);
   }
 
   // A thread of the driver calls the kernel when the stream reaches the call.
@@ -332,8 +327,7 @@ class CudaBackend : public Backend {
   std::set<std::string> warned_;
   bool network_has_work_ = false, host_has_work_ = false;  // since the last wait
   cudaEvent_t host_work_done_ = nullptr;
-  int64_t calls_ = 0;                   // on Lane::compute
-  std::array<cudaEvent_t, 4> marks_{};  // behind the latest of these, at equal distances
+  int64_t calls_ = 0;  // on Lane::compute, among several devices
   std::atomic<bool> host_has_failed_ = false;
   std::mutex host_failure_mutex_;
   std::exception_ptr host_failure_;

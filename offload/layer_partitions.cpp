@@ -38,12 +38,7 @@ void check_stage(const models::Model& model, const models::Stage& stage,
 
 // A label that no layer has would leave its value to be recomputed in silence.
 void check_labels(const models::Model& model, const Policy& policy) {
-  std::vector<std::string> labels;
-  for (const models::Stage& stage : model.stages)
-    if (stage.is_scan())
-      for (const Program& program : stage.programs)
-        for (const std::string& label : program.labels())
-          if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+  const std::vector<std::string> labels = models::scanned_labels(model);
   for (const auto& [label, fate] : policy.fates)
     if (std::ranges::find(labels, label) == labels.end())
       throw ConfigError(policy.name + ": found the label " + label + ", expected one of " +

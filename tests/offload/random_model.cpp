@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "models/ops/add.h"
 #include "models/ops/add_bias.h"
@@ -19,6 +19,7 @@
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
 #include "models/trace.h"
+#include "tests/offload/random.h"
 
 namespace longshore::offload {
 namespace {
@@ -36,17 +37,6 @@ using models::Var;
 constexpr std::array kLabels{"query_proj", "key_proj", "context", "out_proj", "mlpwi_0"};
 constexpr const char* kTied = "tied";  // [C,C], in any stage that runs once
 
-class Random {
- public:
-  explicit Random(uint32_t seed) : random_(seed) {}
-
-  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
-  bool one_in(int n) { return below(n) == 0; }
-
- private:
-  std::mt19937 random_;
-};
-
 // One program, node by node.
 class ProgramWriter {
  public:
@@ -61,7 +51,10 @@ class ProgramWriter {
     remember(models::embedding(tokens, table()));
   }
 
-  void read(const std::string& name) { remember(t_.input(name, activation())); }
+  void read_inputs(size_t count) {
+    for (size_t i = 0; i < count; ++i)
+      remember(t_.input("input" + std::to_string(i), activation()));
+  }
 
   void add_nodes(int count, bool labels) {
     labels_ = labels;
@@ -118,7 +111,7 @@ class ProgramWriter {
   }
 
   Var any() {
-    Var value = values_[random_.below(static_cast<int>(values_.size()))];
+    Var value = random_.one_of(values_);
     std::erase_if(unread_, [&](Var v) { return v.id == value.id; });
     return value;
   }
@@ -155,8 +148,7 @@ class ProgramWriter {
                              .init = {Init::Kind::normal, 0.2}});
         return tied_;
       }
-      if (!square_.empty() && random_.one_in(4))
-        return square_[random_.below(static_cast<int>(square_.size()))];
+      if (!square_.empty() && random_.one_in(4)) return random_.one_of(square_);
     }
     Var weight =
         t_.weight(weight_name(), {{out, in}, s_.dtype}, weight_of({Init::Kind::normal, 0.2}));
@@ -222,9 +214,9 @@ class ProgramWriter {
 
 class ModelWriter {
  public:
-  ModelWriter(uint32_t seed, const RandomModelSizes& sizes) : random_(seed), s_(sizes) {
+  ModelWriter(uint32_t seed, const RandomModelSizes& sizes)
+      : random_(seed), s_(sizes), ties_train_(!random_.one_in(3)) {
     model_.name = "random " + std::to_string(seed);
-    ties_train_ = !random_.one_in(3);
   }
 
   models::Model write() {
@@ -242,14 +234,10 @@ class ModelWriter {
     return ProgramWriter(name, s_, random_, ties_train_);
   }
 
-  models::StageOutput any_output() {
-    return outputs_[random_.below(static_cast<int>(outputs_.size()))];
-  }
-
   // The first is the latest there is.
   std::vector<models::StageOutput> some_inputs() {
     std::vector<models::StageOutput> inputs{latest_};
-    for (int more = random_.below(3); more > 0; --more) inputs.push_back(any_output());
+    for (int more = random_.below(3); more > 0; --more) inputs.push_back(random_.one_of(outputs_));
     return inputs;
   }
 
@@ -271,7 +259,7 @@ class ModelWriter {
   void once(const std::string& name, std::vector<models::StageOutput> inputs, bool embeds = false) {
     ProgramWriter writer = writer_of(name);
     writer.may_use_tied_weight();
-    for (size_t i = 0; i < inputs.size(); ++i) writer.read("input" + std::to_string(i));
+    writer.read_inputs(inputs.size());
     if (embeds) writer.embed();
     writer.add_nodes(random_.below(4), /*labels=*/false);
     const int count = 1 + random_.below(2);
@@ -289,7 +277,7 @@ class ModelWriter {
         inputs.push_back(output);
     ProgramWriter writer = writer_of("head");
     writer.may_use_tied_weight();
-    for (size_t i = 0; i < inputs.size(); ++i) writer.read("input" + std::to_string(i));
+    writer.read_inputs(inputs.size());
     writer.add_nodes(random_.below(4), /*labels=*/false);
     if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
     writer.final_loss();
@@ -310,7 +298,7 @@ class ModelWriter {
     const int kinds = 1 + random_.below(2);
     for (int kind = 0; kind < kinds; ++kind) {
       ProgramWriter writer = writer_of(name + "_layer" + std::to_string(kind));
-      for (size_t i = 0; i < inputs.size(); ++i) writer.read("input" + std::to_string(i));
+      writer.read_inputs(inputs.size());
       writer.add_nodes(1 + random_.below(6), /*labels=*/true);
       writer.outputs(1);
       if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
@@ -326,25 +314,16 @@ class ModelWriter {
 
   Random random_;
   const RandomModelSizes& s_;
+  bool ties_train_;
   models::Model model_;
   std::vector<models::StageOutput> outputs_;
   models::StageOutput latest_;
-  bool ties_train_ = true;
 };
 
 }  // namespace
 
 models::Model random_model(uint32_t seed, const RandomModelSizes& sizes) {
   return ModelWriter(seed, sizes).write();
-}
-
-std::vector<std::string> scanned_labels(const models::Model& model) {
-  std::set<std::string> labels;
-  for (const models::Stage& stage : model.stages)
-    if (stage.is_scan())
-      for (int kind : stage.layers)
-        for (const std::string& label : stage.programs[kind].labels()) labels.insert(label);
-  return {labels.begin(), labels.end()};
 }
 
 }  // namespace longshore::offload

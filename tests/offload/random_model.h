@@ -5,8 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "models/model.h"
 
@@ -25,8 +23,5 @@ inline constexpr double kRandomNormEpsilon = 1e-3, kRandomScale = 0.5, kRandomCa
 // Connected. A stage `embed` reads batch input `tokens`, a scan is called `decoder`, and some
 // stage makes a loss of batch input `targets`. Something is trained.
 models::Model random_model(uint32_t seed, const RandomModelSizes& sizes = {});
-
-// The labels of all layers of scans, each once.
-std::vector<std::string> scanned_labels(const models::Model& model);
 
 }  // namespace longshore::offload

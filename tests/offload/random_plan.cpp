@@ -1,9 +1,8 @@
 #include "tests/offload/random_plan.h"
 
-#include <random>
-
 #include "models/model.h"
 #include "offload/plan_builder.h"
+#include "tests/offload/random.h"
 
 namespace longshore::offload {
 namespace {
@@ -23,7 +22,7 @@ class Generator {
   RandomPlan generate() {
     for (int i = 0; i < 3; ++i) fetch_input();
     for (int i = 0; i < kInstructions; ++i) {
-      int choice = below(12);
+      int choice = random_.below(12);
       if (choice < 1)
         fetch_input();
       else if (choice < 5)
@@ -49,18 +48,16 @@ class Generator {
   }
 
  private:
-  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
-
   models::Type a_type() {
     static constexpr int64_t kCounts[] = {1, 100, 1000, 3000};
-    return {{kCounts[below(4)]}};
+    return {{kCounts[random_.below(4)]}};
   }
 
   void remember(std::vector<Known>& side, Known known) {
     if (static_cast<int>(side.size()) < kValuesAlive)
       side.push_back(std::move(known));
     else
-      side[static_cast<size_t>(below(kValuesAlive))] = std::move(known);
+      side[static_cast<size_t>(random_.below(kValuesAlive))] = std::move(known);
   }
 
   Operand temporary(const models::Type& type, MemoryKind kind) {
@@ -72,15 +69,13 @@ class Generator {
             type};
   }
 
-  Known& any(std::vector<Known>& side) {
-    return side[static_cast<size_t>(below(static_cast<int>(side.size())))];
-  }
+  Known& any(std::vector<Known>& side) { return random_.one_of(side); }
 
   Known input(const models::Type& type) {
     std::string name = "in" + std::to_string(count_++);
     std::vector<float>& value = result_.inputs[name];
     value.resize(static_cast<size_t>(type.shape.count()));
-    for (float& x : value) x = static_cast<float>(below(100));
+    for (float& x : value) x = static_cast<float>(random_.below(100));
     return {host_argument(name, type), value};
   }
 
@@ -104,7 +99,7 @@ class Generator {
     std::vector<const Known*> fitting;
     for (const Known& other : device_)
       if (other.operand.type == known.operand.type) fitting.push_back(&other);
-    return *fitting[static_cast<size_t>(below(static_cast<int>(fitting.size())))];
+    return *random_.one_of(fitting);
   }
 
   static std::vector<float> sum(const Known& a, const Known& b) {
@@ -149,7 +144,7 @@ class Generator {
     result_.outputs[name] = known.value;
   }
 
-  std::mt19937 random_;
+  Random random_;
   PlanBuilder builder_;
   RandomPlan result_;
   std::vector<Known> device_, host_;

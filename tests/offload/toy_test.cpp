@@ -1,7 +1,6 @@
 // A model with everything that stages can do, through every pass, against LibTorch's autograd on a
 // plain composition in float64.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include "models/kernels/aten.h"
 #include "tests/models/autograd.h"
 #include "tests/models/plain.h"
+#include "tests/offload/tensors.h"
 #include "tests/offload/training.h"
 
 namespace longshore::offload {
@@ -20,7 +20,7 @@ using models::Tensors;
 namespace plain = models::plain;
 
 at::Tensor ids_of(const std::vector<int32_t>& ids, const ToySizes& s) {
-  return at::from_blob(const_cast<int32_t*>(ids.data()), {s.batch, s.length}, at::kInt).clone();
+  return ids_tensor(ids, s.batch, s.length);
 }
 
 // As write_toy_inputs() writes them.
@@ -29,17 +29,6 @@ at::Tensor toy_ids(int64_t vocabulary, const ToySizes& s) {
   for (size_t i = 0; i < ids.size(); ++i)
     ids[i] = static_cast<int32_t>((7 * i + 3) % static_cast<size_t>(vocabulary));
   return ids_of(ids, s);
-}
-
-Tensors wide_weights(const models::Model& model) {
-  Tensors weights;
-  ParameterLayout layout = lay_out(model);
-  for (const auto& [name, values] : initial_weights(layout)) {
-    const models::Shape& shape = layout.parameter(layout.by_name.at(name)).type.shape;
-    weights[name] =
-        at::from_blob(const_cast<float*>(values.data()), shape.sizes(), at::kFloat).to(at::kDouble);
-  }
-  return weights;
 }
 
 struct Losses {
@@ -101,7 +90,7 @@ void expect_autograd(models::Target target, const char* policy, int micro_batche
                                .auxiliary_loss_gradient = kAuxiliaryFactor},
                               batches);
 
-  Tensors leaves = models::as_leaves(wide_weights(model));
+  Tensors leaves = models::as_leaves(initial_tensors(model, at::kDouble));
   std::vector<at::Tensor> outputs, cotangents;
   double loss = 0, auxiliary_loss = 0;
   for (const data::Batch& batch : batches) {
@@ -118,9 +107,8 @@ void expect_autograd(models::Target target, const char* policy, int micro_batche
   EXPECT_NEAR(found.auxiliary_loss / auxiliary_loss, 1, 1e-6);
   double worst = 0;
   for (const auto& [name, gradient] : found.gradients) {
-    at::Tensor ours = at::from_blob(const_cast<float*>(gradient.data()),
-                                    {static_cast<int64_t>(gradient.size())}, at::kFloat)
-                          .to(at::kDouble);
+    at::Tensor ours =
+        float_tensor(gradient, {static_cast<int64_t>(gradient.size())}).to(at::kDouble);
     at::Tensor theirs = expected.at(name).flatten();
     EXPECT_GT(theirs.norm().item<double>(), 1e-4) << name << ": a gradient of nothing";
     double difference = ((ours - theirs).norm() / theirs.norm()).item<double>();

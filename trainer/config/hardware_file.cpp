@@ -272,10 +272,9 @@ std::vector<std::string> hardware_names(const fs::path& configs_directory) {
 }
 
 Hardware read_hardware(const std::string& name_or_file, const fs::path& configs_directory) {
-  const bool is_file =
-      name_or_file.find('/') != std::string::npos || name_or_file.ends_with(".yml");
-  const fs::path path =
-      is_file ? fs::path(name_or_file) : configs_directory / "hardware" / (name_or_file + ".yml");
+  const fs::path path = is_path(name_or_file)
+                            ? fs::path(name_or_file)
+                            : configs_directory / "hardware" / (name_or_file + ".yml");
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
     const std::vector<std::string> names = hardware_names(configs_directory);

@@ -236,9 +236,8 @@ bool read(const FlagKey& key, const Scalar& value, Config& config) {
 bool read(const TextKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
   const std::string& text = value.text;
   if (!accepts_text(text)) return false;
-  const bool is_path =
-      key.may_be_path && (text.find('/') != std::string::npos || text.ends_with(".yml"));
-  config.*key.member = is_path ? resolved(text, relative_to).string() : text;
+  config.*key.member =
+      key.may_be_path && is_path(text) ? resolved(text, relative_to).string() : text;
   return true;
 }
 

@@ -211,6 +211,10 @@ std::string read_yaml_file(const fs::path& file, const std::string& name) {
   return text;
 }
 
+bool is_path(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.ends_with(".yml");
+}
+
 std::vector<std::string> yaml_files(const fs::path& directory) {
   std::vector<std::string> names;
   std::error_code error;

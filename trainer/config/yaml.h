@@ -39,6 +39,9 @@ std::vector<Setting> parse_yaml_settings(std::string_view text, const std::strin
 // Throws ConfigError if the file cannot be read.
 std::string read_yaml_file(const std::filesystem::path& file, const std::string& name);
 
+// Whether a name stands for a file by its path, and not for one of those in a folder of configs/.
+bool is_path(std::string_view name);
+
 // The names of the YAML files in a folder, sorted; none if there is no such folder.
 std::vector<std::string> yaml_files(const std::filesystem::path& directory);
 

@@ -18,10 +18,6 @@ bool shares_memory(models::Target target) { return !models::is_cuda(target); }
 struct Capacity {
   int64_t device_bytes, host_bytes;
   bool is_shared;
-
-  int64_t bytes(MemoryKind kind) const {
-    return kind == MemoryKind::device ? device_bytes : host_bytes;
-  }
 };
 
 Capacity capacity(const offload::Hardware& hardware) {
@@ -102,33 +98,31 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
                      const MemoryLimits& limits, int64_t devices_of_host) {
   const Capacity there = capacity(backend, devices_of_host);
   if (room_within(there, memory, limits).fits()) return "";
+  const std::string divided =
+      devices_of_host > 1 ? fmt::format(" for each of {} devices of this host", devices_of_host)
+                          : "";
   std::string table;
-  auto line = [&](const char* kind, int64_t needed, const std::string& parts, int64_t there_is,
-                  const std::optional<int64_t>& limit, const char* limit_key, bool is_divided) {
-    const int64_t available = std::min(there_is, limit.value_or(there_is));
+  auto line = [&](const char* what, bool is_device, const std::string& needed) {
+    const int64_t all = is_device ? there.device_bytes : there.host_bytes;
+    const std::optional<int64_t>& limit = is_device ? limits.device_bytes : limits.host_bytes;
+    const int64_t available = std::min(all, limit.value_or(all));
     table += fmt::format(
-        "  {:<13} needs {}{}, available {}{}{}\n", kind, bytes_text(needed),
-        parts.empty() ? "" : " (" + parts + ")", bytes_text(available),
-        available == limit ? std::string(" by ") + limit_key : "",
-        is_divided ? fmt::format(" for each of {} devices of this host", devices_of_host) : "");
+        "  {:<13} needs {}, available {}{}{}\n", what, needed, bytes_text(available),
+        available == limit ? (is_device ? " by device_memory_limit" : " by host_memory_limit") : "",
+        is_device && !there.is_shared ? "" : divided);
   };
-  const bool is_divided = devices_of_host > 1;
+  const bool has_unpinned = memory[MemoryKind::unpinned_host].peak_bytes > 0;
   for (MemoryKind kind : offload::kMemoryKinds) {
+    if (kind == MemoryKind::unpinned_host && !has_unpinned) continue;
     const offload::MemoryAnalysis& a = memory[kind];
-    if (kind == MemoryKind::unpinned_host && a.peak_bytes == 0) continue;
-    const std::string parts = categories_text(a.by_category);
-    if (kind == MemoryKind::device)
-      line(name(kind), a.peak_bytes, parts, there.device_bytes, limits.device_bytes,
-           "device_memory_limit", is_divided && there.is_shared);
-    else
-      line(name(kind), a.peak_bytes, parts, there.host_bytes, limits.host_bytes,
-           "host_memory_limit", is_divided);
+    line(name(kind), kind == MemoryKind::device,
+         fmt::format("{} ({})", bytes_text(a.peak_bytes), categories_text(a.by_category)));
   }
-  if (memory[MemoryKind::unpinned_host].peak_bytes > 0)
-    line("the host", host_peak_bytes(memory), "", there.host_bytes, limits.host_bytes,
-         "host_memory_limit", is_divided);
+  if (has_unpinned) line("the host", false, bytes_text(host_peak_bytes(memory)));
   if (there.is_shared)
-    line("together", total_peak_bytes(memory), "", there.host_bytes, std::nullopt, "", is_divided);
+    table +=
+        fmt::format("  {:<13} needs {}, available {}{}\n", "together",
+                    bytes_text(total_peak_bytes(memory)), bytes_text(there.host_bytes), divided);
   return table;
 }
 
