@@ -5,8 +5,8 @@ usage: compiled_peer.py MODEL.yml [KEY=VALUE ...] [--rows 8] [--cases none:2,ful
                         [--steps 5] [--json F]
 
 MODEL.yml is one of configs/models, a Llama; keys behind it overrule its own, among them max_target_length.
-Weights and moments are float32, products bfloat16 by autocast. `full` is checkpointing of each layer. Layers are
-compiled each by itself, and so is what follows them: all layers are alike and compiled once. A case is a policy and
+Weights and moments are float32, products bfloat16 by autocast. `full` is checkpointing of each layer, `half` of every
+other. Layers are compiled each by itself, and so is what follows them: all layers are alike and compiled once. A case is a policy and
 how many rows it takes at once; gradients of as many micro-batches as make --rows are added up. Prints of each
 case the median step, after two that do not count, tokens a second, the first loss, and the most memory that its
 tensors took.
@@ -14,12 +14,14 @@ tensors took.
 
 import argparse
 import gc
+import os
 import pathlib
 import statistics
 import sys
 import time
 
-import torch
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # more fits
+import torch  # noqa: E402
 
 sys.path.append(str(pathlib.Path(__file__).parent))  # last: files there have names of libraries
 from atomic_file import write_json  # noqa: E402
@@ -30,6 +32,7 @@ KEYS = {"base_emb_dim": "hidden_size", "base_num_decoder_layers": "num_hidden_la
         "head_dim": "head_dim", "base_mlp_dim": "intermediate_size", "vocab_size": "vocab_size",
         "normalization_layer_epsilon": "rms_norm_eps", "rope_max_timescale": "rope_theta"}
 DEFAULTS = {"max_target_length": 2048, "normalization_layer_epsilon": 1e-5, "rope_max_timescale": 10000}
+CHECKPOINTED_OF = {"none": 0, "half": 2, "full": 1}
 WARM_UP = 2  # compiles
 
 
@@ -54,7 +57,7 @@ def read_model(path, settings):
 def measure(config, rows, batch, length, policy, device, steps):
     with torch.device(device):
         torch.manual_seed(0)
-        model = Llama(config, policy == "full")
+        model = Llama(config, CHECKPOINTED_OF[policy])
         batches = [torch.randint(config["vocab_size"], (batch, length + 1)) for _ in range(rows // batch)]
     for layer in model.layers:
         layer.compile(dynamic=False)
@@ -94,6 +97,8 @@ def main():
     arguments = parser.parse_args()
     config, numbers = read_model(arguments.model, arguments.settings)
     cases = [(policy, int(batch)) for policy, _, batch in (case.partition(":") for case in arguments.cases.split(","))]
+    if unknown := [policy for policy, _ in cases if policy not in CHECKPOINTED_OF]:
+        sys.exit(f"compiled_peer: found policy {unknown[0]}, expected one of {', '.join(CHECKPOINTED_OF)}")
     if odd := [case for case in cases if arguments.rows % case[1] != 0]:
         sys.exit(f"compiled_peer: found {odd[0][1]} rows at once, expected a divisor of {arguments.rows}")
     if arguments.device == "cuda":

@@ -36,23 +36,28 @@ STEPS_OF_13B = {
         ["per_device_batch_size=8", "max_target_length=4096", f"device_memory_limit={gpu_targets.LIMIT_GIB}"]),
 }
 ALL_STEPS = STEPS | STEPS_OF_13B
-# All layers: of a model, how many rows, micro-batches, and compare's options. States are as small as they get, so that
-# they leave room for activations; gradients of attention are added as the peer adds them.
+# All layers: of a model, settings and compare's options. States are as small as they get, so that they leave room for
+# activations; gradients of attention are added as the peer adds them.
+SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "deterministic=false"]
 WHOLE = {
-    "llama3_8b": (2, 4, ["--sweep", f"{gpu_targets.ON_HOST}=false,true"]),
-    "llama2_13b": (4, 2, []),
-    "llama2_7b": (4, 2, []),
+    "llama3_8b": (["per_device_batch_size=2", "gradient_accumulation_steps=4", *SMALL_STATES],
+                  ["--sweep", f"{gpu_targets.ON_HOST}=false,true"]),
+    "llama2_13b": (["per_device_batch_size=4", "gradient_accumulation_steps=2", *SMALL_STATES], []),
+    "llama2_7b": (["per_device_batch_size=4", "gradient_accumulation_steps=2", *SMALL_STATES], []),
 }
 # The peer's policies with so many rows at once, as far as memory reaches; a step has as many rows as Longshore's.
 PEER_ROWS = 8
 PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:8"},
               "llama2_7b": {"small": "none:4,none:8", "large": "none:8"}}
+# With all layers, rows of the model's own length and the peer's states, which take 16 bytes for each weight: how many
+# rows, and the peer's cases, the last of which may not fit.
+WHOLE_PEER = {"llama3_8b": (8, "full:1,half:1"), "llama2_7b": (16, "none:2")}
+NOT_ITS = ("per_device_batch_size", "peak_tflops_per_device", "dtype")  # of our keys
 LARGE_MEMORY_MIB = 120_000
 OTHERS_MIB = 1000  # above what a driver takes for itself
 LOSS_RUNS = 4  # at once: nobody times them
 # Into how many processes tests are split: most of their time goes to what the CPU compares with.
 TESTS = {"cuda_ops_test": 6, "golden_test": 2, "cuda_nccl_test": 1}
-SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "deterministic=false"]
 SHIPPED = {r"\bH200\b": "h200", r"\bH100 80GB HBM3": "h100", r"\bA100.*80GB": "a100_80g", "RTX 4090$": "rtx4090",
            "RTX 5090$": "rtx5090"}  # by their names
 GIB = 2**30
@@ -101,7 +106,7 @@ class Parts(TimedCommands):
     # other, and what is wrong shows before what is slow.
     BOXES = {"device": (100, 10), "smoke": (300, 20), "steps": (240, 60), "peer": (330, 100), "tests": (300, 60),
              "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100), "losses": (140, 40),
-             "kernels": (120, 45), "overlap": (180, 100), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
+             "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
@@ -348,42 +353,70 @@ class Parts(TimedCommands):
 
     def whole(self):
         """Models as they are, with all layers."""
-        self.all_of(*(functools.partial(self.whole_step, model) for model in WHOLE))
+        self.all_of(*(functools.partial(self.whole_step, f"whole_{model}", model, *WHOLE[model]) for model in WHOLE))
 
-    def whole_step(self, model):
+    def whole_step(self, name, model, settings, options=()):
         profile = self.profile()
         if not profile:
             raise Failure("no profile that auto could choose by")
-        rows, micro_batches, options = WHOLE[model]
-        settings = self.tiny_steps if self.is_dry_run else [
-            f"per_device_batch_size={rows}", f"gradient_accumulation_steps={micro_batches}", *SMALL_STATES]
-        settings = [*settings, f"device_memory_limit={self.roomy_gib(profile):.2f}",
+        settings = [*(self.tiny_steps if self.is_dry_run else settings),
+                    f"device_memory_limit={self.roomy_gib(profile):.2f}",
                     f"host_memory_limit={max(bytes_of('MemAvailable') / GIB - SPARE_HOST_GIB, 1):.2f}"]
-        self.record(f"whole_{model}", 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2,
-                    "--rounds", 1, "--policies", "auto", "--hardware", profile, f"backend={self.backend}", *options,
-                    *settings)
+        self.record(name, 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2, "--rounds", 1, "--policies",
+                    "auto", "--hardware", profile, f"backend={self.backend}", *options, *settings)
 
     def peer(self):
-        """torch.compile on the same, where python3 has torch and what its Triton compiles with."""
+        """torch.compile on the same."""
+        if self.has_peer():
+            self.all_of(*(functools.partial(self.peer_steps, model) for model in PEER_CASES))
+
+    def whole_peer(self):
+        """Models as they are under torch.compile, and with the same states here."""
+        memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
+        if memory < LARGE_MEMORY_MIB and not self.is_dry_run:
+            self.say(f"found {memory} MiB of device memory: the peer's states do not fit")
+            return
+        if self.has_peer():
+            self.all_of(*(functools.partial(step, model) for model in WHOLE_PEER
+                          for step in (self.whole_peer_steps, self.whole_step_beside_peer)))
+
+    def whole_step_beside_peer(self, model):
+        self.whole_step(f"whole_float32_{model}", model, [f"per_device_batch_size={WHOLE_PEER[model][0]}",
+                                                          "deterministic=false"], ["auto_micro_batch=true"])
+
+    def whole_peer_steps(self, model):
+        rows, cases = WHOLE_PEER[model]
+        settings = [word for word in self.tiny_steps if not word.startswith(NOT_ITS)] if self.is_dry_run else [
+            "max_target_length=" + self.key_of(model, "max_target_length")]
+        self.run_peer(f"peer_whole_{model}", model, settings, rows, cases, 2)
+
+    @staticmethod
+    def key_of(model, key):
+        return re.search(rf"^{key}: (\S+)", (ROOT / "configs" / f"{model}.yml").read_text(), re.M)[1]
+
+    def has_peer(self):
+        """Whether python3 has torch and what its Triton compiles with; where it must have, a failure."""
         if not self.python_has_torch(120):
             if self.is_dry_run:
-                return
+                return False
             raise Failure("nothing to compare with")
         if not any(map(shutil.which, filter(None, [os.environ.get("CC"), "gcc", "clang"]))):
             raise Failure("found neither gcc nor clang, nor what CC names: torch.compile wants one")
         header = pathlib.Path(sysconfig.get_path("include")) / "Python.h"
         if not header.exists():
             raise Failure(f"found no {header}: torch.compile wants Python's headers")
-        self.all_of(*(functools.partial(self.peer_steps, model) for model in ("llama3_8b", "llama2_7b")))
+        return True
 
     def peer_steps(self, model):
         memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
         cases = PEER_CASES[model]["large" if memory > LARGE_MEMORY_MIB else "small"]
-        sizes = ["--rows", 2, "--cases", "none:2,full:1"] if self.is_dry_run else ["--rows", PEER_ROWS, "--cases", cases]
-        not_its = ("per_device_batch_size", "peak_tflops_per_device", "dtype")
-        settings = [word for word in self.step_settings(model) if not word.startswith(not_its)]
-        self.record(f"peer_{model}", 170, sys.executable, ROOT / "tests/bench/compiled_peer.py",
-                    ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", 4,
+        settings = [word for word in self.step_settings(model) if not word.startswith(NOT_ITS)]
+        self.run_peer(f"peer_{model}", model, settings, PEER_ROWS, cases, 4)
+
+    def run_peer(self, name, model, settings, rows, cases, steps):
+        sizes = ["--rows", 2, "--cases", "none:2,half:1"] if self.is_dry_run else ["--rows", rows, "--cases", cases]
+        self.record(name, 170, sys.executable, ROOT / "tests/bench/compiled_peer.py",
+                    ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", steps,
                     of=f"torch.compile {' '.join(map(str, sizes))}")
 
     def kernels(self):

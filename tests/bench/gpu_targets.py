@@ -66,9 +66,9 @@ def ratio_in_percent(part, whole):
 # --- targets
 
 
-def steps(results, model):
+def steps_of(model):
     """With gradients of attention as sums in a fixed order and, as the peer has them, in any."""
-    return plans(results, f"steps_{model}") + plans(results, f"steps_{model}_any_order")
+    return [f"steps_{model}", f"steps_{model}_any_order"]
 
 
 def share_of_products(found, what):
@@ -80,17 +80,17 @@ def share_of_products(found, what):
     return target
 
 
-def over_peer(results, model):
-    target = Target(f"{model}, 8 layers: tokens/s over torch.compile's", 1.2, True, "x")
-    own = quickest(steps(results, model))
-    peers = [one for one in results.get(f"peer_{model}") or [] if "tokens_per_second" in one]
+def over_peer(results, what, own_names, peer_name):
+    target = Target(f"{what}: tokens/s over torch.compile's", 1.2, True, "x")
+    own = quickest([plan for name in own_names for plan in plans(results, name)])
+    peers = [one for one in results.get(peer_name) or [] if "tokens_per_second" in one]
     if own and peers:
         peer = max(peers, key=lambda one: one["tokens_per_second"])
         target.found = own["measured"]["tokens_per_second_per_device"] / peer["tokens_per_second"]
         target.note = f"its best: {peer['policy']}, {peer['batch']} rows"
         cards = results.get("cards") or {}
-        name = f"steps_{model}" if own in plans(results, f"steps_{model}") else f"steps_{model}_any_order"
-        if cards.get(name) != cards.get(f"peer_{model}"):
+        name = next(name for name in own_names if own in plans(results, name))
+        if cards.get(name) != cards.get(peer_name):
             target.note += ", on another card of the same model"
     return target
 
@@ -168,8 +168,12 @@ def same_bits(results):
 def targets(results):
     rows = []
     for model in ("llama3_8b", "llama2_7b"):
-        rows += [share_of_products(steps(results, model), f"{model}, 8 layers"),
-                 share_of_products(plans(results, f"whole_{model}"), f"{model}, whole"), over_peer(results, model)]
+        rows += [share_of_products([plan for name in steps_of(model) for plan in plans(results, name)],
+                                   f"{model}, 8 layers"),
+                 share_of_products(plans(results, f"whole_{model}"), f"{model}, whole"),
+                 over_peer(results, f"{model}, 8 layers", steps_of(model), f"peer_{model}"),
+                 over_peer(results, f"{model}, whole, float32 states", [f"whole_float32_{model}"],
+                           f"peer_whole_{model}")]
     rows.append(optimizer_on_host(results, "llama3_8b"))
     rows += [share_of_peak(results, f"steps_llama2_13b{suffix}", f"llama2_13b, 8 layers, rows of {tokens}")
              for suffix, tokens in (("_2048", 2048), ("", 4096), ("_8192", 8192))]

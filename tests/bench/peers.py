@@ -48,7 +48,7 @@ def torch_parts(folder):
     return torch, torch.tensor(rows(folder, "tokens")), torch.tensor(rows(folder, "targets"))
 
 
-def plain_llama(folder, checkpointed):
+def plain_llama(folder, checkpointed_of):
     import json
     from plain_llama import Llama
     from safetensors.torch import load_file
@@ -56,7 +56,7 @@ def plain_llama(folder, checkpointed):
     config = json.loads((folder / "model" / "config.json").read_text())
     config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
     config["rope_theta"] = theta_of(config)
-    model = Llama(config, checkpointed)
+    model = Llama(config, checkpointed_of)
     weights = {}
     for file in (folder / "model").glob("*.safetensors"):
         weights |= load_file(file)
@@ -67,7 +67,7 @@ def plain_llama(folder, checkpointed):
 def eager(folder, dtype, policy, compiled=False):
     torch, tokens, targets = torch_parts(folder)
     from plain_llama import training_step
-    model = plain_llama(folder, policy == "full")
+    model = plain_llama(folder, 1 if policy == "full" else 0)
     call = torch.compile(model) if compiled else model
     return training_step(model, [lambda: call(tokens, targets)], dtype)
 

@@ -50,11 +50,12 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """`config` has the keys of Hugging Face's config.json; `checkpointed`: each layer is computed again."""
+    """`config` has the keys of Hugging Face's config.json; the first of each so many layers is computed again,
+    none for 0."""
 
-    def __init__(self, config, checkpointed):
+    def __init__(self, config, checkpointed_of):
         super().__init__()
-        self.checkpointed, self.head_dim, self.theta = checkpointed, config["head_dim"], config["rope_theta"]
+        self.checkpointed_of, self.head_dim, self.theta = checkpointed_of, config["head_dim"], config["rope_theta"]
         self.embed_tokens = nn.Embedding(config["vocab_size"], config["hidden_size"])
         self.layers = nn.ModuleList(Layer(config) for _ in range(config["num_hidden_layers"]))
         self.norm = RMSNorm(config)
@@ -68,8 +69,9 @@ class Llama(nn.Module):
         x = self.embed_tokens(tokens)
         if torch.is_autocast_enabled(tokens.device.type):
             x = x.to(torch.get_autocast_dtype(tokens.device.type))  # or all sums with it were float32
-        for layer in self.layers:
-            x = checkpoint(layer, x, cos, sin, use_reentrant=False) if self.checkpointed else layer(x, cos, sin)
+        for i, layer in enumerate(self.layers):
+            is_checkpointed = self.checkpointed_of and i % self.checkpointed_of == 0
+            x = checkpoint(layer, x, cos, sin, use_reentrant=False) if is_checkpointed else layer(x, cos, sin)
         return self.loss(x, targets)
 
     def loss(self, x, targets):
