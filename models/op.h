@@ -98,6 +98,13 @@ inline constexpr std::array kOpClasses{OpClass::memory, OpClass::matmul, OpClass
 
 const char* name(OpClass op_class);
 
+// Nodes of an op that take another time for the same work: the name by which profiles give their
+// rates, and which nodes they are.
+struct OpVariant {
+  const char* name = nullptr;  // null: all nodes are alike
+  bool (*is)(const std::any& attrs) = nullptr;
+};
+
 struct Op {
   const char* name;
   // Output types; throws InternalError when the inputs do not fit.
@@ -110,6 +117,7 @@ struct Op {
   std::vector<Reuse> (*reuse)(const std::any& attrs, int inputs) = nullptr;
   Price price = Price::dear;
   OpClass op_class = OpClass::memory;
+  OpVariant variant;
   Kernel cpu;            // float32 and bfloat16, fused and fast
   Kernel cuda;           // float32 and bfloat16
   Kernel cuda_composed;  // where `cuda` is not ATen's: what of ATen it stands for
@@ -127,6 +135,11 @@ struct Op {
         break;
     }
     return reference;
+  }
+
+  // By which profiles give the rate of a node.
+  const char* rate_name(const std::any& attrs) const {
+    return variant.name && variant.is(attrs) ? variant.name : name;
   }
 
   // Whether a plan may say that the target runs this op, be it in another build than this one.

@@ -20,11 +20,13 @@ const RateCurve* find(const RateCurves& curves, std::initializer_list<std::strin
 }
 
 const RateCurve* find(const RateCurves& curves, Lane lane, const models::Op& op,
-                      models::Dtype dtype) {
+                      const std::any& attrs, models::Dtype dtype) {
   const std::string prefix = lane == Lane::host_compute ? "host." : "";
   const std::string suffix = std::string(".") + models::name(dtype);
-  const std::string of_op = prefix + op.name, of_class = prefix + name(op.op_class);
-  return find(curves, {of_op + suffix, of_op, of_class + suffix, of_class});
+  const std::string of_variant = prefix + op.rate_name(attrs), of_op = prefix + op.name,
+                    of_class = prefix + name(op.op_class);
+  return find(curves, {of_variant + suffix, of_variant, of_op + suffix, of_op, of_class + suffix,
+                       of_class});
 }
 
 double seconds(const RateCurve* curve, double size) {
@@ -50,8 +52,9 @@ double Hardware::kernel_seconds(Lane lane, const models::Op& op, const std::any&
                                 std::span<const models::Type> out) const {
   models::Cost cost = op.cost(attrs, in, out);
   models::Dtype dtype = in.empty() ? out[0].dtype : in[0].dtype;
-  return launch_seconds + std::max(seconds(find(flops_per_second, lane, op, dtype), cost.flops),
-                                   seconds(find(bytes_per_second, lane, op, dtype), cost.bytes));
+  return launch_seconds +
+         std::max(seconds(find(flops_per_second, lane, op, attrs, dtype), cost.flops),
+                  seconds(find(bytes_per_second, lane, op, attrs, dtype), cost.bytes));
 }
 
 double Hardware::fetch_seconds(int64_t bytes) const {

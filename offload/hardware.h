@@ -46,7 +46,8 @@ struct Hardware {
   // A kernel takes `launch_seconds`, plus the longer of two times: its FLOPs at their rate, and the
   // bytes of its operands at theirs. The rate curves of a kernel are those of its op and dtype
   // ("linear.bf16"), else of its op ("linear"), else of its class and dtype ("matmul.bf16"), else
-  // of its class ("matmul"). The names for kernels on the host begin with "host.".
+  // of its class ("matmul"). Those of an op's variant ("attention_grad_any_order.bf16") come before
+  // them. The names for kernels on the host begin with "host.".
   double launch_seconds = 0;                          // seconds, of copies and collectives too
   std::map<std::string, RateCurve> flops_per_second;  // FLOP/s by FLOPs
   std::map<std::string, RateCurve> bytes_per_second;  // bytes/s by bytes

@@ -127,6 +127,8 @@ const Op attention_grad_op{
     .cost = cost_grad,
     .print = print,
     .op_class = OpClass::attention,
+    .variant = {"attention_grad_any_order",
+                [](const std::any& any) { return !attrs_of(any).options.deterministic; }},
     .cpu = {attention_grad_cpu, attention_grad_cpu_workspace},
     .cuda = {cuda_kernel<attention_grad_cuda>(), attention_grad_cuda_workspace},
     .cuda_composed = {attention_grad_cuda_aten, attention_grad_cuda_aten_workspace},

@@ -50,8 +50,8 @@ PEER_ROWS = 8
 PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:8"},
               "llama2_7b": {"small": "none:4,none:8", "large": "none:8"}}
 # With all layers, rows of the model's own length and the peer's states, which take 16 bytes for each weight: how many
-# rows, and the peer's cases, the last of which may not fit.
-WHOLE_PEER = {"llama3_8b": (8, "full:1,half:1"), "llama2_7b": (16, "none:2")}
+# rows, and the peer's cases; the last may not fit.
+WHOLE_PEER = {"llama3_8b": (8, "full:1,half:1"), "llama2_7b": (16, "none:1,half:2")}
 NOT_ITS = ("per_device_batch_size", "peak_tflops_per_device", "dtype")  # of our keys
 LARGE_MEMORY_MIB = 120_000
 OTHERS_MIB = 1000  # above what a driver takes for itself

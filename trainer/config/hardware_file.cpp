@@ -183,7 +183,10 @@ const std::vector<ProfileKey>& profile_keys() {
 const std::set<std::string>& works() {
   static const std::set<std::string> works = [] {
     std::set<std::string> bare, all;
-    for (const models::Op* op : models::all_ops()) bare.insert(op->name);
+    for (const models::Op* op : models::all_ops()) {
+      bare.insert(op->name);
+      if (op->variant.name) bare.insert(op->variant.name);
+    }
     for (models::OpClass op_class : models::kOpClasses) bare.insert(name(op_class));
     for (const std::string& work : bare)
       for (const char* prefix : {"", "host."})

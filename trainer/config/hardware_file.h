@@ -7,7 +7,7 @@
 //   device_bytes, device_reserved_bytes, host_bytes
 //   peak_flops_per_second.bf16: 989e12              and .f32; MFU is against it
 //   launch_seconds: 4e-6
-//   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]    WORK: [host.](op or class)[.dtype]
+//   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]    WORK: [host.](op, its variant, or class)[.dtype]
 //   bytes_per_second.WORK: ...                      classes: matmul, attention, memory
 //   cache_bytes: 3e7          fetch_bytes_per_second: 1e10   both or none
 //   link_to_device, link_to_host: 55e9

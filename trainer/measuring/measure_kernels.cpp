@@ -33,14 +33,16 @@ struct Sample {
 // types of the operands.
 using Samples = std::map<std::string, std::map<std::string, Sample>>;
 
-// Measures the kernels of a step that run on the host if `update_lane` is Lane::host_compute, else
-// those that do not. Of a kernel's times in several rounds the smallest counts, since other work on
+// Which kernels of a step are measured.
+enum class Measured { device, host, variants };
+
+// Of a kernel's times in several rounds the smallest counts, since other work on
 // the machine only adds to it.
-void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend& backend,
+void measure_step(const models::DecoderConfig& config, Measured measured, Backend& backend,
                   Samples& samples) {
   models::Model model = models::decoder(config);
-  MemoryKind home =
-      update_lane == Lane::host_compute ? MemoryKind::pinned_host : MemoryKind::device;
+  const Lane update_lane = measured == Measured::host ? Lane::host_compute : Lane::compute;
+  MemoryKind home = measured == Measured::host ? MemoryKind::pinned_host : MemoryKind::device;
   offload::ParameterLayout layout = offload::lay_out(model, {.homes = {.optimizer = home}});
   StepPlans plans = plan_step(
       model, layout,
@@ -52,9 +54,11 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
   for (const Instruction& instruction : plan.instructions) {
     if (!instruction.op) continue;
     bool on_host = instruction.lane == Lane::host_compute;
-    if (on_host != (update_lane == Lane::host_compute)) continue;
+    if (on_host != (measured == Measured::host)) continue;
+    const std::string rate_name = instruction.op->rate_name(instruction.attrs);
+    if (measured == Measured::variants && rate_name == instruction.op->name) continue;
     std::vector<models::Type> in, out;
-    std::string key = instruction.op->name;
+    std::string key = rate_name;
     for (auto [operands, types] :
          {std::pair{&instruction.in, &in}, std::pair{&instruction.out, &out}})
       for (const offload::Operand& operand : *operands) {
@@ -62,7 +66,7 @@ void measure_step(const models::DecoderConfig& config, Lane update_lane, Backend
         key += " " + models::text(operand.type);
       }
     models::Cost cost = instruction.op->cost(instruction.attrs, in, out);
-    std::string work = std::string(on_host ? "host." : "") + instruction.op->name + "." +
+    std::string work = std::string(on_host ? "host." : "") + rate_name + "." +
                        name(in.empty() ? out[0].dtype : in[0].dtype);
     if (!seen.insert(work + key).second) continue;
     Sample sample{instruction.op->op_class, cost.flops, cost.bytes,
@@ -149,8 +153,12 @@ void measure_kernels(const std::vector<Dtype>& dtypes, Backend& backend, const L
     for (Dtype dtype : dtypes) {
       log(fmt::format("kernels in {}, round {} of {}", models::name(dtype), round + 1, rounds));
       for (const models::DecoderConfig& config : measured_decoders(dtype, backend.target())) {
-        measure_step(config, Lane::compute, backend, samples);
-        measure_step(config, Lane::host_compute, backend, samples);
+        measure_step(config, Measured::device, backend, samples);
+        measure_step(config, Measured::host, backend, samples);
+        if (!models::is_cuda(backend.target())) continue;  // others have one order
+        models::DecoderConfig any_order = config;
+        any_order.deterministic = false;
+        measure_step(any_order, Measured::variants, backend, samples);
       }
     }
   // Some kernels have so little work that they take no more than the launch.

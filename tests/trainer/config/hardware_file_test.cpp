@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "models/ops/attention.h"
+#include "models/ops/attention_kernels.h"
 #include "models/ops/linear.h"
 #include "offload/collectives.h"
 
@@ -85,6 +87,24 @@ TEST(Hardware, FindsTheCurveThatIsNearest) {
   hardware.bytes_per_second["linear"] = RateCurve(4 * (64 * 32 + 16 * 32 + 64 * 16) / 20.);
   EXPECT_NEAR(product_seconds(hardware, Dtype::float32), 20, 1e-5);
   EXPECT_NEAR(product_seconds(hardware, Dtype::bfloat16), 10, 1e-5);
+}
+
+TEST(Hardware, FindsAVariantsCurve) {
+  const models::Type heads{{1, 16, 8}, Dtype::bfloat16}, lse{{1, 1, 16}, Dtype::float32};
+  const std::vector<models::Type> in{heads, heads, heads, heads, heads, lse};
+  auto seconds = [&](const Hardware& hardware, bool deterministic) {
+    const std::any attrs = models::AttentionAttrs{{.head_dim = 8, .deterministic = deterministic}};
+    return hardware.kernel_seconds(Lane::compute, models::attention_grad_op, attrs, in,
+                                   std::vector{heads, heads, heads});
+  };
+  const Hardware alike = parse("flops_per_second.attention_grad: 100\n"),
+                 apart = parse(
+                     "flops_per_second.attention_grad: 100\n"
+                     "flops_per_second.attention_grad_any_order.bf16: 200\n");
+  EXPECT_NEAR(seconds(alike, true), 102.4, 1e-3);  // 10·8·(16·16 / 2) FLOPs
+  EXPECT_EQ(seconds(alike, false), seconds(alike, true));
+  EXPECT_EQ(seconds(apart, true), seconds(alike, true));
+  EXPECT_NEAR(seconds(apart, false), 51.2, 1e-3);
 }
 
 TEST(Hardware, SharesItsLink) {
