@@ -56,54 +56,82 @@ std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
   return AutoChoice{std::move(plans)};
 }
 
-[[noreturn]] void refuse(const Config& config, const Hardware& hardware,
-                         const std::vector<WalkedPlan>& plans) {
-  const WalkedPlan& least = *std::ranges::min_element(
-      plans, {}, [](const WalkedPlan& one) { return missing_bytes(one.room); });
-  throw PlanError(fmt::format(
-      "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
-      "{}; fits: {}. Besides, with\n{}",
-      config.config_file, plural(std::ssize(plans), "plan"), hardware.name, summary(least.config),
-      bytes_text(least.memory[MemoryKind::device].peak_bytes),
-      bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
-      what_helps(least.config, hardware, searched_keys(config))));
+// What a search led to. Without a choice, `plans` of that `config` are those that do not fit.
+struct Outcome {
+  std::optional<AutoChoice> choice;
+  Config config;
+  std::vector<WalkedPlan> plans;
+};
+
+Outcome outcome_of(const Config& config, models::Target target, const Hardware& hardware) {
+  std::vector<WalkedPlan> plans = in_order(search(config, target, hardware));
+  std::optional<AutoChoice> choice = choose_among(plans);
+  return {std::move(choice), config, std::move(plans)};
 }
 
 // Searches with transfers that start as late as possible, so that less device memory is in use at
 // once: not ahead of their use at all, or as little ahead as may be faster than that.
-AutoChoice choose_with_late_transfers(const Config& config, models::Target target,
-                                      const Hardware& hardware) {
+Outcome outcome_with_late_transfers(const Config& config, models::Target target,
+                                    const Hardware& hardware) {
   Config none_ahead = config, little_ahead = config;
   choose_value(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
   choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kLookaheadDepths[0]);
-  std::vector<WalkedPlan> plans = in_order(search(none_ahead, target, hardware));
-  std::optional<AutoChoice> choice = choose_among(plans);
-  if (!choice) refuse(none_ahead, hardware, plans);
-  std::optional<AutoChoice> other = choose_among(in_order(search(little_ahead, target, hardware)));
-  if (other && other->chosen().step_seconds < choice->chosen().step_seconds) choice = other;
-  return std::move(*choice);
+  Outcome outcome = outcome_of(none_ahead, target, hardware);
+  if (!outcome.choice) return outcome;
+  Outcome other = outcome_of(little_ahead, target, hardware);
+  if (other.choice && other.choice->chosen().step_seconds < outcome.choice->chosen().step_seconds)
+    return other;
+  return outcome;
 }
 
-}  // namespace
-
-AutoChoice choose_policy(const Config& config, models::Target target) {
-  const Hardware hardware = *named_hardware(config);
+Outcome best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
   if (!models::same_device(hardware.target, target))
     throw ConfigError(location(config, "hardware") + ": found " + hardware.name +
                       ", a profile of " +
                       (target == models::Target::cpu ? "a GPU, expected that of a processor"
                                                      : "a processor, expected that of a GPU") +
                       " for remat_policy: auto (plan --measure makes this machine's)");
-  const std::vector<WalkedPlan> plans = in_order(search(config, target, hardware));
-  if (std::optional<AutoChoice> choice = choose_among(plans)) return std::move(*choice);
-  if (is_set(config, "prefetch_layers")) refuse(config, hardware, plans);
-  return choose_with_late_transfers(config, target, hardware);
+  Outcome outcome = outcome_of(config, target, hardware);
+  if (outcome.choice || is_set(config, "prefetch_layers")) return outcome;
+  return outcome_with_late_transfers(config, target, hardware);
+}
+
+[[noreturn]] void refuse(const Outcome& outcome, const Hardware& hardware) {
+  const Config& config = outcome.config;
+  const WalkedPlan& least = *std::ranges::min_element(
+      outcome.plans, {}, [](const WalkedPlan& one) { return missing_bytes(one.room); });
+  throw PlanError(fmt::format(
+      "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
+      "{}; fits: {}. Besides, with\n{}",
+      config.config_file, plural(std::ssize(outcome.plans), "plan"), hardware.name,
+      summary(least.config), bytes_text(least.memory[MemoryKind::device].peak_bytes),
+      bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
+      what_helps(least.config, hardware, searched_keys(config))));
+}
+
+}  // namespace
+
+std::optional<AutoChoice> find_policy(const Config& config, models::Target target) {
+  return best_outcome(config, target, *named_hardware(config)).choice;
+}
+
+AutoChoice choose_policy(const Config& config, models::Target target) {
+  const Hardware hardware = *named_hardware(config);
+  Outcome outcome = best_outcome(config, target, hardware);
+  if (!outcome.choice) refuse(outcome, hardware);
+  return std::move(*outcome.choice);
 }
 
 ChosenPolicy with_chosen_policy(const Config& config, models::Target target) {
   if (config.remat_policy != offload::kAuto) return {.config = config, .account = ""};
   const AutoChoice choice = choose_policy(config, target);
   return {.config = choice.chosen().config, .account = text(choice)};
+}
+
+std::optional<Config> with_found_policy(const Config& config, models::Target target) {
+  if (config.remat_policy != offload::kAuto) return config;
+  const std::optional<AutoChoice> choice = find_policy(config, target);
+  return choice ? std::optional(choice->chosen().config) : std::nullopt;
 }
 
 }  // namespace longshore::trainer

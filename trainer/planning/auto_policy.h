@@ -9,6 +9,7 @@
 // is as good as the walk, and no named policy is faster.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,13 @@ struct AutoChoice {
 };
 
 // `config` has the policy `auto`; the values of its keys that were set are kept. Of plans that are
-// equally fast, the one that moves the least data wins. Throws PlanError if nothing fits, which
-// names the smallest plan, what it lacks and what would help; and ConfigError if a label key does
-// not suit the model or the profile describes another kind of machine than `target`.
+// equally fast, the one that moves the least data wins. Nothing if no plan fits. Throws ConfigError
+// if a label key does not suit the model or the profile describes another kind of machine than
+// `target`.
+std::optional<AutoChoice> find_policy(const Config& config, models::Target target);
+
+// The same, but throws PlanError if nothing fits, which names the smallest plan, what it lacks and
+// what would help.
 AutoChoice choose_policy(const Config& config, models::Target target);
 
 struct ChosenPolicy {
@@ -38,5 +43,7 @@ struct ChosenPolicy {
 // If the policy of `config` is `auto`, the config that was chosen, otherwise `config`. Throws as
 // choose_policy() does.
 ChosenPolicy with_chosen_policy(const Config& config, models::Target target);
+// Its config alone; nothing if no plan fits. Throws as find_policy() does.
+std::optional<Config> with_found_policy(const Config& config, models::Target target);
 
 }  // namespace longshore::trainer

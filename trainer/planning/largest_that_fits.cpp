@@ -1,5 +1,6 @@
 #include "trainer/planning/largest_that_fits.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "trainer/config/validate.h"
+#include "trainer/planning/auto_policy.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {
@@ -51,11 +53,8 @@ LargestThatFits largest_that_fits(const Config& config, const std::string& key,
   };
   auto fits = [&](int64_t value) {
     if (!is_valid(value)) return false;
-    try {
-      return plan_policy(with(value), hardware.target, hardware).room.fits();
-    } catch (const PlanError&) {
-      return false;  // nothing that `auto` may choose fits
-    }
+    const std::optional<Config> chosen = with_found_policy(with(value), hardware.target);
+    return chosen && plan_policy(*chosen, hardware.target, hardware).room.fits();
   };
   // Of a longer step, transfers may start fewer layers ahead, and so less be in memory at once.
   constexpr int kMisfits = 4;  // powers of two after which none is expected to fit

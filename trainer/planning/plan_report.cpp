@@ -67,12 +67,12 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
 
 // The line of what_helps() for the policy `auto`; "" if nothing that it may choose fits.
 std::string what_auto_does(const Config& config, const offload::Hardware& hardware) try {
-  const AutoChoice choice = choose_policy(with_policy(config, offload::kAuto), hardware.target);
-  const WalkedPlan& chosen = choice.chosen();
+  const std::optional<AutoChoice> choice =
+      find_policy(with_policy(config, offload::kAuto), hardware.target);
+  if (!choice) return "";
+  const WalkedPlan& chosen = choice->chosen();
   return helpful_line("remat_policy=auto", chosen.memory, hardware.target, memory_limits(config),
                       fmt::format("fits, {:.4f} s a step", chosen.step_seconds));
-} catch (const PlanError&) {
-  return "";
 } catch (const ConfigError&) {
   return "";  // the config has keys that `auto` cannot keep
 }
@@ -170,16 +170,17 @@ void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::pat
 
 namespace {
 
-std::string hardware_row(const Config& config) try {
+std::string hardware_row(const Config& config) {
   const offload::Hardware hardware = *named_hardware(config);
-  PolicyPlan plan = plan_policy(config, hardware.target, hardware);
+  const std::optional<Config> chosen = with_found_policy(config, hardware.target);
+  if (!chosen)
+    return fmt::format("{:<16} nothing that {} may choose fits\n", config.hardware,
+                       config.remat_policy);
+  const PolicyPlan plan = plan_policy(*chosen, hardware.target, hardware);
   return fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", config.hardware,
                      plan.estimate->step_seconds, 100 * plan.mfu,
                      bytes_text(plan.memory[MemoryKind::device].peak_bytes),
                      bytes_text(host_peak_bytes(plan.memory)), fits_text(plan.room));
-} catch (const PlanError&) {
-  return fmt::format("{:<16} nothing that {} may choose fits\n", config.hardware,
-                     config.remat_policy);
 }
 
 }  // namespace

@@ -201,19 +201,24 @@ struct Help {
 
 Help helpful_changes(const Config& config, models::Target target, const RoomOf& room_of,
                      const std::set<std::string>& searched) {
+  std::vector<const Change*> tried;
+  for (const Change& change : changes())
+    if (!searched.contains(change.key) && change.applies(config, target)) tried.push_back(&change);
+  std::vector<Config> changed(tried.size(), config);
+  std::vector<std::optional<MemoryByKind>> memories(tried.size());
+  parallel_for(tried.size(), [&](size_t i) {
+    tried[i]->make(changed[i]);
+    memories[i] = memory_of(changed[i], target);
+  });
   const Room before = room_of(analyze(plan_training(config, target)));
   Help help;
-  for (const Change& change : changes()) {
-    if (searched.contains(change.key) || !change.applies(config, target)) continue;
-    Config changed = config;
-    change.make(changed);
-    const std::optional<MemoryByKind> memory = memory_of(changed, target);
-    if (!memory) continue;
-    const Room after = room_of(*memory);
+  for (size_t i = 0; i < tried.size(); ++i) {
+    if (!memories[i]) continue;
+    const Room after = room_of(*memories[i]);
     if (!lessens(before, after)) continue;
-    help.lines += helpful_line(settings(config, changed, searched), *memory, target,
+    help.lines += helpful_line(settings(config, changed[i], searched), *memories[i], target,
                                memory_limits(config), after.fits() ? "fits" : "");
-    help.fits = help.fits || (after.fits() && change.key != std::string_view(kLayers));
+    help.fits = help.fits || (after.fits() && tried[i]->key != std::string_view(kLayers));
   }
   return help;
 }
