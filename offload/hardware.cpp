@@ -23,10 +23,11 @@ const RateCurve* find(const RateCurves& curves, Lane lane, const models::Op& op,
                       const std::any& attrs, models::Dtype dtype) {
   const std::string prefix = lane == Lane::host_compute ? "host." : "";
   const std::string suffix = std::string(".") + models::name(dtype);
-  const std::string of_variant = prefix + op.rate_name(attrs), of_op = prefix + op.name,
-                    of_class = prefix + name(op.op_class);
-  return find(curves, {of_variant + suffix, of_variant, of_op + suffix, of_op, of_class + suffix,
-                       of_class});
+  if (const char* variant = op.rate_name(attrs); variant != op.name)
+    if (const RateCurve* found = find(curves, {prefix + variant + suffix, prefix + variant}))
+      return found;
+  const std::string of_op = prefix + op.name, of_class = prefix + name(op.op_class);
+  return find(curves, {of_op + suffix, of_op, of_class + suffix, of_class});
 }
 
 double seconds(const RateCurve* curve, double size) {

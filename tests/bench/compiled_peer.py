@@ -6,9 +6,9 @@ usage: compiled_peer.py MODEL.yml [KEY=VALUE ...] [--rows 8] [--cases none:2,ful
 
 MODEL.yml is one of configs/models, a Llama; keys behind it overrule its own, among them max_target_length.
 Weights and moments are float32, products bfloat16 by autocast. `full` is checkpointing of each layer, `half` of every
-other. Layers are compiled each by itself, and so is what follows them: all layers are alike and compiled once. A case is a policy and
-how many rows it takes at once; gradients of as many micro-batches as make --rows are added up. Prints of each
-case the median step, after two that do not count, tokens a second, the first loss, and the most memory that its
+other. Layers are compiled each by itself, and so is what follows them: all layers are alike and compiled once. A case is
+a policy and how many rows it takes at once; gradients of as many micro-batches as make --rows are added up. Prints of
+each case the median step, after two that do not count, tokens a second, the first loss, and the most memory that its
 tensors took.
 """
 

@@ -106,7 +106,8 @@ class Parts(TimedCommands):
     # other, and what is wrong shows before what is slow.
     BOXES = {"device": (100, 10), "smoke": (300, 20), "steps": (240, 60), "peer": (330, 100), "tests": (300, 60),
              "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100), "losses": (140, 40),
-             "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120), "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
+             "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120), "transfers": (60, 25), "trace": (60, 20),
+             "sanitizer": (130, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
@@ -372,9 +373,8 @@ class Parts(TimedCommands):
 
     def whole_peer(self):
         """Models as they are under torch.compile, and with the same states here."""
-        memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
-        if memory < LARGE_MEMORY_MIB and not self.is_dry_run:
-            self.say(f"found {memory} MiB of device memory: the peer's states do not fit")
+        if not self.has_large_memory() and not self.is_dry_run:
+            self.say(f"found no more than {LARGE_MEMORY_MIB} MiB of device memory: the peer's states do not fit")
             return
         if self.has_peer():
             self.all_of(*(functools.partial(step, model) for model in WHOLE_PEER
@@ -386,7 +386,7 @@ class Parts(TimedCommands):
 
     def whole_peer_steps(self, model):
         rows, cases = WHOLE_PEER[model]
-        settings = [word for word in self.tiny_steps if not word.startswith(NOT_ITS)] if self.is_dry_run else [
+        settings = self.tiny_steps if self.is_dry_run else [
             "max_target_length=" + self.key_of(model, "max_target_length")]
         self.run_peer(f"peer_whole_{model}", model, settings, rows, cases, 2)
 
@@ -408,12 +408,14 @@ class Parts(TimedCommands):
         return True
 
     def peer_steps(self, model):
-        memory = (read_json(self.json("device")) or {}).get("memory_mib", 0)
-        cases = PEER_CASES[model]["large" if memory > LARGE_MEMORY_MIB else "small"]
-        settings = [word for word in self.step_settings(model) if not word.startswith(NOT_ITS)]
-        self.run_peer(f"peer_{model}", model, settings, PEER_ROWS, cases, 4)
+        cases = PEER_CASES[model]["large" if self.has_large_memory() else "small"]
+        self.run_peer(f"peer_{model}", model, self.step_settings(model), PEER_ROWS, cases, 4)
+
+    def has_large_memory(self):
+        return (read_json(self.json("device")) or {}).get("memory_mib", 0) > LARGE_MEMORY_MIB
 
     def run_peer(self, name, model, settings, rows, cases, steps):
+        settings = [word for word in settings if not word.startswith(NOT_ITS)]
         sizes = ["--rows", 2, "--cases", "none:2,half:1"] if self.is_dry_run else ["--rows", rows, "--cases", cases]
         self.record(name, 170, sys.executable, ROOT / "tests/bench/compiled_peer.py",
                     ROOT / f"configs/models/{model}.yml", *settings, *sizes, "--device", self.torch_device, "--steps", steps,

@@ -50,6 +50,10 @@ def seconds(plan):
     return plan["measured"]["step_seconds"]
 
 
+def plans_of(results, names):
+    return [plan for name in names for plan in plans(results, name)]
+
+
 def quickest(of_policies):
     return min(of_policies, key=seconds, default=None)
 
@@ -82,7 +86,7 @@ def share_of_products(found, what):
 
 def over_peer(results, what, own_names, peer_name):
     target = Target(f"{what}: tokens/s over torch.compile's", 1.2, True, "x")
-    own = quickest([plan for name in own_names for plan in plans(results, name)])
+    own = quickest(plans_of(results, own_names))
     peers = [one for one in results.get(peer_name) or [] if "tokens_per_second" in one]
     if own and peers:
         peer = max(peers, key=lambda one: one["tokens_per_second"])
@@ -168,8 +172,7 @@ def same_bits(results):
 def targets(results):
     rows = []
     for model in ("llama3_8b", "llama2_7b"):
-        rows += [share_of_products([plan for name in steps_of(model) for plan in plans(results, name)],
-                                   f"{model}, 8 layers"),
+        rows += [share_of_products(plans_of(results, steps_of(model)), f"{model}, 8 layers"),
                  share_of_products(plans(results, f"whole_{model}"), f"{model}, whole"),
                  over_peer(results, f"{model}, 8 layers", steps_of(model), f"peer_{model}"),
                  over_peer(results, f"{model}, whole, float32 states", [f"whole_float32_{model}"],

@@ -36,8 +36,8 @@ using Samples = std::map<std::string, std::map<std::string, Sample>>;
 // Which kernels of a step are measured.
 enum class Measured { device, host, variants };
 
-// Of a kernel's times in several rounds the smallest counts, since other work on
-// the machine only adds to it.
+// Of a kernel's times in several rounds the smallest counts, since other work on the machine only
+// adds to it.
 void measure_step(const models::DecoderConfig& config, Measured measured, Backend& backend,
                   Samples& samples) {
   models::Model model = models::decoder(config);
