@@ -44,7 +44,8 @@ struct Collective {
 
 Collective along(const DeviceMesh& mesh, Axis axis);
 
-extern const models::Op all_gather_op;      // (x [k]) -> all ranks' x, in their order [ranks * k]
+extern const models::Op all_gather_op;  // (x [k]) -> all ranks' x, in their order [ranks * k]; x
+                                        // may be its part of that
 extern const models::Op reduce_scatter_op;  // (x [ranks * k]) -> this rank's part of the sum [k]
 extern const models::Op all_reduce_op;      // (x) -> the sum; may be in place
 

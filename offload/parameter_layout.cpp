@@ -41,14 +41,13 @@ bool Slab::has(Copy copy) const {
 std::vector<DecayRange> Slab::decay_ranges() const {
   std::vector<DecayRange> ranges;
   for (const Parameter& parameter : parameters) {
-    const int64_t first = std::max(begin, parameter.offset),
-                  last = std::min(end, parameter.offset + parameter.type.shape.count());
-    if (first >= last) continue;
+    const auto [first, count] = common(updated, {parameter.offset, parameter.type.shape.count()});
+    if (count == 0) continue;
     if (!ranges.empty() && ranges.back().decay == parameter.weight.decay &&
         ranges.back().offset + ranges.back().count == first)
-      ranges.back().count += last - first;
+      ranges.back().count += count;
     else
-      ranges.push_back({first, last - first, parameter.weight.decay});
+      ranges.push_back({first, count, parameter.weight.decay});
   }
   return ranges;
 }
@@ -61,7 +60,12 @@ class LayoutBuilder {
   LayoutBuilder(const models::Model& model, const LayoutOptions& options)
       : model_(model),
         options_(options),
-        layout_{.slabs = {}, .by_name = {}, .homes = options.homes, .mesh = options.mesh} {}
+        layout_{.slabs = {},
+                .by_name = {},
+                .homes = options.homes,
+                .mesh = options.mesh,
+                .shard_optimizer_over_data =
+                    options.shard_optimizer_over_data && options.mesh.data.size > 1} {}
 
   void add_layer(const models::Stage& stage, int layer) {
     const models::Program& program = stage.program(layer);
@@ -114,10 +118,13 @@ class LayoutBuilder {
       slab.count += round_up(parameter.type.shape.count(), kParameterAlignment);
       layout_.by_name[parameter.name] = {static_cast<int>(layout_.slabs.size()), p};
     }
-    const MeshAxis& shards = options_.mesh.fsdp;
-    slab.count = round_up(slab.count, kParameterAlignment * shards.size);
-    slab.begin = slab.count / shards.size * shards.rank;
-    slab.end = slab.begin + slab.count / shards.size;
+    const auto& [replicas, shards] = options_.mesh;
+    const int64_t updaters = layout_.shard_optimizer_over_data ? replicas.size : 1;
+    slab.count = round_up(slab.count, kParameterAlignment * shards.size * updaters);
+    slab.held.count = slab.count / shards.size;
+    slab.held.first = slab.held.count * shards.rank;
+    slab.updated.count = slab.held.count / updaters;
+    slab.updated.first = slab.held.first + (updaters > 1 ? slab.updated.count * replicas.rank : 0);
     layout_.slabs.push_back(std::move(slab));
   }
 
@@ -137,17 +144,14 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
 
 ParameterLayout whole(ParameterLayout layout) {
   layout.mesh = {};
-  for (Slab& slab : layout.slabs) {
-    slab.begin = 0;
-    slab.end = slab.count;
-  }
+  layout.shard_optimizer_over_data = false;
+  for (Slab& slab : layout.slabs) slab.held = slab.updated = {0, slab.count};
   return layout;
 }
 
-ElementRange held(const Slab& slab, const ElementRange& range) {
-  const int64_t first = std::max(slab.begin, range.first),
-                last = std::min(slab.end, range.first + range.count);
-  return {first, std::max<int64_t>(0, last - first)};
+ElementRange common(const ElementRange& a, const ElementRange& b) {
+  const int64_t first = std::max(a.first, b.first), end = std::min(a.end(), b.end());
+  return {first, std::max<int64_t>(0, end - first)};
 }
 
 std::string argument_name(const Slab& slab, Copy copy) {
@@ -189,7 +193,7 @@ int64_t elements(Copy copy, int64_t count) {
 }
 
 int64_t bytes(const Slab& slab, Copy copy) {
-  return elements(copy, slab.end - slab.begin) * models::size_bytes(dtype(slab, copy));
+  return elements(copy, slab.part(copy).count) * models::size_bytes(dtype(slab, copy));
 }
 
 }  // namespace longshore::offload

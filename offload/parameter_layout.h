@@ -4,7 +4,8 @@
 // compute weights are themselves what is trained), gradients (float32) and two moments. A frozen
 // slab has compute weights only. Each copy has a home: device or pinned host memory. Where several
 // devices train together along the mesh's axis fsdp, each holds an equal part of every copy, and
-// the compute weights of a slab are gathered when a layer reads them.
+// the compute weights of a slab are gathered when a layer reads them. Along its axis data all hold
+// the same compute weights; the copies that only the optimizer reads may be divided there again.
 #pragma once
 
 #include <map>
@@ -47,11 +48,22 @@ struct Homes {
   bool any_on_host() const;
 };
 
+// A part of a slab, in elements from its start.
+struct ElementRange {
+  int64_t first = 0, count = 0;
+
+  int64_t end() const { return first + count; }
+};
+
 struct LayoutOptions {
   models::Dtype weight_dtype = models::Dtype::float32;  // what is trained: float32 or bfloat16
   models::Dtype moment_dtype = models::Dtype::float32;  // float32, bfloat16, or uint8 with scales
   Homes homes;
   DeviceMesh mesh;
+  // Divides what the optimizer reads among the replicas along data as well (ZeRO stage 1;
+  // Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training trillion parameter
+  // models").
+  bool shard_optimizer_over_data = false;
 };
 
 struct Parameter {
@@ -75,11 +87,14 @@ struct Slab {
   models::Dtype moment_dtype = models::Dtype::float32;
   std::vector<Parameter> parameters;  // decayed ones first
   int64_t count = 0;                  // elements, gaps included
-  int64_t begin = 0, end = 0;         // of these: the part that this device holds
+  ElementRange held;                  // what this device has of the compute weights
+  ElementRange updated;  // what of that it updates: all, or its share among the replicas
 
-  // The ranges of the part that is held here.
+  // The ranges of the part that is updated here.
   std::vector<DecayRange> decay_ranges() const;
   bool has(Copy copy) const;
+  // What this device has of a copy: the compute weights it holds, of other copies what it updates.
+  ElementRange part(Copy copy) const { return copy == Copy::compute ? held : updated; }
 };
 
 struct ParameterLayout {
@@ -91,6 +106,7 @@ struct ParameterLayout {
   std::map<std::string, Location> by_name;
   Homes homes;
   DeviceMesh mesh;
+  bool shard_optimizer_over_data = false;  // and there are replicas to divide it among
 
   bool is_sharded() const { return mesh.fsdp.size > 1; }
   const Slab& slab(const Location& location) const { return slabs[location.slab]; }
@@ -105,20 +121,15 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
 // The same with everything held by one device.
 ParameterLayout whole(ParameterLayout layout);
 
-// A part of a slab, in elements from its start.
-struct ElementRange {
-  int64_t first = 0, count = 0;
-};
-
-// What of it is held by this device.
-ElementRange held(const Slab& slab, const ElementRange& range);
+// What both ranges have.
+ElementRange common(const ElementRange& a, const ElementRange& b);
 
 std::string argument_name(const Slab& slab, Copy copy);
 models::Dtype dtype(const Slab& slab, Copy copy);
 Category category(Copy copy);
 // Elements of a copy that stand for `count` elements of the slab, or for all of it.
 int64_t elements(Copy copy, int64_t count);
-// The bytes of the part that is held here.
+// The bytes of the part that this device has.
 int64_t bytes(const Slab& slab, Copy copy);
 
 }  // namespace longshore::offload

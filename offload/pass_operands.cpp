@@ -14,7 +14,8 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   const Slab& s = layout_.slabs[slab];
   std::string name = argument_name(s, copy);
   MemoryKind kind = layout_.homes.of(copy);
-  int64_t offset_bytes = (offset - elements(copy, s.begin)) * models::size_bytes(dtype(s, copy));
+  int64_t offset_bytes =
+      (offset - elements(copy, s.part(copy).first)) * models::size_bytes(dtype(s, copy));
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
     // A shard that only fills its slab up is never read.
@@ -47,8 +48,8 @@ Operand PassOperands::host_range(int slab, Copy copy, int64_t offset, const Type
 
 Operand PassOperands::held(int slab, Copy copy) {
   const Slab& s = layout_.slabs[slab];
-  return range(slab, copy, elements(copy, s.begin),
-               {{elements(copy, s.end - s.begin)}, dtype(s, copy)});
+  const auto [first, count] = s.part(copy);
+  return range(slab, copy, elements(copy, first), {{elements(copy, count)}, dtype(s, copy)});
 }
 
 Operand PassOperands::gradient(const std::string& name) {
@@ -106,47 +107,83 @@ Operand PassOperands::gathered_weight(const ParameterLayout::Location& location)
 bool PassOperands::gradients_start_anew() const {
   bool needs_copy =
       gradients_ == GradientOwner::caller || layout_.homes.gradients != MemoryKind::device;
-  return layout_.is_sharded() || (layout_.mesh.devices() > 1 && needs_copy);
+  return layout_.is_sharded() || layout_.shard_optimizer_over_data ||
+         (layout_.mesh.devices() > 1 && needs_copy);
+}
+
+Operand PassOperands::accumulated(int slab) {
+  if (!layout_.shard_optimizer_over_data) return held(slab, Copy::gradient);
+  // The replicas add up the same gradients; each updates with a part of their sum.
+  const Slab& s = layout_.slabs[slab];
+  const std::string name = argument_name(s, Copy::gradient) + ".accumulated";
+  const Operand sum = builder_.argument(name, Type{{s.held.count}, dtype(s, Copy::gradient)},
+                                        layout_.homes.of(Copy::gradient), category(Copy::gradient));
+  return builder_.kind(sum) == MemoryKind::device ? sum : builder_.window(sum, name + ".here");
 }
 
 void PassOperands::reduce(int slab, MicroBatch micro_batch, const Scope& scope) {
-  const bool adds = !begins_step(micro_batch);
-  Operand sum = held(slab, Copy::gradient);
-  if (gradients_start_anew()) {
-    Operand part = unreduced_.at(slab);
-    unreduced_.erase(slab);
-    if (layout_.is_sharded()) {
-      const Operand whole = part;
-      part = !adds ? sum
-                   : builder_.temporary(
-                         argument_name(layout_.slabs[slab], Copy::gradient) + ".reduced", sum.type,
-                         MemoryKind::device, Category::gradients);
-      builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, scope);
-    } else if (!adds) {
-      builder_.move(Lane::compute, part, sum, scope);
-    }
-    if (adds) {
-      to_add_[slab] = part;
-      return;
-    }
+  if (!gradients_start_anew()) {
+    reduce_over_data(slab, accumulated(slab), micro_batch, scope);
+    return;
   }
-  reduce_over_data(sum, micro_batch, scope);
+  const bool adds = !begins_step(micro_batch);
+  // Where the sum over the replicas lies elsewhere, that of one micro-batch needs no place.
+  const bool passes_on = layout_.shard_optimizer_over_data && ends_step(micro_batch);
+  const Operand sum = adds || passes_on ? Operand{} : accumulated(slab);
+  Operand part = unreduced_.at(slab);
+  unreduced_.erase(slab);
+  if (layout_.is_sharded()) {
+    const Operand whole = part;
+    const Slab& s = layout_.slabs[slab];
+    part = sum ? sum
+               : builder_.temporary(argument_name(s, Copy::gradient) + ".reduced",
+                                    {{s.held.count}, dtype(s, Copy::gradient)}, MemoryKind::device,
+                                    Category::gradients);
+    builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, scope);
+  } else if (sum) {
+    builder_.move(Lane::compute, part, sum, scope);
+    part = sum;
+  }
+  if (adds)
+    to_add_[slab] = part;
+  else
+    reduce_over_data(slab, part, micro_batch, scope);
 }
 
 bool PassOperands::continue_reduction(int slab, MicroBatch micro_batch, const Scope& scope) {
   auto part = to_add_.find(slab);
   if (part == to_add_.end()) return true;
-  Operand sum = held(slab, Copy::gradient);
-  builder_.add(sum, part->second, scope);
+  Operand sum = accumulated(slab), added = part->second;
   to_add_.erase(part);
-  return !reduce_over_data(sum, micro_batch, scope);
+  // As in reduce(): the sum goes on from here, so what earlier micro-batches made stays as it is.
+  if (layout_.shard_optimizer_over_data && ends_step(micro_batch)) std::swap(sum, added);
+  builder_.add(sum, added, scope);
+  return !reduce_over_data(slab, sum, micro_batch, scope);
 }
 
-bool PassOperands::reduce_over_data(const Operand& sum, MicroBatch micro_batch,
+bool PassOperands::reduce_over_data(int slab, const Operand& sum, MicroBatch micro_batch,
                                     const Scope& scope) {
   if (!ends_step(micro_batch) || layout_.mesh.data.size == 1) return false;
-  builder_.collective(all_reduce_op, along(layout_.mesh, Axis::data), sum, sum, scope);
+  const Collective replicas = along(layout_.mesh, Axis::data);
+  if (layout_.shard_optimizer_over_data)
+    builder_.collective(reduce_scatter_op, replicas, sum, held(slab, Copy::gradient), scope);
+  else
+    builder_.collective(all_reduce_op, replicas, sum, sum, scope);
   return true;
+}
+
+void PassOperands::gather_updated(int slab, const Scope& scope) {
+  const Slab& s = layout_.slabs[slab];
+  const Type all{{s.held.count}, s.dtype};
+  const Operand at_home = home(slab, Copy::compute, s.held.first, all);
+  const Operand mine = range(slab, Copy::compute, s.updated.first, {{s.updated.count}, s.dtype});
+  const bool is_here = builder_.kind(at_home) == MemoryKind::device;
+  const Operand gathered = is_here
+                               ? at_home
+                               : builder_.temporary(argument_name(s, Copy::compute) + ".updated",
+                                                    all, MemoryKind::device, Category::staging);
+  builder_.collective(all_gather_op, along(layout_.mesh, Axis::data), mine, gathered, scope);
+  if (!is_here) builder_.move(gathered, at_home, scope);
 }
 
 Operand PassOperands::batch(const Value& value) {

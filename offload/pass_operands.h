@@ -57,7 +57,10 @@ class PassOperands {
   // just begun, until it returns true: then the gradient is there.
   bool continue_reduction(int slab, MicroBatch micro_batch, const Scope& scope);
 
-  // All of a copy that this device holds, for the compute lane.
+  // Where replicas update a part each: gathers the slab's compute weights once all parts are there.
+  void gather_updated(int slab, const Scope& scope);
+
+  // All of a copy that this device has, for the compute lane.
   Operand held(int slab, Copy copy);
 
   // What the host gives each step, on the device: moved there where this is called first.
@@ -73,8 +76,10 @@ class PassOperands {
  private:
   Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
   Operand gathered_weight(const ParameterLayout::Location& location);
+  // The sum of what micro-batches make of a slab's gradient, on this device.
+  Operand accumulated(int slab);
   // Returns whether there was a need.
-  bool reduce_over_data(const Operand& sum, MicroBatch micro_batch, const Scope& scope);
+  bool reduce_over_data(int slab, const Operand& sum, MicroBatch micro_batch, const Scope& scope);
 
   const ParameterLayout& layout_;
   PlanBuilder& builder_;

@@ -73,6 +73,11 @@ const char* all_gather(int32_t communicator, LongshoreMpi::Dtype dtype, const vo
   }
   if (is_too_large(count)) return kTooLarge;
   const int n = static_cast<int>(count);
+  int rank = 0, bytes = 0;
+  MPI_Comm_rank(communicators()[communicator], &rank);
+  MPI_Type_size(datatype(dtype), &bytes);
+  // MPI wants to be told of a part that lies where it belongs.
+  if (from == static_cast<std::byte*>(to) + count * bytes * rank) from = MPI_IN_PLACE;
   return text(MPI_Allgather(from, n, datatype(dtype), to, n, datatype(dtype),
                             communicators()[communicator]));
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "offload/alignment.h"
+#include "offload/collectives.h"
 
 namespace longshore::offload {
 namespace {
@@ -98,6 +99,12 @@ bool may_share(const Instruction& instruction, int out, int in) {
                      [&](models::Reuse reuse) { return reuse.out == out && reuse.in == in; });
 }
 
+// What is gathered may be a part of the result, where that part belongs.
+bool gathers_in_place(const Instruction& instruction, const Range& written, const Range& read) {
+  return instruction.op == &all_gather_op && written.begin <= read.begin &&
+         read.end <= written.end && (read.begin - written.begin) % (read.end - read.begin) == 0;
+}
+
 struct Access {
   Range range;
   int buffer;
@@ -156,8 +163,9 @@ std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients)
       for (size_t in = 0; in < instruction.in.size(); ++in) {
         Range read = range_of(plan, instruction.in[in]);
         if (!written[o].overlaps(read)) continue;
-        if (written[o] != read ||
-            !may_share(instruction, static_cast<int>(o), static_cast<int>(in)))
+        const bool is_in_place =
+            written[o] == read && may_share(instruction, static_cast<int>(o), static_cast<int>(in));
+        if (!is_in_place && !gathers_in_place(instruction, written[o], read))
           faults.push_back(where(plan, i) + " writes output " + std::to_string(o) +
                            " over its input " + std::to_string(in));
       }

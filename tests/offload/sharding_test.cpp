@@ -23,16 +23,23 @@ DeviceMesh mesh_of(int64_t data, int64_t fsdp) {
   return {.data = {.size = data}, .fsdp = {.size = fsdp}};
 }
 
-// A float32 copy of a slab, from the shards of the devices that hold it.
+// Where states are divided over replicas as well, each shard's parts are at these one after the
+// other.
+int64_t parts_of_shard(const LayoutOptions& options, const DeviceMesh& mesh) {
+  return options.shard_optimizer_over_data ? mesh.data.size : 1;
+}
+
+// A float32 copy of a slab, from the parts of the devices that hold it.
 std::vector<float> whole(const std::vector<Training>& ranks, const DeviceMesh& mesh,
-                         const std::string& name) {
+                         const std::string& name, int64_t parts_of_shard = 1) {
   std::vector<float> values;
-  for (int64_t rank = 0; rank < mesh.fsdp.size; ++rank) {
-    const std::vector<std::byte>& shard = ranks[rank].state.at(name);
-    size_t before = values.size();
-    values.resize(before + shard.size() / sizeof(float));
-    std::memcpy(values.data() + before, shard.data(), shard.size());
-  }
+  for (int64_t shard = 0; shard < mesh.fsdp.size; ++shard)
+    for (int64_t part = 0; part < parts_of_shard; ++part) {
+      const std::vector<std::byte>& bytes = ranks[part * mesh.fsdp.size + shard].state.at(name);
+      size_t before = values.size();
+      values.resize(before + bytes.size() / sizeof(float));
+      std::memcpy(values.data() + before, bytes.data(), bytes.size());
+    }
   return values;
 }
 
@@ -49,7 +56,10 @@ struct Case {
   const char* name;
   int64_t data, fsdp, micro_batches;
   double threshold;
+  LayoutOptions layout = {};
 };
+
+constexpr auto kZero1 = [] { return LayoutOptions{.shard_optimizer_over_data = true}; };
 
 // Without the gradients that live from one micro-batch to the next: their gaps hold anything.
 std::vector<Training> without_gradients(std::vector<Training> ranks) {
@@ -85,6 +95,7 @@ TEST_P(Devices, GivesTheGradientsOfOneDevice) {
                             .clipping_threshold = c.threshold};
     Training alone = train(options);
     options.micro_batches = c.micro_batches;
+    options.layout = c.layout;
     std::vector<Training> ranks = train_on(mesh, options);
     const trainer::StepResult &found = ranks[0].results[0], &expected = alone.results[0];
     EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
@@ -92,7 +103,7 @@ TEST_P(Devices, GivesTheGradientsOfOneDevice) {
     ParameterLayout layout = lay_out(options.model);
     for (const Slab& slab : layout.slabs) {
       std::string name = argument_name(slab, Copy::first_moment);
-      std::vector<float> shards = whole(ranks, mesh, name);
+      std::vector<float> shards = whole(ranks, mesh, name, parts_of_shard(c.layout, mesh));
       std::vector<float> gradient(slab.count);
       std::memcpy(gradient.data(), alone.state.at(name).data(), alone.state.at(name).size());
       for (const Parameter& p : slab.parameters) {
@@ -109,8 +120,13 @@ TEST_P(Devices, GivesTheGradientsOfOneDevice) {
 TEST_P(Devices, KeepsDevicesTogether) {
   const Case& c = GetParam();
   DeviceMesh mesh = mesh_of(c.data, c.fsdp);
-  std::vector<Training> ranks = without_gradients(
-      train_on(mesh, {.micro_batches = c.micro_batches, .clipping_threshold = c.threshold}));
+  std::vector<Training> ranks = without_gradients(train_on(
+      mesh,
+      {.micro_batches = c.micro_batches, .clipping_threshold = c.threshold, .layout = c.layout}));
+  if (parts_of_shard(c.layout, mesh) > 1)
+    for (Training& rank : ranks)
+      std::erase_if(rank.state,
+                    [](const auto& entry) { return !entry.first.ends_with(".compute"); });
   for (int64_t rank = 0; rank < mesh.devices(); ++rank) {
     EXPECT_EQ(differences(ranks[rank % mesh.fsdp.size], ranks[rank]), "") << rank;
     for (size_t i = 0; i < ranks[0].results.size(); ++i) {
@@ -124,7 +140,8 @@ TEST_P(Devices, KeepsDevicesTogether) {
 TEST_P(Devices, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
   const Case& c = GetParam();
   DeviceMesh mesh = mesh_of(c.data, c.fsdp);
-  TrainingOptions options{.micro_batches = c.micro_batches, .clipping_threshold = c.threshold};
+  TrainingOptions options{
+      .micro_batches = c.micro_batches, .clipping_threshold = c.threshold, .layout = c.layout};
   std::vector<Training> none = without_gradients(train_on(mesh, options));
   struct Choice {
     const char* policy;
@@ -158,6 +175,57 @@ TEST_P(Devices, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
       EXPECT_EQ(collectives(other[rank].plans), collectives(other[0].plans));
     }
   }
+}
+
+// Whoever updates a weight, it becomes the same.
+TEST(Sharding, OverDataOfTheOptimizerChangesNoBit) {
+  for (const DeviceMesh& mesh : {mesh_of(2, 1), mesh_of(2, 2), mesh_of(3, 1)})
+    for (int64_t micro_batches : {1, 3})
+      for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
+        SCOPED_TRACE(std::to_string(mesh.data.size) + " x " + std::to_string(mesh.fsdp.size) +
+                     ", " + std::to_string(micro_batches) + ", " + models::name(dtype));
+        TrainingOptions options{.micro_batches = micro_batches};
+        options.layout.moment_dtype = dtype;
+        const std::vector<Training> replicated = train_on(mesh, options);
+        options.layout.shard_optimizer_over_data = true;
+        const std::vector<Training> divided = train_on(mesh, options);
+        for (size_t rank = 0; rank < divided.size(); ++rank) {
+          for (size_t i = 0; i < divided[rank].results.size(); ++i) {
+            EXPECT_EQ(divided[rank].results[i].loss, replicated[rank].results[i].loss);
+            EXPECT_EQ(divided[rank].results[i].gradient_norm,
+                      replicated[rank].results[i].gradient_norm);
+          }
+        }
+        for (const auto& [name, state] : divided[0].state) {
+          if (!name.ends_with(".compute")) continue;
+          std::vector<float> found = whole(divided, mesh, name),
+                             expected = whole(replicated, mesh, name);
+          found.resize(expected.size());  // slabs are filled up to a multiple of the parts
+          EXPECT_EQ(found, expected) << name;
+        }
+      }
+}
+
+// Each replica's share of the states; weights, and gradients that several micro-batches add up, are
+// whole.
+TEST(Sharding, OverDataDividesTheOptimizersStates) {
+  TrainingOptions options{.micro_batches = 2, .steps = 1};
+  options.layout.weight_dtype = models::Dtype::float32;
+  auto states = [&](bool divides) {
+    options.layout.shard_optimizer_over_data = divides;
+    const Training rank = train_on(mesh_of(4, 1), options)[3];
+    std::map<std::string, int64_t> bytes;
+    for (const auto& [name, state] : rank.state)
+      bytes[name.substr(name.rfind('.'))] += std::ssize(state);
+    return bytes;
+  };
+  const std::map<std::string, int64_t> whole = states(false), divided = states(true);
+  const int64_t kFill = 5 * 4 * 256 * 4;  // five slabs, filled up to 256 each
+  for (const char* copy : {".first_moment", ".second_moment"}) {
+    EXPECT_GE(divided.at(copy) * 4, whole.at(copy));
+    EXPECT_LE(divided.at(copy) * 4, whole.at(copy) + kFill);
+  }
+  EXPECT_GE(divided.at(".compute"), whole.at(".compute"));
 }
 
 // The norm behind the layers is a slab of its own where embeddings are tied, too small for all.
@@ -254,14 +322,17 @@ TEST(Sharding, DividesStates) {
   EXPECT_GE(states(4), states(1) / 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Devices,
-                         testing::Values(Case{"fsdp_2", 1, 2, 1, 0.5},
-                                         Case{"fsdp_2_unclipped", 1, 2, 1, 0},
-                                         Case{"fsdp_2_twice", 1, 2, 2, 0.5},
-                                         Case{"fsdp_4", 1, 4, 1, 0.5}, Case{"data_2", 2, 1, 1, 0.5},
-                                         Case{"data_2_thrice", 2, 1, 3, 0},
-                                         Case{"data_2_fsdp_2", 2, 2, 2, 0.5}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Devices,
+    testing::Values(Case{"fsdp_2", 1, 2, 1, 0.5}, Case{"fsdp_2_unclipped", 1, 2, 1, 0},
+                    Case{"fsdp_2_twice", 1, 2, 2, 0.5}, Case{"fsdp_4", 1, 4, 1, 0.5},
+                    Case{"data_2", 2, 1, 1, 0.5}, Case{"data_2_thrice", 2, 1, 3, 0},
+                    Case{"data_2_fsdp_2", 2, 2, 2, 0.5}, Case{"zero1_2", 2, 1, 1, 0.5, kZero1()},
+                    Case{"zero1_2_unclipped", 2, 1, 1, 0, kZero1()},
+                    Case{"zero1_2_thrice", 2, 1, 3, 0.5, kZero1()},
+                    Case{"zero1_3_twice", 3, 1, 2, 0, kZero1()},
+                    Case{"zero1_2_fsdp_2", 2, 2, 2, 0.5, kZero1()}),
+    [](const auto& info) { return info.param.name; });
 
 // Each of two weights has 4 elements, padded to 256; so only two of four devices hold one.
 TEST(Sharding, RefusesADeviceThatWouldTrainNothing) {

@@ -29,7 +29,7 @@ struct Part {
   SafetensorsInfo info;
   std::string argument;
   int64_t offset_bytes = 0;              // in the slab
-  int64_t held_begin = 0, held_end = 0;  // what of the slab's copy this device holds, in bytes
+  int64_t held_begin = 0, held_end = 0;  // what of the slab's copy this device has, in bytes
 };
 
 const char* suffix(Copy copy) {
@@ -68,8 +68,8 @@ std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
                                              : shape.sizes()},
             .argument = argument_name(slab, copy),
             .offset_bytes = bytes_of(parameter.offset),
-            .held_begin = bytes_of(slab.begin),
-            .held_end = bytes_of(slab.end)};
+            .held_begin = bytes_of(slab.part(copy).first),
+            .held_end = bytes_of(slab.part(copy).end())};
         parts.emplace(part.info.name, std::move(part));
       }
     }

@@ -101,14 +101,14 @@ uint64_t sum_of(const offload::Slab& slab, const offload::Parameter& parameter,
   constexpr int64_t kPieceElements = int64_t{16} << 20;
   const int64_t size = models::size_bytes(slab.dtype);
   const offload::ElementRange all =
-      offload::held(slab, {parameter.offset, parameter.type.shape.count()});
+      offload::common(slab.held, {parameter.offset, parameter.type.shape.count()});
   uint64_t sum = 0;
   std::string bytes;
   for_each_piece(all.count, kPieceElements, [&](int64_t done, int64_t count) {
     const int64_t first = all.first + done;
     bytes.resize(static_cast<size_t>(count * size));
-    arguments.read_part(argument_name(slab, offload::Copy::compute), (first - slab.begin) * size,
-                        bytes.data(), count * size);
+    arguments.read_part(argument_name(slab, offload::Copy::compute),
+                        (first - slab.held.first) * size, bytes.data(), count * size);
     const auto place = static_cast<uint64_t>(first - parameter.offset);
     sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
   });

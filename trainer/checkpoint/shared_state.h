@@ -28,14 +28,15 @@ class SharedState : public offload::ArgumentReader {
 
  private:
   struct Argument {
-    int64_t number = 0, bytes_held = 0;
+    int64_t number = 0, bytes_held = 0, replicas = 1;
   };
 
   void ask(int64_t holder, int64_t number, int64_t offset, std::span<std::byte> to) const;
 
   const offload::ArgumentReader& mine_;
   World& world_;
-  int64_t holders_;
+  offload::DeviceMesh mesh_;
+  int64_t givers_;  // the first processes of the mesh
   std::map<std::string, Argument> arguments_;
   mutable std::mutex mutex_;  // of questions and their answers
 };

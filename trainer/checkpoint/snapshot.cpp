@@ -11,10 +11,11 @@ Snapshot::Snapshot(const offload::ParameterLayout& layout, offload::Backend& bac
     : arguments_(backend, ledger) {
   // Many for each processor, so that all of them end at the same time.
   constexpr int64_t kPieceBytes = int64_t{16} << 20;
-  for (const auto& [name, category, bytes] : saved_arguments(layout)) {
-    std::byte* memory = arguments_.at(name, bytes, offload::MemoryKind::unpinned_host, category);
-    for_each_piece(bytes, kPieceBytes, [&, &name = name](int64_t first, int64_t count) {
-      pieces_.push_back({name, first, count, memory + first});
+  for (const SavedArgument& one : given_arguments(layout)) {
+    std::byte* memory =
+        arguments_.at(one.name, one.bytes, offload::MemoryKind::unpinned_host, one.category);
+    for_each_piece(one.bytes, kPieceBytes, [&](int64_t first, int64_t count) {
+      pieces_.push_back({one.name, first, count, memory + first});
     });
   }
 }

@@ -107,6 +107,7 @@ struct Config {
   int64_t ici_fsdp_parallelism = -1;
   int64_t dcn_data_parallelism = 1;
   int64_t dcn_fsdp_parallelism = 1;
+  bool shard_optimizer_over_data = false;
 
   // remat
   std::string remat_policy = "full";

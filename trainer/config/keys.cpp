@@ -188,6 +188,9 @@ std::vector<Key> make_config_keys() {
       {"dcn_fsdp_parallelism", parallelism,
        IntegerKey{&Config::dcn_fsdp_parallelism, 1, kMaxDevices},
        "nodes over which the states are divided"},
+      {"shard_optimizer_over_data", parallelism, FlagKey{&Config::shard_optimizer_over_data},
+       "devices along data each update a share of the weights and hold the optimizer state of that "
+       "alone (ZeRO-1)"},
 
       {"remat_policy", remat, TextKey{&Config::remat_policy},
        "what a layer keeps and what it computes again; custom: the label keys below; auto: what is "

@@ -39,7 +39,7 @@ Program clip_program(double threshold, int64_t count) {
 
 offload::ElementRange held_part(const offload::Slab& slab, int parameter) {
   const offload::Parameter& p = slab.parameters[parameter];
-  return held(slab, {p.offset, p.type.shape.count()});
+  return common(slab.updated, {p.offset, p.type.shape.count()});
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ void GradientNorm::on_slab_gradients(int slab) {
     const auto [first, count] = held_part(s, p);
     if (count == 0) continue;
     add_square_sum({held.buffer,
-                    held.offset + (first - s.begin) * models::size_bytes(Dtype::float32),
+                    held.offset + (first - s.updated.first) * models::size_bytes(Dtype::float32),
                     {{count}, Dtype::float32}},
                    slab, p, scope);
   }
@@ -99,13 +99,17 @@ void GradientNorm::finish(double threshold, const Operand& factor) {
   Operand norm =
       builder_.argument(kGradientNorm, models::Type{}, MemoryKind::device, Category::batch);
   Operand sums = square_sums_;
-  if (operands_.layout().is_sharded()) {
+  const offload::ParameterLayout& layout = operands_.layout();
+  if (layout.is_sharded() || layout.shard_optimizer_over_data) {
     sums = builder_.temporary("square_sum", models::Type{{1}, Dtype::float64}, MemoryKind::device,
                               Category::batch);
     PlanBuilder::Bindings bindings{square_sums_, sums};
     builder_.run(sum_program(square_sums_.type.shape.count()), bindings, scope);
-    builder_.collective(offload::all_reduce_op, along(operands_.layout().mesh, offload::Axis::fsdp),
-                        sums, sums, scope);
+    auto add_up = [&](offload::Axis axis) {
+      builder_.collective(offload::all_reduce_op, along(layout.mesh, axis), sums, sums, scope);
+    };
+    if (layout.is_sharded()) add_up(offload::Axis::fsdp);
+    if (layout.shard_optimizer_over_data) add_up(offload::Axis::data);
   }
   bool on_host = factor && builder_.kind(factor) == MemoryKind::pinned_host;
   PlanBuilder::Bindings bindings{sums, on_host ? Operand{} : factor, norm};

@@ -1,6 +1,6 @@
 // The global norm of gradients, exact wherever they live: each parameter's square sum is taken when
-// its gradient is made, and they are added up in one fixed order. Of sharded parameters each device
-// takes its own part; the sums of devices are then added up by an all_reduce.
+// its gradient is made, and they are added up in one fixed order. Each device takes the
+// part that it updates; where that is not all, the sums of devices are then added up.
 #pragma once
 
 #include <map>

@@ -116,6 +116,11 @@ void Update::run(int chunks) {
   }
 }
 
+void Update::gather(int slab) {
+  if (layout_.shard_optimizer_over_data)
+    operands_.gather_updated(slab, {"weights", slab, offload::Phase::optimizer});
+}
+
 bool Update::is_away(Copy copy) const {
   return options_.lane == Lane::host_compute && layout_.homes.of(copy) == MemoryKind::device;
 }

@@ -42,6 +42,10 @@ class Update {
   // Appends the update of the next `chunks` chunks. What the host brings for a chunk is on its way
   // while the one before is updated.
   void run(int chunks);
+  // After the update of a slab of which replicas update a part each: appends the gathering of its
+  // weights. Devices that share an axis must be told in the same order. A slab that this one
+  // updates whole needs nothing.
+  void gather(int slab);
   // Runs all that are queued.
   void finish() { run(static_cast<int>(queue_.size()) + (fetched_ ? 1 : 0)); }
 

@@ -68,12 +68,16 @@ class StepPlanner {
 
  private:
   offload::GradientOwner gradient_owner() const {
-    if (options_.micro_batches > 1 || !options_.optimizer) return offload::GradientOwner::caller;
+    // Where replicas update a part each, what they add up is not what they update with.
+    const bool adds_up =
+        options_.micro_batches > 1 && (!layout_.shard_optimizer_over_data || defers());
+    if (adds_up || !options_.optimizer) return offload::GradientOwner::caller;
     return defers() ? offload::GradientOwner::next_run : offload::GradientOwner::plan;
   }
   // What is updated must be at home before it is fetched, and gathered, each ahead of use.
   int layers_ahead() const {
-    int ways = (layout_.homes.parameters != MemoryKind::device) + layout_.is_sharded();
+    int ways = (layout_.homes.parameters != MemoryKind::device) + layout_.is_sharded() +
+               layout_.shard_optimizer_over_data;
     return 1 + ways * static_cast<int>(std::ceil(options_.transfers.layers_ahead));
   }
   bool is_alone() const { return layout_.mesh.devices() == 1; }
@@ -139,6 +143,8 @@ Plan StepPlanner::flush(const Plan& step) const {
   for (int slab = 0; slab < std::ssize(layout_.slabs); ++slab)
     if (layout_.slabs[slab].trainable == models::Trainable::yes) update.add(slab);
   update.finish();
+  for (int slab = 0; slab < std::ssize(layout_.slabs); ++slab)
+    if (layout_.slabs[slab].trainable == models::Trainable::yes) update.gather(slab);
   return builder.finish(options_.transfers);
 }
 

@@ -36,16 +36,23 @@ OptimizerOptions optimizer_options(const Config& config) {
 // any.
 void require_part_for_each_device(const models::Model& model, offload::LayoutOptions options,
                                   const Config& config) {
-  offload::MeshAxis& fsdp = options.mesh.fsdp;
+  offload::MeshAxis &fsdp = options.mesh.fsdp, &data = options.mesh.data;
   auto last_trains = [&](int64_t devices) {
     fsdp.size = devices;
     fsdp.rank = devices - 1;
+    data.rank = data.size - 1;
     return std::ranges::any_of(offload::lay_out(model, options).slabs, [](const offload::Slab& s) {
       return s.trainable == models::Trainable::yes && !s.decay_ranges().empty();
     });
   };
   const int64_t devices = fsdp.size;
-  if (devices == 1 || last_trains(devices)) return;
+  const bool divides_again = options.shard_optimizer_over_data && data.size > 1;
+  if ((devices == 1 && !divides_again) || last_trains(devices)) return;
+  if (divides_again)
+    throw ConfigError(fmt::format(
+        "{}: found {} devices that share the optimizer state, of which the last would update "
+        "nothing; expected fewer; nearest: shard_optimizer_over_data=false",
+        location(config, "shard_optimizer_over_data"), devices * data.size));
   int64_t most = devices - 1;
   while (most > 1 && !last_trains(most)) --most;
   throw ConfigError(
@@ -64,7 +71,8 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
   offload::LayoutOptions options{.homes = {home(config.parameter_memory_host_offload),
                                            home(config.gradient_memory_host_offload),
                                            home(config.optimizer_memory_host_offload)},
-                                 .mesh = device_mesh(config, rank)};
+                                 .mesh = device_mesh(config, rank),
+                                 .shard_optimizer_over_data = config.shard_optimizer_over_data};
   if (config.weight_dtype == WeightDtype::bfloat16) options.weight_dtype = models::Dtype::bfloat16;
   if (config.moment_dtype == MomentDtype::bfloat16) options.moment_dtype = models::Dtype::bfloat16;
   if (config.moment_dtype == MomentDtype::block8) options.moment_dtype = models::Dtype::uint8;
@@ -114,7 +122,7 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
                                  sample_capacity(config), {}, transfers, target);
   plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
                        config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
-                       plans.layout.mesh.data.rank == 0;
+                       !given_arguments(plans.layout).empty();
   return plans;
 }
 
@@ -122,7 +130,7 @@ MemoryByKind analyze(const TrainingPlans& plans) {
   MemoryByKind memory = analyze(plans.all());
   if (!plans.has_snapshot) return memory;
   offload::MemoryAnalysis& host = memory[MemoryKind::unpinned_host];
-  for (const SavedArgument& one : saved_arguments(plans.layout)) {
+  for (const SavedArgument& one : given_arguments(plans.layout)) {
     const int64_t bytes = offload::align_up(one.bytes);
     host.by_category[one.category] += bytes;
     for (int64_t* total :

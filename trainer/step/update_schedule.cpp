@@ -52,25 +52,35 @@ class UpdateAfterNextLayer : public UpdateSchedule {
 
   void on_slab_gradients(int slab) override {
     // Several slabs may become final after the same layer.
-    if (updated_ > 0) {
-      update_.finish();
-      chunks_ = updated_ = 0;
-    }
+    if (has_progressed_) finish_slabs();
     chunks_ += update_.add(slab);
+    slabs_.push_back(slab);
   }
   void on_backward_progress(double done) override {
+    has_progressed_ = true;
     int target = share(done, chunks_);
     update_.run(std::max(0, target - updated_));
     updated_ = std::max(updated_, target);
   }
   void finish(GradientNorm& norm) override {
-    update_.finish();
+    finish_slabs();
     norm.finish(0);
   }
 
  private:
+  void finish_slabs() {
+    update_.finish();
+    for (int slab : slabs_) update_.gather(slab);
+    slabs_.clear();
+    chunks_ = updated_ = 0;
+    has_progressed_ = false;
+  }
+
   Update update_;
-  int chunks_ = 0, updated_ = 0;  // of the slabs at hand
+  // Of the slabs at hand:
+  std::vector<int> slabs_;
+  int chunks_ = 0, updated_ = 0;
+  bool has_progressed_ = false;
 };
 
 // Clips, and updates slabs in the order their gradients were made.
@@ -114,7 +124,8 @@ class UpdateInNextStep : public UpdateSchedule {
 }  // namespace
 
 bool update_moves(const OptimizerOptions& options, const ParameterLayout& layout) {
-  return options.lane == Lane::host_compute || layout.homes.any_on_host();
+  return options.lane == Lane::host_compute || layout.homes.any_on_host() ||
+         layout.shard_optimizer_over_data;
 }
 
 bool defers_update(const OptimizerOptions& options, const ParameterLayout& layout) {
@@ -139,21 +150,29 @@ DeferredUpdate::DeferredUpdate(const models::Model& model, int ahead,
       for (models::ValueId id : program.inputs_from(models::Source::weight)) {
         int slab = layout.by_name.at(weight_name(s, layer, program[id])).slab;
         bool trains = layout.slabs[slab].trainable == models::Trainable::yes;
-        if (trains && seen.insert(slab).second) chunks += update_.add(slab);
+        if (!trains || !seen.insert(slab).second) continue;
+        chunks += update_.add(slab);
+        slabs_.push_back(slab);
       }
       position_[{stage, layer}] = static_cast<int>(due_.size());
       due_.push_back(chunks);
+      slabs_due_.push_back(static_cast<int>(slabs_.size()));
     }
   }
 }
 
 void DeferredUpdate::on_forward_progress(int stage, int layer, double done) {
-  auto due = [&](int position) { return due_[std::min<size_t>(position, due_.size() - 1)]; };
-  int position = position_.at({stage, layer}) + ahead_;
-  int now = due(position - 1);
-  int target = now + share(done, due(position) - now);
+  auto at = [&](const std::vector<int>& due, int position) {
+    return due[std::min<size_t>(position, due.size() - 1)];
+  };
+  const int position = position_.at({stage, layer}) + ahead_;
+  const int now = at(due_, position - 1);
+  const int target = now + share(done, at(due_, position) - now);
   update_.run(std::max(0, target - updated_));
   updated_ = std::max(updated_, target);
+  // Devices have different numbers of chunks, but all begin a layer with the same slabs updated.
+  for (const int slabs = at(slabs_due_, position - 1); gathered_ < slabs; ++gathered_)
+    update_.gather(slabs_[gathered_]);
 }
 
 std::unique_ptr<UpdateSchedule> update_schedule(const OptimizerOptions& options,

@@ -13,7 +13,8 @@
 
 namespace longshore::trainer {
 
-// Whether an update moves something, so that it is worth while to hide it.
+// Whether an update moves something to or from the host or other devices, so that it is worth while
+// to hide it.
 bool update_moves(const OptimizerOptions& options, const offload::ParameterLayout& layout);
 
 // Whether the update has to wait for the norm of all gradients and is then worth hiding: it is
@@ -25,6 +26,7 @@ offload::Operand deferred_clip_factor(const OptimizerOptions& options,
                                       offload::PlanBuilder& builder);
 
 // A deferred update: each slab is updated while the layer before the one that reads it computes.
+// What replicas update a part of is gathered before the next layer begins.
 class DeferredUpdate {
  public:
   // `ahead` is how many layers ahead of its reader a slab is updated, at least 1.
@@ -39,7 +41,9 @@ class DeferredUpdate {
   int ahead_;
   std::map<std::pair<int, int>, int> position_;  // by stage and layer, in the order they run
   std::vector<int> due_;                         // chunks that must be updated before each runs
-  int updated_ = 0;
+  std::vector<int> slabs_due_;                   // likewise slabs, the first of slabs_
+  std::vector<int> slabs_;                       // in the order of their updates
+  int updated_ = 0, gathered_ = 0;
 };
 
 // What the pass that ends a step does about the update.

@@ -43,16 +43,16 @@ struct Piece {
 // What this device holds of a slab.
 std::vector<Piece> pieces(const Slab& slab) {
   std::vector<Piece> list;
-  int64_t done = slab.begin;
+  int64_t done = slab.held.first;
   auto add_until = [&](const Parameter* parameter, int64_t end) {
-    for (end = std::min(end, slab.end); done < end; done += list.back().count)
+    for (end = std::min(end, slab.held.end()); done < end; done += list.back().count)
       list.push_back({parameter, done, std::min(kWeightPieceElements, end - done)});
   };
   for (const Parameter& parameter : slab.parameters) {
     add_until(nullptr, parameter.offset);
     add_until(&parameter, parameter.offset + parameter.type.shape.count());
   }
-  add_until(nullptr, slab.end);
+  add_until(nullptr, slab.held.end());
   return list;
 }
 
@@ -78,9 +78,14 @@ class PieceWriter {
                                [](float value) { return to_bfloat16(value); });
       }
       const int64_t size = models::size_bytes(dtype(slab, copy));
-      arguments_.write_part(argument_name(slab, copy), (piece.first - slab.begin) * size,
-                            is_wide ? static_cast<const void*>(values_.data()) : narrow_.data(),
-                            piece.count * size);
+      const offload::ElementRange part = slab.part(copy);
+      const auto [first, count] = offload::common(part, {piece.first, piece.count});
+      const int64_t skipped = first - piece.first;
+      if (count > 0)
+        arguments_.write_part(
+            argument_name(slab, copy), (first - part.first) * size,
+            is_wide ? static_cast<const void*>(values_.data() + skipped) : narrow_.data() + skipped,
+            count * size);
     }
   }
 

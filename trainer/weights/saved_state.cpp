@@ -43,7 +43,15 @@ std::vector<SavedArgument> saved_arguments(const ParameterLayout& layout) {
   std::vector<SavedArgument> list;
   for (const Slab& slab : layout.slabs)
     for (Copy copy : saved_copies(layout, slab))
-      list.push_back({argument_name(slab, copy), category(copy), bytes(slab, copy)});
+      list.push_back({argument_name(slab, copy), category(copy), bytes(slab, copy),
+                      slab.held.count / slab.part(copy).count});
+  return list;
+}
+
+std::vector<SavedArgument> given_arguments(const ParameterLayout& layout) {
+  std::vector<SavedArgument> list = saved_arguments(layout);
+  if (layout.mesh.data.rank > 0)
+    std::erase_if(list, [](const SavedArgument& one) { return one.replicas == 1; });
   return list;
 }
 

@@ -22,13 +22,17 @@ offload::Copy weights_copy(const offload::Slab& slab);
 std::vector<offload::Copy> saved_copies(const offload::ParameterLayout& layout,
                                         const offload::Slab& slab);
 
-// The same of all slabs, as arguments; bytes are of the part that is held here. In an order that is
-// the same on all devices.
+// The same of all slabs, as arguments, in an order that is the same on all devices.
 struct SavedArgument {
   std::string name;
   offload::Category category;
-  int64_t bytes = 0;
+  int64_t bytes = 0;     // of the part that this device has
+  int64_t replicas = 1;  // along data, that have a part each; 1 where all have the same
 };
 std::vector<SavedArgument> saved_arguments(const offload::ParameterLayout& layout);
+
+// Of these, the ones that a checkpoint takes from this device: of what replicas have in common, the
+// first one's.
+std::vector<SavedArgument> given_arguments(const offload::ParameterLayout& layout);
 
 }  // namespace longshore::trainer

@@ -21,9 +21,12 @@ std::byte value(const std::string& name, int64_t i) {
   return static_cast<std::byte>(std::hash<std::string>()(name) + i * 7 + i / 251);
 }
 
-ParameterLayout layout_of(const offload::DeviceMesh& mesh) {
+ParameterLayout layout_of(const offload::DeviceMesh& mesh, bool shard_optimizer_over_data) {
   return offload::lay_out(models::decoder(offload::tiny_llama()),
-                          {.moment_dtype = models::Dtype::uint8, .homes = {}, .mesh = mesh});
+                          {.moment_dtype = models::Dtype::uint8,
+                           .homes = {},
+                           .mesh = mesh,
+                           .shard_optimizer_over_data = shard_optimizer_over_data});
 }
 
 void fill(offload::Arguments& arguments, const ParameterLayout& layout) {
@@ -31,9 +34,11 @@ void fill(offload::Arguments& arguments, const ParameterLayout& layout) {
     for (Copy copy : saved_copies(layout, slab)) {
       const std::string name = argument_name(slab, copy);
       const int64_t held = bytes(slab, copy);
+      const int64_t before =
+          offload::elements(copy, slab.part(copy).first) * models::size_bytes(dtype(slab, copy));
       std::byte* memory =
           arguments.at(name, held, offload::MemoryKind::device, offload::category(copy));
-      for (int64_t i = 0; i < held; ++i) memory[i] = value(name, layout.mesh.fsdp.rank * held + i);
+      for (int64_t i = 0; i < held; ++i) memory[i] = value(name, before + i);
     }
 }
 
@@ -46,12 +51,15 @@ void expect_part(const SharedState& state, const std::string& name, int64_t firs
 
 // Parts across the borders of shards, read by two threads; with replicas, and several times, as
 // checkpoints follow each other.
-TEST(SharedState, IsWhatAllHoldTogether) {
+class SharedStateOf : public testing::TestWithParam<bool> {};
+
+TEST_P(SharedStateOf, IsWhatAllHoldTogether) {
   constexpr int kData = 2, kFsdp = 2;
   on_ranks(kData * kFsdp, [](World& world) {
     const ParameterLayout layout =
         layout_of({.data = {.size = kData, .rank = world.rank() / kFsdp},
-                   .fsdp = {.size = kFsdp, .rank = world.rank() % kFsdp}});
+                   .fsdp = {.size = kFsdp, .rank = world.rank() % kFsdp}},
+                  GetParam());
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
     offload::Arguments arguments(*backend, ledger);
@@ -80,6 +88,10 @@ TEST(SharedState, IsWhatAllHoldTogether) {
     EXPECT_EQ(world.sum(1), kData * kFsdp);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Optimizer, SharedStateOf, testing::Bool(), [](const auto& info) {
+  return info.param ? "divided_over_data" : "replicated";
+});
 
 }  // namespace
 }  // namespace longshore::trainer

@@ -143,6 +143,23 @@ TEST_F(TrainRanks, ResumeOnAnyNumber) {
   EXPECT_THAT(refused.output, HasSubstr("gradient_accumulation_steps: 2 here"));
 }
 
+// Each of two replicas updates half of the weights: the same bits, also after a stop, and one
+// device goes on from what both have saved.
+TEST_F(TrainRanks, UpdateAShareEach) {
+  const std::string replicas = "ici_data_parallelism=2 ici_fsdp_parallelism=1 ",
+                    divided = replicas + "shard_optimizer_over_data=true ";
+  ASSERT_EQ(train("replicated", 2, replicas + "steps=6").exit_code, 0);
+  ASSERT_EQ(train("divided", 2, divided + "steps=4 checkpoint_period=2").exit_code, 0);
+  fs::copy(output_ / "divided", output_ / "alone",
+           fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const ProgramResult resumed = train("divided", 2, divided + "steps=6");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("after 4 steps"));
+  EXPECT_EQ(losses_of("divided"), losses_of("replicated"));
+  ASSERT_EQ(train("alone", 1, "steps=6").exit_code, 0);
+  expect_near(losses_of("alone"), losses_of("replicated"));
+}
+
 // Of some frozen weights a device holds nothing, of others all.
 TEST_F(TrainRanks, ResumeAdapters) {
   const std::string settings = "lora_rank=2 ici_fsdp_parallelism=2 ";
