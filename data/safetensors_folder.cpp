@@ -1,5 +1,6 @@
 #include "data/safetensors_folder.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <set>
@@ -72,6 +73,7 @@ class IndexReader : public StrictJson {
 
   bool string(string_t& value) override {
     if (!in_map()) return ignore("a string");
+    while (value.starts_with("./")) value.erase(0, 2);
     if (value.empty() || value == "." || value == ".." || value.find('/') != std::string::npos ||
         value.find('\0') != std::string::npos)
       refuse(json_quoted(value));
@@ -165,6 +167,24 @@ std::vector<const SafetensorsTensor*> open_index(const fs::path& path,
   return tensors;
 }
 
+// Weights in another format, and how to come by safetensors; "" where there are none.
+std::string what_else_holds_weights(const fs::path& directory) {
+  std::error_code error;
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string extension = entry.path().extension().string();
+    constexpr std::array kOthers{".bin", ".pth", ".pt", ".gguf", ".h5", ".msgpack", ".safetensors"};
+    if (entry.path().filename() != "training_args.bin" &&
+        std::ranges::find(kOthers, extension) != kOthers.end())
+      found.push_back(entry.path().filename().string());
+  }
+  if (found.empty()) return "";
+  const std::string first = *std::ranges::min_element(found);
+  return ", but " + json_quoted(first) +
+         ": weights are read from safetensors alone, as transformers writes them with "
+         "AutoModelForCausalLM.from_pretrained(DIR, dtype=\"auto\").save_pretrained(NEW_DIR)";
+}
+
 // `files` are opened, and own the tensors.
 std::vector<const SafetensorsTensor*> open_files(const fs::path& directory,
                                                  std::deque<SafetensorsFile>& files) {
@@ -175,7 +195,8 @@ std::vector<const SafetensorsTensor*> open_files(const fs::path& directory,
     return tensors;
   }
   if (is_there(directory / kIndexFile)) return open_index(directory / kIndexFile, files);
-  throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile);
+  throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile +
+                  what_else_holds_weights(directory));
 }
 
 // Deals tensors out to files as huggingface_hub's split_state_dict_into_shards_factory does.
@@ -222,7 +243,10 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& directory, const TensorNami
   std::map<std::string, std::string_view> names_in_files;
   for (const SafetensorsTensor* tensor : open_files(directory, files_)) {
     const std::optional<std::string> name = naming ? naming(tensor->name) : tensor->name;
-    if (!name) continue;
+    if (!name) {
+      left_out_.push_back(tensor->name);
+      continue;
+    }
     const auto [first, is_new] = names_in_files.emplace(*name, tensor->name);
     if (!is_new)
       throw DataError(directory.string() + ": found both " + json_quoted(first->second) + " and " +
@@ -231,6 +255,7 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& directory, const TensorNami
     SafetensorsTensor& named = tensors_[*name] = *tensor;
     named.name = *name;
   }
+  std::ranges::sort(left_out_);
 }
 
 std::vector<std::string> SafetensorsFolder::names() const {
@@ -244,6 +269,14 @@ const SafetensorsTensor& SafetensorsFolder::at(std::string_view name) const {
   const std::string similar = nearest(name, names());
   throw DataError(directory_.string() + ": no tensor " + json_quoted(name) +
                   nearest_help(similar.empty() ? "" : json_quoted(similar)));
+}
+
+void SafetensorsFolder::rename(std::string_view name, const std::string& other) {
+  SafetensorsTensor tensor = at(name);
+  if (contains(other)) throw InternalError("tensor " + json_quoted(other) + ": found already");
+  tensors_.erase(tensors_.find(name));
+  tensor.name = other;
+  tensors_.emplace(other, std::move(tensor));
 }
 
 std::vector<fs::path> safetensors_files(const fs::path& directory) {

@@ -26,24 +26,28 @@ using TensorNaming = std::function<std::optional<std::string>(std::string_view)>
 
 // All tensors of a folder by name, mapped. Where there are both an index and a single file, the
 // single file counts, as in transformers. A file that the index names lies in the folder itself (or
-// is a link that does), and index and files must agree on every tensor. Errors are DataErrors that
-// name the file; where index and files disagree, the error lists all that is wrong. Two tensors of
-// one name are refused.
+// is a link that does; "./" may stand before its name), and index and files must agree on every
+// tensor. Errors are DataErrors that name the file; where index and files disagree, the error lists
+// all that is wrong. Two tensors of one name are refused.
 class SafetensorsFolder {
  public:
   explicit SafetensorsFolder(const std::filesystem::path& directory,
                              const TensorNaming& naming = {});
-  SafetensorsFolder(const SafetensorsFolder&) = delete;
-  SafetensorsFolder& operator=(const SafetensorsFolder&) = delete;
+  SafetensorsFolder(SafetensorsFolder&&) = default;
 
   std::vector<std::string> names() const;  // sorted
+  // Names that the files have for tensors that the naming leaves out; sorted.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   bool contains(std::string_view name) const { return tensors_.contains(name); }
   const SafetensorsTensor& at(std::string_view name) const;
+  // Gives the tensor `name`, which is there, another name, which is not.
+  void rename(std::string_view name, const std::string& other);
 
  private:
   std::filesystem::path directory_;
   std::deque<SafetensorsFile> files_;
   std::map<std::string, SafetensorsTensor, std::less<>> tensors_;
+  std::vector<std::string> left_out_;
 };
 
 // The files that a SafetensorsFolder of the folder opens, which need not be there. Throws a

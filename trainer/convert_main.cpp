@@ -2,8 +2,10 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/program.h"
+#include "trainer/config/load_config.h"
 #include "trainer/weights/convert.h"
 
 namespace {
@@ -47,7 +49,11 @@ int main(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->default_str("5GB");
+  std::vector<std::string> overrides;
+  app.add_option("key=value", overrides, "allow_unknown_config_keys, as train has it");
   return run_program(app, argc, argv, [&] {
+    const std::vector<std::string> keys{"allow_unknown_config_keys"};
+    conversion.unknown_keys = trainer::unknown_keys(trainer::override_config({}, overrides, keys));
     if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
     std::printf("%s\n", trainer::convert(conversion).c_str());
   });

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/nearest.h"
+#include "base/problem_list.h"
 #include "models/hf/json_reader.h"
 #include "models/hf/text_model.h"
 #include "models/limits.h"
@@ -17,7 +19,27 @@ namespace {
 
 using nlohmann::json;
 
+// What scalings have in all: each reads some of it, and the rest changes nothing.
+constexpr const char* kOfScalings[] = {"attention_factor",
+                                       "beta_fast",
+                                       "beta_slow",
+                                       "factor",
+                                       "finetuned",
+                                       "high_freq_factor",
+                                       "long_factor",
+                                       "low_freq_factor",
+                                       "mscale",
+                                       "mscale_all_dim",
+                                       "original_max_position_embeddings",
+                                       "short_factor",
+                                       "truncate"};
+
+void append(std::vector<UnknownKey>& all, const std::vector<UnknownKey>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
 RopeScaling read_scaling(JsonReader& rope) {
+  for (const char* key : kOfScalings) rope.has(key);
   const std::vector<std::string> types{"default", "linear", "llama3"};
   const std::string older = rope.word("type", types, "default");
   const std::string type = rope.word("rope_type", types, older);
@@ -37,47 +59,52 @@ RopeScaling read_scaling(JsonReader& rope) {
 
 // One set of rotations: its base and scaling, in the newer spelling.
 void read_rope_parameters(const json& value, const std::string& key, double& base,
-                          RopeScaling& scaling) {
+                          RopeScaling& scaling, std::vector<UnknownKey>& unknown) {
   expect_object(value, key);
   JsonReader rope(value, key + ".");
   base = rope.positive("rope_theta", base);
   scaling = read_scaling(rope);
-  rope.refuse_unread();
+  append(unknown, rope.unknown_keys());
 }
 
 // By the key of transformers 5.
-void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
+void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
+                     std::vector<UnknownKey>& unknown) {
   const json& value = reader.at("rope_parameters");
   expect_object(value, "rope_parameters");
   if (!has_local) {
-    read_rope_parameters(value, "rope_parameters", config.rope_base, config.rope_scaling);
+    read_rope_parameters(value, "rope_parameters", config.rope_base, config.rope_scaling, unknown);
     return;
   }
   JsonReader kinds(value, "rope_parameters.");
   read_rope_parameters(kinds.at("full_attention"), "rope_parameters.full_attention",
-                       config.rope_base, config.rope_scaling);
+                       config.rope_base, config.rope_scaling, unknown);
   RopeScaling local;
   read_rope_parameters(kinds.at("sliding_attention"), "rope_parameters.sliding_attention",
-                       config.window_rope_base, local);
+                       config.window_rope_base, local, unknown);
   if (local != RopeScaling{})
     JsonReader(kinds.at("sliding_attention"), "rope_parameters.sliding_attention.")
         .refuse("rope_type", "default");
-  kinds.refuse_unread();
+  append(unknown, kinds.unknown_keys());
 }
 
-void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
+void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
+               std::vector<UnknownKey>& unknown) {
   if (has_local) config.window_rope_base = reader.positive("rope_local_base_freq", 10000);
   config.rope_base = reader.positive("rope_theta", has_local ? 1e6 : 10000);
   if (reader.has("rope_scaling")) {
     const json& value = reader.at("rope_scaling");
     expect_object(value, "rope_scaling");
     JsonReader rope(value, "rope_scaling.");
+    rope.has("rope_theta");
     config.rope_scaling = read_scaling(rope);
-    rope.refuse_unread();
+    if (rope.has("rope_theta") && rope.positive("rope_theta") != config.rope_base)
+      rope.refuse("rope_theta", "the same as rope_theta beside it");
+    append(unknown, rope.unknown_keys());
   }
   if (!reader.has("rope_parameters")) return;
   const DecoderConfig older = config;
-  read_newer_rope(reader, config, has_local);
+  read_newer_rope(reader, config, has_local, unknown);
   // Which of them counts differs between versions of transformers.
   if (reader.has("rope_theta") && config.rope_base != older.rope_base)
     reader.refuse("rope_theta", "the same as in rope_parameters");
@@ -85,11 +112,23 @@ void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local) {
     reader.refuse("rope_scaling", "the same as in rope_parameters");
 }
 
-// Which layers have a window: as layer_types says, or each `period`th has none (0: all have one).
-void read_windows(JsonReader& reader, DecoderConfig& config, int64_t period) {
+// transformers 5 prefers what stands beside rope_parameters, 4 does not read it.
+void check_original_length(JsonReader& reader, const DecoderConfig& config) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  const auto* scaling = std::get_if<Llama3RopeScaling>(&config.rope_scaling);
+  if (reader.has(kKey) && scaling &&
+      reader.positive(kKey) != scaling->original_max_position_embeddings)
+    reader.refuse(kKey, "the same as in RoPE's parameters");
+}
+
+void read_window(JsonReader& reader, DecoderConfig& config) {
   constexpr int64_t kWhereNothingIsSaid = 4096;
   config.window =
       reader.is_said("sliding_window") ? reader.integer("sliding_window", 0) : kWhereNothingIsSaid;
+}
+
+// Which layers have a window: as layer_types says, or all but each `period`th.
+void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
   bool has_list = reader.has("layer_types");
   if (config.window == 0) {
     if (has_list)
@@ -100,7 +139,6 @@ void read_windows(JsonReader& reader, DecoderConfig& config, int64_t period) {
     return;
   }
   if (!has_list) {
-    if (period == 0) return;
     for (int layer = 0; layer < config.layers; ++layer)
       config.windowed.push_back((layer + 1) % period != 0);
     return;
@@ -163,71 +201,104 @@ void read_dtype(const json& object, DecoderConfig& config) {
   }
 }
 
+// As those of Qwen are published: the layers from max_window_layers on have a window, where
+// use_sliding_window says so and no layer_types say otherwise.
+void require_no_windows(JsonReader& reader, int layers) {
+  constexpr int64_t kMaxWindowLayersWhereNothingIsSaid = 28;
+  const bool has_windows = reader.flag("use_sliding_window", false);
+  if (reader.has("layer_types")) {
+    for (const json& type : reader.at("layer_types"))
+      if (type != "full_attention")
+        throw DataError("layer_types: found " + shown(type) +
+                        ", expected full_attention: windows of a Qwen are not supported");
+  } else if (has_windows && reader.is_said("sliding_window") && reader.has("sliding_window") &&
+             reader.integer("max_window_layers", kMaxWindowLayersWhereNothingIsSaid) < layers) {
+    reader.refuse("use_sliding_window", "false: windows of a Qwen are not supported");
+  }
+}
+
 void read_llama_like(JsonReader& reader, const std::string& type, DecoderConfig& config) {
-  reader.word("hidden_act", {"silu"}, "silu");
+  reader.word("hidden_act", {"silu", "swish"}, "silu");
   config.tied_embeddings = reader.flag("tie_word_embeddings", false);
   if (type == "llama") {
     config.qkv_bias = config.output_bias = reader.flag("attention_bias", false);
     config.mlp_bias = reader.flag("mlp_bias", false);
   } else if (type == "mistral") {
-    read_windows(reader, config, 0);
+    read_window(reader, config);
   } else {
     config.qkv_bias = type == "qwen2" || reader.flag("attention_bias", false);
     config.output_bias = type == "qwen3" && config.qkv_bias;
     config.qk_norm = type == "qwen3";
-    reader.expect_off("use_sliding_window");
-    reader.expect_off("use_mrope");  // of Qwen 2.5, as published
-    reader.has("max_window_layers");
-    reader.has("sliding_window");  // read only with use_sliding_window
-    reader.has("layer_types");
+    require_no_windows(reader, config.layers);
   }
 }
 
 void read_gemma_like(JsonReader& reader, const std::string& type, DecoderConfig& config) {
   // Gemma 1 was published with hidden_act "gelu", which transformers takes for its tanh form.
-  reader.word("hidden_act", {"gelu_pytorch_tanh", "gelu"}, "gelu_pytorch_tanh");
-  reader.word("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
+  if (type == "gemma")
+    reader.word("hidden_act", {"gelu_pytorch_tanh", "gelu"}, "gelu_pytorch_tanh");
+  else
+    reader.word("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
   reader.expect_off("attention_bias");
   reader.expect_off("use_bidirectional_attention");
   config.tied_embeddings = reader.flag("tie_word_embeddings", true);
   config.block = type == "gemma" ? Block::gemma : Block::gemma2;
   if (type == "gemma") return;
   config.query_scale = 1 / std::sqrt(reader.positive("query_pre_attn_scalar", 256));
-  // transformers reads the key for Gemma 3 and caps nothing.
-  if (type == "gemma3_text") reader.expect_off("attn_logit_softcapping");
   if (type == "gemma2") config.attention_cap = reader.cap("attn_logit_softcapping", 50);
   config.logits_cap = reader.cap("final_logit_softcapping", type == "gemma2" ? 30 : 0);
   config.qk_norm = type == "gemma3_text";
-  int64_t period = type == "gemma2" ? 2 : 6;
-  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"}) {
-    const int64_t said = reader.integer(key, period);
-    // transformers does not read it for Gemma 2.
-    if (type == "gemma2" && said != period) reader.refuse(key, std::to_string(period));
-    period = said;
+  int64_t period = 2;
+  if (type == "gemma3_text") {
+    constexpr const char* kPeriod = "sliding_window_pattern";
+    period = reader.integer(kPeriod, 6);
+    if (period == 0) reader.refuse(kPeriod, "a number above 0");
   }
-  if (type == "gemma2") reader.has("sliding_window_size");  // as published, and read by nobody
-  read_windows(reader, config, period);
+  read_window(reader, config);
+  read_windowed(reader, config, period);
+}
+
+struct Reading {
+  DecoderConfig decoder;
+  std::vector<UnknownKey> unknown_keys;
+};
+
+Reading read_decoder(std::string_view text) {
+  const json object = parse_object(text);
+  JsonReader reader(object);
+  const std::string type = reader.word("model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma",
+                                                      "gemma2", "gemma3_text", "gemma3"});
+  if (type == "gemma3") return read_decoder(text_model_config(text));
+  Reading reading;
+  read_sizes(reader, type, reading.decoder);
+  read_dtype(object, reading.decoder);
+  read_rope(reader, reading.decoder, type == "gemma3_text", reading.unknown_keys);
+  check_original_length(reader, reading.decoder);
+  reader.expect_off("attention_dropout");
+  if (type.starts_with("gemma"))
+    read_gemma_like(reader, type, reading.decoder);
+  else
+    read_llama_like(reader, type, reading.decoder);
+  append(reading.unknown_keys, reader.unknown_keys());
+  return reading;
 }
 
 }  // namespace
 
-DecoderConfig parse_hf_config(std::string_view text) {
-  const json object = parse_object(text);
-  JsonReader reader(object);
-  std::string type = reader.word("model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma",
-                                                "gemma2", "gemma3_text", "gemma3"});
-  if (type == "gemma3") return parse_hf_config(text_model_config(text));
-  DecoderConfig config;
-  read_sizes(reader, type, config);
-  read_dtype(object, config);
-  read_rope(reader, config, type == "gemma3_text");
-  reader.expect_off("attention_dropout");
-  if (type.starts_with("gemma"))
-    read_gemma_like(reader, type, config);
-  else
-    read_llama_like(reader, type, config);
-  reader.refuse_unread();
-  return config;
+DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown) {
+  const Reading reading = read_decoder(text);
+  if (reading.unknown_keys.empty() || unknown == UnknownKeys::ignore) return reading.decoder;
+  ProblemList problems;
+  for (const UnknownKey& key : reading.unknown_keys)
+    problems.add(key.name + ": found an unknown key, which may change results" +
+                 nearest_help(key.nearest));
+  throw DataError(problems.text() + "; with allow_unknown_config_keys=true it is ignored");
+}
+
+std::vector<std::string> unknown_hf_keys(std::string_view text) {
+  std::vector<std::string> names;
+  for (const UnknownKey& key : read_decoder(text).unknown_keys) names.push_back(key.name);
+  return names;
 }
 
 std::optional<int64_t> max_position_embeddings(std::string_view text) {

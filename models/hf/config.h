@@ -5,18 +5,27 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/decoder.h"
 
 namespace longshore::models {
 
+enum class UnknownKeys : uint8_t { refuse, ignore };
+
 // The decoder that `text` describes (for a model that also reads images, its text model's), in the
 // older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
 // dtype, layer_types); batch and length stay as they are by default, dtype is that of the weights
 // (float16 is read as float32). Throws DataError, naming the key, for what is missing, is not of
-// its type, is beyond models/limits.h, or would change results and is not supported; unknown keys
-// are refused too, since nobody knows what they change.
-DecoderConfig parse_hf_config(std::string_view text);
+// its type, is beyond models/limits.h, or would change results and is not supported. Unknown keys
+// are refused unless told otherwise, since nobody knows what they change.
+//
+// A key that transformers' code of that family does not read changes nothing here either, whatever
+// its value; nor does null, which is as good as no key unless transformers tells them apart.
+DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown = UnknownKeys::refuse);
+
+// The unknown keys of a text that parse_hf_config accepts with UnknownKeys::ignore.
+std::vector<std::string> unknown_hf_keys(std::string_view text);
 
 // How many tokens a text may have, as the config.json `text` says; nothing where it does not.
 // Throws as parse_hf_config does.

@@ -6,37 +6,18 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "models/hf/foreign_keys.h"
 
 namespace longshore::models {
 namespace {
 
 using nlohmann::json;
 
-// Keys that change nothing here: what tokenizers, generation and the library itself read.
-const std::set<std::string> kHarmless{"architectures",
-                                      "bos_token_id",
-                                      "eos_token_id",
-                                      "pad_token_id",
-                                      "initializer_range",
-                                      "use_cache",
-                                      "transformers_version",
-                                      "max_position_embeddings",
-                                      "torch_dtype",
-                                      "dtype",
-                                      "model_type",
-                                      "pretraining_tp",
-                                      "_name_or_path",
-                                      "unk_token_id",
-                                      "cache_implementation",
-                                      "id2label",
-                                      "label2id",
-                                      "attn_implementation",
-                                      "_attn_implementation_autoset",
-                                      "unsloth_fixed",
-                                      "unsloth_version"};
-
 template <class Json>
 Json parse(std::string_view text) {
+  // The parser would take a zero byte for the end.
+  if (const size_t at = text.find('\0'); at != std::string_view::npos)
+    throw DataError("found a zero at byte " + std::to_string(at) + ", expected a JSON object");
   // Values are shown and written by functions that call themselves for each level of nesting.
   constexpr int kMaxDepth = 32;
   auto check_depth = [](int depth, typename Json::parse_event_t, Json&) {
@@ -135,14 +116,18 @@ void JsonReader::refuse(const std::string& key, const std::string& expected) con
   throw DataError(prefix_ + key + ": found " + shown(object_.at(key)) + ", expected " + expected);
 }
 
-void JsonReader::refuse_unread() const {
+std::vector<UnknownKey> JsonReader::unknown_keys() const {
+  std::vector<UnknownKey> unknown;
   for (const auto& [key, value] : object_.items()) {
-    if (read_.contains(key) || kHarmless.contains(key)) continue;
-    std::vector<std::string> known(read_.begin(), read_.end());
-    known.insert(known.end(), kHarmless.begin(), kHarmless.end());
-    throw DataError(prefix_ + key + ": found an unknown key, which may change results" +
-                    nearest_help(nearest(key, known)));
+    if (read_.contains(key)) continue;
+    const ForeignKeyFinding finding = judge_foreign_key(key, value);
+    if (finding.meaning == ForeignKey::changes_results) refuse(key, finding.expected);
+    if (finding.meaning != ForeignKey::unknown) continue;
+    std::vector<std::string> known = foreign_keys();
+    known.insert(known.end(), read_.begin(), read_.end());
+    unknown.push_back({prefix_ + key, nearest(key, known)});
   }
+  return unknown;
 }
 
 }  // namespace longshore::models

@@ -22,6 +22,11 @@ std::string shown(const nlohmann::json& value);
 // Throws a DataError that names `key`.
 void expect_object(const nlohmann::json& value, const std::string& key);
 
+struct UnknownKey {
+  std::string name;  // with the reader's prefix
+  std::string nearest;
+};
+
 // Reads keys of an object, and remembers which. Throws DataErrors that name the key, with `prefix`
 // before it.
 class JsonReader {
@@ -48,8 +53,9 @@ class JsonReader {
   // Throws the DataError for the value of `key`, which is there.
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
 
-  // Keys that were not read may be those that tokenizers, generation and transformers itself read.
-  void refuse_unread() const;
+  // The keys that were not read and that nobody knows. Throws for one whose value stands for
+  // another computation (see models/hf/foreign_keys.h).
+  std::vector<UnknownKey> unknown_keys() const;
 
  private:
   const nlohmann::json& object_;

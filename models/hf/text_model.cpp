@@ -19,8 +19,10 @@ constexpr const char* kOfImages[] = {"vision_config",  "mm_tokens_per_image", "b
 
 // The defaults of transformers for gemma3_text that published files rely on.
 json gemma3_defaults() {
-  return {{"vocab_size", 262208}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},
-          {"head_dim", 256},      {"rms_norm_eps", 1e-6},     {"max_position_embeddings", 131072}};
+  return {{"vocab_size", 262208}, {"num_attention_heads", 8},
+          {"head_dim", 256},      {"num_key_value_heads", 4},
+          {"rms_norm_eps", 1e-6}, {"max_position_embeddings", 131072},
+          {"pad_token_id", 0}};
 }
 
 json gemma3_text_config(const json& object) {
@@ -32,10 +34,12 @@ json gemma3_text_config(const json& object) {
       .word("model_type", {"gemma3_text"}, "gemma3_text");
   json text = gemma3_defaults();
   text.update(said);
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype",
+  for (const char* key : {"bos_token_id", "eos_token_id", "torch_dtype", "dtype",
                           "tie_word_embeddings", "transformers_version"})
     if (reader.has(key)) text[key] = reader.at(key);
-  reader.refuse_unread();
+  // What nobody knows is reported with the text model's.
+  for (const UnknownKey& key : reader.unknown_keys())
+    if (!text.contains(key.name)) text[key.name] = object.at(key.name);
   text["architectures"] = {"Gemma3ForCausalLM"};
   text["model_type"] = "gemma3_text";
   // The whole model never caps its logits, whatever is said here.
@@ -56,9 +60,10 @@ std::optional<std::string> text_model_name(std::string_view tensor) {
   for (std::string_view prefix : {"vision_tower.", "model.vision_tower.", "multi_modal_projector.",
                                   "model.multi_modal_projector."})
     if (tensor.starts_with(prefix)) return std::nullopt;
-  for (std::string_view prefix : {"language_model.model.", "model.language_model."})
-    if (tensor.starts_with(prefix)) return "model." + std::string(tensor.substr(prefix.size()));
   if (tensor == "language_model.lm_head.weight") return "lm_head.weight";
+  for (std::string_view prefix :
+       {"language_model.model.", "model.language_model.", "language_model."})
+    if (tensor.starts_with(prefix)) return "model." + std::string(tensor.substr(prefix.size()));
   return std::string(tensor);
 }
 

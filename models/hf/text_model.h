@@ -16,8 +16,9 @@ namespace longshore::models {
 std::string text_model_config(std::string_view text);
 
 // The text model's name for a tensor of such a folder: for "language_model.model.norm.weight", as
-// published, and "model.language_model.norm.weight", as transformers calls it from 4.52 on, it is
-// "model.norm.weight"; a text model's own names stay. Nothing for the weights that read images.
+// published, "model.language_model.norm.weight", as transformers calls it from 4.52 on, and
+// "language_model.norm.weight", as AutoModel writes it, it is "model.norm.weight"; a text model's
+// own names stay. Nothing for the weights that read images.
 std::optional<std::string> text_model_name(std::string_view tensor);
 
 }  // namespace longshore::models

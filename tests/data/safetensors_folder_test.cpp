@@ -202,6 +202,34 @@ TEST(SafetensorsFolder, WithoutWeightsIsRefused) {
   const std::string what =
       message_of<DataError>([&] { SafetensorsFolder opened(folder / "none"); });
   EXPECT_THAT(what, HasSubstr("none: found neither model.safetensors nor"));
+  EXPECT_THAT(what, Not(HasSubstr("AutoModel")));
+}
+
+TEST(SafetensorsFolder, WeightsInAnotherFormatAreNamedWithTheWayOut) {
+  TemporaryFolder folder;
+  folder.write("training_args.bin", "");
+  folder.write("pytorch_model-00002-of-00002.bin", "");
+  folder.write("pytorch_model-00001-of-00002.bin", "");
+  EXPECT_THAT(
+      message_of<DataError>([&] { SafetensorsFolder opened(folder / ""); }),
+      AllOf(HasSubstr("model.safetensors.index.json, but \"pytorch_model-00001-of-00002.bin\""),
+            HasSubstr("safetensors alone"), HasSubstr(".save_pretrained(NEW_DIR)")));
+}
+
+TEST(SafetensorsFolder, SaysWhatItLeftOutAndRenames) {
+  TemporaryFolder folder;
+  const std::vector<SafetensorsInfo> tensors = golden_tensors();
+  write_safetensors_folder(folder / "model", tensors, 1'000'000, append_some_data);
+  SafetensorsFolder opened(folder / "model", [](std::string_view name) {
+    return name.starts_with("model.layers.") ? std::nullopt : std::optional(std::string(name));
+  });
+  EXPECT_EQ(opened.names().size() + opened.left_out().size(), tensors.size());
+  EXPECT_THAT(opened.left_out(), testing::Contains("model.layers.2.mlp.up_proj.weight"));
+  const auto* data = opened.at("lm_head.weight").data.data();
+  opened.rename("lm_head.weight", "head");
+  EXPECT_EQ(opened.at("head").data.data(), data);
+  EXPECT_EQ(opened.at("head").name, "head");
+  EXPECT_FALSE(opened.contains("lm_head.weight"));
 }
 
 TEST(SafetensorsIndex, RefusesWhatIsNone) {
@@ -224,6 +252,9 @@ TEST(SafetensorsIndex, RefusesWhatIsNone) {
       {R"({"weight_map":{"a":"."}})", "found \".\""},
       {R"({"weight_map":{"a":".."}})", "found \"..\""},
       {R"({"weight_map":{"a":"../b"}})", "found \"../b\""},
+      {R"({"weight_map":{"a":"./"}})", "found \"\""},
+      {R"({"weight_map":{"a":"./../b"}})", "found \"../b\""},
+      {R"({"weight_map":{"a":".//b"}})", "found \"/b\""},
       {R"({"weight_map":{"a":"/etc/passwd"}})", "found \"/etc/passwd\""},
       {R"({"weight_map":{"a":"b/c"}})", "found \"b/c\""},
       {R"({"weight_map":{"a":"b\u002fc"}})", "found \"b/c\""},
@@ -236,6 +267,11 @@ TEST(SafetensorsIndex, RefusesWhatIsNone) {
     const std::string what = message_of<DataError>([&] { parse_safetensors_index(text); });
     EXPECT_THAT(what, HasSubstr(message)) << text.substr(0, 80);
   }
+}
+
+TEST(SafetensorsIndex, AFileMayBeNamedFromItsFolder) {
+  EXPECT_EQ(parse_safetensors_index(R"({"weight_map":{"a":"./b","c":"././b"}})"),
+            (std::map<std::string, std::string>{{"a", "b"}, {"c", "b"}}));
 }
 
 TEST(SafetensorsIndex, TakesAnythingBesideTheMap) {

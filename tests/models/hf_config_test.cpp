@@ -209,16 +209,17 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
   EXPECT_EQ(read("gemma2", R"(,"attn_logit_softcapping":null)").attention_cap, 0);
   EXPECT_EQ(read("gemma2", R"(,"final_logit_softcapping":null)").logits_cap, 0);
   EXPECT_EQ(read("gemma3_text", "").logits_cap, 0);
-  EXPECT_THROW(read("gemma3_text", R"(,"attn_logit_softcapping":50)"), DataError);
   // As published, and read by nobody.
   EXPECT_EQ(read("gemma2", R"(,"sliding_window":7,"sliding_window_size":7)").window, 7);
-  EXPECT_EQ(read("gemma2", R"(,"sliding_window_pattern":2)").windowed, read("gemma2", "").windowed);
-  EXPECT_THROW(read("gemma2", R"(,"sliding_window_pattern":3)"), DataError);
-  EXPECT_NO_THROW(read("qwen2", R"(,"use_mrope":false)"));
-  EXPECT_THROW(read("qwen2", R"(,"use_mrope":true)"), DataError);
   for (const char* type : {"qwen2", "qwen3"}) {
+    const std::string on = R"(,"use_sliding_window":true,"sliding_window":7)";
     EXPECT_NO_THROW(read(type, R"(,"use_sliding_window":false,"sliding_window":7)"));
-    EXPECT_THROW(read(type, R"(,"use_sliding_window":true,"sliding_window":7)"), DataError);
+    EXPECT_NO_THROW(read(type, on));  // from layer 28 on
+    EXPECT_NO_THROW(read(type, on + R"(,"max_window_layers":2)"));
+    EXPECT_THROW(read(type, on + R"(,"max_window_layers":1)"), DataError);
+    EXPECT_THROW(read(type, R"(,"layer_types":["full_attention","sliding_attention"])"), DataError);
+    EXPECT_NO_THROW(read(type, on + R"(,"max_window_layers":1,)" +
+                                   R"("layer_types":["full_attention","full_attention"])"));
   }
   // Layers with a window have no scaling here.
   auto gemma3 = [&](const std::string& local) {
@@ -250,15 +251,85 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
         << older;
 }
 
+// Small models of every family, with what is said besides.
+DecoderConfig small_model(const std::string& type, const std::string& more,
+                          UnknownKeys unknown = UnknownKeys::refuse) {
+  return parse_hf_config(
+      "{\"model_type\":\"" + type +
+          R"(","vocab_size":10,"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,)" +
+          R"("intermediate_size":12,"rms_norm_eps":1e-5,"num_key_value_heads":1,"head_dim":4)" +
+          more + "}",
+      unknown);
+}
+
+TEST(HfConfigReading, WhatTransformersDoesNotReadChangesNothing) {
+  for (const char* type :
+       {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"}) {
+    const DecoderConfig plain = small_model(type, "");
+    for (const char* key :
+         {R"("is_llama_config":true)", R"("rope_interleaved":false)", R"("max_sequence_length":9)",
+          R"("tokenizer_class":"LlamaTokenizer")", R"("auto_map":{"AutoModel":"a.B"})",
+          R"("_attn_implementation":"eager")", R"("partial_rotary_factor":1.0)",
+          R"("quantization_config":null)", R"("use_mrope":false)", R"("is_causal":true)",
+          R"("pruned_heads":{})", R"("temperature":0.5)", R"("pretraining_tp":2)",
+          R"("nobody_knows":null)", R"("_sliding_window_pattern":2)", R"("rope_scaling":null)",
+          R"("rope_scaling":{"rope_type":"default","factor":null,"beta_fast":null})",
+          R"("rope_scaling":{"rope_type":"default","factor":8,"low_freq_factor":2})",
+          R"("layer_types":null)"})
+      EXPECT_EQ(small_model(type, std::string(",") + key), plain) << type << " " << key;
+  }
+  const std::pair<std::string, const char*> foreign[] = {
+      {"llama", R"("sliding_window":4)"},
+      {"llama", R"("layer_types":["full_attention","sliding_attention"])"},
+      {"llama", R"("use_sliding_window":true)"},
+      {"llama", R"("attn_logit_softcapping":50)"},
+      {"mistral", R"("attention_bias":true)"},
+      {"mistral", R"("mlp_bias":true)"},
+      {"mistral", R"("layer_types":["full_attention","sliding_attention"])"},
+      {"qwen2", R"("attention_bias":false)"},
+      {"qwen2", R"("mlp_bias":true)"},
+      {"gemma", R"("hidden_activation":"silu")"},
+      {"gemma", R"("sliding_window":4)"},
+      {"gemma2", R"("hidden_act":"silu")"},
+      {"gemma2", R"("sliding_window_pattern":3)"},
+      {"gemma3_text", R"("attn_logit_softcapping":50)"},
+      {"gemma3_text", R"("hidden_act":"silu")"}};
+  for (const auto& [type, key] : foreign)
+    EXPECT_EQ(small_model(type, std::string(",") + key), small_model(type, "")) << type << key;
+}
+
+TEST(HfConfigReading, WhatStandsForAnotherComputationIsRefused) {
+  for (const char* type : {"llama", "mistral", "qwen3", "gemma2"})
+    for (const char* key :
+         {R"("rope_interleaved":true)", R"("partial_rotary_factor":0.5)",
+          R"("quantization_config":{"quant_method":"gptq"})", R"("is_causal":false)",
+          R"("per_layer_config":{})", R"("use_mrope":true)", R"("num_local_experts":8)",
+          R"("attention_dropout":0.1)",
+          R"("rope_scaling":{"type":"default","partial_rotary_factor":0.5})",
+          R"("rope_scaling":{"type":"yarn","factor":4})"})
+      EXPECT_THROW(small_model(type, std::string(",") + key, UnknownKeys::ignore), DataError)
+          << type << key;
+  EXPECT_EQ(message_of<DataError>([] { small_model("llama", R"(,"rope_interleaved":true)"); }),
+            "rope_interleaved: found true, expected false or null, since whole heads are turned, "
+            "their halves against each other");
+}
+
+TEST(HfConfigReading, UnknownKeysAreIgnoredWhereThatIsAsked) {
+  const std::string more = R"(,"fused_zebra":1,"rope_scaling":{"type":"default","zebra":2})";
+  EXPECT_EQ(small_model("llama", more, UnknownKeys::ignore), small_model("llama", ""));
+  const std::string what = message_of<DataError>([&] { small_model("llama", more); });
+  for (const char* part : {"fused_zebra: found an unknown key", "rope_scaling.zebra",
+                           "; with allow_unknown_config_keys=true it is ignored"})
+    EXPECT_THAT(what, HasSubstr(part));
+  EXPECT_THAT(unknown_hf_keys(R"({"model_type":"llama","vocab_size":10,"hidden_size":8,)"
+                              R"("num_hidden_layers":2,"num_attention_heads":2,"zebra":[],)"
+                              R"("intermediate_size":12,"rms_norm_eps":1e-5})"),
+              testing::ElementsAre("zebra"));
+}
+
 TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
   auto refusal = [](const std::string& more) {
-    return message_of<DataError>([&] {
-      parse_hf_config(
-          R"({"model_type":"mistral","vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
-          R"("num_attention_heads":2,"intermediate_size":12,"rms_norm_eps":1e-5,)"
-          R"("num_key_value_heads":1,)" +
-          more + "}");
-    });
+    return message_of<DataError>([&] { small_model("gemma2", "," + more); });
   };
   EXPECT_EQ(refusal(R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,)"
                     R"("high_freq_factor":1,"original_max_position_embeddings":8192})"),
@@ -282,11 +353,13 @@ TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
             "layer_types: found \"other\", expected full_attention or sliding_attention");
   EXPECT_EQ(refusal(R"("tie_word_embedding":true)"),
             "tie_word_embedding: found an unknown key, which may change results; nearest: "
-            "tie_word_embeddings");
+            "tie_word_embeddings; with allow_unknown_config_keys=true it is ignored");
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config("[1]"); }),
             "found a JSON array, expected a JSON object");
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config("{"); }),
             "found no valid JSON, expected a JSON object");
+  EXPECT_EQ(message_of<DataError>([] { parse_hf_config(std::string_view("{}\0", 3)); }),
+            "found a zero at byte 2, expected a JSON object");
 }
 
 // What transformers would take from one published model is to be said; Llama derives it.

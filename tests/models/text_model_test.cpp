@@ -88,8 +88,9 @@ TEST(TextModel, WhatIsNotOneIsRefused) {
   EXPECT_EQ(refusal([](json& c) { c["text_config"]["model_type"] = "gemma2"; }),
             "text_config.model_type: found \"gemma2\", expected gemma3_text");
   EXPECT_EQ(refusal([](json& c) { c["quantization_config"] = json::object(); }),
-            "quantization_config: found an unknown key, which may change results; nearest: "
-            "vision_config");
+            "quantization_config: found {}, expected null, weights that are not quantized");
+  EXPECT_EQ(refusal([](json& c) { c["zebra_stripes"] = 1; }).substr(0, 35),
+            "zebra_stripes: found an unknown key");
   EXPECT_EQ(refusal([](json& c) { c["text_config"]["use_bidirectional_attention"] = true; }),
             "use_bidirectional_attention: found true, which is not supported");
   EXPECT_THROW(text_model_config("[]"), DataError);
@@ -101,6 +102,7 @@ TEST(TextModel, HasItsTensorsUnderItsOwnNames) {
   EXPECT_EQ(text_model_name("language_model." + norm), norm);
   EXPECT_EQ(text_model_name("model.language_model.layers.0.input_layernorm.weight"), norm);
   EXPECT_EQ(text_model_name("language_model.lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(text_model_name("language_model.layers.0.input_layernorm.weight"), norm);
   EXPECT_EQ(text_model_name("lm_head.weight"), "lm_head.weight");
   EXPECT_EQ(text_model_name("other"), "other");
   for (const char* name : {"vision_tower.vision_model.post_layernorm.weight",

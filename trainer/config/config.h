@@ -52,6 +52,7 @@ struct Config {
   std::filesystem::path base_output_directory = "runs";
   std::filesystem::path load_parameters_path;
   std::filesystem::path load_adapter_path;
+  bool allow_unknown_config_keys = false;
   bool enable_checkpointing = true;
   int64_t checkpoint_period = 0;
   bool async_checkpointing = true;

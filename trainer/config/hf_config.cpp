@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/problem_list.h"
 #include "data/file_mapping.h"
+#include "data/strict_json.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
 #include "trainer/config/run_files.h"
@@ -23,7 +25,7 @@ std::string read_text(const fs::path& path) {
 
 }  // namespace
 
-HfConfig read_hf_config(const fs::path& folder) {
+HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
   const fs::path path = folder / kHfConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(path, error)) {
     const bool is_run = fs::exists(folder / kModelFolder / kHfConfigFile, error);
@@ -31,15 +33,29 @@ HfConfig read_hf_config(const fs::path& folder) {
                     ", expected a folder of Hugging Face's" +
                     nearest_help(is_run ? (folder / kModelFolder).string() : ""));
   }
-  HfConfig config{.text = read_text(path), .decoder = {}, .max_position_embeddings = {}};
+  HfConfig config{
+      .text = read_text(path), .decoder = {}, .max_position_embeddings = {}, .unknown_keys = {}};
   try {
     config.text = models::text_model_config(config.text);
-    config.decoder = models::parse_hf_config(config.text);
+    config.decoder = models::parse_hf_config(config.text, unknown);
+    config.unknown_keys = models::unknown_hf_keys(config.text);
     config.max_position_embeddings = models::max_position_embeddings(config.text);
   } catch (const DataError& error) {
     throw DataError(path.string() + ": " + error.what());
   }
   return config;
+}
+
+models::UnknownKeys unknown_keys(const Config& config) {
+  return config.allow_unknown_config_keys ? models::UnknownKeys::ignore
+                                          : models::UnknownKeys::refuse;
+}
+
+std::string unknown_keys_text(const HfConfig& config) {
+  if (config.unknown_keys.empty()) return "";
+  ProblemList keys;
+  for (const std::string& key : config.unknown_keys) keys.add(data::json_quoted(key));
+  return "warning: keys of config.json that nobody here knows are ignored: " + keys.text();
 }
 
 }  // namespace longshore::trainer

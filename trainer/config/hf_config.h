@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/decoder.h"
+#include "models/hf/config.h"
+#include "trainer/config/config.h"
 
 namespace longshore::trainer {
 
@@ -16,9 +19,17 @@ struct HfConfig {
   std::string text;  // of a model that also reads images, its text model's
   models::DecoderConfig decoder;
   std::optional<int64_t> max_position_embeddings;
+  std::vector<std::string> unknown_keys;  // that were ignored
 };
 
 // Throws a DataError that names the file.
-HfConfig read_hf_config(const std::filesystem::path& folder);
+HfConfig read_hf_config(const std::filesystem::path& folder,
+                        models::UnknownKeys unknown = models::UnknownKeys::refuse);
+
+// What allow_unknown_config_keys says.
+models::UnknownKeys unknown_keys(const Config& config);
+
+// What is to be said of ignored keys, for messages; "" where there are none.
+std::string unknown_keys_text(const HfConfig& config);
 
 }  // namespace longshore::trainer

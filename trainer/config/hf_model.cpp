@@ -71,7 +71,7 @@ bool lacks_model(const Config& config) {
 void say_why_there_is_none(const Config& config) {
   require_weights_folder(config);
   try {
-    read_hf_config(config.load_parameters_path);
+    read_hf_config(config.load_parameters_path, unknown_keys(config));
   } catch (const DataError& error) {
     throw ConfigError(location(config, "load_parameters_path") + ": " + error.what());
   }
@@ -117,7 +117,7 @@ void take_model_of_weights(Config& config) {
   Config model;
   const std::string origin = (folder / kHfConfigFile).string();
   try {
-    set_model_keys(read_hf_config(folder).decoder, model);
+    set_model_keys(read_hf_config(folder, unknown_keys(config)).decoder, model);
   } catch (const ConfigError& fault) {
     throw ConfigError(origin + ": " + fault.what());
   }

@@ -68,6 +68,9 @@ std::vector<Key> make_config_keys() {
        "folder of a Hugging Face checkpoint to start from; empty: random weights"},
       {"load_adapter_path", run, PathKey{&Config::load_adapter_path},
        "folder of a peft LoRA adapter to start from, which gives the lora keys that are not set"},
+      {"allow_unknown_config_keys", run, FlagKey{&Config::allow_unknown_config_keys},
+       "keys of a config.json that are not known are ignored, with a warning; false: they are an "
+       "error"},
       {"enable_checkpointing", run, FlagKey{&Config::enable_checkpointing},
        "saves the run's state at the end and on SIGTERM, SIGINT, SIGHUP or SIGUSR1, and resumes "
        "what a run of that name has saved; false: nothing is saved, no weights either"},

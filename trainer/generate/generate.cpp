@@ -43,7 +43,7 @@ using Clock = std::chrono::steady_clock;
 using models::DecoderConfig;
 
 const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_offload",
-                                     "prefetch_layers"};
+                                     "prefetch_layers", "allow_unknown_config_keys"};
 
 // Tokens of a prompt that run at a time: enough that weights are read seldom.
 constexpr int64_t kPrefillTokens = 256;
@@ -115,7 +115,8 @@ Prompt make_prompt(const std::string& text, const std::string& chat_template,
 
 // Positions are computed for a text of any length, so a longer one is no error.
 void warn_of_length(const fs::path& folder, int64_t tokens) {
-  const std::optional<int64_t> most = read_hf_config(folder).max_position_embeddings;
+  const std::optional<int64_t> most =
+      read_hf_config(folder, models::UnknownKeys::ignore).max_position_embeddings;
   if (most && tokens > *most)
     fmt::print(stderr,
                "{}: max_position_embeddings is {}, and prompt and --max-tokens have {} tokens "
@@ -206,7 +207,7 @@ void generate(const GenerateRequest& request) {
   const models::Target target = choose_backend(config).target;
   require_dtype(config, target);
   const Source from = source(request);
-  DecoderConfig model = read_folder_model(from.model, from.adapter);
+  DecoderConfig model = read_folder_model(from.model, from.adapter, unknown_keys(config));
   model.dtype = compute_dtype(config, target);
   const data::Tokenizer tokenizer(from.tokenizer);
   const Prompt prompt = make_prompt(request.prompt, from.chat_template, tokenizer, model);

@@ -47,8 +47,9 @@ const std::vector<std::string>& overridable_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> names{"dtype", "backend", "remat_policy", "offload_layers"};
     for (const models::LabelInfo& label : models::kDecoderLabels) names.emplace_back(label.name);
-    names.insert(names.end(), {offload::kUnlabelled, "parameter_memory_host_offload",
-                               "gradient_memory_host_offload", "prefetch_layers"});
+    names.insert(names.end(),
+                 {offload::kUnlabelled, "parameter_memory_host_offload",
+                  "gradient_memory_host_offload", "prefetch_layers", "allow_unknown_config_keys"});
     return names;
   }();
   return keys;
@@ -218,7 +219,7 @@ void probe(const ProbeRequest& request) {
   validate_remat(config);
   models::Target target = choose_backend(config).target;
   require_dtype(config, target);
-  DecoderConfig model = read_folder_model(request.model, request.adapter);
+  DecoderConfig model = read_folder_model(request.model, request.adapter, unknown_keys(config));
   ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
   if (request.gradients && !inputs.has_labels)
     throw DataError(request.inputs.string() +

@@ -156,14 +156,14 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
 }  // namespace
 
 std::string convert(const Conversion& conversion) {
-  HfConfig config = read_hf_config(conversion.from);
+  HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys);
   ModelFiles files = read_model_files("", conversion.from);
   files.config = conversion.dtype ? models::with_hf_dtype(config.text, hf_name(*conversion.dtype))
                                   : config.text;
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter) config.decoder.lora = read_adapter_config(conversion.adapter);
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
-  const data::SafetensorsFolder weights = open_weights(conversion.from);
+  const data::SafetensorsFolder weights = open_weights(conversion.from, config.decoder);
   check_tensors(conversion.from, layout, weights, config.decoder);
   const std::vector<data::SafetensorsInfo> tensors =
       converted_infos(in_order(layout, weights), weights, conversion.dtype);
@@ -192,6 +192,10 @@ std::string convert(const Conversion& conversion) {
         "; {} of them merged with {}",
         std::ranges::count_if(tensors, [&](const auto& info) { return merge->changes(info.name); }),
         conversion.adapter.string());
+  if (const std::string ignored = unknown_keys_text(config); !ignored.empty())
+    said += "; " + ignored;
+  if (const std::string buffers = computed_buffers_text(weights); !buffers.empty())
+    said += "; " + buffers;
   return said;
 }
 

@@ -14,7 +14,8 @@ namespace longshore::trainer {
 struct Conversion {
   std::filesystem::path from;
   std::filesystem::path to;
-  std::filesystem::path adapter = {};           // peft's folder of one to merge; empty: none
+  std::filesystem::path adapter = {};  // peft's folder of one to merge; empty: none
+  models::UnknownKeys unknown_keys = models::UnknownKeys::refuse;  // of config.json
   std::optional<data::SafetensorsDtype> dtype;  // F32, BF16 or F16; none: each tensor keeps its own
   int64_t max_shard_bytes = kDefaultMaxShardBytes;
 };

@@ -6,8 +6,9 @@
 namespace longshore::trainer {
 
 models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
-                                        const std::filesystem::path& adapter) {
-  models::DecoderConfig model = read_hf_config(folder).decoder;
+                                        const std::filesystem::path& adapter,
+                                        models::UnknownKeys unknown) {
+  models::DecoderConfig model = read_hf_config(folder, unknown).decoder;
   if (!adapter.empty()) model.lora = read_adapter_config(adapter);
   return model;
 }

@@ -4,12 +4,14 @@
 #include <filesystem>
 
 #include "models/decoder.h"
+#include "models/hf/config.h"
 
 namespace longshore::trainer {
 
 // The model of the folder's config.json, with the adapter in peft's folder `adapter` unless that is
 // empty. Throws DataError, naming the file.
 models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
-                                        const std::filesystem::path& adapter);
+                                        const std::filesystem::path& adapter,
+                                        models::UnknownKeys unknown = models::UnknownKeys::refuse);
 
 }  // namespace longshore::trainer

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -11,8 +12,10 @@
 #include "base/nearest.h"
 #include "base/pieces.h"
 #include "base/problem_list.h"
+#include "base/text.h"
 #include "data/safetensors_float.h"
-#include "models/hf/text_model.h"
+#include "data/strict_json.h"
+#include "models/hf/weight_names.h"
 #include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
@@ -36,8 +39,20 @@ bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
 
 }  // namespace
 
-data::SafetensorsFolder open_weights(const fs::path& folder) {
-  return data::SafetensorsFolder(folder, models::text_model_name);
+data::SafetensorsFolder open_weights(const fs::path& folder, const models::DecoderConfig& model) {
+  data::SafetensorsFolder weights(folder, models::hf_weight_name);
+  if (model.tied_embeddings && weights.contains(kHead) && !weights.contains(kEmbeddings))
+    weights.rename(kHead, kEmbeddings);
+  return weights;
+}
+
+std::string computed_buffers_text(const data::SafetensorsFolder& weights) {
+  std::vector<std::string> buffers;
+  std::ranges::copy_if(weights.left_out(), std::back_inserter(buffers), models::is_computed_buffer);
+  if (buffers.empty()) return "";
+  return fmt::format("{} left out, since they are computed: {}{}",
+                     plural(std::ssize(buffers), "buffer"), data::json_quoted(buffers.front()),
+                     buffers.size() > 1 ? ", ..." : "");
 }
 
 std::vector<fs::path> model_files(const fs::path& folder) {
@@ -113,7 +128,7 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
 
 ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
   ModelFiles files;
-  if (!source.empty()) files.config = read_hf_config(source).text;
+  if (!source.empty()) files.config = read_hf_config(source, models::UnknownKeys::ignore).text;
   if (tokenizer.empty()) return files;
   const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",

@@ -15,9 +15,15 @@
 
 namespace longshore::trainer {
 
-// Its weights under the names that read_hf_config's model has for them; those of the part that
-// reads images are left out. Throws what data::SafetensorsFolder throws.
-data::SafetensorsFolder open_weights(const std::filesystem::path& folder);
+// The weights of `model` under its names for them (see models::hf_weight_name); where embeddings
+// are tied and stored as lm_head.weight alone, they are the embeddings. Throws what
+// data::SafetensorsFolder throws.
+data::SafetensorsFolder open_weights(const std::filesystem::path& folder,
+                                     const models::DecoderConfig& model);
+
+// What is to be said of buffers in the files that were left out, for models::is_computed_buffer;
+// "" where there are none.
+std::string computed_buffers_text(const data::SafetensorsFolder& weights);
 
 // The files that a model of the folder is read from: config.json, and data::safetensors_files.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);

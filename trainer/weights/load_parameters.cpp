@@ -65,7 +65,7 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
 struct OpenedWeights {
   OpenedWeights(const WeightSources& from, const DecoderConfig& model,
                 const offload::ParameterLayout& layout)
-      : of_model(open_weights(from.folder)) {
+      : of_model(open_weights(from.folder, model)) {
     check_tensors(from.folder, layout, of_model, model);
     if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
   }
@@ -82,7 +82,8 @@ WeightSources sources(const Config& config) {
 
 void require_same_model(const Config& config, const DecoderConfig& model) {
   const fs::path& folder = config.load_parameters_path;
-  const std::vector<std::string> differing = differences(model, read_hf_config(folder).decoder);
+  const std::vector<std::string> differing =
+      differences(model, read_hf_config(folder, unknown_keys(config)).decoder);
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
                       " holds another model: " + join(differing));
@@ -121,6 +122,11 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       fmt::format("weights: {}, {:.1f} M parameters", from.folder.string(), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
+  const HfConfig described = read_hf_config(from.folder, models::UnknownKeys::ignore);
+  if (const std::string ignored = unknown_keys_text(described); !ignored.empty())
+    text += "; " + ignored;
+  if (const std::string buffers = computed_buffers_text(opened.of_model); !buffers.empty())
+    text += "; " + buffers;
   if (opened.adapter) text += "; adapter: " + from.adapter.string();
   return text;
 }

@@ -6,13 +6,16 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "base/error.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_folder.h"
+#include "data/safetensors_writer.h"
 #include "models/decoder.h"
 #include "models/hf/config.h"
 #include "offload/cpu_backend.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 
 namespace longshore::trainer {
@@ -75,6 +78,103 @@ TEST(LoadParameters, BringsEveryWeightWhereItLives) {
       EXPECT_EQ(loaded.ledger.now_bytes(MemoryKind::device) == 0, home == MemoryKind::pinned_host);
       EXPECT_THAT(loaded.said, HasSubstr(name));
     }
+}
+
+// What others have written of the same weights, in a folder with that model's config.json.
+class OthersFolder {
+ public:
+  explicit OthersFolder(const std::string& golden) : golden_(golden_folder(golden)) {
+    fs::copy_file(golden_ / "config.json", temporary_ / "config.json");
+  }
+
+  // `name` gives the names of a tensor of the golden folder.
+  template <class Names>
+  void write(const Names& names) {
+    const data::SafetensorsFolder weights(golden_);
+    std::vector<data::SafetensorsInfo> infos;
+    std::map<std::string, std::string> sources;
+    for (const std::string& tensor : weights.names())
+      for (const std::string& name : names(tensor)) {
+        infos.push_back(weights.at(tensor));
+        infos.back().name = name;
+        sources[name] = tensor;
+      }
+    infos = data::sorted_as_safetensors(std::move(infos));
+    data::SafetensorsWriter writer(temporary_ / "model.safetensors", infos);
+    for (const data::SafetensorsInfo& info : infos)
+      writer.append(info.name, weights.at(sources.at(info.name)).data);
+    writer.finish();
+  }
+
+  fs::path path() const { return temporary_ / ""; }
+
+ private:
+  fs::path golden_;
+  data::TemporaryFolder temporary_;
+};
+
+std::string compute_weights(const Loaded& loaded) {
+  std::string bytes;
+  for (const offload::Slab& slab : loaded.layout.slabs) {
+    std::string of_slab(static_cast<size_t>(offload::bytes(slab, Copy::compute)), '\0');
+    loaded.arguments.read(argument_name(slab, Copy::compute), of_slab.data(),
+                          static_cast<int64_t>(of_slab.size()));
+    bytes += of_slab;
+  }
+  return bytes;
+}
+
+TEST(LoadParameters, TakesWhatOthersCallTheSameWeights) {
+  using Names = std::vector<std::string>;
+  auto without_prefix = [](const std::string& name) {
+    return Names{name.starts_with("model.") ? name.substr(6) : name};
+  };
+  auto with_buffers = [](const std::string& name) {
+    Names names{name};
+    if (name.ends_with("input_layernorm.weight"))
+      names.push_back(name.substr(0, name.find("input_layernorm")) +
+                      "self_attn.rotary_emb.inv_freq");
+    return names;
+  };
+  auto head_alone = [](const std::string& name) {
+    return Names{name == "model.embed_tokens.weight" ? "lm_head.weight" : name};
+  };
+  for (const char* name : {"llama32_tied", "gemma2", "llama2_mha_untied"}) {
+    const std::string expected = compute_weights(Loaded(golden_folder(name), config_of(name)));
+    const bool is_tied = config_of(name).tied_embeddings;
+    auto expect_same = [&](const auto& names, const char* says) {
+      OthersFolder folder(name);
+      folder.write(names);
+      const Loaded loaded(folder.path(), config_of(name));
+      EXPECT_TRUE(compute_weights(loaded) == expected) << name;
+      EXPECT_THAT(loaded.said, HasSubstr(says));
+    };
+    expect_same(without_prefix, "M parameters");
+    expect_same(with_buffers,
+                "buffers left out, since they are computed: "
+                "\"model.layers.0.self_attn.rotary_emb.inv_freq\", ...");
+    if (is_tied) expect_same(head_alone, "M parameters");
+  }
+}
+
+TEST(LoadParameters, UnknownKeysOfAConfigAreSaidOnce) {
+  OthersFolder folder("llama32_tied");
+  folder.write([](const std::string& name) { return std::vector{name}; });
+  const fs::path file = folder.path() / "config.json";
+  std::string text = data::read_file(file);
+  text.insert(text.find('{') + 1, "\"zebra_stripes\": 3, ");
+  std::ofstream(file) << text;
+  const models::DecoderConfig model = config_of("llama32_tied");
+  EXPECT_THAT(refusal(folder.path(), model), HasSubstr("zebra_stripes: found an unknown key"));
+  const offload::ParameterLayout layout = offload::lay_out(models::decoder(model));
+  const std::unique_ptr<offload::Backend> backend = offload::make_cpu_backend();
+  offload::Ledger ledger;
+  offload::Arguments arguments(*backend, ledger);
+  Config config;
+  config.load_parameters_path = folder.path();
+  config.allow_unknown_config_keys = true;
+  EXPECT_THAT(load_parameters(config, model, layout, arguments),
+              HasSubstr("are ignored: \"zebra_stripes\""));
 }
 
 TEST(LoadParameters, AnotherModelIsRefusedKeyByKey) {

@@ -1,0 +1,19 @@
+// Which of a model's weights a tensor in a folder of Hugging Face's is.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace longshore::models {
+
+// Whether `tensor` is a buffer that some releases of transformers store and all of them compute
+// anew, such as "model.layers.0.self_attn.rotary_emb.inv_freq".
+bool is_computed_buffer(std::string_view tensor);
+
+// The name that the model has for a tensor of the folder: its own, also where AutoModel, which has
+// no head, has left out "model."; of a model that also reads images, text_model_name's. Nothing for
+// what is no weight of it: computed buffers, and what reads images.
+std::optional<std::string> hf_weight_name(std::string_view tensor);
+
+}  // namespace longshore::models
