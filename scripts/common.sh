@@ -37,12 +37,43 @@ default_preset() {
   fi
 }
 
+# show_progress LOG: until it is killed, or this script ends, says how far Ninja's [done/all] in LOG
+# has come; every two seconds in place on a terminal, every half minute on lines of their own elsewhere.
+show_progress() {
+  local log=$1 start=$SECONDS period=30 begin='' end=$'\n' said='' first='' next left text
+  if [ -t 2 ]; then period=2 begin=$'\r\e[K' end=''; fi
+  next=$((start + period))
+  while kill -0 $$ 2>/dev/null; do
+    sleep 0.5
+    [ $SECONDS -ge $next ] || continue
+    next=$((SECONDS + period))
+    [[ $(tail -n 1 "$log" 2>/dev/null) =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    local done=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]}
+    first=${first:-$done}
+    text="$done/$all"
+    # The first steps are quicker or slower than most: an estimate needs some behind it.
+    if [ $((done - first)) -ge 10 ]; then
+      left=$(((SECONDS - start) * (all - done) / done))
+      if [ $left -ge 60 ]; then text+=", $(((left + 30) / 60)) min left"; else text+=", $left s left"; fi
+    fi
+    if [ "$text" != "$said" ]; then printf '%s%s%s' "$begin" "$text" "$end" >&2; fi
+    said=$text
+  done
+}
+
 # run_logged LOG WHAT COMMAND...: the output goes to LOG, and its end is shown when it fails.
 run_logged() {
   local log=$1 what=$2
   shift 2
   mkdir -p "$(dirname "$log")"
-  if ! "$@" >"$log" 2>&1; then
+  : >"$log"
+  show_progress "$log" &
+  local watcher=$! status=0
+  "$@" >"$log" 2>&1 || status=$?
+  kill $watcher
+  wait $watcher 2>/dev/null || true
+  if [ -t 2 ]; then printf '\r\e[K' >&2; fi
+  if [ $status != 0 ]; then
     echo "$what failed. The end of $log:" >&2
     tail -n 40 "$log" >&2
     exit 1
