@@ -69,7 +69,6 @@ bool lacks_model(const Config& config) {
 }
 
 void say_why_there_is_none(const Config& config) {
-  require_weights_folder(config);
   try {
     read_hf_config(config.load_parameters_path, unknown_keys(config));
   } catch (const DataError& error) {
@@ -106,12 +105,14 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
   set_rope(decoder.rope_scaling, config);
 }
 
-void take_model_of_weights(Config& config) {
+void take_model_of_weights(Config& config, void (*require)(const Config&)) {
   const fs::path& folder = config.load_parameters_path;
   std::error_code error;
   if (folder.empty() || !config.model_name.empty()) return;
   if (!fs::exists(folder / kHfConfigFile, error)) {
-    if (lacks_model(config)) say_why_there_is_none(config);
+    if (!lacks_model(config)) return;
+    require(config);
+    say_why_there_is_none(config);
     return;
   }
   Config model;

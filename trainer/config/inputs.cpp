@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/problem_list.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -27,7 +28,9 @@ std::string nearest_path(const fs::path& path) {
 
 enum class Kind { file, folder, either };
 
-void require(const Config& config, const std::string& key, const fs::path& path, Kind kind) {
+// Adds what is wrong with the path of a key, if anything.
+void check(const Config& config, const std::string& key, const fs::path& path, Kind kind,
+           ProblemList& problems) {
   if (path.empty()) return;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -40,8 +43,12 @@ void require(const Config& config, const std::string& key, const fs::path& path,
   const std::string expected = kind == Kind::file     ? "a file"
                                : kind == Kind::folder ? "a folder"
                                                       : "a file or a folder";
-  throw ConfigError(location(config, key) + ": found " + excerpt(path.string()) + found +
-                    ", expected " + expected + nearest_help(near.empty() ? "" : excerpt(near)));
+  problems.add(location(config, key) + ": found " + excerpt(path.string()) + found + ", expected " +
+               expected + nearest_help(near.empty() ? "" : excerpt(near)));
+}
+
+void refuse_if_any(const ProblemList& problems) {
+  if (!problems.empty()) throw ConfigError(problems.text());
 }
 
 bool may_resume(const Config& config) {
@@ -51,23 +58,28 @@ bool may_resume(const Config& config) {
 }  // namespace
 
 void require_inputs(const Config& config) {
+  ProblemList problems;
   if (!config.dataset_path.empty() && !config.origins.contains("dataset_type"))
-    throw ConfigError(location(config, "dataset_path") +
-                      ": found no dataset_type beside it, expected documents or tokens; by default "
-                      "a run trains on random tokens");
+    problems.add(location(config, "dataset_path") +
+                 ": found no dataset_type beside it, expected documents or tokens; by default "
+                 "a run trains on random tokens");
   if (config.dataset_type != DatasetType::synthetic)
     for (const DatasetFile& file : config.dataset_path)
-      require(config, "dataset_path", file.path, Kind::file);
-  require(config, "eval_dataset_path", config.eval_dataset_path, Kind::file);
-  require(config, "tokenizer_path", config.tokenizer_path, Kind::either);
-  if (may_resume(config)) return;
-  require_weights_folder(config);
-  require(config, "load_adapter_path", config.load_adapter_path, Kind::folder);
-  require(config, "load_full_state_path", config.load_full_state_path, Kind::folder);
+      check(config, "dataset_path", file.path, Kind::file, problems);
+  check(config, "eval_dataset_path", config.eval_dataset_path, Kind::file, problems);
+  check(config, "tokenizer_path", config.tokenizer_path, Kind::either, problems);
+  if (!may_resume(config)) {
+    check(config, "load_parameters_path", config.load_parameters_path, Kind::folder, problems);
+    check(config, "load_adapter_path", config.load_adapter_path, Kind::folder, problems);
+    check(config, "load_full_state_path", config.load_full_state_path, Kind::folder, problems);
+  }
+  refuse_if_any(problems);
 }
 
 void require_weights_folder(const Config& config) {
-  require(config, "load_parameters_path", config.load_parameters_path, Kind::folder);
+  ProblemList problems;
+  check(config, "load_parameters_path", config.load_parameters_path, Kind::folder, problems);
+  refuse_if_any(problems);
 }
 
 bool starts_from_weights(const Config& config) {

@@ -5,7 +5,7 @@
 
 namespace longshore::trainer {
 
-// Throws ConfigError for a key that names a file or a folder that does not exist, and for a
+// Throws ConfigError for all keys that name a file or a folder that does not exist, and for a
 // dataset_path that nobody said to read. Ignores inputs that a run which resumes from its
 // checkpoint does not read any more.
 void require_inputs(const Config& config);

@@ -11,6 +11,7 @@
 #include "base/problem_list.h"
 #include "base/text.h"
 #include "trainer/config/hf_model.h"
+#include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/other_names.h"
 #include "trainer/config/validate.h"
@@ -90,9 +91,13 @@ const Setting* find_setting(std::span<const Setting> settings, const std::string
 // What is wrong with the setting of a key, which then is not set; "" where nothing is.
 std::string set(const Setting& setting, const fs::path& relative_to, Config& config) {
   const Key& key = *find_key(setting.key);
-  if (!read_value(key, setting.value, relative_to, config))
+  if (!read_value(key, setting.value, relative_to, config)) {
+    const std::vector<std::string> valid = choices(key);
+    const std::string wrong = wrong_word(key, setting.value),
+                      meant = value_for_other_name(wrong, valid);
     return fault(setting, found_text(setting.value), expected(key),
-                 help(wrong_word(key, setting.value), choices(key)));
+                 meant.empty() ? help(wrong, valid) : nearest_help(meant));
+  }
   config.origins[key.name] = setting.origin;
   return "";
 }
@@ -107,6 +112,14 @@ std::string unknown_key_fault(const Setting& setting) {
                : !reason.empty() ? "; " + reason
                                  : help(setting.key, known));
 }
+
+// What a config is loaded for.
+struct Purpose {
+  void (*check)(const Config&);    // that keys go together
+  void (*require)(const Config&);  // that inputs are there, where a model is missing
+};
+constexpr Purpose kTraining{validate, require_inputs},
+    kPolicies{validate_but_remat, require_weights_folder};
 
 // Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
@@ -145,11 +158,11 @@ class Resolver {
     apply_settings(settings, absolute_path("."));
   }
 
-  Config finish(const fs::path& file, void (*check)(const Config&)) {
+  Config finish(const fs::path& file, const Purpose& purpose) {
     if (!problems_.empty()) throw ConfigError(problems_.text());
     config_.config_file = shown(file);
-    take_model_of_weights(config_);
-    check(config_);
+    take_model_of_weights(config_, purpose.require);
+    purpose.check(config_);
     return std::move(config_);
   }
 
@@ -190,13 +203,16 @@ class Resolver {
     }
   }
 
+  // An empty name stands for no model so far: that of load_parameters_path, or the keys that
+  // follow.
   void apply_model(const Setting& model) {
-    if (model.value.style != ScalarStyle::null && model.value.text.empty()) return;
     fs::path directory = configs_ / "models";
     std::vector<std::string> models = yaml_files(directory);
     for (std::string& file : models) file = fs::path(file).stem().string();
     const std::string& name = model.value.text;
-    if (model.value.style == ScalarStyle::null || std::ranges::find(models, name) == models.end()) {
+    const bool is_none = model.value.style != ScalarStyle::null && name.empty();
+    const bool is_known = std::ranges::find(models, name) != models.end();
+    if (model.value.style == ScalarStyle::null || !(is_none || is_known)) {
       refuse(model, found_text(model.value), "a model of configs/models: " + join(models),
              help(name, models));
     }
@@ -206,6 +222,7 @@ class Resolver {
       copy_value(key, defaults, config_);
       config_.origins.erase(key.name);
     }
+    if (is_none) return;
     fs::path file = directory / (name + ".yml");
     for (const Setting& setting : parse_yaml_settings(read_file(file), shown(file))) {
       const Key* key = find_key(setting.key);
@@ -230,21 +247,19 @@ class Resolver {
   std::vector<fs::path> open_files_;  // from the outermost file to the one that is being applied
 };
 
-using Check = void (*)(const Config&);
-
 Config resolve(Resolver resolver, std::string_view text, const fs::path& file,
-               std::span<const std::string> overrides, Check check) {
+               std::span<const std::string> overrides, const Purpose& purpose) {
   fs::path absolute_file = absolute_path(file);
   resolver.apply_text(text, absolute_file);
   resolver.apply_command_line(overrides);
-  return resolver.finish(absolute_file, check);
+  return resolver.finish(absolute_file, purpose);
 }
 
 Config load_checked(const fs::path& file_or_name, std::span<const std::string> overrides,
-                    const fs::path& configs_directory, Check check) {
+                    const fs::path& configs_directory, const Purpose& purpose) {
   const Resolver resolver(configs_directory);
   const fs::path file = resolver.find_config(file_or_name);
-  return resolve(resolver, resolver.read_file(file), file, overrides, check);
+  return resolve(resolver, resolver.read_file(file), file, overrides, purpose);
 }
 
 }  // namespace
@@ -275,18 +290,18 @@ Config override_config(Config config, std::span<const std::string> overrides,
 
 Config load_config(const fs::path& file_or_name, std::span<const std::string> overrides,
                    const fs::path& configs_directory) {
-  return load_checked(file_or_name, overrides, configs_directory, validate);
+  return load_checked(file_or_name, overrides, configs_directory, kTraining);
 }
 
 Config load_config_for_policies(const fs::path& file_or_name,
                                 std::span<const std::string> overrides,
                                 const fs::path& configs_directory) {
-  return load_checked(file_or_name, overrides, configs_directory, validate_but_remat);
+  return load_checked(file_or_name, overrides, configs_directory, kPolicies);
 }
 
 Config load_config_text(std::string_view text, const fs::path& file,
                         std::span<const std::string> overrides, const fs::path& configs_directory) {
-  return resolve(Resolver(configs_directory), text, file, overrides, validate);
+  return resolve(Resolver(configs_directory), text, file, overrides, kTraining);
 }
 
 }  // namespace longshore::trainer

@@ -99,6 +99,10 @@ void train(const Config& given) {
   for (const std::string& line : doubts_about_sample(config)) console.line("warning: " + line);
   for (const std::string& line : doubts_about_weights(config)) console.line("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
+  const models::DecoderConfig model = decoder_config(config, chosen.target);
+  if (starts_from_weights(config))
+    require_weights(config, model,
+                    offload::lay_out(make_model(config, chosen.target), layout_options(config)));
   const auto [config_with_policy, account] = with_chosen_policy(config, chosen.target);
   config = config_with_policy;
   if (!account.empty()) console.line(account);
@@ -107,8 +111,6 @@ void train(const Config& given) {
       chosen.target, chosen.device,
       connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
   const TrainingPlans plans = agreed_plans(config, *backend, *world);
-  const models::DecoderConfig model = decoder_config(config, chosen.target);
-  if (starts_from_weights(config)) require_weights(config, model, plans.layout);
   const OpenedRun opened(config, *world, console.log());
   if (opened.start) {
     config = with_schedule_of(*opened.start, config);

@@ -34,6 +34,14 @@ inline const std::string kModelLines =
     "rope_max_timescale: 10000\n"
     "logits_via_embedding: false\n";
 
+// The overrides without which a shipped recipe has no model: some train what a folder holds.
+inline std::vector<std::string> overrides_of_recipe(const std::string& name) {
+  if (name != "finetune.yml" && name != "lora.yml") return {};
+  const fs::path goldens = default_configs_directory().parent_path() / "tests/goldens";
+  return {"load_parameters_path=" + (goldens / "models/qwen3_qknorm").string(),
+          "tokenizer_path=" + (goldens / "tokenizers/bytelevel_bpe_llama3").string()};
+}
+
 inline void write_file(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path());
   std::ofstream(file, std::ios::binary) << text;

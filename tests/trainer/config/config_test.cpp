@@ -16,6 +16,7 @@
 namespace longshore::trainer {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -65,6 +66,12 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "command line steps: found nothing, expected an integer from 1 to 1000000000");
   EXPECT_EQ(error("", {"steps"}), "command line: found steps, expected key=value");
   EXPECT_EQ(error("", {"=3"}), "command line: found =3, expected key=value");
+  EXPECT_EQ(error("", {"steps:3"}),
+            "command line: found steps:3, expected key=value; nearest: steps=3");
+  EXPECT_EQ(
+      error("", {R"(run_name="a\qb")"}),
+      R"(command line run_name: found "a\qb", expected a value that ends where its quotes end, )"
+      R"(and within double quotes YAML's escapes: \\ for \)");
   EXPECT_EQ(error("", {"steps=1", "steps=2"}),
             "command line steps: found the key again, expected it once");
   EXPECT_EQ(
@@ -239,6 +246,45 @@ TEST_F(ConfigTest, NamingAModelReplacesTheOneBefore) {
   EXPECT_EQ(origin(config, "rope_max_timescale"), "default");
   EXPECT_EQ(config.base_mlp_dim, 64) << "the command line's own keys stand";
   EXPECT_EQ(config.steps, 7);
+}
+
+TEST_F(ConfigTest, AnEmptyModelNameLeavesNothingOfTheModelBefore) {
+  write_file(root / "configs/base.yml", "model_name: small\nhead_dim: 48\nsteps: 7\n");
+  EXPECT_THAT(message_of<ConfigError>([&] { load("base.yml", {"model_name="}); }),
+              HasSubstr("found no base_emb_dim, "));
+  const fs::path folder = default_configs_directory().parent_path() / "tests/goldens/models/gemma2";
+  const Config config =
+      load("base.yml", {"model_name=", "load_parameters_path=" + folder.string()});
+  EXPECT_EQ(config.model_type, ModelType::gemma2);
+  EXPECT_EQ(origin(config, "head_dim"), (folder / "config.json").string());
+  EXPECT_EQ(config.steps, 7);
+}
+
+// Who follows a recipe sees at once all that has to be brought.
+TEST_F(ConfigTest, InputsThatAreMissingAreNamedTogether) {
+  const std::string found = message_of<ConfigError>([&] {
+    load_text("load_parameters_path: none\ndataset_type: documents\ndataset_path: none.jsonl\n");
+  });
+  EXPECT_THAT(found,
+              AllOf(HasSubstr("configs/test.yml:1 load_parameters_path: found "), HasSubstr("\n  "),
+                    HasSubstr("configs/test.yml:3 dataset_path: found ")));
+}
+
+TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
+  for (const auto& [setting, nearest] : {std::pair{"dtype=fp32", "float32"},
+                                         {"dtype=BF16", "bfloat16"},
+                                         {"backend=gpu", "cuda"},
+                                         {"moment_dtype=int8", "8bit"},
+                                         {"dataset_type=jsonl", "documents"},
+                                         {"packing=yes", "true"},
+                                         {"dtype=Float32", "float32"}})
+    EXPECT_TRUE(error("", {setting}).ends_with("; nearest: " + std::string(nearest))) << setting;
+  EXPECT_EQ(load_text(kModelLines, {"lora_targets=all-linear"}).lora_targets.size(), 7u);
+}
+
+TEST_F(ConfigTest, NumbersNearerToZeroThanAnyAreZero) {
+  EXPECT_EQ(load_text(kModelLines, {"learning_rate=1e-400"}).learning_rate, 0);
+  EXPECT_TRUE(error("", {"learning_rate=1e400"}).ends_with("expected a number of at least 0"));
 }
 
 TEST_F(ConfigTest, AModelFileHoldsModelKeysOnly) {
@@ -590,7 +636,8 @@ TEST(ShippedConfigs, AllLoadAndSurviveWriting) {
   size_t recipes = 0, models = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(configs)) {
     if (!entry.is_regular_file()) continue;
-    check(load_config(entry.path().filename(), {}, configs));
+    const std::string name = entry.path().filename();
+    check(load_config(name, overrides_of_recipe(name), configs));
     ++recipes;
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(configs / "models")) {
