@@ -30,12 +30,24 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   return std::min(limit, last[b.size()]);
 }
 
+// Whether `word` is made of letters of the candidate in their order, as bf16 is of bfloat16 and gas
+// of gradient_accumulation_steps: from its first letter on, and from the first letter of each of
+// its words that has some.
 bool abbreviates(std::string_view word, std::string_view candidate) {
   if (word.size() < 3 || !candidate.starts_with(word[0])) return false;
-  size_t found = 0;
-  for (char letter : candidate)
-    if (found < word.size() && letter == word[found]) ++found;
-  return found == word.size();
+  // Whether the first i letters can be found up to here, and with the last one in this very word.
+  std::vector<bool> before(word.size() + 1), in_word(word.size() + 1);
+  before[0] = true;
+  bool starts_word = true;
+  for (char letter : candidate) {
+    if (starts_word) in_word.assign(word.size() + 1, false);
+    for (size_t i = word.size(); i > 0; --i)
+      if (letter == word[i - 1] && (in_word[i - 1] || (starts_word && before[i - 1])))
+        in_word[i] = before[i] = true;
+    before[0] = false;  // only the candidate's first letter begins
+    starts_word = letter == '_' || letter == '-' || letter == '.';
+  }
+  return before[word.size()];
 }
 
 }  // namespace
@@ -47,7 +59,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   for (const std::string& candidate : candidates)
     if (word.size() > 1 && candidate.starts_with(word)) return candidate;
   std::string best;
-  size_t best_distance = std::max<size_t>(1, word.size() / 2) + 1;
+  size_t best_distance = std::max<size_t>(1, word.size() * 2 / 5) + 1;
   for (const std::string& candidate : candidates) {
     size_t distance = edit_distance(word, candidate, best_distance);
     if (distance < best_distance) {

@@ -20,6 +20,8 @@ std::string nearest_option(const CLI::App& app, const std::string& argument) {
 
 }  // namespace
 
+std::string version_text() { return "longshore " LONGSHORE_VERSION; }
+
 void open_standard_streams() {
   int number = open("/dev/null", O_RDWR);
   while (0 <= number && number <= STDERR_FILENO) number = open("/dev/null", O_RDWR);

@@ -21,6 +21,9 @@ using Meant = std::function<std::string(const std::string& argument)>;
 // they often are those misspelled.
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant);
 
+// "longshore 0.1.0"
+std::string version_text();
+
 // Opens those of the standard streams that are closed, on nothing: else files would get their
 // numbers, and what is printed would go into them.
 void open_standard_streams();
@@ -34,10 +37,11 @@ template <class F>
 int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant = nullptr) {
   std::signal(SIGXFSZ, SIG_IGN);
   open_standard_streams();
+  app.set_version_flag("--version", version_text());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
                  wrong_arguments(app, error, meant).c_str());
     return 2;

@@ -51,6 +51,16 @@ TEST(Nearest, KnowsAbbreviationsWhereNothingElseIsNear) {
   EXPECT_EQ(nearest("loat", {std::vector<std::string>{"a_float_that_is_long"}}), "");
 }
 
+TEST(Nearest, AbbreviationsBeginWordsWhereTheyGoOn) {
+  const std::vector<std::string> keys = {"fall_back_to_earlier_checkpoint",
+                                         "gradient_accumulation_steps", "checkpoint_period"};
+  EXPECT_EQ(nearest("foo", keys), "");  // its o are within words
+  EXPECT_EQ(nearest("gas", keys), "gradient_accumulation_steps");
+  EXPECT_EQ(nearest("gaccst", keys), "gradient_accumulation_steps");
+  EXPECT_EQ(nearest("ckpt", keys), "checkpoint_period");
+  EXPECT_EQ(nearest("aaa", {std::vector<std::string>{"aba_a"}}), "aba_a");
+}
+
 TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest("tokenizer_path", kKeys), "");
   EXPECT_EQ(nearest("", kKeys), "");
@@ -86,7 +96,7 @@ TEST(Nearest, IsTheFirstOfTheLeastDistance) {
     std::vector<std::string> words(20);
     for (std::string& one : words) one = word();
     std::string expected;
-    size_t least = wrong.size() / 2 + 1;
+    size_t least = std::max<size_t>(1, wrong.size() * 2 / 5) + 1;
     for (const std::string& one : words)
       if (const size_t distance = plain_distance(wrong, one); distance < least) {
         expected = one;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "base/text.h"
@@ -46,6 +48,13 @@ std::optional<T> parse_number(std::string_view text) {
   const std::string digits = without_underscores(text);
   T value{};
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  // It leaves the value alone where that is nearer to 0 than any number, as well as where there is
+  // none so large.
+  if constexpr (std::is_floating_point_v<T>)
+    if (error == std::errc::result_out_of_range) {
+      value = std::strtod(digits.c_str(), nullptr);
+      if (std::isfinite(value)) error = std::errc();
+    }
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   return value;
 }
@@ -144,7 +153,8 @@ std::string expected_value(const PathKey&) { return "a path"; }
 std::string expected_value(const ListKey& key) {
   std::string text = "a list, [a, b], of ";
   if (!key.choices.empty())
-    return text + key.items + " out of " + join(key.choices) + ", each once";
+    return text + key.items + " out of " + join(key.choices) + ", each once" +
+           (key.all.empty() ? "" : ", or " + key.all);
   return text + "at most " + std::to_string(kMaxItems) + " " + key.items + ", each of at most " +
          std::to_string(kMaxItemBytes) + " bytes";
 }
@@ -249,6 +259,7 @@ bool read(const PathKey& key, const Scalar& value, const fs::path& relative_to, 
 
 bool read(const ListKey& key, const Scalar& value, Config& config) {
   std::optional<Items> items = items_of(value);
+  if (!key.all.empty() && items == Items{key.all}) items = key.choices;
   if (!items || !accepts(key, *items)) return false;
   config.*key.member = *std::move(items);
   return true;

@@ -164,8 +164,9 @@ std::vector<Key> make_config_keys() {
       {"lora_targets", training,
        ListKey{&Config::lora_targets,
                "projections",
-               {models::kLoraTargets.begin(), models::kLoraTargets.end()}},
-       "projections that have an adapter"},
+               {models::kLoraTargets.begin(), models::kLoraTargets.end()},
+               "all-linear"},
+       "projections that have an adapter; all-linear: all of a layer's"},
 
       {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, models::kMaxLength},
        "tokens of a sequence"},

@@ -1,5 +1,7 @@
 #include "trainer/config/other_names.h"
 
+#include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "trainer/config/keys.h"
@@ -88,12 +90,49 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"rms_norm_eps", "normalization_layer_epsilon"},
       {"rope_theta", "rope_max_timescale"},
       {"tie_word_embeddings", "logits_via_embedding"},
+      // axolotl
+      {"base_model", "load_parameters_path"},
+      {"datasets", "dataset_path"},
+      {"evals_per_epoch", "eval_interval"},
+      {"lora_model_dir", "load_adapter_path"},
+      {"lora_target_linear", "lora_targets"},
+      {"lora_target_modules", "lora_targets"},
+      {"lr_scheduler", "cosine_learning_rate_final_fraction"},
+      {"micro_batch_size", "per_device_batch_size"},
+      {"num_epochs", "steps"},
+      {"sample_packing", "packing"},
+      {"saves_per_epoch", "checkpoint_period"},
+      {"sequence_len", "max_target_length"},
+      {"test_datasets", "eval_dataset_path"},
       // and elsewhere
+      {"accelerator", "backend"},
       {"batch_size", "per_device_batch_size"},
+      {"block_size", "max_target_length"},
+      {"cpu_offload", "optimizer_memory_host_offload"},
+      {"data_path", "dataset_path"},
+      {"deepspeed", "ici_fsdp_parallelism"},
+      {"device", "backend"},
+      {"device_type", "backend"},
       {"epochs", "steps"},
+      {"fsdp", "ici_fsdp_parallelism"},
+      {"grad_accum", "gradient_accumulation_steps"},
       {"grad_clip", "gradient_clipping_threshold"},
+      {"max_iters", "steps"},
       {"max_seq_len", "max_target_length"},
+      {"model", "model_name"},
+      {"model_path", "load_parameters_path"},
+      {"n_gpu", "ici_fsdp_parallelism"},
+      {"nproc_per_node", "ici_fsdp_parallelism"},
+      {"num_devices", "ici_fsdp_parallelism"},
+      {"num_gpus", "ici_fsdp_parallelism"},
+      {"num_steps", "steps"},
+      {"policies", "remat_policy"},
+      {"precision", "dtype"},
       {"sequence_length", "max_target_length"},
+      {"tokenizer", "tokenizer_path"},
+      {"train_data", "dataset_path"},
+      {"val_data", "eval_dataset_path"},
+      {"zero_stage", "ici_fsdp_parallelism"},
   };
   return kKeys;
 }
@@ -105,13 +144,28 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
                            kNoExperts = "not offered: mixtures of experts",
                            kNoServices = "not offered: records are files of the run's folder",
                            kNoQuantization = "not offered: products of fewer than 16 bits",
-                           kAdamW = "leave it out: the optimizer is AdamW";
+                           kAdamW = "leave it out: the optimizer is AdamW",
+                           kAttention =
+                               "leave it out: the device decides which kernel of attention serves",
+                           kEveryStep = "leave it out: every step is logged",
+                           kNoDropout = "not offered: training knows no dropout",
+                           kNothing = "leave it out: there is nothing to choose here";
   static const std::map<std::string, std::string> kReasons{
-      {"attention", "leave it out: the device decides which kernel of attention serves"},
-      {"attn_implementation", "leave it out: the device decides which kernel of attention serves"},
+      {"attention", kAttention},
+      {"attention_dropout", kNoDropout},
+      {"attn_implementation", kAttention},
+      {"bnb_4bit_compute_dtype", kNoQuantization},
+      {"bnb_4bit_quant_type", kNoQuantization},
+      {"compile", kNothing},
+      {"dataloader_num_workers", kNothing},
       {"dcn_tensor_parallelism", kNoMesh},
+      {"dropout", kNoDropout},
       {"enable_goodput_recording", kNoServices},
+      {"enable_tensorboard", kNoServices},
+      {"enable_wandb", kNoServices},
       {"expert_parallel_degree", kNoExperts},
+      {"flash_attention", kAttention},
+      {"flash_attn", kAttention},
       {"gcs_metrics", kNoServices},
       {"grad_dtype", "leave it out: gradients are added up in float32"},
       {"ici_context_parallelism", kNoMesh},
@@ -121,16 +175,31 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"ici_tensor_parallelism", kNoMesh},
       {"load_in_4bit", kNoQuantization},
       {"load_in_8bit", kNoQuantization},
+      {"log_freq", kEveryStep},
+      {"log_period", kEveryStep},
+      {"logging_steps", kEveryStep},
+      {"logging_strategy", kEveryStep},
+      {"lora_dropout", kNoDropout},
       {"num_experts", kNoExperts},
       {"num_experts_per_tok", kNoExperts},
       {"opt_type", kAdamW},
       {"optim", kAdamW},
+      {"optimizer", kAdamW},
+      {"optimizer_type", kAdamW},
       {"pipeline_parallel_degree", kNoMesh},
       {"quantization", kNoQuantization},
+      {"push_to_hub", kNoServices},
       {"report_to", kNoServices},
       {"scan_layers", "leave it out: layers of one kind are always scanned"},
       {"tensor_parallel_degree", kNoMesh},
+      {"tensor_parallel_size", kNoMesh},
+      {"tf32", kNothing},
+      {"torch_compile", kNothing},
+      {"use_flash_attention", kAttention},
+      {"use_flash_attention_2", kAttention},
       {"use_vertex_tensorboard", kNoServices},
+      {"wandb_project", kNoServices},
+      {"xformers_attention", kAttention},
   };
   return kReasons;
 }
@@ -149,6 +218,27 @@ std::string key_for_other_name(const std::string& name) {
   if (const std::string* key = find_by_name(keys_by_other_name(), name)) return *key;
   const std::string last = name.substr(name.rfind('.') + 1);
   return last != name && find_key(last) ? last : "";
+}
+
+std::string value_for_other_name(const std::string& value, std::span<const std::string> choices) {
+  static const std::map<std::string, std::string> kValues{
+      {"bf16", "bfloat16"},    {"chat", "documents"}, {"csv", "documents"},
+      {"f32", "float32"},      {"float", "float32"},  {"float16", "bfloat16"},
+      {"fp16", "bfloat16"},    {"fp32", "float32"},   {"fp8", "8bit"},
+      {"gpu", "cuda"},         {"half", "bfloat16"},  {"hf", "documents"},
+      {"int8", "8bit"},        {"json", "documents"}, {"jsonl", "documents"},
+      {"no", "false"},         {"nvidia", "cuda"},    {"parquet", "documents"},
+      {"random", "synthetic"}, {"text", "documents"}, {"txt", "documents"},
+      {"uint8", "8bit"},       {"yes", "true"},       {"0", "false"},
+      {"1", "true"},           {"8-bit", "8bit"},
+  };
+  std::string lower = value;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (std::ranges::find(choices, lower) != choices.end()) return lower;
+  const auto meant = kValues.find(lower);
+  const bool is_choice =
+      meant != kValues.end() && std::ranges::find(choices, meant->second) != choices.end();
+  return is_choice ? meant->second : "";
 }
 
 std::string reason_for_no_key(const std::string& name) {

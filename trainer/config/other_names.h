@@ -2,17 +2,22 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 
 namespace longshore::trainer {
 
-// The keys here by their names in MaxText, torchtitan, transformers' Trainer, peft, TRL and Hugging
-// Face's config.json: "moment_dtype" by "mu_dtype".
+// The keys here by their names in MaxText, torchtitan, transformers' Trainer, peft, TRL, axolotl
+// and Hugging Face's config.json: "moment_dtype" by "mu_dtype".
 const std::map<std::string, std::string>& keys_by_other_name();
 
 // The key here for such a name, with or without its section ("training.seq_len"), or for one of
 // ours with a section ("training.steps"); "" where there is none.
 std::string key_for_other_name(const std::string& name);
+
+// The one of the choices that others call `value`: "float32" for "fp32", or in other capitals; ""
+// where there is none.
+std::string value_for_other_name(const std::string& value, std::span<const std::string> choices);
 
 // Why there is no key for such a name: what it would choose is always so, or is not offered; ""
 // where that is not known.

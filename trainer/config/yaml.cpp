@@ -189,8 +189,10 @@ std::optional<Scalar> parse_value(const std::string& text) {
 Scalar parse_quoted(const std::string& text, const std::string& key) {
   std::optional<Scalar> value = parse_value(text);
   if (!value) {
+    const bool has_escape = text.starts_with('"') && text.find('\\') != std::string::npos;
     throw ConfigError(std::string(kCommandLine) + " " + excerpt(key) + ": found " + excerpt(text) +
-                      ", expected a value that ends where its quotes end");
+                      ", expected a value that ends where its quotes end" +
+                      (has_escape ? R"(, and within double quotes YAML's escapes: \\ for \)" : ""));
   }
   return *std::move(value);
 }
@@ -240,8 +242,13 @@ std::vector<Setting> parse_command_line_settings(std::span<const std::string> ar
   for (const std::string& argument : arguments) {
     size_t equals = argument.find('=');
     if (equals == 0 || equals == std::string::npos) {
+      const size_t colon = argument.find(':');
+      const bool has_colon = equals == std::string::npos && colon != std::string::npos && colon > 0;
       throw ConfigError(std::string(kCommandLine) + ": found " + excerpt(argument) +
-                        ", expected key=value");
+                        ", expected key=value" +
+                        (has_colon ? "; nearest: " + excerpt(argument.substr(0, colon) + "=" +
+                                                             argument.substr(colon + 1))
+                                   : ""));
     }
     std::string key = argument.substr(0, equals);
     std::string text = argument.substr(equals + 1);

@@ -15,7 +15,7 @@ const std::vector<std::string> kAllPolicies{"all"};
 }  // namespace
 
 Config with_policy(Config config, const std::string& policy) {
-  if (policy != config.remat_policy) config.origins["remat_policy"] = "command line";
+  if (policy != config.remat_policy) config.origins["remat_policy"] = "--policies";
   config.remat_policy = policy;
   if (policy != "custom" && policy != offload::kAuto) config.label_fates.clear();
   if (policy != offload::kAuto) {

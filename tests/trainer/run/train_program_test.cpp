@@ -59,6 +59,20 @@ std::vector<json> records(const std::filesystem::path& path) {
   return records;
 }
 
+TEST(TrainProgram, SaysItsVersionAndThatItsFolderIsGone) {
+  TemporaryFolder folder;
+  for (const std::string program : {TRAIN_PROGRAM, PLAN_PROGRAM}) {
+    const ProgramResult version = run_program(program + " --version");
+    EXPECT_EQ(version.exit_code, 0);
+    EXPECT_TRUE(version.output.starts_with("longshore 0.")) << version.output;
+    const std::string gone = (folder / "gone").string();
+    const ProgramResult result = run_program("mkdir " + gone + " && cd " + gone + " && rmdir " +
+                                             gone + " && " + program + " --config quickstart.yml");
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.output, HasSubstr("the current folder: found one that has been removed"));
+  }
+}
+
 TEST(TrainProgram, WritesTheRunDirectory) {
   TemporaryFolder folder;
   ProgramResult result =
