@@ -68,6 +68,11 @@ void PlanBuilder::set_category(const Operand& operand, Category category) {
     buffer.category = category;
 }
 
+void PlanBuilder::rename(const Operand& operand, const std::string& name) {
+  Buffer& buffer = plan_.buffers[operand.buffer];
+  if (buffer.owner == Owner::plan) buffer.name = name;
+}
+
 Operand PlanBuilder::window(const Operand& host, const std::string& name) {
   if (plan_.buffers[host.buffer].kind != MemoryKind::pinned_host)
     throw InternalError(plan_.name + ": " + name + ": a window on what is not in pinned_host");

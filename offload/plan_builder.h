@@ -66,6 +66,9 @@ class PlanBuilder {
   // For a temporary whose category is still working_set, which all values start with.
   void set_category(const Operand& operand, Category category);
 
+  // Gives a temporary the name of what its bytes are to those that read them.
+  void rename(const Operand& operand, const std::string& name);
+
   Plan finish(const Transfers& transfers = {});
 
  private:

@@ -67,6 +67,8 @@ void Scan::bind_inputs(const Program& program, int stage, int layer,
     models::StageOutput from = s.inputs[i];
     bindings[inputs[i].index] =
         carry ? outputs_.at({stage, 0}) : outputs_.at({from.stage, from.output});
+    // What the layer before calls its sum, reports call what it is to this one.
+    if (i == 0 && s.is_scan()) builder_.rename(bindings[inputs[i].index], program[inputs[i]].name);
   }
   for (ValueId id : program.inputs) {
     const Value& value = program[id];

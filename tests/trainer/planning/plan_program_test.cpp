@@ -270,6 +270,13 @@ TEST(PlanProgram, PlansOnEveryProfile) {
   }
 }
 
+TEST(PlanProgram, CallsALayersInputByItsName) {
+  const std::string full =
+      run_plan("--config llama3_8b.yml backend=cuda lora_rank=8 remat_policy=full").output;
+  EXPECT_TRUE(contains(full, "decoder_layer_input 4.00 GiB (32)")) << full;
+  EXPECT_FALSE(contains(full, "add_2")) << full;
+}
+
 // Before anything is measured or planned, which takes long.
 TEST(PlanProgram, RefusesAtOnceWhatItCouldNotFinish) {
   for (const auto& [arguments, words] :
