@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <cmath>
 #include <cstdio>
 
 #include "base/atomic_file.h"
@@ -6,6 +9,7 @@
 #include "base/text.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
+#include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/help.h"
 #include "trainer/config/key_values.h"
@@ -15,6 +19,7 @@
 #include "trainer/config/unused_keys.h"
 #include "trainer/measuring/measure_hardware.h"
 #include "trainer/planning/largest_that_fits.h"
+#include "trainer/planning/plan_question.h"
 #include "trainer/planning/plan_report.h"
 #include "trainer/step/trace_file.h"
 #include "trainer/weights/adapter.h"
@@ -33,7 +38,8 @@ models::Target target_of(const Config& config) {
 struct Request {
   std::string config;
   std::vector<std::string> overrides;
-  std::string policies, hardware, json, trace, largest;
+  std::string policies, hardware, json, trace, prices;
+  PlanQuestion question;
   bool explain = false, measure = false;
   std::string measure_to;  // a file; "" for the one that --hardware this_machine reads
 };
@@ -63,23 +69,24 @@ void warn_of(const Config& config, const std::vector<std::string>& policies) {
           "warning: %s: found -1, which is planned as 1: no processes are there to count; expected "
           "a number of devices\n",
           location(config, key).c_str());
-  if (!config.hardware.empty()) return;
-  for (const char* key : {"device_memory_limit", "host_memory_limit"})
-    if (config.origins.contains(key) && value_text(*find_key(key), config) != "0")
-      std::printf("warning: %s has no effect without --hardware NAME\n",
-                  location(config, key).c_str());
 }
 
-// `where` names the hardware, and also the policy if there are several.
-void print_largest(const std::string& where, const Config& config, const std::string& key,
-                   const offload::Hardware& hardware) {
-  const LargestThatFits largest = largest_that_fits(config, key, hardware);
-  if (largest.value == 0)
-    std::printf("%s: no %s fits\n", where.c_str(), key.c_str());
-  else
-    std::printf("%s: the largest %s that fits is %lld%s\n", where.c_str(), key.c_str(),
-                static_cast<long long>(largest.value),
-                largest.is_most_allowed ? ", the most that the key may be" : "");
+// Whether the plans fit on this machine, as far as it has the device that they are for.
+void find_room_here(std::vector<PolicyPlan>& plans, models::Target target) {
+  std::unique_ptr<offload::Backend> backend;
+  try {
+    const ChosenBackend chosen = choose_backend(plans.at(0).config);
+    if (chosen.target != target) return;
+    backend = make_backend(chosen.target, chosen.device);
+  } catch (const ConfigError& error) {
+    std::printf("whether it fits is not known: %s\n", error.what());
+    return;
+  }
+  for (PolicyPlan& plan : plans) {
+    plan.room =
+        room(plan.memory, *backend, memory_limits(plan.config), devices_per_node(plan.config));
+    plan.has_room = true;
+  }
 }
 
 // Prints a line for each profile, with what the config takes on it.
@@ -87,7 +94,6 @@ void plan_on_all_hardware(const Request& request) {
   for (const auto& [option, is_given] : {std::pair{"--policies", !request.policies.empty()},
                                          {"--json", !request.json.empty()},
                                          {"--trace", !request.trace.empty()},
-                                         {"--largest", !request.largest.empty()},
                                          {"--explain", request.explain}})
     if (is_given)
       throw ConfigError(std::string(option) +
@@ -101,19 +107,39 @@ void plan_on_all_hardware(const Request& request) {
       with_adapter(load_config(request.config, overrides, default_configs_directory()));
   warn_of(config, {config.remat_policy});
   std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
-              hardware_table(config).c_str());
+              hardware_table(config, request.question).c_str());
 }
 
-// Before what takes long.
-void check(const Request& request) {
+// Before what takes long. Reads the prices.
+void check(Request& request) {
   for (const auto& [option, file] : {std::pair{"--measure-to", &request.measure_to},
                                      {"--json", &request.json},
                                      {"--trace", &request.trace}})
     require_place_for(option, *file);
-  if (!request.largest.empty()) require_key_of_largest(request.largest);
+  PlanQuestion& question = request.question;
+  if (!question.largest.empty()) require_key_of_largest(question.largest);
+  if (!question.largest.empty() && question.fewest_devices)
+    throw ConfigError("--fewest-devices: found --largest " + question.largest +
+                      " as well, expected one of them");
+  if (!(std::isfinite(question.cost.tokens) && question.cost.tokens >= 0))
+    throw ConfigError(fmt::format("--tokens: found {}, expected a number above 0, such as 15e12",
+                                  question.cost.tokens));
+  question.cost.prices = parse_prices(request.prices);
 }
 
-void plan(const Request& request) {
+// The option that asks for what only a profile can tell; "" if there is none.
+std::string needs_profile(const Request& request) {
+  const PlanQuestion& question = request.question;
+  for (const auto& [option, is_given] : {std::pair{"--trace", !request.trace.empty()},
+                                         {"--largest", !question.largest.empty()},
+                                         {"--fewest-devices", question.fewest_devices},
+                                         {"--tokens", question.cost.tokens > 0},
+                                         {"--price-per-hour", question.cost.asks_price()}})
+    if (is_given) return option;
+  return "";
+}
+
+void plan(Request& request) {
   check(request);
   if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
@@ -123,17 +149,24 @@ void plan(const Request& request) {
   const Config config = with_adapter(
       load_config_for_policies(request.config, overrides, default_configs_directory()));
   std::optional<offload::Hardware> hardware = named_hardware(config);
-  if (!hardware && !(request.trace.empty() && request.largest.empty()))
-    throw ConfigError(std::string(request.trace.empty() ? "--largest" : "--trace") +
-                      ": found no hardware, expected --hardware NAME, one of " +
+  if (const std::string option = needs_profile(request); !hardware && !option.empty())
+    throw ConfigError(option + ": found no hardware, expected --hardware NAME, one of " +
                       join(hardware_names(default_configs_directory())));
   const models::Target target = hardware ? hardware->target : target_of(config);
   const std::vector<std::string> policies = split(request.policies);
   if (!request.trace.empty() && policy_names(config, policies).size() > 1)
     throw ConfigError("--trace: found " + request.policies + " as --policies, expected one");
-  std::vector<PolicyPlan> plans = plan_policies(config, policies, target);
+  std::vector<PlanAnswer> answers;
+  std::vector<PolicyPlan> plans = plan_policies(config, policies, target, [&](const Config& one) {
+    PlanAnswer found = answer(request.question, one);
+    const Config planned = found.config;
+    answers.push_back(std::move(found));
+    return planned;
+  });
   warn_of(config, policy_names(config, policies));
-  if (!request.json.empty()) write_json(plans, request.json);
+  if (!hardware) find_room_here(plans, target);
+  const CostQuestion& cost = request.question.cost;
+  if (!request.json.empty()) write_json(plans, request.json, cost);
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, plans[0].plans.step,
                 request.trace);
@@ -143,23 +176,28 @@ void plan(const Request& request) {
     std::printf("this processor does not multiply bfloat16: planned for one that does\n");
   std::vector<const PolicyPlan*> list;
   for (const PolicyPlan& one : plans) list.push_back(&one);
-  if (plans.size() > 1) std::fputs(table(list).c_str(), stdout);
+  if (plans.size() > 1) std::fputs(table(list, cost).c_str(), stdout);
   if (plans.size() == 1 || request.explain)
     for (const PolicyPlan& one : plans) {
-      std::printf("\n%s", details(one, hardware).c_str());
-      if (plans.size() == 1 && hardware && one.policy != offload::kAuto) {
+      const std::optional<offload::Hardware> its_hardware = named_hardware(one.config);
+      std::printf("\n%s", details(one, its_hardware, cost).c_str());
+      // Who asks for the largest batch that fits has said what is to change.
+      if (plans.size() == 1 && hardware &&
+          !(request.question.changes_config() && one.room.fits())) {
         std::fflush(stdout);
-        std::fputs(changes(one, *hardware).c_str(), stdout);
+        std::fputs(changes(one, *its_hardware).c_str(), stdout);
       }
       if (request.explain) std::fputs(explanation(one).c_str(), stdout);
     }
   if (!hardware)
     std::printf("\nno times: --hardware names a profile, one of %s\n",
                 join(hardware_names(default_configs_directory())).c_str());
-  if (!request.largest.empty())
-    for (const PolicyPlan& one : plans)
-      print_largest(hardware->name + (plans.size() > 1 ? ", " + one.policy : ""),
-                    with_policy(config, one.policy), request.largest, *hardware);
+  for (const PlanAnswer& one : answers)
+    if (!one.text.empty())
+      std::printf(
+          "%s: %s\n",
+          (hardware->name + (plans.size() > 1 ? ", " + one.config.remat_policy : "")).c_str(),
+          one.text.c_str());
 }
 
 }  // namespace
@@ -177,8 +215,15 @@ int main(int argc, char** argv) {
                  "remat policies with commas between, or all; the config's own if none");
   app.add_option("--hardware", request.hardware,
                  "a profile of configs/hardware, or a file, for times; all: the config on each");
-  app.add_option("--largest", request.largest,
-                 "per_device_batch_size or max_target_length: the largest that fits the hardware");
+  app.add_option("--largest", request.question.largest,
+                 "per_device_batch_size or max_target_length: the largest that fits the hardware, "
+                 "and the plan with it");
+  app.add_flag("--fewest-devices", request.question.fewest_devices,
+               "the fewest devices of the hardware that it fits, and the plan with them");
+  app.add_option("--tokens", request.question.cost.tokens,
+                 "how many tokens to train on, as in 15e12: the days that takes");
+  app.add_option("--price-per-hour", request.prices,
+                 "what a device costs an hour, or PROFILE=PRICE,...: what training costs");
   app.add_option("--trace", request.trace,
                  "a file for what each lane does when, for chrome://tracing and Perfetto");
   app.add_option("--json", request.json, "a file to write the plans to");

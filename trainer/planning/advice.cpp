@@ -6,8 +6,15 @@
 #include <cmath>
 #include <functional>
 
+#include "base/error.h"
 #include "base/parallel.h"
+#include "trainer/config/validate.h"
+#include "trainer/planning/auto_account.h"
+#include "trainer/planning/auto_policy.h"
+#include "trainer/planning/auto_search_space.h"
+#include "trainer/planning/policy_plan.h"
 #include "trainer/planning/step_trial.h"
+#include "trainer/planning/what_helps.h"
 
 namespace longshore::trainer {
 namespace {
@@ -21,6 +28,8 @@ using offload::MemoryKind;
 constexpr double kReliableGain = 0.04;
 // A part of the step time: smaller gains are printed as 0.0 %.
 constexpr double kNegligibleGain = 0.0005;
+// A part of the step time: for less, a setting that changes what is learnt is not advised.
+constexpr double kGainWorthOtherResults = 0.01;
 
 // The fastest link that rate_that_pays() tries, as a multiple of the machine's. No link today is
 // that fast.
@@ -31,10 +40,33 @@ constexpr double kRatePrecision = 1.05;
 // The bytes of a copy that is so large that a link reaches its full rate.
 constexpr double kLargeCopyBytes = 1e9;
 
-// "0.4 %", and never "-0.0 %".
-std::string percent(double part) {
-  return fmt::format("{:.1f} %", std::round(1000 * part) / 10 + 0.0);
-}
+// A setting by which updates may take less time. Where an update is computed changes no result, and
+// is for remat_policy: auto to choose.
+struct Lever {
+  bool (*applies)(const Config&);
+  void (*make)(Config&);
+  bool changes_results;
+  const char* why;
+};
+
+constexpr Lever kLevers[] = {
+    {[](const Config& c) { return c.gradient_clipping_threshold > 0; },
+     [](Config& c) { c.gradient_clipping_threshold = 0; }, true,
+     "updates need not wait for the norm of all gradients; nothing is clipped"},
+    {[](const Config& c) { return c.moment_dtype != MomentDtype::block8; },
+     [](Config& c) { c.moment_dtype = MomentDtype::block8; }, true,
+     "moments in 8 bits are less to read, to write and to move"},
+    {[](const Config& c) {
+       return c.optimizer_memory_host_offload && c.optimizer_compute == OptimizerCompute::device &&
+              c.remat_policy != offload::kAuto;
+     },
+     [](Config& c) { c.optimizer_compute = OptimizerCompute::host; }, false,
+     "the host updates what lives there"},
+    {[](const Config& c) {
+       return c.optimizer_compute == OptimizerCompute::host && c.remat_policy != offload::kAuto;
+     },
+     [](Config& c) { c.optimizer_compute = OptimizerCompute::device; }, false,
+     "the device updates what comes and goes"}};
 
 // A change of the plan, or none, with its times on the machine.
 struct Trial {
@@ -44,6 +76,7 @@ struct Trial {
 
 // Lines are printed in the order of their ranks.
 enum class Rank {
+  policy,   // policies that are faster
   gain,     // the gain or loss by a change, or by what the config already has
   no_room,  // changes that do not fit
   home,     // the cost of new homes
@@ -58,8 +91,9 @@ struct Line {
 class Adviser {
  public:
   Adviser(const Config& config, const TrainingPlans& plans, const Room& room,
-          const Hardware& hardware)
+          const Hardware& hardware, const Config& asked)
       : config_(config),
+        asked_(asked),
         plans_(plans),
         room_(room),
         hardware_(hardware),
@@ -68,9 +102,18 @@ class Adviser {
         base_(trial(plans.options, layout_options(config))) {}
 
   std::vector<std::string> lines() {
-    for (const offload::LayerPlan& layers : plans_.step.layers)
-      if (layers.is_scan && layers.first == 0) ask_about_labels(*layers.partition);
-    ask_about_homes();
+    // What remat_policy: auto chose, it chose among all of these.
+    if (!is_chosen()) {
+      if (room_.fits()) questions_.push_back([this] { return advice_on_policies(); });
+      if (room_.fits()) questions_.push_back([this] { return advice_on_auto(); });
+      for (const offload::LayerPlan& layers : plans_.step.layers)
+        if (layers.is_scan && layers.first == 0) ask_about_labels(*layers.partition);
+      ask_about_homes();
+    }
+    if (plans_.options.optimizer)
+      for (const Lever& lever : kLevers)
+        if (lever.applies(asked_))
+          questions_.push_back([this, &lever] { return advice_on_lever(lever); });
     std::vector<std::vector<Line>> answers(questions_.size());
     parallel_for(questions_.size(), [&](size_t i) { answers[i] = questions_[i](); });
     std::vector<Line> lines;
@@ -127,14 +170,116 @@ class Adviser {
     return std::abs(gain) < kNegligibleGain * base_.times.step;
   }
 
+  std::string percent_of_step(double seconds) const {
+    return fmt::format("{:.1f} % of a step", 100 * std::abs(seconds) / base_.times.step);
+  }
+
+  const char* doubt(double gain) const {
+    return gain < kReliableGain * base_.times.step ? "; less than 4 %: measure it" : "";
+  }
+
+  // A setting with which the step takes `after` seconds instead of `before`, as a command line has
+  // it.
+  Line setting(Rank rank, const std::string& settings, double before, double after,
+               const std::string& why) const {
+    const double gain = before - after;
+    return {.rank = rank,
+            .gain = gain,
+            .text = fmt::format("{} would save {}, to {:.4f} s: {}{}", settings,
+                                percent_of_step(gain), after, why, doubt(gain))};
+  }
+
+  StepOptions options_of(Config config) const {
+    config.prefetch_layers = 0;  // the trial chooses it
+    return step_options(config, plans_.model, hardware_.target);
+  }
+
+  // `none` and the fastest named policy, of those that fit and are faster.
+  std::vector<Line> advice_on_policies() const {
+    struct Faster {
+      Config config;
+      StepOptions options;
+      double seconds;
+    };
+    std::vector<Faster> faster;
+    for (const offload::PolicyInfo& info : offload::policies()) try {
+        if (info.name == "custom" || info.name == config_.remat_policy) continue;
+        Config config = with_policy(config_, info.name);
+        StepOptions options = options_of(config);
+        const double seconds = trial(options, layout_options(config_)).times.step;
+        if (seconds < base_.times.step && !is_negligible(base_.times.step - seconds))
+          faster.push_back({std::move(config), std::move(options), seconds});
+      } catch (const ConfigError&) {
+        continue;  // it does not suit the model, or what else is set
+      }
+    std::ranges::stable_sort(faster, {}, &Faster::seconds);
+    std::vector<Line> lines;
+    for (const Faster& one : faster) {
+      const bool is_none = one.config.remat_policy == "none";
+      if (!lines.empty() && !is_none) continue;
+      if (!room_for(trials_.memory(one.options)).fits()) continue;
+      lines.push_back(setting(Rank::policy, changed_settings(config_, one.config), base_.times.step,
+                              one.seconds,
+                              is_none ? "it fits, and nothing is computed again" : "it fits"));
+    }
+    return lines;
+  }
+
+  std::vector<Line> advice_on_auto() const try {
+    if (config_.hardware.empty()) return {};
+    const Config config = with_policy(config_, offload::kAuto);
+    const std::optional<AutoChoice> choice = find_policy(config, hardware_.target);
+    if (!choice) return {};
+    const double before = whole_step_seconds(), after = choice->chosen().step_seconds;
+    if (before < after || is_negligible(before - after)) return {};
+    return {setting(Rank::policy, changed_settings(config_, config), before, after,
+                    "it chooses " + summary(choice->chosen().config))};
+  } catch (const ConfigError&) {
+    return {};  // the config has keys that `auto` cannot keep
+  }
+
+  bool is_chosen() const { return asked_.remat_policy == offload::kAuto; }
+
+  // Of the config's own plan, which may be longer than what base_ walks.
+  double whole_step_seconds() const { return estimate(plans_.step, hardware_).step_seconds; }
+
+  bool is_worth(const Lever& lever, double gain) const {
+    const double least = lever.changes_results ? kGainWorthOtherResults : kNegligibleGain;
+    return gain >= least * base_.times.step;
+  }
+
+  std::vector<Line> advice_on_lever(const Lever& lever) const try {
+    Config config = asked_;
+    lever.make(config);
+    validate(config);
+    if (is_chosen() && plans_.layout.homes.any_on_host()) {
+      const std::optional<AutoChoice> choice = find_policy(config, hardware_.target);
+      if (!choice) return {};
+      const double before = whole_step_seconds(), after = choice->chosen().step_seconds;
+      if (!is_worth(lever, before - after)) return {};
+      return {setting(Rank::gain, changed_settings(asked_, config), before, after, lever.why)};
+    }
+    config = config_;
+    lever.make(config);
+    const double after = trial(options_of(config), layout_options(config)).times.step,
+                 gain = base_.times.step - after;
+    if (!is_worth(lever, gain)) return {};
+    const std::string settings = changed_settings(config_, config);
+    if (room_.fits())
+      if (const Room left = room_for(analyze(plan_training(config, hardware_.target)));
+          !left.fits())
+        return {no_room(fmt::format("{} would save {} and take", settings, percent_of_step(gain)),
+                        left)};
+    return {setting(Rank::gain, settings, base_.times.step, after, lever.why)};
+  } catch (const ConfigError&) {
+    return {};
+  }
+
   // "pays, 3.2 % of a step; ..."
   std::string verdict(double gain) const {
     if (is_negligible(gain)) return "makes no difference";
-    const double percent = 100 * gain / base_.times.step;
-    if (gain < 0) return fmt::format("does not pay, {:.1f} % of a step", -percent);
-    return fmt::format(
-        "pays, {:.1f} % of a step{}", percent,
-        gain < kReliableGain * base_.times.step ? "; less than 4 %: measure it" : "");
+    if (gain < 0) return "does not pay, " + percent_of_step(gain);
+    return "pays, " + percent_of_step(gain) + doubt(gain);
   }
 
   // The seconds by which the trial's step takes longer than that of the config's plan, both with a
@@ -206,11 +351,19 @@ class Adviser {
         memory[MemoryKind::device].peak_bytes - analyze(plans_)[MemoryKind::device].peak_bytes;
     const Room left = room_for(memory);
     const double gain = base_.times.step - kept.times.step;
-    std::string text = fmt::format("keeping {} would save {:.1f} % of a step for {} on the device",
-                                   label, 100 * gain / base_.times.step,
-                                   bytes > 0 ? bytes_text(bytes) + " more" : "nothing more");
+    if (gain < 0 || is_negligible(gain))
+      return {.gain = gain, .text = "keeping " + label + " would " + effect(gain, "")};
+    const std::string text =
+        fmt::format("keeping {} would {} for {} on the device", label, effect(gain, ""),
+                    bytes > 0 ? bytes_text(bytes) + " more" : "nothing more");
     if (left.fits()) return {.gain = gain, .text = text + (bytes > 0 ? ", which is there" : "")};
     return no_room(text + ",", left);
+  }
+
+  // "save 3.2 % of a step", with the verb's ending.
+  std::string effect(double gain, const char* ending) const {
+    if (is_negligible(gain)) return fmt::format("make{} no difference", ending);
+    return fmt::format("{}{} {}", gain > 0 ? "save" : "cost", ending, percent_of_step(gain));
   }
 
   std::vector<Line> advice_on_offloaded(const std::string& label) const {
@@ -244,17 +397,17 @@ class Adviser {
     StepOptions changed = plans_.options;
     if (is_on_host && home == &offload::Homes::optimizer)
       changed.optimizer->lane = offload::Lane::compute;
-    double change = trial(changed, options).times.step / base_.times.step - 1;
+    const double longer = trial(changed, options).times.step - base_.times.step;
     if (!is_on_host)
       return {{.rank = Rank::home,
-               .text = fmt::format("{} in host memory would {} {} of a step", name,
-                                   change < 0 ? "save" : "cost", percent(std::abs(change)))}};
-    return {{.gain = -change * base_.times.step,
-             .text = fmt::format("{} in host memory {} {} of a step", name,
-                                 change > 0 ? "save" : "cost", percent(std::abs(change)))}};
+               .text = fmt::format("{} in host memory would {}", name, effect(-longer, ""))}};
+    const bool is_one = home == &offload::Homes::optimizer;
+    return {{.gain = -longer,
+             .text = fmt::format("{} in host memory {}", name, effect(longer, is_one ? "s" : ""))}};
   }
 
   const Config& config_;
+  const Config& asked_;
   const TrainingPlans& plans_;
   const Room& room_;
   const Hardware& hardware_;
@@ -267,8 +420,8 @@ class Adviser {
 }  // namespace
 
 std::vector<std::string> advise(const Config& config, const TrainingPlans& plans, const Room& room,
-                                const Hardware& hardware) {
-  return Adviser(config, plans, room, hardware).lines();
+                                const Hardware& hardware, const Config* asked) {
+  return Adviser(config, plans, room, hardware, asked ? *asked : config).lines();
 }
 
 }  // namespace longshore::trainer

@@ -1,7 +1,10 @@
 #include "trainer/planning/largest_that_fits.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -35,14 +38,32 @@ int64_t Config::*member_of(const std::string& key) {
 
 void require_key_of_largest(const std::string& key) { member_of(key); }
 
+Config with_searched(Config config, const std::string& key, int64_t value) {
+  config.*member_of(key) = value;
+  return config;
+}
+
+int64_t largest_between(int64_t fit, int64_t misfit,
+                        const std::function<int64_t(int64_t)>& spare_bytes) {
+  double fit_spare = static_cast<double>(spare_bytes(fit)),
+         misfit_spare = static_cast<double>(spare_bytes(misfit));
+  for (bool halves = false; misfit - fit > 1;) {
+    const int64_t width = misfit - fit;
+    // Where the line through both crosses 0; a step that gains little is followed by half the way.
+    const double part = halves ? 0.5 : fit_spare / (fit_spare - misfit_spare);
+    const int64_t middle = std::clamp(fit + static_cast<int64_t>(part * static_cast<double>(width)),
+                                      fit + 1, misfit - 1);
+    const double spare = static_cast<double>(spare_bytes(middle));
+    std::tie(spare < 0 ? misfit : fit, spare < 0 ? misfit_spare : fit_spare) =
+        std::pair{middle, spare};
+    halves = 2 * (misfit - fit) > width;
+  }
+  return fit;
+}
+
 LargestThatFits largest_that_fits(const Config& config, const std::string& key,
                                   const offload::Hardware& hardware) {
-  int64_t Config::*member = member_of(key);
-  auto with = [&](int64_t value) {
-    Config one = config;
-    one.*member = value;
-    return one;
-  };
+  auto with = [&](int64_t value) { return with_searched(config, key, value); };
   auto is_valid = [&](int64_t value) {
     try {
       validate(with(value));

@@ -45,6 +45,19 @@ std::string phases_text(const Phases& phases, double step_seconds) {
   return text;
 }
 
+double devices(const PolicyPlan& plan) {
+  return static_cast<double>(device_mesh(plan.config).devices());
+}
+
+// As profiles are called by --price-per-hour, wherever their files are.
+std::string profile_name(const Config& config) {
+  return std::filesystem::path(config.hardware).stem().string();
+}
+
+TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question) {
+  return training_cost(question, profile_name(plan.config), plan.tokens_per_second, devices(plan));
+}
+
 std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware) {
   const Estimate& e = *plan.estimate;
   std::string result = fmt::format(
@@ -58,10 +71,7 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
     result +=
         fmt::format("  device memory in use with the driver's and libraries' {}: {}\n",
                     bytes_text(hardware.device_reserved_bytes), bytes_text(plan.used_device_bytes));
-  if (plan.room.fits())
-    result +=
-        fmt::format("  to spare: device {}, host {}\n", bytes_text(plan.room.device_spare_bytes),
-                    bytes_text(plan.room.host_spare_bytes));
+  if (plan.room.fits()) result += "  to spare: " + spare_text(plan.room) + "\n";
   return result;
 }
 
@@ -83,39 +93,52 @@ int64_t recomputed(const offload::Partition& partition) {
 
 }  // namespace
 
-std::string table(std::vector<const PolicyPlan*> plans) {
-  auto order = [](const PolicyPlan* plan) {
-    return std::pair{!plan->room.fits(), plan->estimate ? plan->estimate->step_seconds : 0};
+std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& question) {
+  auto fits = [](const PolicyPlan* plan) { return !plan->has_room || plan->room.fits(); };
+  auto order = [&](const PolicyPlan* plan) {
+    return std::pair{!fits(plan), plan->estimate ? plan->estimate->step_seconds : 0};
   };
   std::ranges::stable_sort(plans, {}, order);
-  bool timed = !plans.empty() && plans[0]->estimate;
-  std::string result = fmt::format("{:<32}", "policy");
-  if (timed) result += fmt::format(" {:>9} {:>7}", "step s", "MFU");
-  result +=
-      fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}{}\n", "device peak", "host peak",
-                  "kept a layer", "offloaded a layer", "nodes recomputed", timed ? "  fits" : "");
+  const bool is_timed = !plans.empty() && plans[0]->estimate;
+  auto fits_cell = [](const PolicyPlan* plan) {
+    return plan->has_room ? fits_text(plan->room) : "";
+  };
+  size_t width = 0;
+  for (const PolicyPlan* plan : plans) width = std::max(width, fits_cell(plan).size());
+  if (width > 0) width = std::max(width, std::string("fits").size()) + 1;
+  std::string result = fmt::format("{:<32}{:<{}}", "policy", width > 0 ? " fits" : "", width);
+  if (is_timed) result += fmt::format(" {:>9} {:>7}{}", "step s", "MFU", cost_head(question));
+  result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}\n", "device peak", "host peak",
+                        "kept a layer", "offloaded a layer", "nodes recomputed");
   for (const PolicyPlan* plan : plans) {
     const offload::Partition& layer = *scanned(plan->plans).partition;
-    result += fmt::format("{:<32}", plan->policy);
-    if (timed)
-      result += fmt::format(" {:>9.4f} {:>5.1f} %", plan->estimate->step_seconds, 100 * plan->mfu);
-    result += fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}{}\n",
-                          bytes_text(plan->memory[MemoryKind::device].peak_bytes),
-                          bytes_text(host_peak_bytes(plan->memory)),
-                          bytes_text(residual_bytes(layer, offload::Fate::keep)),
-                          bytes_text(residual_bytes(layer, offload::Fate::offload)),
-                          recomputed(layer), timed ? "  " + fits_text(plan->room) : "");
+    result +=
+        fmt::format("{:<32}{:<{}}", plan->policy, width > 0 ? " " + fits_cell(plan) : "", width);
+    if (is_timed)
+      result += fmt::format(" {:>9.4f} {:>5.1f} %{}", plan->estimate->step_seconds, 100 * plan->mfu,
+                            cost_cells(question, training_cost(*plan, question)));
+    result +=
+        fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}\n",
+                    bytes_text(plan->memory[MemoryKind::device].peak_bytes),
+                    bytes_text(host_peak_bytes(plan->memory)),
+                    bytes_text(residual_bytes(layer, offload::Fate::keep)),
+                    bytes_text(residual_bytes(layer, offload::Fate::offload)), recomputed(layer));
   }
   return result;
 }
 
-std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware) {
+std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
+                    const CostQuestion& question) {
   std::string result =
       (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
       text(plan.memory);
   if (const std::string mesh = mesh_text(plan.config); !mesh.empty()) result = mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
-  if (hardware) result += time_text(plan, *hardware);
+  if (hardware)
+    return result + time_text(plan, *hardware) +
+           cost_text(question, hardware->name, plan.tokens_per_second, devices(plan));
+  if (plan.has_room) result += "fits on this machine: " + fits_text(plan.room) + "\n";
+  if (plan.has_room && plan.room.fits()) result += "  to spare: " + spare_text(plan.room) + "\n";
   return result;
 }
 
@@ -124,7 +147,8 @@ std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware) {
   if (!plan.room.fits())
     result += "what would take less, each line by itself:\n" + what_helps(plan.config, hardware) +
               what_auto_does(plan.config, hardware);
-  const std::vector<std::string> lines = advise(plan.config, plan.plans, plan.room, hardware);
+  const std::vector<std::string> lines =
+      advise(plan.config, plan.plans, plan.room, hardware, &plan.asked);
   if (!lines.empty()) result += "advice, each change by itself:\n";
   for (const std::string& line : lines) result += "  " + line + "\n";
   return result;
@@ -137,12 +161,16 @@ std::string explanation(const PolicyPlan& plan) {
   return result;
 }
 
-nlohmann::ordered_json json(const PolicyPlan& plan) {
-  nlohmann::ordered_json one{{"policy", plan.policy}, {"config", plan.config.config_file}};
+nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question) {
+  nlohmann::ordered_json one{{"policy", plan.policy},
+                             {"config", plan.config.config_file},
+                             {"devices", device_mesh(plan.config).devices()},
+                             {"per_device_batch_size", plan.config.per_device_batch_size},
+                             {"max_target_length", plan.config.max_target_length}};
   if (!plan.config.hardware.empty()) one["hardware"] = plan.config.hardware;
+  if (plan.has_room) one["fits"] = plan.room.fits();
   if (plan.estimate) {
     const Phases& phases = plan.estimate->phases;
-    one["fits"] = plan.room.fits();
     one["step_seconds"] = plan.estimate->step_seconds;
     one["mfu"] = plan.mfu;
     one["tokens_per_second_per_device"] = plan.tokens_per_second;
@@ -155,6 +183,10 @@ nlohmann::ordered_json json(const PolicyPlan& plan) {
                      {"exposed_collective", phases.exposed_collective}};
     one["bottleneck"] = offload::name(plan.estimate->bottleneck);
     one["used_device_bytes"] = plan.used_device_bytes;
+    const TrainingCost cost = training_cost(plan, question);
+    if (cost.days) one["training_days"] = *cost.days;
+    if (cost.money) one["training_cost"] = *cost.money;
+    if (cost.tokens_per_money) one["tokens_per_money"] = *cost.tokens_per_money;
   }
   if (!plan.account.empty())
     for (const auto& [key, value] : chosen_keys(plan.config)) one["chosen"][key] = value;
@@ -162,38 +194,76 @@ nlohmann::ordered_json json(const PolicyPlan& plan) {
   return one;
 }
 
-void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path) {
+void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path,
+                const CostQuestion& question) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const PolicyPlan& plan : plans) list.push_back(json(plan));
+  for (const PolicyPlan& plan : plans) list.push_back(json(plan, question));
   write_file(path, nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n");
 }
 
 namespace {
 
-std::string hardware_row(const Config& config) {
-  const offload::Hardware hardware = *named_hardware(config);
-  const std::optional<Config> chosen = with_found_policy(config, hardware.target);
+// What a table over all profiles says of one.
+struct HardwareRow {
+  std::string name;
+  std::string instead;  // of a plan: why there is none
+  std::string answer;   // the cell of what was asked
+  std::optional<PolicyPlan> plan;
+};
+
+HardwareRow hardware_row(const Config& config, const PlanQuestion& question) {
+  HardwareRow row{.name = config.hardware, .instead = "", .answer = "", .plan = {}};
+  const std::string missing =
+      missing_in(read_hardware(config.hardware, default_configs_directory()), config);
+  if (!missing.empty()) {
+    row.instead = "has no " + missing;
+    return row;
+  }
+  const PlanAnswer found = answer(question, config);
+  row.answer = found.cell;
+  if (!found.is_found) {
+    row.instead = found.text;
+    return row;
+  }
+  const offload::Hardware hardware = *named_hardware(found.config);
+  const std::optional<Config> chosen = with_found_policy(found.config, hardware.target);
   if (!chosen)
-    return fmt::format("{:<16} nothing that {} may choose fits\n", config.hardware,
-                       config.remat_policy);
-  const PolicyPlan plan = plan_policy(*chosen, hardware.target, hardware);
-  return fmt::format("{:<16} {:>9.4f} {:>5.1f} % {:>12} {:>12}  {}\n", config.hardware,
-                     plan.estimate->step_seconds, 100 * plan.mfu,
-                     bytes_text(plan.memory[MemoryKind::device].peak_bytes),
-                     bytes_text(host_peak_bytes(plan.memory)), fits_text(plan.room));
+    row.instead = "nothing that " + config.remat_policy + " may choose fits";
+  else
+    row.plan = plan_policy(*chosen, hardware.target, hardware);
+  return row;
 }
 
 }  // namespace
 
-std::string hardware_table(const Config& config) {
-  std::string result = fmt::format("{:<16} {:>9} {:>7} {:>12} {:>12}  fits\n", "hardware", "step s",
-                                   "MFU", "device peak", "host peak");
+std::string hardware_table(const Config& config, const PlanQuestion& question) {
+  std::vector<HardwareRow> rows;
+  size_t width = std::string("fits").size();
   for (const std::string& name : hardware_names(default_configs_directory())) {
     Config one = config;
     one.hardware = name;
-    const std::string missing = missing_in(read_hardware(name, default_configs_directory()), one);
-    result +=
-        missing.empty() ? hardware_row(one) : fmt::format("{:<16} has no {}\n", name, missing);
+    rows.push_back(hardware_row(one, question));
+    if (rows.back().plan) width = std::max(width, fits_text(rows.back().plan->room).size());
+  }
+  const std::string asked = question.fewest_devices ? "devices" : question.largest;
+  std::string result =
+      fmt::format("{:<16} {:<{}}{} {:>9} {:>7} {:>9}{} {:>12} {:>12}\n", "hardware", "fits", width,
+                  asked.empty() ? "" : " " + asked, "step s", "MFU", "tokens/s",
+                  cost_head(question.cost), "device peak", "host peak");
+  for (const HardwareRow& row : rows) {
+    result += fmt::format("{:<16} ", row.name);
+    if (!row.plan) {
+      result += row.instead + "\n";
+      continue;
+    }
+    const PolicyPlan& plan = *row.plan;
+    result += fmt::format("{:<{}}", fits_text(plan.room), width);
+    if (!asked.empty()) result += fmt::format(" {:>{}}", row.answer, asked.size());
+    result += fmt::format(" {:>9.4f} {:>5.1f} % {:>9.1f}{} {:>12} {:>12}\n",
+                          plan.estimate->step_seconds, 100 * plan.mfu, plan.tokens_per_second,
+                          cost_cells(question.cost, training_cost(plan, question.cost)),
+                          bytes_text(plan.memory[MemoryKind::device].peak_bytes),
+                          bytes_text(host_peak_bytes(plan.memory)));
   }
   return result;
 }

@@ -7,29 +7,34 @@
 #include <string>
 #include <vector>
 
+#include "trainer/planning/plan_question.h"
 #include "trainer/planning/policy_plan.h"
 
 namespace longshore::trainer {
 
-// A line for each plan. If they have times, the fastest plan that fits comes first, and plans that
-// do not fit come last.
-std::string table(std::vector<const PolicyPlan*> plans);
-// The plan's memory, and what is in use at its peak. With a profile also the step's time.
-std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware);
-// What single changes of a named policy's plan would do, each of them tried, which can take
-// seconds: those by which it would lack less memory, if it does not fit, and advise()'s.
+// A line for each plan. Plans that do not fit come last; of those that fit, if they have times, the
+// fastest comes first.
+std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& question = {});
+// The plan's memory, what is in use at its peak, and whether it fits where that is known. With a
+// profile also the step's time, and what training costs.
+std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
+                    const CostQuestion& question = {});
+// What single changes of a plan would do, each of them tried, which can take seconds: those by
+// which it would lack less memory, if it does not fit, and advise()'s.
 std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware);
 // What happens to each value of the layers, label by label.
 std::string explanation(const PolicyPlan& plan);
 
-// {"policy", "config", "hardware", "fits", "step_seconds", "mfu", "tokens_per_second_per_device",
-// "phases", "bottleneck", "used_device_bytes", "chosen" (of `auto`), "memory": {kind: {...}}}.
-// Without a profile only "policy", "config" and "memory".
-nlohmann::ordered_json json(const PolicyPlan& plan);
+// {"policy", "config", "devices", "per_device_batch_size", "max_target_length", "fits" (where that
+// is known), "memory": {kind: {...}}}; with a profile also "hardware", "step_seconds", "mfu",
+// "tokens_per_second_per_device", "phases", "bottleneck", "used_device_bytes", "chosen" (of
+// `auto`), and of what is asked "training_days", "training_cost" and "tokens_per_money".
+nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question = {});
 // Writes {"plans": [...]}. The file appears whole or not at all.
-void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path);
+void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path,
+                const CostQuestion& question = {});
 
 // A line for each profile of configs/hardware, with what the config takes on it.
-std::string hardware_table(const Config& config);
+std::string hardware_table(const Config& config, const PlanQuestion& question = {});
 
 }  // namespace longshore::trainer

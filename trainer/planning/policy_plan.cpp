@@ -38,6 +38,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
                        const std::optional<offload::Hardware>& hardware) {
   auto [config, account] = with_chosen_policy(asked, target);
   PolicyPlan plan{.policy = asked.remat_policy,
+                  .asked = asked,
                   .config = config,
                   .plans = plan_training(config, target),
                   .memory = {}};
@@ -47,6 +48,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   plan.estimate = estimate(plan.plans.step, *hardware);
   plan.used_device_bytes = used_device_bytes(plan.memory, *hardware);
   plan.room = room(plan.memory, *hardware, memory_limits(config));
+  plan.has_room = true;
   plan.mfu =
       mfu(*plan.estimate, training_flops(plan.plans.model, config.gradient_accumulation_steps),
           compute_dtype(config, target), *hardware);
@@ -65,15 +67,16 @@ std::vector<std::string> policy_names(const Config& config, const std::vector<st
 }
 
 std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
-                                      models::Target target) {
-  std::optional<offload::Hardware> hardware = named_hardware(config);
+                                      models::Target target,
+                                      const std::function<Config(const Config&)>& changed) {
   std::vector<std::string> policies = policy_names(config, names);
   require_remat_keys_read(config, policies);
   std::vector<PolicyPlan> plans;
   std::string obstacle;
   for (const std::string& name : policies) {
     try {
-      plans.push_back(plan_policy(with_policy(config, name), target, hardware));
+      const Config one = changed(with_policy(config, name));
+      plans.push_back(plan_policy(one, target, named_hardware(one)));
     } catch (const ConfigError& error) {
       if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
       obstacle = error.what();

@@ -1,6 +1,7 @@
 // A config planned under its policy, with the memory that the plan takes and its time on a machine.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,12 @@ namespace longshore::trainer {
 
 struct PolicyPlan {
   std::string policy;
+  Config asked;   // the config that was to be planned
   Config config;  // the config that was planned: if the policy is `auto`, the chosen one
   TrainingPlans plans;
   MemoryByKind memory;
-  std::string account;  // of the search, if the policy is `auto`
+  std::string account;    // of the search, if the policy is `auto`
+  bool has_room = false;  // whether `room` is known: by a profile, or from this machine
   // These are set if there is a profile:
   std::optional<Estimate> estimate;
   int64_t used_device_bytes = 0;  // as used_device_bytes() in room.h counts them
@@ -43,8 +46,10 @@ PolicyPlan plan_policy(const Config& config, models::Target target,
 std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
 
 // A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are
-// left out. Throws ConfigError as plan_policy() does.
-std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
-                                      models::Target target);
+// left out. `changed` gets the config under each policy and says what to plan in its place. Throws
+// ConfigError as plan_policy() does.
+std::vector<PolicyPlan> plan_policies(
+    const Config& config, const std::vector<std::string>& names, models::Target target,
+    const std::function<Config(const Config&)>& changed = [](const Config& one) { return one; });
 
 }  // namespace longshore::trainer

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
+
+#include "base/text.h"
 
 namespace longshore::trainer {
 namespace {
@@ -39,10 +42,14 @@ Room room_within(const Capacity& capacity, const MemoryByKind& memory, const Mem
   const int64_t together = total_peak_bytes(memory);
   Room room{capacity.device_bytes - (capacity.is_shared ? together : device),
             capacity.host_bytes - (capacity.is_shared ? together : host), capacity.is_shared};
-  if (limits.device_bytes)
-    room.device_spare_bytes = std::min(room.device_spare_bytes, *limits.device_bytes - device);
-  if (limits.host_bytes)
-    room.host_spare_bytes = std::min(room.host_spare_bytes, *limits.host_bytes - host);
+  auto limit = [](const std::optional<int64_t>& bytes, int64_t taken, int64_t& spare,
+                  bool& is_limited) {
+    if (!bytes || *bytes - taken >= spare) return;
+    spare = *bytes - taken;
+    is_limited = true;
+  };
+  limit(limits.device_bytes, device, room.device_spare_bytes, room.is_device_limited);
+  limit(limits.host_bytes, host, room.host_spare_bytes, room.is_host_limited);
   return room;
 }
 
@@ -58,18 +65,27 @@ MemoryLimits memory_limits(const Config& config) {
 
 std::string fits_text(const Room& room) {
   if (room.fits()) return "yes";
-  std::string text = "no:";
-  auto add = [&](const char* kind, int64_t spare) {
-    if (spare >= 0) return;
-    text += std::string(text == "no:" ? " " : ", ") + kind + " " + bytes_text(-spare) + " short";
+  std::vector<std::string> lacks, exceeds;
+  auto add = [](std::vector<std::string>& parts, int64_t spare, const std::string& before,
+                const std::string& after) {
+    if (spare < 0) parts.push_back(before + bytes_text(-spare) + after);
   };
-  if (room.is_one_memory && room.device_spare_bytes == room.host_spare_bytes) {
-    add("memory", room.host_spare_bytes);
-  } else {
-    add("device", room.device_spare_bytes);
-    add("host", room.host_spare_bytes);
-  }
-  return text;
+  if (!room.is_device_limited)
+    add(lacks, room.device_spare_bytes, room.is_one_memory ? "memory " : "device ", "");
+  if (!room.is_host_limited && (!room.is_one_memory || room.is_device_limited))
+    add(lacks, room.host_spare_bytes, room.is_one_memory ? "memory " : "host ", "");
+  if (room.is_device_limited)
+    add(exceeds, room.device_spare_bytes, "", " over device_memory_limit");
+  if (room.is_host_limited) add(exceeds, room.host_spare_bytes, "", " over host_memory_limit");
+  return "no: " + join(lacks) + (lacks.empty() ? "" : " short") +
+         (lacks.empty() || exceeds.empty() ? "" : ", ") + join(exceeds);
+}
+
+std::string spare_text(const Room& room) {
+  return fmt::format("device {}{}, host {}{}", bytes_text(room.device_spare_bytes),
+                     room.is_device_limited ? " of device_memory_limit" : "",
+                     bytes_text(room.host_spare_bytes),
+                     room.is_host_limited ? " of host_memory_limit" : "");
 }
 
 int64_t missing_bytes(const Room& room) {

@@ -25,12 +25,18 @@ struct Room {
   int64_t device_spare_bytes = 0;
   int64_t host_spare_bytes = 0;
   bool is_one_memory = false;
+  // Whether device_memory_limit or host_memory_limit leaves less than the machine does.
+  bool is_device_limited = false, is_host_limited = false;
 
   bool fits() const { return device_spare_bytes >= 0 && host_spare_bytes >= 0; }
 };
 
-// "yes", "no: device 2.1 GiB short", or, of one memory, "no: memory 2.1 GiB short".
+// "yes", "no: device 2.1 GiB short", or, of one memory, "no: memory 2.1 GiB short"; where the
+// config's limit is what is exceeded, "no: 2.1 GiB over device_memory_limit".
 std::string fits_text(const Room& room);
+
+// "device 1.3 GiB, host 59.9 MiB": what is to spare of plans that fit, and of which limit.
+std::string spare_text(const Room& room);
 
 // The bytes that the device and the host lack: of two memories added up, of one what it lacks; 0 if
 // the plans fit.

@@ -16,6 +16,10 @@
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/named_hardware.h"
+#include "trainer/config/validate.h"
+#include "trainer/planning/fewest_devices.h"
+#include "trainer/planning/largest_that_fits.h"
 #include "trainer/planning/room.h"
 
 namespace longshore::trainer {
@@ -29,11 +33,22 @@ struct Change {
   const char* key;
   bool (*applies)(const Config&, models::Target);
   void (*make)(Config&);
+  // Of a number: sets it, and the least value that is worth trying. The largest that fits is what
+  // helps; if none does, what make() sets is shown.
+  void (*set)(Config&, int64_t) = nullptr;
+  int64_t Config::*number = nullptr;
+  int64_t least = 1;
 };
 
+constexpr int64_t kFewTokens = 128;  // shorter rows are hardly worth training on
 constexpr const char* kLayers = "base_num_decoder_layers";
 constexpr const char* kHomes[] = {"optimizer_memory_host_offload", "gradient_memory_host_offload",
                                   "parameter_memory_host_offload"};
+
+void set_layers(Config& config, int64_t layers) {
+  config.base_num_decoder_layers = layers;
+  if (config.offload_layers > layers) config.offload_layers = -1;
+}
 
 const std::vector<Change>& changes() {
   using Target = models::Target;
@@ -65,9 +80,14 @@ const std::vector<Change>& changes() {
        },
        [](Config& c) { c.weight_dtype = WeightDtype::bfloat16; }},
       {"per_device_batch_size", [](const Config& c, Target) { return c.per_device_batch_size > 1; },
-       [](Config& c) { c.per_device_batch_size = 1; }},
-      {"max_target_length", [](const Config& c, Target) { return c.max_target_length >= 1024; },
-       [](Config& c) { c.max_target_length /= 2; }},
+       [](Config& c) { c.per_device_batch_size = 1; },
+       [](Config& c, int64_t value) { c.per_device_batch_size = value; },
+       &Config::per_device_batch_size},
+      {"max_target_length",
+       [](const Config& c, Target) { return c.max_target_length > kFewTokens; },
+       [](Config& c) { c.max_target_length /= 2; },
+       [](Config& c, int64_t value) { c.max_target_length = value; }, &Config::max_target_length,
+       kFewTokens},
       {"gradient_accumulation_steps",
        [](const Config& c, Target) { return c.gradient_accumulation_steps > 1; },
        [](Config& c) { c.gradient_accumulation_steps = 1; }},
@@ -75,10 +95,8 @@ const std::vector<Change>& changes() {
        [](const Config& c, Target) {
          return c.base_num_decoder_layers > 1 && c.load_parameters_path.empty();
        },
-       [](Config& c) {
-         c.base_num_decoder_layers /= 2;
-         if (c.offload_layers > c.base_num_decoder_layers) c.offload_layers = -1;
-       }}};
+       [](Config& c) { set_layers(c, c.base_num_decoder_layers / 2); }, set_layers,
+       &Config::base_num_decoder_layers}};
   return changes;
 }
 
@@ -86,20 +104,6 @@ const std::vector<Change>& changes() {
 std::string argument_text(const Key& key, const Config& config) {
   const std::string value = value_text(key, config);
   return value.starts_with('"') ? value.substr(1, value.size() - 2) : value;
-}
-
-// "remat_policy=full context=": what a command line has to set that turns one config into the
-// other; without the keys in `searched`, and without labels if the policy is one of them.
-std::string settings(const Config& before, const Config& after,
-                     const std::set<std::string>& searched) {
-  std::vector<std::string> list;
-  for (const Key& key : config_keys()) {
-    const bool is_label = std::holds_alternative<LabelKey>(key.kind);
-    if (searched.contains(key.name) || (is_label && searched.contains("remat_policy"))) continue;
-    if (const std::string value = argument_text(key, after); value != argument_text(key, before))
-      list.push_back(key.name + "=" + value);
-  }
-  return join(list, " ");
 }
 
 std::string needs(const MemoryByKind& memory, models::Target target, const MemoryLimits& limits) {
@@ -128,6 +132,44 @@ bool lessens(const Room& before, const Room& after) {
          (before.host_spare_bytes < 0 && after.host_spare_bytes > before.host_spare_bytes);
 }
 
+// The bytes that the plan leaves of what it leaves least of; negative if it does not fit. A plan
+// that there is not lacks all there could be.
+int64_t spare_bytes(const Config& config, models::Target target, const RoomOf& room_of) try {
+  validate(config);
+  const Room room = room_of(analyze(plan_training(config, target)));
+  return std::min(room.device_spare_bytes, room.host_spare_bytes);
+} catch (const ConfigError&) {
+  return -(int64_t{1} << 60);
+}
+
+// `config`, which does not fit, with the largest value of the change's number from `fit` with which
+// it does.
+Config with_least_change(const Config& config, const Change& change, int64_t fit,
+                         models::Target target, const RoomOf& room_of) {
+  auto with = [&](int64_t value) {
+    Config one = config;
+    change.set(one, value);
+    return one;
+  };
+  return with(largest_between(fit, config.*change.number, [&](int64_t value) {
+    return spare_bytes(with(value), target, room_of);
+  }));
+}
+
+// `config` with the change; of a number, with the largest value that fits, if any does.
+Config changed(const Config& config, const Change& change, models::Target target,
+               const RoomOf& room_of) {
+  Config result = config;
+  if (change.number && change.least < config.*change.number) {
+    change.set(result, change.least);
+    if (spare_bytes(result, target, room_of) >= 0)
+      return with_least_change(config, change, change.least, target, room_of);
+    result = config;
+  }
+  change.make(result);
+  return result;
+}
+
 using Keys = std::vector<std::string>;
 
 // Several changes together, each on top of those before it.
@@ -136,11 +178,15 @@ struct Combination {
   Config config;
 };
 
+const Change& change_of(const std::string& key) {
+  return *std::ranges::find(changes(), key, &Change::key);
+}
+
 // `config` with the changes of these keys; those that do not apply are left out.
 Combination with_changes(const Config& config, const Keys& keys, models::Target target) {
   Combination result{.changed = {}, .config = config};
   for (const std::string& key : keys) {
-    const Change& change = *std::ranges::find(changes(), key, &Change::key);
+    const Change& change = change_of(key);
     if (!change.applies(result.config, target)) continue;
     change.make(result.config);
     result.changed.push_back(key);
@@ -189,13 +235,21 @@ std::optional<Config> combination_that_fits(const Config& config, models::Target
       if (const Combination without = with_changes(config, fewer, target); fits(without))
         found = without;
     }
+    for (const std::string& key : found.changed) {
+      const Change& change = change_of(key);
+      if (!change.number) continue;
+      Config before = found.config;
+      change.set(before, config.*change.number);
+      found.config =
+          with_least_change(before, change, found.config.*change.number, target, room_of);
+    }
     return found.config;
   }
   return std::nullopt;
 }
 
 struct Help {
-  std::string lines;
+  std::string lines;  // first those with which the same model fits
   bool fits = false;  // the same model, with one of them
 };
 
@@ -204,23 +258,44 @@ Help helpful_changes(const Config& config, models::Target target, const RoomOf& 
   std::vector<const Change*> tried;
   for (const Change& change : changes())
     if (!searched.contains(change.key) && change.applies(config, target)) tried.push_back(&change);
-  std::vector<Config> changed(tried.size(), config);
+  std::vector<Config> configs(tried.size());
   std::vector<std::optional<MemoryByKind>> memories(tried.size());
   parallel_for(tried.size(), [&](size_t i) {
-    tried[i]->make(changed[i]);
-    memories[i] = memory_of(changed[i], target);
+    configs[i] = changed(config, *tried[i], target, room_of);
+    memories[i] = memory_of(configs[i], target);
   });
   const Room before = room_of(analyze(plan_training(config, target)));
   Help help;
+  std::string others;  // of less of the model, and of what does not fit
   for (size_t i = 0; i < tried.size(); ++i) {
     if (!memories[i]) continue;
     const Room after = room_of(*memories[i]);
     if (!lessens(before, after)) continue;
-    help.lines += helpful_line(settings(config, changed[i], searched), *memories[i], target,
-                               memory_limits(config), after.fits() ? "fits" : "");
-    help.fits = help.fits || (after.fits() && tried[i]->key != std::string_view(kLayers));
+    const bool is_enough = after.fits() && tried[i]->key != std::string_view(kLayers);
+    (is_enough ? help.lines : others) +=
+        helpful_line(changed_settings(config, configs[i], searched), *memories[i], target,
+                     memory_limits(config), after.fits() ? "fits" : "");
+    help.fits = help.fits || is_enough;
   }
+  help.lines += others;
   return help;
+}
+
+// The line of the fewest devices on which the plan fits; "" if there are none, or no profile says
+// how fast they reach each other.
+std::string devices_that_help(const Config& config, const std::set<std::string>& searched) {
+  if (config.hardware.empty()) return "";
+  const models::Target target = named_hardware(config)->target;
+  std::optional<MemoryByKind> memory;
+  const std::optional<Config> several = on_fewest_devices(config, [&](const Config& one) {
+    memory = memory_of(one, target);
+    return memory && room(*memory, *named_hardware(one), memory_limits(one)).fits();
+  });
+  if (!several) return "";
+  return helpful_line(
+      changed_settings(config, *several, searched), *memory_of(*several, target), target,
+      memory_limits(config),
+      fmt::format("fits, on {}", plural(device_mesh(*several).devices(), "device")));
 }
 
 // Also several together, where no change alone makes room for the same model.
@@ -230,13 +305,25 @@ std::string ways_to_fit(const Config& config, models::Target target, const RoomO
   if (help.fits) return help.lines;
   const std::optional<Config> together = combination_that_fits(config, target, room_of);
   if (!together) return help.lines;
-  const std::string set = settings(config, *together, searched);
+  const std::string set = changed_settings(config, *together, searched);
   if (set.empty()) return help.lines;
   return help.lines + helpful_line(set, analyze(plan_training(*together, target)), target,
                                    memory_limits(config), "fits, all together");
 }
 
 }  // namespace
+
+std::string changed_settings(const Config& before, const Config& after,
+                             const std::set<std::string>& searched) {
+  std::vector<std::string> list;
+  for (const Key& key : config_keys()) {
+    const bool is_label = std::holds_alternative<LabelKey>(key.kind);
+    if (searched.contains(key.name) || (is_label && searched.contains("remat_policy"))) continue;
+    if (const std::string value = argument_text(key, after); value != argument_text(key, before))
+      list.push_back(key.name + "=" + value);
+  }
+  return join(list, " ");
+}
 
 std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
                          models::Target target, const MemoryLimits& limits,
@@ -250,7 +337,8 @@ std::string what_helps(const Config& config, const offload::Hardware& hardware,
   auto room_of = [&](const MemoryByKind& memory) {
     return room(memory, hardware, memory_limits(config));
   };
-  return ways_to_fit(config, hardware.target, room_of, searched);
+  return ways_to_fit(config, hardware.target, room_of, searched) +
+         devices_that_help(config, searched);
 }
 
 std::string what_helps(const Config& config, models::Target target) {

@@ -12,15 +12,22 @@
 
 namespace longshore::trainer {
 
+// "remat_policy=full context=": what a command line has to set that turns one config into the
+// other; without the keys in `searched`, and without labels if the policy is one of them.
+std::string changed_settings(const Config& before, const Config& after,
+                             const std::set<std::string>& searched = {});
+
 // A line of what_helps(): the setting, the memory that a config with it needs, and a remark.
 std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
                          models::Target target, const MemoryLimits& limits,
                          const std::string& remark);
 
 // The changes of keys with which the plan of a config would lack less memory on that machine, each
-// of them tried. Returns a line for each, with the memory that it would need and whether it would
-// fit; and where none alone makes room for the same model, several that do so together, if some are
-// found. Leaves out the keys in `searched`.
+// of them tried: of a number, the largest value that fits, if one does. Returns a line for each,
+// with the memory that it would need and whether it would fit, first those that fit; and where none
+// alone makes room for the same model, several that do so together, if some are found. The last
+// line has the fewest devices that are enough, if the config names their profile. Leaves out the
+// keys in `searched`.
 std::string what_helps(const Config& config, const offload::Hardware& hardware,
                        const std::set<std::string>& searched = {});
 

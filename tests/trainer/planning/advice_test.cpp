@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <regex>
+#include <sstream>
 
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
@@ -50,6 +51,11 @@ Advised advised(const std::string& policy, const Hardware& hardware,
   TrainingPlans plans = plan_training(config, hardware.target);
   const Room left = room(analyze(plans.all()), hardware);
   return {advise(config, plans, left, hardware), left.device_spare_bytes};
+}
+
+int64_t device_peak(const Config& config) {
+  return analyze(plan_training(config, models::Target::cuda))[offload::MemoryKind::device]
+      .peak_bytes;
 }
 
 Hardware h100(double link) {
@@ -101,7 +107,7 @@ double step_seconds(const Config& config, const Hardware& hardware) {
 // What the change that a line speaks of would gain, in percent of the step.
 std::optional<double> gain_of(const std::string& line) {
   auto says = [&](const char* words) { return line.find(words) != std::string::npos; };
-  if (says("makes no difference")) return 0;
+  if (says("makes no difference") || says("make no difference")) return 0;
   std::smatch found;
   if (!std::regex_search(line, found, std::regex("([-0-9.]+) % of a step"))) return {};
   const bool is_loss = says("would cost") || (says(" saves ") && says("it pays"));
@@ -126,7 +132,9 @@ TEST(Advice, PredictsWhatFollowingItGives) {
                                                  {"gradients", "gradient_memory_host_offload"},
                                                  {"optimizer", "optimizer_memory_host_offload"}};
   const std::regex about_label("^(keeping|offloading) (\\w+) (would|saves)"),
-      about_home("^(\\w+).* in host memory (would )?cost");
+      about_home("^(\\w+).* in host memory (would )?(cost|save|make)"),
+      about_setting("^(\\w+=\\S*(?: \\w+=\\S*)*) would save ");
+  int settings_followed = 0;
   for (auto [policy, fates, more] : cases) {
     more.push_back(profile);
     const double before = step_seconds(config_of(policy, more), hardware);
@@ -137,7 +145,18 @@ TEST(Advice, PredictsWhatFollowingItGives) {
       std::vector<std::string> changed = more;
       std::string name = policy;
       std::smatch found;
-      if (std::regex_search(line, found, about_label)) {
+      if (std::regex_search(line, found, about_setting)) {
+        std::istringstream settings(found[1].str());
+        for (std::string setting; settings >> setting;) {
+          const std::string key = setting.substr(0, setting.find('=') + 1);
+          std::erase_if(changed, [&](const std::string& one) { return one.starts_with(key); });
+          if (key == "remat_policy=")
+            name = setting.substr(key.size());
+          else
+            changed.push_back(setting);
+        }
+        ++settings_followed;
+      } else if (std::regex_search(line, found, about_label)) {
         name = "custom";
         changed.insert(changed.end(), fates.begin(), fates.end());
         std::erase_if(
@@ -157,6 +176,53 @@ TEST(Advice, PredictsWhatFollowingItGives) {
     }
     EXPECT_GE(followed, 5) << policy;
   }
+  EXPECT_GE(settings_followed, 6);
+}
+
+// Where there is room, another policy gains more than any label.
+TEST(Advice, NamesFasterPoliciesFirst) {
+  const std::string profile = "hardware=" + (kConfigs / "hardware/h100.yml").string();
+  const Advised full = advised("full", h100(0), {profile});
+  ASSERT_GE(full.lines.size(), 2u);
+  std::vector<std::string> first(full.lines.begin(), full.lines.begin() + 2);
+  EXPECT_THAT(first, testing::UnorderedElementsAre(HasSubstr("remat_policy=none would save"),
+                                                   HasSubstr("remat_policy=auto would save")));
+  EXPECT_EQ(advised("none", h100(0)).about("remat_policy="), "");
+  // A named one, where `none` does not fit.
+  Hardware small = h100(0);
+  small.device_bytes =
+      small.device_reserved_bytes +
+      std::max(device_peak(config_of("full")), device_peak(config_of("save_out_proj")));
+  const Advised less = advised("full", small);
+  EXPECT_THAT(less.lines.at(0), testing::ContainsRegex("^remat_policy=[a-z_]*save_"));
+  EXPECT_EQ(less.about("remat_policy=none"), "");
+}
+
+TEST(Advice, NamesWhatUpdatesWaitFor) {
+  const Hardware hardware = h100(0);
+  const std::vector<std::string> on_host{"optimizer_memory_host_offload=true",
+                                         "gradient_memory_host_offload=true"};
+  const Advised clipped = advised("full", hardware, on_host);
+  for (const char* setting :
+       {"gradient_clipping_threshold=0 would save", "moment_dtype=8bit would save"})
+    EXPECT_NE(clipped.about(setting), "") << setting;
+  std::vector<std::string> more = on_host;
+  more.insert(more.end(), {"gradient_clipping_threshold=0", "moment_dtype=8bit"});
+  const Advised followed = advised("full", hardware, more);
+  EXPECT_EQ(followed.about("gradient_clipping_threshold"), "");
+  EXPECT_EQ(followed.about("moment_dtype"), "");
+  // Nothing waits on the device.
+  EXPECT_EQ(advised("full", hardware).about("gradient_clipping_threshold"), "");
+}
+
+// A change that costs time saves none.
+TEST(Advice, SaysWhatCostsAndWhatSaves) {
+  const std::vector<std::string> on_host{"optimizer_memory_host_offload=true"};
+  for (const Advised& advice :
+       {advised("qkv_proj_offloaded", h100(2e9), on_host), advised("full", h100(2e9), on_host)})
+    for (const std::string& line : advice.lines)
+      for (const char* words : {"save -", "cost -", "save 0.0 %", "cost 0.0 %"})
+        EXPECT_THAT(line, Not(HasSubstr(words)));
 }
 
 TEST(Advice, JudgesWhatIsOffloadedAlready) {
@@ -172,11 +238,6 @@ TEST(Advice, SpeaksOfLayersThatDiffer) {
                                  "mlpwi_0=remat,device", "query_proj=remat,device",
                                  "unlabelled=remat,device"};
   EXPECT_NE(advised("custom", h100(0), split).about("keeping query_proj"), "");
-}
-
-int64_t device_peak(const Config& config) {
-  return analyze(plan_training(config, models::Target::cuda))[offload::MemoryKind::device]
-      .peak_bytes;
 }
 
 TEST(Advice, SaysHowManyBytesAreMissing) {
@@ -199,7 +260,7 @@ TEST(Advice, NamesThePriceOfHomes) {
   Advised resident = advised("full", h100(0));
   EXPECT_NE(resident.about("optimizer state in host memory would cost"), "");
   Advised offloaded = advised("full", h100(0), {"optimizer_memory_host_offload=true"});
-  EXPECT_NE(offloaded.about("optimizer state in host memory cost "), "");
+  EXPECT_NE(offloaded.about("optimizer state in host memory costs "), "");
   // What is kept already, or never read, is not spoken of.
   EXPECT_EQ(advised("none", h100(0)).about("keeping"), "");
 }

@@ -40,6 +40,29 @@ TEST(LargestThatFits, SaysWhereTheKeyEndsBeforeTheMemory) {
   EXPECT_TRUE(is_most_allowed);
 }
 
+// Also where the bytes are not linear in the value, or there is no plan.
+TEST(LargestThatFits, IsFoundWithFewQuestions) {
+  constexpr int64_t kNone = -(int64_t{1} << 60);
+  struct Case {
+    const char* name;
+    int64_t (*spare)(int64_t);
+    int most_asked;
+  };
+  for (const Case& one : {Case{"linear", [](int64_t v) { return 3 * (6001 - v) + 1; }, 6},
+                          Case{"steps", [](int64_t v) { return 6001 / 7 - v / 7; }, 20},
+                          Case{"curve", [](int64_t v) { return 6001 * 6001 - v * v; }, 25},
+                          Case{"none", [](int64_t v) { return v > 6001 ? kNone : 9; }, 30}}) {
+    int asked = 0;
+    const int64_t most = largest_between(1, 100000, [&](int64_t value) {
+      ++asked;
+      return one.spare(value);
+    });
+    EXPECT_GE(one.spare(most), 0) << one.name;
+    EXPECT_LT(one.spare(most + 1), 0) << one.name;
+    EXPECT_LE(asked, one.most_asked) << one.name;
+  }
+}
+
 TEST(LargestThatFits, NamesTheNearestKey) {
   EXPECT_EQ(message_of<ConfigError>([] { require_key_of_largest("max_target_lenght"); }),
             "--largest: found 'max_target_lenght', expected per_device_batch_size or "

@@ -244,7 +244,7 @@ TEST(PlanProgram, ChoosesAPolicy) {
            {"--config quickstart.yml auto_micro_batch=true", {"auto_micro_batch", "auto"}},
            {kTiny + "remat_policy=auto context=device,offload", {"context", "one fate"}},
            {kTiny + "remat_policy=auto device_memory_limit=0.001",
-            {"none fits", "device", "short"}},
+            {"none fits", "over device_memory_limit"}},
            {kTiny + "remat_policy=auot", {"remat_policy", "auot", "nearest: auto"}}}) {
     ProgramResult result = run_plan(arguments);
     EXPECT_EQ(result.exit_code, 2) << result.output;
@@ -261,13 +261,109 @@ TEST(PlanProgram, PlansOnEveryProfile) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(line_of(result.output, "h200"), "yes")) << result.output;
   EXPECT_TRUE(contains(line_of(result.output, "rtx4090"), "nothing")) << result.output;
-  for (const char* option : {"--json x", "--trace x", "--policies full", "--explain",
-                             "--largest per_device_batch_size"}) {
+  EXPECT_TRUE(contains(line_of(result.output, "hardware"), "tokens/s")) << result.output;
+  for (const char* option : {"--json x", "--trace x", "--policies full", "--explain"}) {
     const ProgramResult refused = run_plan(config + option);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     for (const char* words : {"found --hardware all", "h200"})
       EXPECT_TRUE(contains(refused.output, words)) << refused.output;
   }
+}
+
+const std::string kSmall =
+    "--config llama2_7b.yml base_num_decoder_layers=4 max_target_length=512 ";
+
+int64_t number_after(const std::string& text, const std::string& words) {
+  const size_t found = text.find(words);
+  EXPECT_NE(found, std::string::npos) << words << "\n" << text;
+  return found == std::string::npos ? -1 : std::stoll(text.substr(found + words.size()));
+}
+
+TEST(PlanProgram, PlansWithTheLargestThatFits) {
+  const std::string largest = "--largest per_device_batch_size ";
+  const ProgramResult result = run_plan(kSmall + "--hardware h100 " + largest);
+  const int64_t most =
+      number_after(result.output, "h100: the largest per_device_batch_size that fits is ");
+  auto plan_of = [&](const std::string& more) {
+    return json_of(kSmall + "--hardware h100 " + more)["plans"][0];
+  };
+  const ordered_json plan = plan_of(largest);
+  EXPECT_EQ(plan["per_device_batch_size"], most);
+  EXPECT_EQ(plan, plan_of("per_device_batch_size=" + std::to_string(most)));
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_EQ(plan_of("per_device_batch_size=" + std::to_string(most + 1))["fits"], false);
+  // The same of each profile.
+  const std::string all = run_plan(kSmall + "--hardware all " + largest).output;
+  std::istringstream row(line_of(all, "h100"));
+  std::string name, fits, number;
+  row >> name >> fits >> number;
+  EXPECT_EQ(fits, "yes") << all;
+  EXPECT_EQ(number, std::to_string(most)) << all;
+}
+
+TEST(PlanProgram, FindsTheFewestDevices) {
+  const std::string large = "--config llama2_7b.yml --hardware h100 ";
+  const std::string says = "h100: the fewest devices that it fits are ";
+  const int64_t fewest = number_after(run_plan(large + "--fewest-devices").output, says);
+  EXPECT_EQ(json_of(large + "--fewest-devices")["plans"][0]["devices"], fewest);
+  for (int64_t fewer : {0, 1})
+    EXPECT_EQ(json_of(large +
+                      "ici_fsdp_parallelism=" + std::to_string(fewest - fewer))["plans"][0]["fits"],
+              fewer == 0);
+  EXPECT_TRUE(contains(run_plan(kSmall + "--hardware h100 --fewest-devices").output,
+                       "h100: 1 device is enough"));
+}
+
+TEST(PlanProgram, SaysWhatTrainingCosts) {
+  const std::string asked = "--tokens 2e9 --price-per-hour h100=2.5,h200=4 ";
+  const ordered_json plan =
+      json_of(kSmall + "--hardware h100 ici_fsdp_parallelism=2 " + asked)["plans"][0];
+  const double rate = plan["tokens_per_second_per_device"], days = plan["training_days"];
+  EXPECT_NEAR(days, 2e9 / (2 * rate) / 86400, 1e-9 * days);
+  EXPECT_NEAR(plan["training_cost"].get<double>(), days * 24 * 2 * 2.5, 1e-6);
+  EXPECT_NEAR(plan["tokens_per_money"].get<double>() * plan["training_cost"].get<double>(), 2e9, 1);
+  const std::string all = run_plan(kSmall + "--hardware all " + asked).output;
+  for (const char* column : {"days", "cost", "tokens/money"})
+    EXPECT_TRUE(contains(line_of(all, "hardware"), column)) << all;
+  EXPECT_TRUE(contains(line_of(all, "a100_80g"), " - ")) << "no price of it is given\n" << all;
+  EXPECT_TRUE(contains(run_plan(kSmall + "--hardware h100 " + asked).output, "2e+09 tokens take "));
+  EXPECT_TRUE(contains(
+      line_of(run_plan(kSmall + "--hardware h100 --policies full,none --tokens 1e9").output,
+              "policy"),
+      "days"));
+  for (const auto& [options, words] :
+       {std::pair{"--hardware h100 --tokens -1", "--tokens: found -1"},
+        {"--hardware h100 --tokens nan", "--tokens: found nan"},
+        {"--hardware h100 --price-per-hour 0", "--price-per-hour: found '0'"},
+        {"--hardware h100 --price-per-hour h10=2", "nearest: h100"},
+        {"--tokens 1e9", "--tokens: found no hardware"},
+        {"--price-per-hour 2", "--price-per-hour: found no hardware"},
+        {"--fewest-devices", "--fewest-devices: found no hardware"},
+        {"--hardware h100 --fewest-devices --largest max_target_length", "expected one of them"}}) {
+    const ProgramResult refused = run_plan(kSmall + options);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_TRUE(contains(refused.output, words)) << refused.output;
+  }
+}
+
+// Without a profile the question is whether it fits here.
+TEST(PlanProgram, SaysWhetherItFitsThisMachine) {
+  const std::string tiny = "base_num_decoder_layers=2 max_target_length=64 ";
+  EXPECT_TRUE(contains(run_plan(kQuickstart + tiny).output, "fits on this machine: yes"));
+  EXPECT_EQ(json_of(kQuickstart + tiny)["plans"][0]["fits"], true);
+  EXPECT_TRUE(contains(run_plan("--config llama3_70b.yml backend=cpu").output,
+                       "fits on this machine: no: memory "));
+  const std::string limited =
+      run_plan(kQuickstart + tiny + "--policies full,none device_memory_limit=0.001").output;
+  for (const char* policy : {"full", "none"}) {
+    std::istringstream row(line_of(limited, policy));
+    std::string name, fits;
+    row >> name >> fits;
+    EXPECT_EQ(fits, "no:") << limited;
+    EXPECT_TRUE(contains(row.str(), "over device_memory_limit")) << limited;
+  }
+  EXPECT_TRUE(line_of(limited, "policy").starts_with("policy                           fits "))
+      << limited;
 }
 
 TEST(PlanProgram, CallsALayersInputByItsName) {

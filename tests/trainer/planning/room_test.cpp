@@ -44,7 +44,37 @@ TEST(Room, CountsWhatIsMissingOnce) {
   EXPECT_EQ(missing_bytes(one), 5);
   EXPECT_EQ(missing_bytes(two), 12);
   EXPECT_EQ(fits_text(one), "no: memory 5 bytes short");
-  EXPECT_EQ(fits_text(two), "no: device 5 bytes short, host 7 bytes short");
+  EXPECT_EQ(fits_text(two), "no: device 5 bytes, host 7 bytes short");
+}
+
+// A limit of the config's own is not a card that is too small.
+TEST(Room, NamesTheLimitThatIsExceeded) {
+  const std::vector<std::string> overrides{"optimizer_memory_host_offload=true"};
+  const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
+  const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda));
+  const int64_t device = memory[MemoryKind::device].peak_bytes, host = host_peak_bytes(memory);
+  for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
+    offload::Hardware hardware = offload::nominal_hardware(target);
+    hardware.device_reserved_bytes = 0;
+    hardware.device_bytes = hardware.host_bytes = int64_t{1} << 40;
+    EXPECT_EQ(fits_text(room(memory, hardware, {device - 3, host - 4})),
+              "no: 3 bytes over device_memory_limit, 4 bytes over host_memory_limit");
+    EXPECT_EQ(spare_text(room(memory, hardware, {device + 3, std::nullopt}))
+                  .find("device 3 bytes "
+                        "of device_memory_limit"),
+              0u);
+    // The machine has less than the limit leaves.
+    hardware.device_bytes = device - 5;
+    hardware.host_bytes = target == models::Target::cpu ? device + host - 5 : host;
+    EXPECT_EQ(fits_text(room(memory, hardware, {device, host - 1})),
+              target == models::Target::cpu
+                  ? "no: memory 5 bytes short"
+                  : "no: device 5 bytes short, 1 bytes over host_memory_limit");
+    EXPECT_EQ(fits_text(room(memory, hardware, {device - 9, std::nullopt})),
+              target == models::Target::cpu
+                  ? "no: memory 5 bytes short, 9 bytes over device_memory_limit"
+                  : "no: 9 bytes over device_memory_limit");
+  }
 }
 
 // Each kind of host memory by itself is there; both together are not.

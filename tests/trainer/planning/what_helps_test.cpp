@@ -8,12 +8,14 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include "offload/virtual_backend.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/offload/forwarding_backend.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/named_hardware.h"
 
 namespace longshore::trainer {
 namespace {
@@ -188,6 +190,38 @@ TEST(WhatHelps, NamesWhatFitsTogether) {
   EXPECT_TRUE(room_of(with(settings.size())).fits()) << help;
   for (size_t i = 0; i < settings.size(); ++i)
     EXPECT_FALSE(room_of(with(i)).fits()) << settings[i] << "\n" << help;
+}
+
+// Seven rows where eight do not fit, not one; and as many layers as there is room for.
+TEST(WhatHelps, NamesTheLeastChangeThatFits) {
+  offload::Hardware hardware = offload::nominal_hardware(models::Target::cuda);
+  hardware.host_bytes = kPlenty;
+  const std::string policy = "remat_policy=none";
+  for (const std::string setting :
+       {"per_device_batch_size=7", "max_target_length=200", "base_num_decoder_layers=5"}) {
+    hardware.device_bytes = hardware.device_reserved_bytes +
+                            memory_of(config_of({policy, setting}))[MemoryKind::device].peak_bytes;
+    const std::string help = what_helps(config_of({policy}), hardware);
+    EXPECT_THAT(help, testing::ContainsRegex("  " + setting + " .*: fits\n")) << help;
+  }
+}
+
+TEST(WhatHelps, NamesTheFewestDevicesThatAreEnough) {
+  const Config config =
+      load_config("llama2_7b.yml", std::vector<std::string>{"hardware=h100", "remat_policy=full"},
+                  default_configs_directory());
+  const std::string help = what_helps(config, *named_hardware(config));
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(
+      help, found, std::regex("  ici_fsdp_parallelism=(\\d+) .*: fits, on (\\d+) devices\n")))
+      << help;
+  EXPECT_EQ(found[1], found[2]);
+  for (int fewer : {0, 1}) {
+    Config one = config;
+    one.ici_fsdp_parallelism = std::stoi(found[1]) - fewer;
+    EXPECT_EQ(room(analyze(plan_training(one, models::Target::cuda)), *named_hardware(one)).fits(),
+              fewer == 0);
+  }
 }
 
 // Each device has memory of its own, and a part of the host's; on a processor all is the host's.

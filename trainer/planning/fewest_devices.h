@@ -1,0 +1,27 @@
+// How few devices a config's plan fits on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+// As many devices as a node has, where the other devices of a mesh are in other nodes.
+inline constexpr int64_t kDevicesOfNode = 8;
+// The most nodes that are tried.
+inline constexpr int64_t kMostNodes = 512;
+
+// The config with the fewest devices along `fsdp` of which `fits` is true: up to kDevicesOfNode in
+// a node, then whole nodes; the axis `data` stays as it is. `fits` gets configs for whose mesh the
+// profile that the config names has rates. Nothing if it is true of none.
+std::optional<Config> on_fewest_devices(const Config& config,
+                                        const std::function<bool(const Config&)>& fits);
+
+// The same where `fits` asks whether the plan fits the profile. Throws ConfigError as
+// named_hardware() does.
+std::optional<Config> on_fewest_devices(const Config& config);
+
+}  // namespace longshore::trainer
