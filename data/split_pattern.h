@@ -22,7 +22,8 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
 
   // Appends to `pieces` the matches in `text`, which is valid UTF-8, and what lies between them.
-  // Throws a DataError when that takes more work than any sensible pattern does.
+  // Throws a DataError when that takes more work than any sensible pattern does, in this text or in
+  // all those before together.
   void split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:

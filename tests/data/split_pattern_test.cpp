@@ -53,6 +53,14 @@ TEST(SplitPattern, WhiteSpaceIsThatOfUnicode) {
                     "\xc2\x85"}));
 }
 
+// U+3002 is of no script itself, but used with Han; U+30FB and U+30FC likewise with Katakana.
+TEST(SplitPattern, ScriptsAreThoseOfTheCharactersThemselves) {
+  EXPECT_EQ(split(R"(\p{Han}+)", "\xe4\xb8\xad\xe3\x80\x82"),
+            (Pieces{"\xe4\xb8\xad", "\xe3\x80\x82"}));
+  for (const std::string mark : {"\xe3\x83\xbb", "\xe3\x83\xbc"})
+    EXPECT_EQ(split(R"([\p{Katakana}]+)", "\xe3\x82\xa2" + mark), (Pieces{"\xe3\x82\xa2", mark}));
+}
+
 // What the two libraries read differently, or what could take for ever.
 TEST(SplitPattern, RefusesWhatItCannotVouchFor) {
   for (const char* pattern : {R"(\w+)",
