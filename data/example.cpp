@@ -21,7 +21,28 @@ constexpr const char* kForms = "text, prompt and completion, or messages";
 // What the line's object holds under the keys that are known.
 class ExampleReader : public StrictJson {
  public:
-  bool null() override { return is_ignored() ? ignore() : StrictJson::null(); }
+  // As tables have it that were made of lines with different keys: no such key.
+  bool null() override {
+    switch (place_) {
+      case Place::ignored:
+        return ignore();
+      case Place::value:
+      case Place::messages:
+        fields_.erase(field_);
+        has_nulls_ = true;
+        place_ = Place::key;
+        return true;
+      case Place::message_value:
+        (field_ == "role" ? has_role_ : has_content_) = false;
+        place_ = Place::message_key;
+        return true;
+      case Place::message_other:
+        place_ = Place::message_key;
+        return true;
+      default:
+        return StrictJson::null();
+    }
+  }
   bool boolean(bool value) override { return is_ignored() ? ignore() : StrictJson::boolean(value); }
   bool number_integer(number_integer_t value) override {
     return is_ignored() ? ignore() : StrictJson::number_integer(value);
@@ -146,6 +167,9 @@ class ExampleReader : public StrictJson {
                                              : "role and content alone");
       case Place::message_value:
         return message + "." + field_ + ": expected a string";
+      case Place::message_other:
+        return message + ": expected role and content alone, found the key " + json_quoted(field_) +
+               ", which would have to be null";
       default:
         return "expected a key or the end of the object";
     }
@@ -161,6 +185,7 @@ class ExampleReader : public StrictJson {
     message,        // before one of them, or the list's end
     message_key,    // of one of them
     message_value,  // of its role or content
+    message_other,  // before the value of another key, which could change what it means
   };
   static constexpr size_t kMaxUnknown = 8;
 
@@ -180,10 +205,10 @@ class ExampleReader : public StrictJson {
 
   bool message_key(const std::string& name) {
     bool* has = name == "role" ? &has_role_ : name == "content" ? &has_content_ : nullptr;
-    if (has == nullptr || *has) refuse("the key " + json_quoted(name) + (has ? " again" : ""));
-    *has = true;
+    if (has != nullptr && *has) refuse("the key " + json_quoted(name) + " again");
+    if (has != nullptr) *has = true;
     field_ = name;
-    place_ = Place::message_value;
+    place_ = has != nullptr ? Place::message_value : Place::message_other;
     return true;
   }
 
@@ -204,7 +229,10 @@ class ExampleReader : public StrictJson {
     for (const std::string& name : unknown_)
       if (closest.empty()) closest = nearest(name, kFields);
     throw DataError(std::string("expected ") + kForms + "; found " +
-                    (found.empty() ? "an empty object" : found) + nearest_help(closest));
+                    (!found.empty() ? found
+                     : has_nulls_   ? "nothing but null"
+                                    : "an empty object") +
+                    nearest_help(closest));
   }
 
   std::string learnt(const std::string& name) {
@@ -238,7 +266,7 @@ class ExampleReader : public StrictJson {
   std::set<std::string> fields_;  // those known that were met
   std::map<std::string, std::string> texts_;
   std::vector<ChatMessage> messages_;
-  bool has_role_ = false, has_content_ = false;
+  bool has_role_ = false, has_content_ = false, has_nulls_ = false;
   std::vector<std::string> unknown_;  // the first few keys that were ignored
 };
 

@@ -8,11 +8,16 @@ void StrictJson::read(std::string_view text) {
   // The parser would take a zero byte for the end.
   if (const size_t at = text.find('\0'); at != std::string_view::npos)
     throw DataError("no valid JSON: found a zero at byte " + std::to_string(at));
-  nlohmann::json::sax_parse(text.begin(), text.end(), this);
+  size_ = text.size();
+  WideJson::sax_parse(text.begin(), text.end(), this);
 }
 
-bool StrictJson::parse_error(size_t byte, const std::string&, const nlohmann::json::exception&) {
-  throw DataError("no valid JSON at byte " + std::to_string(byte));
+bool StrictJson::parse_error(size_t byte, const std::string& token,
+                             const nlohmann::json::exception&) {
+  std::string found = byte > size_ ? "the end" : json_quoted(token);
+  if (token.ends_with("N") || token.ends_with("I"))
+    found += ", as in NaN or Infinity, for which JSON has null";
+  throw DataError("no valid JSON at byte " + std::to_string(byte) + ": found " + found);
 }
 
 void StrictJson::refuse(const std::string& found) const {

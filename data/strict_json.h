@@ -2,15 +2,22 @@
 // and duplicate keys are seen.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longshore::data {
 
 // A derived class overrides the events that it can take and keeps its own place in the document;
 // every other event is refused. Keys and strings are valid UTF-8.
-class StrictJson : public nlohmann::json_sax<nlohmann::json> {
+//
+// Numbers may be beyond float64, which JSON does not forbid.
+using WideJson =
+    nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, long double>;
+class StrictJson : public nlohmann::json_sax<WideJson> {
  public:
   // Throws a DataError, without a file's name, on what is no JSON or was refused.
   void read(std::string_view text);
@@ -35,6 +42,9 @@ class StrictJson : public nlohmann::json_sax<nlohmann::json> {
   virtual std::string expectation() const = 0;
 
   [[noreturn]] void refuse(const std::string& found) const;
+
+ private:
+  size_t size_ = 0;  // of the text that is read
 };
 
 // `text` as a message quotes it: in double quotes, printable and not too long.

@@ -9,6 +9,7 @@
 namespace longshore::data {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(Example, HasThreeForms) {
@@ -50,7 +51,7 @@ TEST(Example, SaysWhatItFoundAndExpected) {
       {"{}", "expected text, prompt and completion, or messages; found an empty object"},
       {R"({"txt": "a", "id": 1})", R"(; found the keys "txt", "id"; nearest: text)"},
       {R"({"text": 5})", "text: expected a string, found 5"},
-      {R"({"text": null})", "text: expected a string, found null"},
+      {R"({"text": null})", "messages; found nothing but null"},
       {R"({"prompt": ["a"], "completion": "b"})", "prompt: expected a string, found an array"},
       {R"({"text": "a", "text": "b"})", R"("text": found the key again, expected it once)"},
       {R"({"text": ""})", "text: found nothing, expected text to learn"},
@@ -82,6 +83,26 @@ TEST(Example, SaysWhatItFoundAndExpected) {
     const std::string message = message_of<DataError>([&] { parse_example(bad.line); });
     EXPECT_THAT(message, HasSubstr(bad.message)) << bad.line;
   }
+}
+
+// As tables of lines with different keys, and OpenAI's library, write them; keys in any order.
+TEST(Example, NullsAreAbsent) {
+  const Example chat = parse_example(
+      R"({"text": null, "prompt": null, "messages": [{"role": "user", "content": "a"},)"
+      R"({"refusal": null, "content": "x", "tool_calls": null, "role": "assistant"}]})");
+  ASSERT_EQ(form_of(chat), "messages");
+  EXPECT_EQ(std::get<ChatExample>(chat).messages[1].content, "x");
+  EXPECT_EQ(form_of(parse_example(R"({"messages": null, "text": "a"})")), "text");
+  EXPECT_THAT(message_of<DataError>([] { parse_example(R"({"text": null})"); }),
+              HasSubstr("expected text, prompt and completion, or messages"));
+}
+
+TEST(Example, InvalidJsonIsShown) {
+  EXPECT_THAT(
+      message_of<DataError>([] { parse_example(R"({"text": "a", "x": NaN})"); }),
+      AllOf(HasSubstr("no valid JSON at byte 20: found "), HasSubstr("as in NaN or Infinity")));
+  EXPECT_THAT(message_of<DataError>([] { parse_example("{"); }), HasSubstr("found the end"));
+  EXPECT_NO_THROW(parse_example(R"({"text": "a", "x": 1e999})"));
 }
 
 TEST(Example, NestingCostsNothing) {
