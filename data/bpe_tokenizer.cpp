@@ -21,10 +21,55 @@
 namespace longshore::data {
 namespace {
 
+// Puts long runs of combining marks in their canonical order. ICU sorts them by insertion, which
+// takes time by the square of their number.
+std::string with_marks_in_order(const std::string& text) {
+  constexpr size_t kLongRun = 64;
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* decomposer = icu::Normalizer2::getNFDInstance(error);
+  if (U_FAILURE(error))
+    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
+  std::string ordered;
+  size_t copied = 0, begin = 0, marks = 0;  // of the run at hand
+  auto end_run = [&](size_t end) {
+    if (marks > kLongRun) {
+      std::vector<std::pair<uint8_t, UChar32>> run;  // by combining class
+      for (size_t at = begin; at < end;) {
+        const Character mark = first_character(std::string_view(text).substr(at));
+        icu::UnicodeString parts;
+        if (!decomposer->getDecomposition(static_cast<UChar32>(mark.code_point), parts))
+          parts = static_cast<UChar32>(mark.code_point);
+        for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1))
+          run.emplace_back(decomposer->getCombiningClass(parts.char32At(i)), parts.char32At(i));
+        at += mark.bytes;
+      }
+      std::ranges::stable_sort(run, {}, &std::pair<uint8_t, UChar32>::first);
+      ordered.append(text, copied, begin - copied);
+      for (const auto& [combining_class, mark] : run)
+        icu::UnicodeString(mark).toUTF8String(ordered);
+      copied = end;
+    }
+    marks = 0;
+  };
+  for (size_t at = 0; at < text.size();) {
+    const Character character = first_character(std::string_view(text).substr(at));
+    if (decomposer->getCombiningClass(static_cast<UChar32>(character.code_point)) == 0) {
+      end_run(at);
+    } else if (marks++ == 0) {
+      begin = at;
+    }
+    at += character.bytes;
+  }
+  end_run(text.size());
+  if (copied == 0) return text;
+  return ordered.append(text, copied);
+}
+
 std::string nfc(std::string text) {
   // What lies below U+0300 is in this form always.
   if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xcc; }))
     return text;
+  text = with_marks_in_order(text);
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* normalizer = icu::Normalizer2::getNFCInstance(error);
   std::string normalized;
@@ -72,7 +117,7 @@ class BpeTokenizer : public TokenizerModel {
     if (eos_id_ < 0) eos_id_ = eos_by_name();
   }
 
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, TextPosition position) const override {
     std::string valid;
     if (valid_utf8_prefix(text) != text.size()) text = valid = replace_invalid_utf8(text);
     std::vector<int32_t> ids;
@@ -82,7 +127,8 @@ class BpeTokenizer : public TokenizerModel {
       if (part.id >= 0)
         ids.push_back(part.id);
       else
-        encode_raw(part.text, part.text.data() == text.data(), ids);
+        encode_raw(part.text, position == TextPosition::start && part.text.data() == text.data(),
+                   ids);
     }
     return ids;
   }
@@ -102,6 +148,11 @@ class BpeTokenizer : public TokenizerModel {
     append_bytes(text, bytes);
     if (strips_space_ && text.starts_with(' ')) text.erase(0, 1);
     return is_byte_level_ ? replace_invalid_utf8(text) : text;
+  }
+
+  int64_t text_bytes(int32_t id) const override {
+    const auto at = static_cast<size_t>(id);
+    return byte_of_[at] != kNoByte ? 1 : std::ssize(decoded_[at]);
   }
 
   int32_t vocab_size() const override { return static_cast<int32_t>(decoded_.size()); }

@@ -17,28 +17,35 @@ void append(Document& document, std::span<const int32_t> tokens, bool carries_lo
   document.carries_loss.resize(document.tokens.size(), carries_loss ? 1 : 0);
 }
 
-// Pieces without a special token between them: one text to the tokenizer. A piece's tokens begin
-// where the ids of the text up to it and the ids of all of the text part.
-void append_text(Document& document, std::span<const ChatPiece> pieces,
-                 const Tokenizer& tokenizer) {
+// Pieces without a special token between them: one text to the tokenizer. A piece's tokens are
+// those that end within it, counted in the bytes that tokens stand for.
+void append_text(Document& document, std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
+                 TextPosition position) {
   std::string text;
   for (const ChatPiece& piece : pieces) text += piece.text;
-  const std::vector<int32_t> all = tokenizer.encode(text);
+  const std::vector<int32_t> all = tokenizer.encode(text, position);
   size_t begin = 0, bytes = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     bytes += pieces[i].text.size();
     size_t end = all.size();
     if (i + 1 < pieces.size()) {
-      const std::vector<int32_t> head = tokenizer.encode(std::string_view(text).substr(0, bytes));
-      const auto parting = std::ranges::mismatch(head, all);
-      end = std::max(begin, static_cast<size_t>(parting.in2 - all.begin()));
+      const std::vector<int32_t> head =
+          tokenizer.encode(std::string_view(text).substr(0, bytes), position);
+      int64_t left = tokenizer.text_bytes(head) - tokenizer.text_bytes(std::span(all).first(begin));
+      end = begin;
+      while (end < all.size() &&
+             (left -= tokenizer.text_bytes(std::span(all).subspan(end, 1))) >= 0)
+        ++end;
     }
     append(document, std::span(all).subspan(begin, end - begin), pieces[i].is_completion);
     begin = end;
   }
 }
 
-Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer) {
+// `before` is how many of the pieces, at most, are none of the text that is tokenized: the bos that
+// is put before it.
+Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
+                       size_t before) {
   Document document;
   for (size_t i = 0; i < pieces.size();) {
     if (pieces[i].special_id) {
@@ -48,7 +55,8 @@ Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& token
     }
     size_t end = i;
     while (end < pieces.size() && !pieces[end].special_id) ++end;
-    append_text(document, pieces.subspan(i, end - i), tokenizer);
+    append_text(document, pieces.subspan(i, end - i), tokenizer,
+                i <= before ? TextPosition::start : TextPosition::later);
     i = end;
   }
   return document;
@@ -87,8 +95,9 @@ struct PiecesOf {
 
 Document encode(const Example& example, const Tokenizer& tokenizer,
                 const std::optional<ChatTemplate>& chat_template) {
-  Document document =
-      encode_pieces(std::visit(PiecesOf{tokenizer, chat_template}, example), tokenizer);
+  const bool is_chat = std::holds_alternative<ChatExample>(example);
+  Document document = encode_pieces(std::visit(PiecesOf{tokenizer, chat_template}, example),
+                                    tokenizer, is_chat || tokenizer.bos_id() < 0 ? 0 : 1);
   const auto& marks = document.carries_loss;
   if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
     throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
@@ -100,7 +109,7 @@ std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
                                    const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
   const Pieces pieces =
       chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
-  return encode_pieces(pieces, tokenizer).tokens;
+  return encode_pieces(pieces, tokenizer, 0).tokens;
 }
 
 }  // namespace longshore::data

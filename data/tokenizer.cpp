@@ -107,15 +107,21 @@ Tokenizer::~Tokenizer() = default;
 
 std::vector<fs::path> Tokenizer::files() const { return {path_, config_beside(path_)}; }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, TextPosition position) const {
   if (text.size() > kMaxTextBytes)
     throw DataError("text of " + std::to_string(text.size()) + " bytes; at most " +
                     std::to_string(kMaxTextBytes) + " can be tokenized at once");
   try {
-    return model_->encode(text);
+    return model_->encode(text, position);
   } catch (const DataError& error) {
     throw DataError(path_.string() + ": " + error.what());
   }
+}
+
+int64_t Tokenizer::text_bytes(std::span<const int32_t> ids) const {
+  int64_t bytes = 0;
+  for (int32_t id : ids) bytes += model_->text_bytes(id);
+  return bytes;
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special) const {

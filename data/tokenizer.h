@@ -36,7 +36,11 @@ class Tokenizer {
   // The ids of the text alone: no bos or eos is added. A tokenizer.json recognises special tokens
   // written in the text, sentencepiece does not. What is not UTF-8 reads as U+FFFD: sentencepiece
   // reads one for each byte, a tokenizer.json one for each part of a character.
-  std::vector<int32_t> encode(std::string_view text) const;
+  std::vector<int32_t> encode(std::string_view text,
+                              TextPosition position = TextPosition::start) const;
+
+  // How many bytes of the normalised text tokens within the vocabulary stand for.
+  int64_t text_bytes(std::span<const int32_t> ids) const;
 
   // Throws a DataError on an id outside the vocabulary. Control tokens of a sentencepiece model
   // such as eos always become nothing.

@@ -13,15 +13,22 @@ namespace longshore::data {
 // What decoding does with special tokens, such as eos.
 enum class SpecialTokens { skip, keep };
 
+// Where a text begins: at the beginning of what is tokenized, or behind a special token.
+enum class TextPosition { start, later };
+
 // Immutable once made: any number of threads may use it at a time. Errors are DataErrors, without
 // the file's name.
 class TokenizerModel {
  public:
   virtual ~TokenizerModel() = default;
 
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text,
+                                      TextPosition position = TextPosition::start) const = 0;
   // The ids are within the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
+
+  // Bytes of the normalised text that the token stands for; of one for what is unknown, 1.
+  virtual int64_t text_bytes(int32_t id) const = 0;
 
   virtual int32_t vocab_size() const = 0;
   // From this id on there are special tokens only, which texts need not have: Gemma 3's smallest

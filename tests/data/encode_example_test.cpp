@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "tests/message_of.h"
@@ -68,6 +70,43 @@ TEST(EncodeExample, LearnsTheCompletion) {
       }
     }
   }
+}
+
+// The ids of the prompt alone part from those of the whole before the completion begins: a token
+// is learnt by the characters it holds.
+TEST(EncodeExample, LearnsNoTokenOfThePromptAlone) {
+  const Tokenizer tokenizer(kGoldens + "bytelevel_bpe_llama3/tokenizer.json");
+  const auto head = tokenizer.encode("A:  "), all = tokenizer.encode("A:  4");
+  ASSERT_NE(head.back(), all[head.size() - 1]);
+  const Document document = encode(CompletionExample{"A:  ", "4"}, tokenizer, std::nullopt);
+  EXPECT_EQ(learnt(document, tokenizer), "4<|end_of_text|>");
+}
+
+// Metaspace's "first" is the first text of what is tokenized, not of what follows a special token.
+TEST(EncodeExample, OnlyTheFirstTextIsFirst) {
+  nlohmann::json file =
+      nlohmann::json::parse(std::ifstream(kGoldens + "llama2_bpe/tokenizer.json"));
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {{"type", "Metaspace"},
+                           {"replacement", "\u2581"},
+                           {"prepend_scheme", "first"},
+                           {"split", false}};
+  const std::string path = testing::TempDir() + "metaspace_first.json";
+  std::ofstream(path) << file;
+  const Tokenizer tokenizer(path);
+  const ChatTemplate llama2 = ChatTemplate::named("llama2");
+  const ChatExample chat{{{"user", "Hi"}, {"assistant", "Hello"}}};
+  std::string text;
+  for (const ChatPiece& piece : llama2.pieces(chat.messages, tokenizer))
+    text += piece.special_id
+                ? tokenizer.decode(std::span(&*piece.special_id, 1), SpecialTokens::keep)
+                : piece.text;
+  ASSERT_TRUE(text.starts_with("<s>[INST]")) << text;
+  EXPECT_EQ(encode(chat, tokenizer, llama2).tokens, tokenizer.encode(text));
+  std::vector<int32_t> framed = tokenizer.encode("Hi Hello");
+  if (tokenizer.bos_id() >= 0) framed.insert(framed.begin(), tokenizer.bos_id());
+  framed.push_back(tokenizer.eos_id());
+  EXPECT_EQ(encode(CompletionExample{"Hi ", "Hello"}, tokenizer, std::nullopt).tokens, framed);
 }
 
 TEST(EncodeExample, LearnsWhatTheAssistantSays) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -254,6 +255,29 @@ TEST(TokenizerJson, BothSpellingsOfMergesMeanTheSame) {
     EXPECT_EQ(strings.model.merges[i].right, pairs.model.merges[i].right);
     EXPECT_EQ(strings.model.merges[i].result, pairs.model.merges[i].result);
   }
+}
+
+// Combining marks come in the order of their classes, each class in that of the text: below before
+// above, U+0344 as the two that it stands for.
+TEST(TokenizerJson, ManyCombiningMarksAreSoonInOrder) {
+  Json file = golden("bytelevel_bpe_qwen");
+  const auto tokenizer = make_bpe_tokenizer(file.dump());
+  const std::string above = "\u0301", below = "\u0327", both = "\u0344";
+  auto times = [](const std::string& text, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  for (int count : {1, 40, 200})
+    EXPECT_EQ(
+        tokenizer->encode("xa" + times(above + below + both, count) + "b"),
+        tokenizer->encode("xa" + times(below, count) + times("\u0301\u0308\u0301", count) + "b"))
+        << count;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(tokenizer->encode("a" + times(above + below, 100'000)),
+            tokenizer->encode("a" + times(below, 100'000) + times(above, 100'000)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start,
+            std::chrono::seconds(10));  // 30 s by insertion
 }
 
 // As transformers 5 writes Llama 2's and Mistral's: the mark of spaces is put where a normalizer
