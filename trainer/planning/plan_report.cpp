@@ -130,7 +130,10 @@ std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& ques
 std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
                     const CostQuestion& question) {
   std::string result =
-      (plan.account.empty() ? "remat_policy " + plan.policy + "\n" : plan.account + "\n") +
+      (plan.account.empty()
+           ? "remat_policy " + plan.policy +
+                 (keeps_all_in_less(plan.plans.options) ? kKeepsAllInLess : "") + "\n"
+           : plan.account + "\n") +
       text(plan.memory);
   if (const std::string mesh = mesh_text(plan.config); !mesh.empty()) result = mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);

@@ -12,6 +12,7 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/named_hardware.h"
 #include "trainer/step/lookahead.h"
+#include "trainer/step/short_step.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
@@ -62,6 +63,56 @@ void require_part_for_each_device(const models::Model& model, offload::LayoutOpt
                   location(config, "ici_fsdp_parallelism"), devices, most));
 }
 
+double chosen_layers_ahead(const Config& config, const models::Model& model,
+                           const StepOptions& options, models::Target target) {
+  if (config.prefetch_layers >= 0) return config.prefetch_layers;
+  return choose_layers_ahead(model, layout_options(config), options, target,
+                             named_hardware(config).value_or(offload::nominal_hardware(target)));
+}
+
+// Of one run of a step's plans, apart from what callers give.
+int64_t arena_bytes(const StepPlans& step) {
+  int64_t most = 0;
+  for (const Plan* plan : step.all()) most = std::max(most, plan->arena_bytes[MemoryKind::device]);
+  return most;
+}
+
+// What the scanned layers of a step like this keep together on the device, at least.
+int64_t kept_bytes(const models::Model& model, const offload::LayoutOptions& layout,
+                   const StepOptions& options, models::Target target) {
+  constexpr int kFewLayers = 2;
+  int64_t least = INT64_MAX;
+  for (const offload::LayerPlan& layers :
+       plan_short_step(model, kFewLayers, layout, options, target).layers)
+    if (layers.is_scan) least = std::min(least, residual_bytes(*layers.partition, Fate::keep));
+  return least * static_cast<int64_t>(scan_stage(model).layers.size());
+}
+
+// Where values are few and states move, transfers that start at other times can make a step that
+// computes values again take more device memory than one that keeps them all. Then these options
+// keep them; nothing otherwise, and of policies that say of labels what is to happen. The first
+// device's plans decide for all, whose shares may differ.
+std::optional<StepOptions> keeping_all_in_less(const Config& config, const models::Model& model,
+                                               const StepOptions& options,
+                                               const StepPlans& step_of_first,
+                                               models::Target target) {
+  const offload::LayoutOptions layout = layout_options(config);
+  if (config.remat_policy == "none" || config.remat_policy == "custom" ||
+      options.policy.offloads() || !has_transfers(layout.homes, layout.mesh, options))
+    return std::nullopt;
+  StepOptions keeping = options;
+  keeping.policy = offload::keep_all();
+  keeping.policy.name = options.policy.name;
+  keeping.offload_layers.reset();
+  keeping.others.reset();
+  const int64_t enough = arena_bytes(step_of_first);
+  if (kept_bytes(model, layout, keeping, target) >= enough) return std::nullopt;
+  keeping.transfers.layers_ahead = chosen_layers_ahead(config, model, keeping, target);
+  if (arena_bytes(plan_step(model, offload::lay_out(model, layout), keeping, target)) >= enough)
+    return std::nullopt;
+  return keeping;
+}
+
 }  // namespace
 
 offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
@@ -91,11 +142,13 @@ StepOptions step_options(const Config& config, const models::Model& model, model
   if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
   // The gradients of toy_a are the result.
   if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);
-  if (config.prefetch_layers < 0)
-    options.transfers.layers_ahead =
-        choose_layers_ahead(model, layout_options(config), options, target,
-                            named_hardware(config).value_or(offload::nominal_hardware(target)));
+  options.transfers.layers_ahead = chosen_layers_ahead(config, model, options, target);
   return options;
+}
+
+bool keeps_all_in_less(const StepOptions& options) {
+  return options.policy.otherwise == Fate::keep && options.policy.fates.empty() &&
+         options.policy.name != offload::keep_all().name;
 }
 
 std::vector<const Plan*> TrainingPlans::all() const {
@@ -112,8 +165,20 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   plans.layout = offload::lay_out(plans.model, layout_options(config, rank));
   plans.options = step_options(config, plans.model, target);
   require_part_for_each_device(plans.model, layout_options(config), config);
-  plans.step = with_origin(
-      config, [&] { return plan_step(plans.model, plans.layout, plans.options, target); });
+  auto plan_as = [&](int64_t of_rank) {
+    return with_origin(config, [&] {
+      return plan_step(
+          plans.model,
+          of_rank == rank ? plans.layout : offload::lay_out(plans.model, layout_options(config)),
+          plans.options, target);
+    });
+  };
+  plans.step = plan_as(rank);
+  if (auto keeping = keeping_all_in_less(config, plans.model, plans.options,
+                                         rank == 0 ? plans.step : plan_as(0), target)) {
+    plans.options = *keeping;
+    plans.step = plan_as(rank);
+  }
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))
     plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
@@ -157,7 +222,8 @@ std::string text(const TrainingPlans& plans) {
     result +=
         fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),
                     offload::bytes_text(plan->arena_bytes[MemoryKind::device]));
-  result += "\nremat_policy " + plans.options.policy.name + "\n";
+  result += "\nremat_policy " + plans.options.policy.name +
+            (keeps_all_in_less(plans.options) ? kKeepsAllInLess : "") + "\n";
   if (has_transfers(plans.layout.homes, plans.layout.mesh, plans.options))
     result +=
         fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.layers_ahead);

@@ -32,6 +32,12 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank = 0);
 // Throws ConfigError when the remat policy does not suit the model.
 StepOptions step_options(const Config& config, const models::Model& model, models::Target target);
 
+// Whether a policy that would compute values again keeps them all, since that takes less device
+// memory: a policy never takes more than `none`. And how reports say so.
+bool keeps_all_in_less(const StepOptions& options);
+inline constexpr const char* kKeepsAllInLess =
+    ", which keeps everything here: to compute it again would take more device memory";
+
 // Those of device number `rank`. Throws ConfigError as step_options() does.
 TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank = 0);
 

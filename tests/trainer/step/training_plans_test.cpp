@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 
@@ -25,6 +28,48 @@ TEST(StepOptions, HaveTheConfigsOptimizer) {
   EXPECT_EQ(found.adamw.weight_decay, 0.3);
   EXPECT_EQ(found.clipping_threshold, 0.25);
   EXPECT_EQ(found.seed, 7u);
+}
+
+// Also where little is kept and states move, so that it matters when transfers start.
+TEST(TrainingPlans, TakeNoMoreThanKeepingEverything) {
+  int kept_all = 0;
+  for (const char* layers : {"1", "3"})
+    for (const char* hardware : {"hardware=h100", "hardware="})
+      for (int homes = 0; homes < 8; ++homes) {
+        std::vector<std::string> overrides{
+            hardware,
+            "dtype=bfloat16",
+            "backend=cuda",
+            "base_emb_dim=256",
+            "base_mlp_dim=256",
+            "base_num_query_heads=4",
+            "base_num_kv_heads=2",
+            "head_dim=16",
+            "vocab_size=257",
+            std::string("base_num_decoder_layers=") + layers,
+            "max_target_length=16",
+        };
+        for (int bit = 0; const char* key : {"parameter", "gradient", "optimizer"})
+          if (homes >> bit++ & 1)
+            overrides.push_back(std::string(key) + "_memory_host_offload=true");
+        auto plans_of = [&](const std::string& policy) {
+          std::vector<std::string> all = overrides;
+          all.push_back("remat_policy=" + policy);
+          return plan_training(load_config("quickstart.yml", all, default_configs_directory()),
+                               models::Target::cuda);
+        };
+        auto peak = [](const TrainingPlans& plans) {
+          return analyze(plans)[offload::MemoryKind::device].peak_bytes;
+        };
+        const int64_t none = peak(plans_of("none"));
+        for (const char* policy : {"full", "save_qkv_proj"}) {
+          const TrainingPlans plans = plans_of(policy);
+          EXPECT_LE(peak(plans), none)
+              << policy << " " << layers << " " << hardware << " " << homes;
+          kept_all += keeps_all_in_less(plans.options);
+        }
+      }
+  EXPECT_GT(kept_all, 0) << "or the cases are none";
 }
 
 }  // namespace
