@@ -26,7 +26,8 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
     base.push_back(buffer.owner == Owner::caller ? address(buffer)
                    : buffer.is_in_arena()        ? arenas.of(buffer.kind).memory() + buffer.offset
                                                  : nullptr);
-  for (const Instruction& instruction : plan.instructions) {
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Instruction& instruction = plan.instructions[i];
     auto refs = [&](const std::vector<Operand>& operands) {
       std::vector<models::Ref> refs;
       for (const Operand& operand : operands)
@@ -38,11 +39,23 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
       int buffer = instruction.workspace.buffer;
       bound.workspace = {base[buffer], static_cast<size_t>(plan.buffers[buffer].bytes)};
     }
+    for (const Operand& operand : instruction.in) {
+      const int64_t stride = plan.buffers[operand.buffer].run_stride;
+      if (stride == 0) continue;
+      // What a kernel refers to must stay until the lanes are idle, and so could not be another
+      // part's in the next run.
+      if (instruction.op)
+        throw InternalError(plan.name + ": " + instruction.op->name + " reads " +
+                            plan.buffers[operand.buffer].name + ", expected a move");
+      part_moves_.push_back({i, base[operand.buffer] + operand.offset, stride});
+    }
     bound_.push_back(std::move(bound));
   }
 }
 
-void Executable::run(Ledger& ledger) {
+void Executable::run(Ledger& ledger, int64_t number) {
+  for (const PartMove& move : part_moves_)
+    bound_[move.instruction].in[0].data = move.first + number * move.stride;
   std::vector<bool> is_live(plan_.buffers.size());  // as entered in the ledger
   try {
     enqueue(ledger, is_live);

@@ -29,13 +29,20 @@ class Executable {
 
   // Enqueues all instructions and, at the end, lets each lane wait for the others. Does not wait
   // for them itself, unless something fails: then it throws once all lanes are idle. Temporaries
-  // are entered in the ledger while they are live.
-  void run(Ledger& ledger);
+  // are entered in the ledger while they are live. `number` is the run's among runs in a row: where
+  // an argument has a part for each, the run reads that one.
+  void run(Ledger& ledger, int64_t number = 0);
 
  private:
   struct BoundOperands {
     std::vector<models::Ref> in, out;
     std::span<std::byte> workspace;
+  };
+  // A move that reads another part of an argument in each run.
+  struct PartMove {
+    size_t instruction;
+    std::byte* first;
+    int64_t stride;  // bytes
   };
 
   void enqueue(Ledger& ledger, std::vector<bool>& is_live);
@@ -45,6 +52,7 @@ class Executable {
   const Plan& plan_;
   Backend& backend_;
   std::vector<BoundOperands> bound_;  // by instruction
+  std::vector<PartMove> part_moves_;
   Lifetimes lifetimes_;
 };
 

@@ -191,8 +191,12 @@ Operand PassOperands::batch(const Value& value) {
   if (operand && operand.type != value.type)
     throw InternalError("batch input " + value.name + " has two types");
   if (!operand) {
-    Operand host = builder_.argument(host_name(value.name), value.type, MemoryKind::pinned_host,
-                                     Category::batch);
+    const std::string name = host_name(value.name);
+    const Operand host =
+        value.source == Source::batch
+            ? builder_.argument_part(name, value.type, batches_.first, batches_.count,
+                                     MemoryKind::pinned_host, Category::batch)
+            : builder_.argument(name, value.type, MemoryKind::pinned_host, Category::batch);
     operand = builder_.temporary(value.name, value.type, MemoryKind::device, Category::batch);
     builder_.move(Lane::host_to_device, host, operand, {.stage = "batch"});
   }

@@ -21,17 +21,25 @@ enum class GradientOwner {
 // Batch inputs and scalars arrive in pinned host memory under this name.
 std::string host_name(const std::string& name);
 
+// The batches of a step's micro-batches are there before it begins, so that nothing waits for the
+// host within it: one behind the other in one argument for each batch input.
+struct BatchParts {
+  int64_t count = 1;  // micro-batches of a step
+  int64_t first = 0;  // the micro-batch of the plan's first run; each run is of the next
+};
+
 class PassOperands {
  public:
   // With GradientOwner::next_run, `before` is the plan that left the gradients, if it is another.
   PassOperands(const ParameterLayout& layout, PlanBuilder& builder,
                GradientOwner gradients = GradientOwner::plan, const Transfers& transfers = {},
-               const Plan* before = nullptr)
+               const Plan* before = nullptr, const BatchParts& batches = {})
       : layout_(layout),
         builder_(builder),
         gradients_(gradients),
         transfers_(transfers),
-        before_(before) {}
+        before_(before),
+        batches_(batches) {}
   PassOperands(const PassOperands&) = delete;
   PassOperands& operator=(const PassOperands&) = delete;
 
@@ -86,6 +94,7 @@ class PassOperands {
   GradientOwner gradients_;
   Transfers transfers_;
   const Plan* before_;
+  BatchParts batches_;
   std::map<std::string, Operand> batch_;
   std::map<int, int> gradient_buffers_;                                 // by slab
   std::map<int, Operand> gathered_;                                     // likewise

@@ -52,6 +52,10 @@ struct Buffer {
   // reads it, `first` is the number of the plan's instructions.
   bool outlives_run = false;
 
+  // Of an argument that holds a part for each of several runs in a row, how many bytes further the
+  // part of the next run lies. Only moves read it; their operands are those of the first run.
+  int64_t run_stride = 0;
+
   // Whether it has bytes in the plan's arena: it is a temporary, and some instruction uses it.
   bool is_in_arena() const { return owner == Owner::plan && first >= 0; }
 };
@@ -96,6 +100,12 @@ struct Plan {
 
   // The bytes of all arguments and outputs, each rounded up to the arena's alignment.
   int64_t caller_bytes(MemoryKind kind) const;
+};
+
+// A plan that runs `times` times in a row.
+struct PlanRuns {
+  const Plan* plan = nullptr;
+  int64_t times = 1;
 };
 
 // One line for each instruction, for tests and debugging.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "models/model.h"
+#include "offload/alignment.h"
 #include "offload/place_buffers.h"
 #include "offload/put.h"
 #include "offload/waits.h"
@@ -35,6 +36,14 @@ int PlanBuilder::argument(const std::string& name, int64_t bytes, MemoryKind kin
 Operand PlanBuilder::argument(const std::string& name, const models::Type& type, MemoryKind kind,
                               Category category) {
   return {argument(name, type.bytes(), kind, category), 0, type};
+}
+
+Operand PlanBuilder::argument_part(const std::string& name, const models::Type& type, int64_t part,
+                                   int64_t count, MemoryKind kind, Category category) {
+  const int64_t stride = align_up(type.bytes());
+  const int buffer = argument(name, (count - 1) * stride + type.bytes(), kind, category);
+  plan_.buffers[buffer].run_stride = stride;
+  return {buffer, part * stride, type};
 }
 
 int PlanBuilder::temporary(const std::string& name, int64_t bytes, MemoryKind kind,

@@ -21,6 +21,10 @@ class PlanBuilder {
   int argument(const std::string& name, int64_t bytes, MemoryKind kind, Category category);
   Operand argument(const std::string& name, const models::Type& type, MemoryKind kind,
                    Category category);
+  // The part of an argument that the plan's first run reads, of `count` parts one behind the other,
+  // each from an aligned offset. A run reads the part after that of the run before.
+  Operand argument_part(const std::string& name, const models::Type& type, int64_t part,
+                        int64_t count, MemoryKind kind, Category category);
   int temporary(const std::string& name, int64_t bytes, MemoryKind kind, Category category);
   Operand temporary(const std::string& name, const models::Type& type, MemoryKind kind,
                     Category category);

@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/late_notice.h"
 #include "base/program.h"
 #include "base/text.h"
 #include "trainer/config/backend_choice.h"
@@ -40,7 +41,7 @@ struct Request {
   std::vector<std::string> overrides;
   std::string policies, hardware, json, trace, prices;
   PlanQuestion question;
-  bool explain = false, measure = false;
+  bool explain = false, measure = false, advice = true;
   std::string measure_to;  // a file; "" for the one that --hardware this_machine reads
 };
 
@@ -139,6 +140,18 @@ std::string needs_profile(const Request& request) {
   return "";
 }
 
+// A trace holds an event for each instruction of each micro-batch.
+void require_traceable(const Estimate& step) {
+  constexpr int64_t kMostEvents = 1'000'000;  // takes 1.5 GB to write, and viewers show no more
+  int64_t events = 0;
+  for (const offload::WalkedRuns& runs : step.runs) events += runs.times * std::ssize(runs.events);
+  if (events > kMostEvents)
+    throw ConfigError(
+        fmt::format("--trace: found a step of {} events, expected at most {}; nearest: fewer "
+                    "gradient_accumulation_steps, whose micro-batches are alike",
+                    events, kMostEvents));
+}
+
 void plan(Request& request) {
   check(request);
   if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
@@ -166,10 +179,11 @@ void plan(Request& request) {
   warn_of(config, policy_names(config, policies));
   if (!hardware) find_room_here(plans, target);
   const CostQuestion& cost = request.question.cost;
+  if (!request.trace.empty()) require_traceable(*plans[0].estimate);
   if (!request.json.empty()) write_json(plans, request.json, cost);
   if (!request.trace.empty())
-    write_trace({{.step = 0, .begin = 0, .events = plans[0].estimate->events}}, plans[0].plans.step,
-                request.trace);
+    write_trace({{.step = 0, .begin = 0, .events = offload::events_of(plans[0].estimate->runs)}},
+                plans[0].plans.step, request.trace);
   std::printf("%s, planned for %s\n", config.config_file.c_str(),
               hardware ? hardware->name.c_str() : name(target));
   if (compute_dtype(config, target) == models::Dtype::bfloat16 && !has_bfloat16(target))
@@ -182,9 +196,11 @@ void plan(Request& request) {
       const std::optional<offload::Hardware> its_hardware = named_hardware(one.config);
       std::printf("\n%s", details(one, its_hardware, cost).c_str());
       // Who asks for the largest batch that fits has said what is to change.
-      if (plans.size() == 1 && hardware &&
+      if (plans.size() == 1 && hardware && request.advice &&
           !(request.question.changes_config() && one.room.fits())) {
         std::fflush(stdout);
+        const LateNotice notice(
+            "plan: working out what other choices would do; --no-advice leaves that out");
         std::fputs(changes(one, *its_hardware).c_str(), stdout);
       }
       if (request.explain) std::fputs(explanation(one).c_str(), stdout);
@@ -227,6 +243,8 @@ int main(int argc, char** argv) {
   app.add_option("--trace", request.trace,
                  "a file for what each lane does when, for chrome://tracing and Perfetto");
   app.add_option("--json", request.json, "a file to write the plans to");
+  app.add_flag("!--no-advice", request.advice,
+               "leaves out what other choices would gain or cost, which takes the longest");
   app.add_flag("--explain", request.explain,
                "what happens to each label, and what is computed again");
   trainer::add_config_keys(app, request.overrides);

@@ -41,7 +41,8 @@ struct Times {
 };
 
 void print_ops(Contender& contender, int rounds, const offload::Hardware& hardware) {
-  const auto predicted = seconds_by_op(estimate(contender.plans().step, hardware).events);
+  const auto predicted =
+      seconds_by_op(offload::events_of(estimate(contender.plans().step, hardware).runs));
   decltype(seconds_by_op({})) measured;
   for (int round = 0; round < rounds; ++round)
     for (const auto& [op, seconds] : seconds_by_op(contender.record())) {

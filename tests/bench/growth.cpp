@@ -50,8 +50,8 @@ void measure(int64_t layers, const std::string& policy, int rounds) {
   const trainer::TrainingPlans plans = plan_training(config, models::Target::cpu);
   const double planning = seconds_since(start);
   double instructions = 0;
-  for (const offload::Plan& plan : plans.step.plans)
-    instructions += static_cast<double>(plan.instructions.size());
+  for (const offload::Plan* plan : plans.step.in_order())
+    instructions += static_cast<double>(plan->instructions.size());
   auto contender = std::make_unique<Contender>(config, idle);
   const double executing = step_seconds(*contender, rounds);
   contender.reset();  // so that the next one is alone

@@ -50,13 +50,14 @@ trainer::Config config_of(const std::string& size, const std::string& dtype,
 // Of products and attention in one step, computed again or not.
 double executed_flops(const trainer::StepPlans& step) {
   double flops = 0;
-  for (const offload::Plan& plan : step.plans)
-    for (const offload::Instruction& instruction : plan.instructions) {
+  for (const offload::PlanRuns& runs : step.runs())
+    for (const offload::Instruction& instruction : runs.plan->instructions) {
       if (!instruction.op || instruction.op->op_class == models::OpClass::memory) continue;
       std::vector<models::Type> in, out;
       for (const offload::Operand& operand : instruction.in) in.push_back(operand.type);
       for (const offload::Operand& operand : instruction.out) out.push_back(operand.type);
-      flops += instruction.op->cost(instruction.attrs, in, out).flops;
+      flops +=
+          static_cast<double>(runs.times) * instruction.op->cost(instruction.attrs, in, out).flops;
     }
   return flops;
 }

@@ -375,8 +375,8 @@ TEST(Recording, HoldsEveryInstructionOfAStep) {
 
   std::map<Lane, size_t> expected;
   std::map<Lane, int64_t> expected_bytes, bytes;
-  for (const Plan& plan : plans.plans)
-    for (const Instruction& instruction : plan.instructions) {
+  for (const Plan* plan : plans.in_order())
+    for (const Instruction& instruction : plan->instructions) {
       ++expected[instruction.lane];
       if (!instruction.op) expected_bytes[instruction.lane] += instruction.out[0].type.bytes();
     }

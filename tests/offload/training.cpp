@@ -3,6 +3,7 @@
 #include <bit>
 #include <thread>
 
+#include "offload/alignment.h"
 #include "offload/arenas.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
@@ -59,9 +60,9 @@ void write_toy_inputs(const ToySizes& sizes, Arguments& arguments, int64_t micro
     std::vector<int32_t> ids(static_cast<size_t>(sizes.batch * sizes.length));
     for (size_t i = 0; i < ids.size(); ++i)
       ids[i] = static_cast<int32_t>((7 * i + 3) % static_cast<size_t>(vocabulary));
+    const auto bytes = static_cast<int64_t>(ids.size() * sizeof(int32_t));
     for (int64_t m = 0; m < micro_batches; ++m)
-      arguments.write(trainer::batch_name(name, m), ids.data(),
-                      static_cast<int64_t>(ids.size() * sizeof(int32_t)));
+      arguments.write_part(host_name(name), m * align_up(bytes), ids.data(), bytes);
   };
   write("patches", sizes.patch_vocabulary);
   write("hints", sizes.hint_vocabulary);

@@ -35,16 +35,20 @@ double& seconds_of(LaneSeconds& busy, Lane lane) {
 }
 
 void set_lane_seconds(const Estimate& estimate, BasePlan& base) {
-  double turn = estimate.step_seconds;  // the time at which the backward pass begins
-  for (const Event& event : estimate.events)
+  // A deferred update is made in the forward pass of the first micro-batch.
+  const std::vector<Event>& first = estimate.runs.front().events;
+  double turn = estimate.runs.front().seconds;  // the time at which the backward pass begins
+  for (const Event& event : first)
     if (event.lane == Lane::compute && event.scope.phase == Phase::backward)
       turn = std::min(turn, event.span.begin);
-  for (const Event& event : estimate.events) {
-    bool is_forward = event.scope.phase == Phase::forward ||
-                      (event.scope.phase == Phase::optimizer && event.span.begin < turn);
-    seconds_of(is_forward ? base.forward : base.backward, event.lane) +=
-        event.span.end - event.span.begin;
-  }
+  for (const offload::WalkedRuns& runs : estimate.runs)
+    for (const Event& event : runs.events) {
+      const bool is_forward = event.scope.phase == Phase::forward ||
+                              (event.scope.phase == Phase::optimizer && &runs.events == &first &&
+                               event.span.begin < turn);
+      seconds_of(is_forward ? base.forward : base.backward, event.lane) +=
+          static_cast<double>(runs.times) * (event.span.end - event.span.begin);
+    }
 }
 
 // The most bytes that are live on the device, by the number of layers that hold values.

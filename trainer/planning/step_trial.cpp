@@ -15,24 +15,21 @@ using offload::Hardware;
 // the first and last layers, which differ from the others, make up too much of a model: with five,
 // some changes seemed to gain that lose on the whole model.
 constexpr int64_t kFewLayers = 12, kMoreLayers = 24;
-// The numbers of micro-batches of the two short steps that stand for a long one. The first
-// micro-batch begins the gradients and the last ends the step; a third is like all between them.
-constexpr int64_t kFewMicroBatches = 2, kMoreMicroBatches = 3;
 
-// A step with `count` layers or micro-batches, and the factor by which its time enters a sum.
+// A step with `count` layers, and the factor by which its time enters a sum.
 struct WeightedCount {
   int64_t count;
   double weight;
 };
 
-// The shorter steps from whose times that of a step with `count` layers or micro-batches follows.
-// Only the first and last few layers or micro-batches take times of their own; all between them
-// take the same. So the time is linear in `count`, on the line through the times of `few` and of
-// `more`. A step that is no longer than these two together is walked itself.
-std::vector<WeightedCount> steps_to_walk(int64_t count, int64_t few, int64_t more) {
-  if (count <= few + more) return {{count, 1}};
-  const double beyond = static_cast<double>(count - few) / static_cast<double>(more - few);
-  return {{few, 1 - beyond}, {more, beyond}};
+// The shorter steps from whose times that of a step with `count` layers follows. Only the first and
+// last few layers take times of their own; all between them take the same. So the time is linear in
+// `count`. A step that is no longer than the two short ones together is walked itself.
+std::vector<WeightedCount> steps_to_walk(int64_t count) {
+  if (count <= kFewLayers + kMoreLayers) return {{count, 1}};
+  const double beyond =
+      static_cast<double>(count - kFewLayers) / static_cast<double>(kMoreLayers - kFewLayers);
+  return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
 }
 
 }  // namespace
@@ -55,15 +52,9 @@ StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& la
   const auto all_layers = std::ssize(scan_stage(plans_.model).layers);
   options.transfers.layers_ahead = layers_ahead(options, layout);
   StepTrial::WeightedSteps steps;
-  const int64_t all_micro_batches = options.micro_batches;
-  for (const WeightedCount& layers : steps_to_walk(all_layers, kFewLayers, kMoreLayers))
-    for (const WeightedCount& micro_batches :
-         steps_to_walk(all_micro_batches, kFewMicroBatches, kMoreMicroBatches)) {
-      options.micro_batches = micro_batches.count;
-      steps.emplace_back(layers.weight * micro_batches.weight,
-                         plan_short_step(plans_.model, static_cast<int>(layers.count), layout,
-                                         options, hardware_.target));
-    }
+  for (const WeightedCount& layers : steps_to_walk(all_layers))
+    steps.emplace_back(layers.weight, plan_short_step(plans_.model, static_cast<int>(layers.count),
+                                                      layout, options, hardware_.target));
   return StepTrial(std::move(steps));
 }
 

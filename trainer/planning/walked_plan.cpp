@@ -18,9 +18,10 @@ WalkedPlan walked_plan(const Config& config, models::Target target,
                     .phases = plan.estimate->phases,
                     .memory = plan.memory,
                     .room = plan.room};
-  for (const offload::Event& event : plan.estimate->events)
-    if (event.lane != offload::Lane::compute)
-      walked.moved_bytes += static_cast<double>(event.bytes);
+  for (const offload::WalkedRuns& runs : plan.estimate->runs)
+    for (const offload::Event& event : runs.events)
+      if (event.lane != offload::Lane::compute)
+        walked.moved_bytes += static_cast<double>(runs.times) * static_cast<double>(event.bytes);
   return walked;
 } catch (const ConfigError& error) {
   return {.config = config, .refusal = error.what()};

@@ -4,20 +4,19 @@
 #include <vector>
 
 #include "models/ops/linear_cross_entropy.h"
+#include "offload/alignment.h"
 #include "offload/pass_operands.h"
 
 namespace longshore::trainer {
 
 static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
 
-std::string batch_name(const std::string& input, int64_t micro_batch) {
-  return offload::host_name(input) + (micro_batch == 0 ? "" : "." + std::to_string(micro_batch));
-}
-
 void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch) {
   auto write = [&](const char* name, const std::vector<int32_t>& values) {
-    std::string host = batch_name(name, micro_batch);
-    if (arguments.has(host)) arguments.write(host, values.data(), values.size() * sizeof(int32_t));
+    const std::string host = offload::host_name(name);
+    if (!arguments.has(host)) return;
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(int32_t));
+    arguments.write_part(host, micro_batch * offload::align_up(bytes), values.data(), bytes);
   };
   write("tokens", batch.tokens);
   write("positions", batch.positions);

@@ -12,10 +12,7 @@
 
 namespace longshore::trainer {
 
-// The argument that the plan of that micro-batch reads a batch input from.
-std::string batch_name(const std::string& input, int64_t micro_batch);
-
-// Puts a batch into the arguments that the plan of that micro-batch reads.
+// Puts a batch into the parts of the arguments that the plan of that micro-batch reads.
 void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch = 0);
 
 // The argument to read a batch input from, by the input's name.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "offload/walk.h"
-
 namespace longshore::trainer {
 namespace {
 
@@ -23,13 +21,41 @@ double& wait_for(Lane lane, Phases& phases) {
   return lane == Lane::network ? phases.exposed_collective : phases.exposed_transfer;
 }
 
+// A run of a plan within a step, or `times` runs in a row that are alike and follow a run like
+// them.
+struct Stretch {
+  const offload::WalkedRuns* runs = nullptr;
+  int64_t times = 1;
+  double begin = 0;  // of the first run, where all before it are counted once
+};
+
+// The first of runs in a row is a stretch of its own, since another run comes before it: what waits
+// at the beginning of a run began to wait at the end of the run before.
+std::vector<Stretch> stretches(const std::vector<offload::WalkedRuns>& step) {
+  std::vector<Stretch> result;
+  double begin = 0;
+  auto add = [&](const offload::WalkedRuns& runs, int64_t times) {
+    if (times == 0) return;
+    result.push_back({.runs = &runs, .times = times, .begin = begin});
+    begin += runs.seconds;
+  };
+  for (const offload::WalkedRuns& runs : step) {
+    add(runs, 1);
+    add(runs, runs.times - 1);
+  }
+  return result;
+}
+
 // The lane that was busy longest between two times, of those that the device may have waited for.
 // Asked for one wait after the other.
 class Others {
  public:
-  explicit Others(const std::vector<Event>& events) {
-    for (const Event& event : events)
-      if (event.lane != Lane::compute) spans_[event.lane].push_back(event.span);
+  explicit Others(const std::vector<Stretch>& step) {
+    for (const Stretch& stretch : step)
+      for (const Event& event : stretch.runs->events)
+        if (event.lane != Lane::compute)
+          spans_[event.lane].push_back(
+              {stretch.begin + event.span.begin, stretch.begin + event.span.end});
   }
 
   Lane busiest(double begin, double end) {
@@ -57,25 +83,29 @@ class Others {
 }  // namespace
 
 Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
-  Estimate result{.events = offload::walk(step.of_step(), hardware)};
-  Others others(result.events);
+  Estimate result{.runs = offload::walk_runs(step.runs(), hardware)};
+  const std::vector<Stretch> walked = stretches(result.runs);
+  Others others(walked);
   double computed = 0;
-  for (const Event& event : result.events) {
-    result.step_seconds = std::max(result.step_seconds, event.span.end);
-    result.busy_seconds[event.lane] += event.span.end - event.span.begin;
-  }
-  auto wait = [&](double until) {
+  auto wait = [&](double until, int64_t times) {
     constexpr double kLeast = 1e-12;  // below are sums in another order
     if (until - computed <= kLeast) return;
-    wait_for(others.busiest(computed, until), result.phases) += until - computed;
+    wait_for(others.busiest(computed, until), result.phases) +=
+        static_cast<double>(times) * (until - computed);
   };
-  for (const Event& event : result.events) {
-    if (event.lane != Lane::compute) continue;
-    wait(event.span.begin);
-    phase_of(event, result.phases) += event.span.end - event.span.begin;
-    computed = event.span.end;
+  for (const Stretch& stretch : walked) {
+    const auto times = static_cast<double>(stretch.times);
+    result.step_seconds += times * stretch.runs->seconds;
+    for (const Event& event : stretch.runs->events) {
+      const double seconds = event.span.end - event.span.begin;
+      result.busy_seconds[event.lane] += times * seconds;
+      if (event.lane != Lane::compute) continue;
+      wait(stretch.begin + event.span.begin, stretch.times);
+      phase_of(event, result.phases) += times * seconds;
+      computed = stretch.begin + event.span.end;
+    }
   }
-  wait(result.step_seconds);
+  wait(walked.back().begin + walked.back().runs->seconds, 1);
   for (Lane lane : kLanes)
     if (result.busy_seconds[lane] > result.busy_seconds[result.bottleneck])
       result.bottleneck = lane;

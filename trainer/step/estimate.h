@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "offload/hardware.h"
-#include "offload/timeline.h"
+#include "offload/walk.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
@@ -29,7 +29,7 @@ struct Estimate {
   Phases phases;
   offload::PerLane<double> busy_seconds{};
   offload::Lane bottleneck = offload::Lane::compute;  // the busiest
-  std::vector<offload::Event> events;
+  std::vector<offload::WalkedRuns> runs;              // of the step
 };
 
 // A step among others like it, so that a deferred update counts where it is made.

@@ -60,8 +60,8 @@ void TrainStep::write_update_scalars(const StepScalars& scalars) {
 
 StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                           offload::Ledger& ledger) {
-  if (batches.size() != plans_.plans.size())
-    throw InternalError("a step of " + std::to_string(plans_.plans.size()) +
+  if (std::ssize(batches) != plans_.micro_batches)
+    throw InternalError("a step of " + std::to_string(plans_.micro_batches) +
                         " micro-batches is given " + std::to_string(batches.size()));
   StepResult result;
   result.total_weights = scalars.total_weights;
@@ -76,7 +76,10 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   for (size_t i = 0; i < batches.size(); ++i)
     write_batch(batches[i], arguments_, static_cast<int64_t>(i));
   execute([&] {
-    for (const auto& executable : executables_) executable->run(ledger);
+    const std::vector<offload::PlanRuns> runs = plans_.runs();
+    for (size_t i = 0; i < runs.size(); ++i)
+      for (int64_t number = 0; number < runs[i].times; ++number)
+        executables_[i]->run(ledger, number);
   });
   if (flush_) deferred_ = scalars;
   result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
@@ -108,7 +111,7 @@ StepResult TrainStep::record(const std::vector<data::Batch>& batches, const Step
   backend_.start_recording();
   StepResult result = run(batches, scalars, ledger);
   offload::LaneSpans spans = backend_.stop_recording();
-  events = offload::timeline(plans_.of_step(), spans);
+  events = offload::timeline(plans_.in_order(), spans);
   return result;
 }
 

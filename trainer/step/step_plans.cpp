@@ -3,7 +3,6 @@
 #include <cmath>
 #include <memory>
 
-#include "trainer/step/batch_arguments.h"
 #include "trainer/step/gradient_norm.h"
 #include "trainer/step/update_schedule.h"
 
@@ -62,7 +61,8 @@ class StepPlanner {
     std::vector<offload::LayerPlan> layers;
   };
 
-  MicroBatchPlan plan(const char* name, offload::MicroBatch micro_batch) const;
+  // Of a micro-batch of that kind, which is number `first` of the step or follows it.
+  MicroBatchPlan plan(const char* name, offload::MicroBatch micro_batch, int64_t first) const;
   // `step` is what leaves the gradients.
   Plan flush(const Plan& step) const;
 
@@ -95,10 +95,11 @@ void StepPlanner::return_losses(PlanBuilder& builder) const {
     return_loss(builder, offload::kAuxiliaryLoss, layout_.mesh);
 }
 
-StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name,
-                                              offload::MicroBatch micro_batch) const {
+StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch,
+                                              int64_t first) const {
   PlanBuilder builder(name, target_);
-  offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers);
+  offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers, nullptr,
+                                 {.count = options_.micro_batches, .first = first});
   offload::PassOptions pass{.policy = options_.policy,
                             .offload_layers = options_.offload_layers,
                             .others = options_.others,
@@ -150,6 +151,20 @@ Plan StepPlanner::flush(const Plan& step) const {
 
 }  // namespace
 
+std::vector<offload::PlanRuns> StepPlans::runs() const {
+  std::vector<offload::PlanRuns> runs;
+  for (const Plan& plan : plans) runs.push_back({.plan = &plan});
+  if (plans.size() == 3) runs[1].times = micro_batches - 2;
+  return runs;
+}
+
+std::vector<const Plan*> StepPlans::in_order() const {
+  std::vector<const Plan*> list;
+  for (const offload::PlanRuns& one : runs())
+    list.insert(list.end(), static_cast<size_t>(one.times), one.plan);
+  return list;
+}
+
 std::vector<const Plan*> StepPlans::of_step() const {
   std::vector<const Plan*> list;
   for (const Plan& plan : plans) list.push_back(&plan);
@@ -167,23 +182,20 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   using offload::MicroBatch;
   StepPlanner planner(model, layout, options, target);
   StepPlans result;
-  result.micro_batches_of_all_devices = options.micro_batches * layout.mesh.devices();
-  auto add_plan = [&](const char* name, MicroBatch micro_batch) {
-    auto [plan, layers] = planner.plan(name, micro_batch);
+  const int64_t count = options.micro_batches;
+  result.micro_batches = count;
+  result.micro_batches_of_all_devices = count * layout.mesh.devices();
+  auto add_plan = [&](const char* name, MicroBatch micro_batch, int64_t first) {
+    auto [plan, layers] = planner.plan(name, micro_batch, first);
     result.plans.push_back(std::move(plan));
     if (begins_step(micro_batch)) result.layers = std::move(layers);
   };
-  if (options.micro_batches == 1) {
-    add_plan("step", MicroBatch::only);
+  if (count == 1) {
+    add_plan("step", MicroBatch::only, 0);
   } else {
-    add_plan("first micro-batch", MicroBatch::first);
-    if (options.micro_batches > 2) add_plan("further micro-batch", MicroBatch::further);
-    while (std::ssize(result.plans) < options.micro_batches - 1)
-      result.plans.push_back(result.plans.back());
-    add_plan("last micro-batch", MicroBatch::last);
-    for (int64_t i = 1; i < options.micro_batches; ++i)
-      rename_batch(result.plans[i], model,
-                   [&](const std::string& input) { return batch_name(input, i); });
+    add_plan("first micro-batch", MicroBatch::first, 0);
+    if (count > 2) add_plan("further micro-batch", MicroBatch::further, 1);
+    add_plan("last micro-batch", MicroBatch::last, count - 1);
   }
   if (planner.defers()) result.flush = planner.flush(result.plans[0]);
   return result;
@@ -191,9 +203,10 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
 
 Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
                   const std::string& name, const offload::Transfers& transfers,
-                  models::Target target, offload::Carries carries) {
+                  models::Target target, offload::Carries carries, int64_t micro_batches) {
   PlanBuilder builder(name, target);
-  offload::PassOperands operands(layout, builder, offload::GradientOwner::plan, transfers);
+  offload::PassOperands operands(layout, builder, offload::GradientOwner::plan, transfers, nullptr,
+                                 {.count = micro_batches});
   offload::Scan scan(model, operands, builder);
   scan.forward(carries);
   if (has_output(model, models::OutputRole::loss))

@@ -23,30 +23,34 @@ struct StepOptions {
   std::optional<OptimizerOptions> optimizer;
 };
 
-// The plans of a step, one for each micro-batch. They differ in where they find their batch, so
-// that all batches of a step are there before it begins and nothing waits for the host within it.
-// With one micro-batch a gradient lives from the layer that makes it to its update; with several,
-// all of them stay.
+// The plans of a step. Micro-batches between the first and the last are alike, so they share a
+// plan. With one micro-batch a gradient lives from the layer that makes it to its update; with
+// several, all of them stay.
 //
 // Where clipping makes the update wait for all gradients and something of it has to move, it is
 // deferred into the forward pass of the next step's first plan; `flush` updates without a pass.
 struct StepPlans {
+  // Of the only micro-batch; or of the first, of those between if there are any, and of the last.
   std::vector<offload::Plan> plans;
+  int64_t micro_batches = 1;
   std::optional<offload::Plan> flush;      // exactly where the update is deferred
   std::vector<offload::LayerPlan> layers;  // of the first plan
   int64_t micro_batches_of_all_devices = 1;
 
-  std::vector<const offload::Plan*> of_step() const;  // `plans`
-  std::vector<const offload::Plan*> all() const;      // these and `flush`
+  std::vector<offload::PlanRuns> runs() const;         // of a step, in order
+  std::vector<const offload::Plan*> in_order() const;  // the same, a plan for each micro-batch
+  std::vector<const offload::Plan*> of_step() const;   // `plans`
+  std::vector<const offload::Plan*> all() const;       // these and `flush`
 };
 
 StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& layout,
                     const StepOptions& options, models::Target target);
 
-// Forward only; no gradients.
+// Forward only; no gradients. With `micro_batches` it reads the first batch of such a step.
 offload::Plan plan_forward(const models::Model& model, const offload::ParameterLayout& layout,
                            const std::string& name, const offload::Transfers& transfers,
                            models::Target target,
-                           offload::Carries carries = offload::Carries::internal);
+                           offload::Carries carries = offload::Carries::internal,
+                           int64_t micro_batches = 1);
 
 }  // namespace longshore::trainer

@@ -69,21 +69,27 @@ ordered_json counter_json(offload::MemoryKind kind, double seconds,
 // known by instruction; kernels run one after the other, and so say when that is.
 void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& plans,
                      offload::MemoryKind kind, ordered_json& events) {
-  std::vector<offload::Ledger::ByCategory> live;  // by instruction of all plans, as events are
-  const std::vector<const offload::Plan*> all = plans.of_step();
-  const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(all, kind);
-  for (size_t i = 0; i < all.size(); ++i)
-    for (offload::Ledger::ByCategory bytes : live_categories_by_instruction(*all[i], kind)) {
+  const std::vector<offload::PlanRuns> runs = plans.runs();
+  const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(plans.of_step(), kind);
+  std::vector<std::vector<offload::Ledger::ByCategory>> live;  // by plan and instruction
+  for (size_t i = 0; i < runs.size(); ++i) {
+    live.push_back(live_categories_by_instruction(*runs[i].plan, kind));
+    for (offload::Ledger::ByCategory& bytes : live[i])
       for (offload::Category c : offload::kCategories) bytes[c] += others[i][c];
-      live.push_back(bytes);
-    }
+  }
   offload::Ledger::ByCategory shown{};
-  for (const RecordedStep& step : steps)
-    for (size_t i = 0; i < step.events.size(); ++i) {
-      if (step.events[i].lane != offload::Lane::compute || live[i] == shown) continue;
-      events.push_back(counter_json(kind, step.begin + step.events[i].span.begin, live[i]));
-      shown = live[i];
-    }
+  for (const RecordedStep& step : steps) {
+    auto event = step.events.begin();  // in the order of the runs' instructions
+    auto show = [&](const offload::Ledger::ByCategory& bytes) {
+      const offload::Event& at = *event++;
+      if (at.lane != offload::Lane::compute || bytes == shown) return;
+      events.push_back(counter_json(kind, step.begin + at.span.begin, bytes));
+      shown = bytes;
+    };
+    for (size_t i = 0; i < runs.size(); ++i)
+      for (int64_t number = 0; number < runs[i].times; ++number)
+        std::ranges::for_each(live[i], show);
+  }
 }
 
 }  // namespace

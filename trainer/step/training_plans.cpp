@@ -181,7 +181,8 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   }
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))
-    plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target);
+    plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target,
+                                  offload::Carries::internal, plans.options.micro_batches);
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);
@@ -218,10 +219,15 @@ std::vector<std::string> kernel_paths(const models::Model& model, models::Target
 
 std::string text(const TrainingPlans& plans) {
   std::string result = text(analyze(plans));
-  for (const Plan* plan : plans.all())
+  const std::vector<offload::PlanRuns> runs = plans.step.runs();
+  for (const Plan* plan : plans.all()) {
+    const auto found = std::ranges::find(runs, plan, &offload::PlanRuns::plan);
+    const int64_t times = found == runs.end() ? 1 : found->times;
     result +=
-        fmt::format("plan {}: {} instructions, temp {}\n", plan->name, plan->instructions.size(),
+        fmt::format("plan {}{}: {} instructions, temp {}\n", plan->name,
+                    times > 1 ? fmt::format(", {} times", times) : "", plan->instructions.size(),
                     offload::bytes_text(plan->arena_bytes[MemoryKind::device]));
+  }
   result += "\nremat_policy " + plans.options.policy.name +
             (keeps_all_in_less(plans.options) ? kKeepsAllInLess : "") + "\n";
   if (has_transfers(plans.layout.homes, plans.layout.mesh, plans.options))

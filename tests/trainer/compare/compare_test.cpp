@@ -376,7 +376,7 @@ TEST(Compare, PageHasAllFiguresAndLoadsNothing) {
   comparison.workload.config.hardware = "<made up>";
   comparison.flops = 4.5e7;  // 0.3 of the peak in 0.15 s
   for (Candidate& candidate : comparison.candidates)
-    candidate.plan->estimate = Estimate{.step_seconds = 0.25, .events = {}};
+    candidate.plan->estimate = Estimate{.step_seconds = 0.25, .runs = {}};
   ComparisonReport report{
       .comparisons = {comparison, comparison}, .steps = 10, .price_per_device_hour = 1.0};
   report.comparisons[1].workload.name = "a&b";

@@ -451,6 +451,7 @@ TEST(PlanProgram, AdvisesOnOnePolicy) {
   const std::string toy = "--config toy_b.yml --hardware h200 ";
   EXPECT_TRUE(contains(run_plan(toy).output, "advice, each change by itself"));
   EXPECT_FALSE(contains(run_plan(toy + "--explain --policies all").output, "advice"));
+  EXPECT_FALSE(contains(run_plan(toy + "--no-advice").output, "advice"));
 }
 
 TEST(PlanProgram, SaysWhatTakesLessWhereNothingFits) {

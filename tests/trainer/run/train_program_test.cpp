@@ -506,8 +506,8 @@ TracedLanes expected_lanes(const Config& config) {
       {offload::Phase::optimizer, "optimizer"}};
   TrainingPlans plans = plan_training(config, models::Target::cpu);
   TracedLanes lanes;
-  for (const offload::Plan& plan : plans.step.plans)
-    for (const offload::Instruction& instruction : plan.instructions) {
+  for (const offload::Plan* plan : plans.step.in_order())
+    for (const offload::Instruction& instruction : plan->instructions) {
       const std::string phase = kPhases.at(instruction.scope.phase);
       json event{{"name", instruction.name},
                  {"cat", instruction.recomputes ? phase + ",recompute" : phase},
