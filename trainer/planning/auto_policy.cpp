@@ -84,13 +84,16 @@ Outcome outcome_with_late_transfers(const Config& config, models::Target target,
   return outcome;
 }
 
-Outcome best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
+void require_same_device(const Config& config, models::Target target, const Hardware& hardware) {
   if (!models::same_device(hardware.target, target))
     throw ConfigError(location(config, "hardware") + ": found " + hardware.name +
                       ", a profile of " +
                       (target == models::Target::cpu ? "a GPU, expected that of a processor"
                                                      : "a processor, expected that of a GPU") +
                       " for remat_policy: auto (plan --measure makes this machine's)");
+}
+
+Outcome best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
   Outcome outcome = outcome_of(config, target, hardware);
   if (outcome.choice || is_set(config, "prefetch_layers")) return outcome;
   return outcome_with_late_transfers(config, target, hardware);
@@ -112,11 +115,15 @@ Outcome best_outcome(const Config& config, models::Target target, const Hardware
 }  // namespace
 
 std::optional<AutoChoice> find_policy(const Config& config, models::Target target) {
-  return best_outcome(config, target, *named_hardware(config)).choice;
+  const Hardware hardware = *named_hardware(config);
+  require_same_device(config, target, hardware);
+  if (!may_fit(config, target, hardware)) return std::nullopt;
+  return best_outcome(config, target, hardware).choice;
 }
 
 AutoChoice choose_policy(const Config& config, models::Target target) {
   const Hardware hardware = *named_hardware(config);
+  require_same_device(config, target, hardware);
   Outcome outcome = best_outcome(config, target, hardware);
   if (!outcome.choice) refuse(outcome, hardware);
   return std::move(*outcome.choice);

@@ -1,5 +1,7 @@
 #include "trainer/planning/auto_search_space.h"
 
+#include <algorithm>
+
 #include "base/parallel.h"
 #include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"
@@ -74,6 +76,15 @@ bool has_states_on_host(const Config& config) {
          config.optimizer_memory_host_offload;
 }
 
+std::shared_ptr<const LayerChoices> choices_of(const Config& cut, models::Target target,
+                                               const Hardware& hardware) {
+  const models::Model model = make_model(cut, target);
+  return with_origin(cut, [&] {
+    return layer_choices(model, fates_in_first_layers(cut), cut.gradient_accumulation_steps,
+                         hardware);
+  });
+}
+
 }  // namespace
 
 bool is_set(const Config& config, const char* key) { return config.origins.contains(key); }
@@ -82,11 +93,7 @@ std::vector<BasePlan> base_plans(const Config& config, models::Target target,
                                  const Hardware& hardware) {
   std::vector<BasePlan> bases;
   for (Config& cut : micro_batch_cuts(config)) {
-    const models::Model model = make_model(cut, target);
-    const auto choices = with_origin(config, [&] {
-      return layer_choices(model, fates_in_first_layers(cut), cut.gradient_accumulation_steps,
-                           hardware);
-    });
+    const auto choices = choices_of(cut, target, hardware);
     cut.label_fates.clear();
     const std::vector<Config> homes = homes_of_states(cut);
     const size_t before = bases.size();
@@ -97,6 +104,14 @@ std::vector<BasePlan> base_plans(const Config& config, models::Target target,
     });
   }
   return bases;
+}
+
+bool may_fit(const Config& config, models::Target target, const Hardware& hardware) {
+  const Config cut = micro_batch_cuts(config).at(0);  // states are the same for all
+  choices_of(cut, target, hardware);
+  return std::ranges::any_of(homes_of_states(cut), [&](const Config& homes) {
+    return room(memory_of_states(homes, target), hardware, memory_limits(homes)).fits();
+  });
 }
 
 std::set<std::string> searched_keys(const Config& config) {

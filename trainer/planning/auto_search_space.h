@@ -31,6 +31,10 @@ void choose_value(Config& config, const char* key, T Config::*member, const T& v
 std::vector<BasePlan> base_plans(const Config& config, models::Target target,
                                  const offload::Hardware& hardware);
 
+// Whether parameters and optimizer state alone fit with some of the homes that base_plans() plans:
+// if not, no plan does. Throws ConfigError as base_plans() does.
+bool may_fit(const Config& config, models::Target target, const offload::Hardware& hardware);
+
 // The keys whose other values are searched.
 std::set<std::string> searched_keys(const Config& config);
 

@@ -8,6 +8,11 @@
 
 #include "base/text.h"
 
+#include "offload/alignment.h"
+#include "offload/parameter_layout.h"
+#include "trainer/config/model_config.h"
+#include "trainer/step/training_plans.h"
+
 namespace longshore::trainer {
 namespace {
 
@@ -61,6 +66,18 @@ MemoryLimits memory_limits(const Config& config) {
     return static_cast<int64_t>(gibibytes * (int64_t{1} << 30));
   };
   return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
+}
+
+MemoryByKind memory_of_states(const Config& config, models::Target target) {
+  const offload::LayoutOptions options = layout_options(config);
+  const bool has_optimizer = config.model_type != ModelType::toy_a;
+  MemoryByKind memory;
+  for (const offload::Slab& slab : offload::lay_out(make_model(config, target), options).slabs)
+    for (offload::Copy copy : offload::kCopies)
+      if (slab.has(copy) && copy != offload::Copy::gradient &&
+          (has_optimizer || copy == offload::Copy::compute))
+        memory[options.homes.of(copy)].peak_bytes += offload::align_up(bytes(slab, copy));
+  return memory;
 }
 
 std::string fits_text(const Room& room) {

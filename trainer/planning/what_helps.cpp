@@ -209,6 +209,7 @@ std::vector<Keys> all_homes() {
 std::optional<Config> combination_that_fits(const Config& config, models::Target target,
                                             const RoomOf& room_of) {
   auto fits = [&](const Combination& one) {
+    if (!room_of(memory_of_states(one.config, target)).fits()) return false;
     const std::optional<MemoryByKind> memory = memory_of(one.config, target);
     return memory && room_of(*memory).fits();
   };

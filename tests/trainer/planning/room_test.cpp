@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "offload/alignment.h"
 #include "offload/virtual_backend.h"
 #include "trainer/config/config.h"
 #include "trainer/config/load_config.h"
+#include "trainer/step/gradient_norm.h"
 #include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
@@ -36,6 +39,38 @@ TEST(Room, CountsWhatTheDriverTakes) {
     EXPECT_EQ(room(memory, hardware).device_spare_bytes, -1);
     EXPECT_EQ(room(memory, hardware).host_spare_bytes, is_one_memory ? -1 : 0);
   }
+}
+
+// Of every plan they are a part, and all of its arguments but gradients, batch and results.
+TEST(Room, StatesAreTheLeastThatPlansTake) {
+  for (const std::string homes : {"000", "100", "010", "001", "111"})
+    for (const char* more : {"moment_dtype=8bit", "weight_dtype=bfloat16", "lora_rank=2",
+                             "trainable_parameters_mask=self_attn", "ici_fsdp_parallelism=2"})
+      for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
+        SCOPED_TRACE(homes + " " + more);
+        auto on_host = [&](size_t i) { return homes[i] == '1' ? "true" : "false"; };
+        const Config config =
+            load_config("quickstart.yml",
+                        {std::string("parameter_memory_host_offload=") + on_host(0),
+                         std::string("gradient_memory_host_offload=") + on_host(1),
+                         std::string("optimizer_memory_host_offload=") + on_host(2), more},
+                        default_configs_directory());
+        const std::vector<const offload::Plan*> plans = plan_training(config, target).all();
+        const MemoryByKind states = memory_of_states(config, target);
+        for (MemoryKind kind : offload::kMemoryKinds) {
+          std::map<std::string, int64_t> held;
+          for (const offload::Plan* plan : plans)
+            for (const offload::Buffer& buffer : plan->buffers)
+              if (buffer.owner == offload::Owner::caller && buffer.kind == kind &&
+                  (buffer.category == offload::Category::parameters ||
+                   buffer.category == offload::Category::optimizer) &&
+                  buffer.name != kClipFactor)
+                held[buffer.name] = offload::align_up(buffer.bytes);
+          int64_t bytes = 0;
+          for (const auto& [name, of_buffer] : held) bytes += of_buffer;
+          EXPECT_EQ(states[kind].peak_bytes, bytes) << name(kind);
+        }
+      }
 }
 
 // What one memory lacks, both of its kinds lack: it counts once.
