@@ -120,8 +120,7 @@ std::string print_clip(const std::any& attrs) {
 void run_clip_cpu(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
   double norm = std::sqrt(added_in_order(call.in[0]));
-  double factor = threshold > 0 && !(norm <= threshold) ? threshold / norm : 1;
-  *call.out[0].as<float>() = std::isnan(factor) ? 0.f : static_cast<float>(factor);
+  *call.out[0].as<float>() = clip_factor(norm, threshold);
   *call.out[1].as<float>() = static_cast<float>(norm);
 }
 
@@ -193,6 +192,11 @@ const Op clip_op{.name = "clip",
 Var square_sum(Var x) { return x.trace->emit(square_sum_op, {}, {x})[0]; }
 
 Var sum_in_order(Var x) { return x.trace->emit(sum_in_order_op, {}, {x})[0]; }
+
+float clip_factor(double norm, double threshold) {
+  const double factor = threshold > 0 && !(norm <= threshold) ? threshold / norm : 1;
+  return std::isnan(factor) ? 0.f : static_cast<float>(factor);
+}
 
 Clip clip(Var square_sums, double threshold) {
   auto out = square_sums.trace->emit(clip_op, ClipAttrs{threshold}, {square_sums});

@@ -17,6 +17,9 @@ extern const Op clip_op;
 Var square_sum(Var x);
 Var sum_in_order(Var x);
 
+// The factor that clips a gradient of that norm: as clip_op's.
+float clip_factor(double norm, double threshold);
+
 struct Clip {
   Var factor, norm;
 };

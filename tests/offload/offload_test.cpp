@@ -13,6 +13,7 @@
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
+#include "trainer/step/memory_report.h"
 
 namespace longshore::offload {
 namespace {
@@ -120,6 +121,51 @@ TEST(Offload, UpdatesOnTheHostGiveTheBitsOfNone) {
             EXPECT_GT(updates, 0);
           }
       }
+}
+
+// No update waits then, wherever things live; and what that takes is what it takes without
+// clipping.
+TEST(Offload, ClippingByThePreviousNormGivesTheBitsOfNone) {
+  struct Choice {
+    const char* policy;
+    Homes homes;
+    Lane update = Lane::compute;
+  };
+  for (models::Dtype moment : {models::Dtype::float32, models::Dtype::uint8})
+    for (int64_t micro_batches : {1, 4}) {
+      TrainingOptions options{.micro_batches = micro_batches,
+                              .clipping_norm = trainer::ClippingNorm::previous_global_norm};
+      options.layout.moment_dtype = moment;
+      const Training none = train(options);
+      options.clipping_threshold = 0;
+      const Training unclipped = train(options);
+      options.clipping_threshold = 0.5;
+      EXPECT_EQ(none.results[1].loss, unclipped.results[1].loss) << "the first step is not clipped";
+      EXPECT_NE(none.results[2].loss, unclipped.results[2].loss);
+      for (const Choice& choice :
+           {Choice{"full", {}},
+            {"minimal_offloaded", {.optimizer = kHost}},
+            {"qkv_proj_offloaded", {kHost, kHost, kHost}},
+            {"save_out_proj", {MemoryKind::device, kHost, kHost}, Lane::host_compute},
+            {"full", {kHost, kHost, kHost}, Lane::host_compute}}) {
+        SCOPED_TRACE(choice.policy);
+        options.policy = choice.policy;
+        options.layout.homes = choice.homes;
+        options.update_lane = choice.update;
+        const Training other = train(options);
+        EXPECT_EQ(differences(none, other), "");
+        EXPECT_EQ(first_fault(other.plans), "");
+        EXPECT_FALSE(other.plans.flush);
+        options.clipping_threshold = 0;
+        const trainer::MemoryByKind planned = trainer::analyze(other.plans.all()),
+                                    without = trainer::analyze(train(options).plans.all());
+        options.clipping_threshold = 0.5;
+        for (MemoryKind kind : {MemoryKind::device, kHost}) {
+          EXPECT_EQ(other.allocated_bytes.at(kind), planned[kind].peak_bytes);
+          EXPECT_EQ(planned[kind].peak_bytes, without[kind].peak_bytes);
+        }
+      }
+    }
 }
 
 // Whether the next pass makes a deferred update or a flush does.

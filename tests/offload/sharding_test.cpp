@@ -57,6 +57,7 @@ struct Case {
   int64_t data, fsdp, micro_batches;
   double threshold;
   LayoutOptions layout = {};
+  trainer::ClippingNorm norm = trainer::ClippingNorm::global_norm;
 };
 
 constexpr auto kZero1 = [] { return LayoutOptions{.shard_optimizer_over_data = true}; };
@@ -120,9 +121,10 @@ TEST_P(Devices, GivesTheGradientsOfOneDevice) {
 TEST_P(Devices, KeepsDevicesTogether) {
   const Case& c = GetParam();
   DeviceMesh mesh = mesh_of(c.data, c.fsdp);
-  std::vector<Training> ranks = without_gradients(train_on(
-      mesh,
-      {.micro_batches = c.micro_batches, .clipping_threshold = c.threshold, .layout = c.layout}));
+  std::vector<Training> ranks = without_gradients(train_on(mesh, {.micro_batches = c.micro_batches,
+                                                                  .clipping_threshold = c.threshold,
+                                                                  .clipping_norm = c.norm,
+                                                                  .layout = c.layout}));
   if (parts_of_shard(c.layout, mesh) > 1)
     for (Training& rank : ranks)
       std::erase_if(rank.state,
@@ -140,8 +142,10 @@ TEST_P(Devices, KeepsDevicesTogether) {
 TEST_P(Devices, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
   const Case& c = GetParam();
   DeviceMesh mesh = mesh_of(c.data, c.fsdp);
-  TrainingOptions options{
-      .micro_batches = c.micro_batches, .clipping_threshold = c.threshold, .layout = c.layout};
+  TrainingOptions options{.micro_batches = c.micro_batches,
+                          .clipping_threshold = c.threshold,
+                          .clipping_norm = c.norm,
+                          .layout = c.layout};
   std::vector<Training> none = without_gradients(train_on(mesh, options));
   struct Choice {
     const char* policy;
@@ -322,17 +326,26 @@ TEST(Sharding, DividesStates) {
   EXPECT_GE(states(4), states(1) / 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, Devices,
-    testing::Values(Case{"fsdp_2", 1, 2, 1, 0.5}, Case{"fsdp_2_unclipped", 1, 2, 1, 0},
-                    Case{"fsdp_2_twice", 1, 2, 2, 0.5}, Case{"fsdp_4", 1, 4, 1, 0.5},
-                    Case{"data_2", 2, 1, 1, 0.5}, Case{"data_2_thrice", 2, 1, 3, 0},
-                    Case{"data_2_fsdp_2", 2, 2, 2, 0.5}, Case{"zero1_2", 2, 1, 1, 0.5, kZero1()},
-                    Case{"zero1_2_unclipped", 2, 1, 1, 0, kZero1()},
-                    Case{"zero1_2_thrice", 2, 1, 3, 0.5, kZero1()},
-                    Case{"zero1_3_twice", 3, 1, 2, 0, kZero1()},
-                    Case{"zero1_2_fsdp_2", 2, 2, 2, 0.5, kZero1()}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cases, Devices,
+                         testing::Values(Case{"fsdp_2", 1, 2, 1, 0.5},
+                                         Case{"fsdp_2_unclipped", 1, 2, 1, 0},
+                                         Case{"fsdp_2_twice", 1, 2, 2, 0.5},
+                                         Case{"fsdp_4", 1, 4, 1, 0.5}, Case{"data_2", 2, 1, 1, 0.5},
+                                         Case{"data_2_thrice", 2, 1, 3, 0},
+                                         Case{"data_2_fsdp_2", 2, 2, 2, 0.5},
+                                         Case{"data_2_fsdp_2_previous_norm",
+                                              2,
+                                              2,
+                                              2,
+                                              0.5,
+                                              {},
+                                              trainer::ClippingNorm::previous_global_norm},
+                                         Case{"zero1_2", 2, 1, 1, 0.5, kZero1()},
+                                         Case{"zero1_2_unclipped", 2, 1, 1, 0, kZero1()},
+                                         Case{"zero1_2_thrice", 2, 1, 3, 0.5, kZero1()},
+                                         Case{"zero1_3_twice", 3, 1, 2, 0, kZero1()},
+                                         Case{"zero1_2_fsdp_2", 2, 2, 2, 0.5, kZero1()}),
+                         [](const auto& info) { return info.param.name; });
 
 // Each of two weights has 4 elements, padded to 256; so only two of four devices hold one.
 TEST(Sharding, RefusesADeviceThatWouldTrainNothing) {

@@ -84,6 +84,7 @@ Training train(const TrainingOptions& options) {
       .micro_batches = options.micro_batches,
       .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
                                              .clipping_threshold = options.clipping_threshold,
+                                             .clipping_norm = options.clipping_norm,
                                              .lane = options.update_lane,
                                              .chunk = options.update_chunk}};
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());

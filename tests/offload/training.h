@@ -26,6 +26,7 @@ struct TrainingOptions {
   int steps = 3;
   double learning_rate = 1e-2;
   double clipping_threshold = 0.5;  // lower than the tiny models' norms
+  trainer::ClippingNorm clipping_norm = trainer::ClippingNorm::global_norm;
   double weight_decay = 0.1;
   LayoutOptions layout;
   std::optional<int> offload_layers;

@@ -37,14 +37,17 @@ CheckpointSaver::~CheckpointSaver() {
   if (pending_.valid()) pending_.wait();
 }
 
-SaveReport CheckpointSaver::write(int64_t step, const offload::ArgumentReader& whole) const {
+SaveReport CheckpointSaver::write(const SavePoint& point,
+                                  const offload::ArgumentReader& whole) const {
   const fs::path folder = run_.directory / kCheckpointsFolder;
-  SaveReport report{.step = step, .folder = folder / checkpoint_name(step), .error = {}};
+  SaveReport report{
+      .step = point.step, .folder = folder / checkpoint_name(point.step), .error = {}};
   const auto start = Clock::now();
   try {
     Manifest manifest = run_.manifest;
-    manifest.step = step;
-    manifest.batches = step * run_.micro_batches;
+    manifest.step = point.step;
+    manifest.batches = point.step * run_.micro_batches;
+    manifest.clipping_norm = point.clipping_norm;
     manifest = write_checkpoint(report.folder, run_.saved, run_.files, whole, std::move(manifest));
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
     report.seconds = seconds_since(start);
@@ -65,46 +68,46 @@ SaveReport CheckpointSaver::write(int64_t step, const offload::ArgumentReader& w
   return report;
 }
 
-std::function<SaveReport()> CheckpointSaver::part_in_save(int64_t step,
+std::function<SaveReport()> CheckpointSaver::part_in_save(const SavePoint& point,
                                                           const offload::Arguments& here) const {
-  if (run_.world.size() == 1) return [this, step, &here] { return write(step, here); };
+  if (run_.world.size() == 1) return [this, point, &here] { return write(point, here); };
   if (!run_.world.is_first())
     return [this, &here] {
       give_state(run_.held, here, run_.world);
       return SaveReport{};
     };
   auto whole = std::make_shared<SharedState>(run_.held, here, run_.world);
-  return [this, step, whole]() mutable {
-    SaveReport report = write(step, *whole);
+  return [this, point, whole]() mutable {
+    SaveReport report = write(point, *whole);
     whole.reset();
     return report;
   };
 }
 
-void CheckpointSaver::save(int64_t step) {
-  if (!snapshot_) return save_now(step);
+void CheckpointSaver::save(const SavePoint& point) {
+  if (!snapshot_) return save_now(point);
   const auto start = Clock::now();
   finish();
   snapshot_->take(run_.state);
   const double stall = seconds_since(start);
-  auto take_part = part_in_save(step, snapshot_->arguments());
+  auto take_part = part_in_save(point, snapshot_->arguments());
   try {
     pending_ = std::async(std::launch::async, [stall, take_part = std::move(take_part)]() mutable {
       SaveReport report = take_part();
       report.stall_seconds = stall;
       return report;
     });
-    saving_ = step;
+    saving_ = point.step;
   } catch (const std::system_error& error) {  // no more threads
     if (!run_.world.is_first()) throw;        // the first would wait for ever
-    report_({.step = step, .folder = {}, .error = error.what()});
+    report_({.step = point.step, .folder = {}, .error = error.what()});
   }
 }
 
-void CheckpointSaver::save_now(int64_t step) {
+void CheckpointSaver::save_now(const SavePoint& point) {
   const auto start = Clock::now();
   finish();
-  SaveReport report = part_in_save(step, run_.state)();
+  SaveReport report = part_in_save(point, run_.state)();
   report.stall_seconds = seconds_since(start);
   if (run_.world.is_first()) report_(report);
 }

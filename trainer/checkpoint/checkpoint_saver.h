@@ -25,6 +25,12 @@ struct SaveReport {
   std::string error;         // of saving, or of what follows: links and older checkpoints
 };
 
+// What a save is of besides the state: as the manifest has them.
+struct SavePoint {
+  int64_t step = 0;  // steps that are done
+  std::optional<double> clipping_norm;
+};
+
 class CheckpointSaver {
  public:
   // Whose state, what of it lives here and where, and what the manifests have in common.
@@ -49,11 +55,11 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Saves the state as it is after `step` steps; nothing may be deferred. Waits for the save
-  // before it. A save that fails is reported, and what was there stays.
-  void save(int64_t step);
+  // Saves the state as it is at that point; nothing may be deferred. Waits for the save before it.
+  // A save that fails is reported, and what was there stays.
+  void save(const SavePoint& point);
   // The same, without a snapshot: when it returns, the state is on the disk or never will be.
-  void save_now(int64_t step);
+  void save_now(const SavePoint& point);
 
   // Reports a save that has ended meanwhile.
   void poll();
@@ -64,10 +70,11 @@ class CheckpointSaver {
   std::optional<double> progress() const;
 
  private:
-  SaveReport write(int64_t step, const offload::ArgumentReader& whole) const;
+  SaveReport write(const SavePoint& point, const offload::ArgumentReader& whole) const;
   // What this process does to save the state that is, in part, in `here`. The first process's
   // others wait from this call on.
-  std::function<SaveReport()> part_in_save(int64_t step, const offload::Arguments& here) const;
+  std::function<SaveReport()> part_in_save(const SavePoint& point,
+                                           const offload::Arguments& here) const;
 
   Run run_;
   std::unique_ptr<Snapshot> snapshot_;

@@ -32,6 +32,9 @@ void check_numbers(const Manifest& manifest) {
   require_range("step", manifest.step, kMaxSteps);
   require_range("seed", manifest.seed, std::numeric_limits<int64_t>::max());
   require_range("batches", manifest.batches, manifest.step * kMaxBatch);
+  if (manifest.clipping_norm && !(*manifest.clipping_norm >= 0))
+    throw DataError("clipping_norm: found " + std::to_string(*manifest.clipping_norm) +
+                    ", expected at least 0");
   for (const SavedFile& file : manifest.files)
     require_range("files: " + file.path + ": bytes", file.bytes,
                   std::numeric_limits<int64_t>::max());
@@ -49,6 +52,7 @@ Manifest read(const ordered_json& json) {
                     .frozen_weights = json.at("frozen_weights"),
                     .config = json.at("config"),
                     .files = {}};
+  if (json.contains("clipping_norm")) manifest.clipping_norm = json.at("clipping_norm");
   for (const ordered_json& file : json.at("files"))
     manifest.files.push_back(
         {.path = file.at("path"), .bytes = file.at("bytes"), .hash = file.at(kHashKey)});
@@ -71,6 +75,7 @@ std::string manifest_text(const Manifest& manifest) {
                     {"frozen_weights", manifest.frozen_weights},
                     {"config", manifest.config},
                     {"files", files}};
+  if (manifest.clipping_norm) json["clipping_norm"] = *manifest.clipping_norm;
   json[kHashKey] = data::content_hash(dump(json));
   return dump(json);
 }

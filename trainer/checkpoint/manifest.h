@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct Manifest {
   int64_t step = 0;  // steps that are done
   int64_t seed = 0;
   int64_t batches = 0;                        // micro-batches that they have read
+  std::optional<double> clipping_norm;        // TrainStep::clipping_norm()
   std::vector<std::string> data;              // TrainingData::identity
   std::string frozen_weights;                 // see frozen_weights_hash()
   std::map<std::string, std::string> config;  // all keys, with values as config.yml has them

@@ -37,6 +37,7 @@ enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class MomentDtype { float32, bfloat16, block8 };
 enum class OptimizerCompute { device, host };
+enum class GradientClipping { global_norm, previous_global_norm };
 enum class OnNonFinite { stop, skip };
 enum class DatasetType { synthetic, tokens, documents };
 
@@ -138,6 +139,7 @@ struct Config {
   double adam_eps = 1e-8;
   double adam_weight_decay = 0.1;
   double gradient_clipping_threshold = 1;
+  GradientClipping gradient_clipping = GradientClipping::global_norm;
   MomentDtype moment_dtype = MomentDtype::float32;
   OnNonFinite on_non_finite = OnNonFinite::stop;
 

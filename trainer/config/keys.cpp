@@ -248,6 +248,10 @@ std::vector<Key> make_config_keys() {
        "decoupled weight decay"},
       {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),
        "largest global norm of the gradient; 0: no clipping"},
+      {"gradient_clipping", optimizer,
+       choice<&Config::gradient_clipping>({"global_norm", "previous_global_norm"}),
+       "by which norm the gradient is clipped: its own, or that of the step before, so that no "
+       "update waits for all of the gradient; then the first step is not clipped"},
       {"moment_dtype", optimizer, choice<&Config::moment_dtype>({"float32", "bfloat16", "8bit"}),
        "type of AdamW's moments; 8bit: with a scale for each block of 256"},
       {"on_non_finite", optimizer, choice<&Config::on_non_finite>({"stop", "skip"}),

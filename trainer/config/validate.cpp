@@ -117,6 +117,12 @@ void check_optimizer(const Config& config) {
            "stop with " + described(config, "gradient_clipping_threshold") +
                ": without clipping, weights are updated before all of the gradient is known");
   }
+  if (config.on_non_finite == OnNonFinite::skip &&
+      config.gradient_clipping == GradientClipping::previous_global_norm) {
+    refuse(config, "on_non_finite",
+           "stop with " + described(config, "gradient_clipping") +
+               ": weights are updated before all of the gradient is known");
+  }
 }
 
 void check_dtypes(const Config& config) {

@@ -112,7 +112,16 @@ class Run {
     if (!session_->loaded().empty()) console_.line(session_->loaded());
     Manifest described =
         describe(frozen_weights_hash(plans_.layout, session_->arguments(), world_));
-    if (opened_.start) require_same_run(config_, described, *opened_.start);
+    if (opened_.start) {
+      require_same_run(config_, described, *opened_.start);
+      session_->step().set_clipping_norm(opened_.start->manifest.clipping_norm);
+    }
+    if (plans_.step.previous_norm_threshold > 0)
+      console_.line(fmt::format(
+          "gradient_clipping previous_global_norm: a step's gradients count times min(1, {:g} / "
+          "grad_norm of the step before){}",
+          plans_.step.previous_norm_threshold,
+          opened_.start ? "" : "; the first step is not clipped"));
     if (config_.enable_checkpointing) enable_checkpoints(std::move(described));
     if (stops_before_training()) return;
     try {
@@ -153,6 +162,10 @@ class Run {
       add_token_ids(*opened_.data.tokenizer, config_.chat_template, files);
     }
     return files;
+  }
+
+  SavePoint save_point(int64_t done) {
+    return {.step = done, .clipping_norm = session_->step().clipping_norm()};
   }
 
   void enable_checkpoints(Manifest described) {
@@ -205,7 +218,7 @@ class Run {
       check_finite(steps_.back());
       if (is_saved && !is_last) {
         sync_metrics();
-        checkpoints_.save(i + 1);
+        checkpoints_.save(save_point(i + 1));
       }
       if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
       if (!is_last && stop_.is_asked()) {
@@ -215,7 +228,7 @@ class Run {
     }
     end_recording();
     sync_metrics();
-    checkpoints_.save_last(config_.steps);
+    checkpoints_.save_last(save_point(config_.steps));
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
   }
 
@@ -348,7 +361,7 @@ class Run {
                       AgreedStop::reason(), plural(done, "step")));
     session_->step().flush(session_->ledger());
     sync_metrics();
-    checkpoints_.save_last(done);
+    checkpoints_.save_last(save_point(done));
     checkpoints_.require_last();
     console_.line(
         fmt::format("{}: stopped after {} of {}, which are saved; the same command "

@@ -38,20 +38,21 @@ void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> 
   });
 }
 
-void RunCheckpoints::save(int64_t step) { save(step, &CheckpointSaver::save); }
+void RunCheckpoints::save(const SavePoint& point) { save(point, &CheckpointSaver::save); }
 
-void RunCheckpoints::save_last(int64_t step) {
+void RunCheckpoints::save_last(const SavePoint& point) {
   if (!saver_) return;
   finish();
-  if (newest_ != step || world_.sum(last_failed()) > 0) save(step, &CheckpointSaver::save_now);
+  if (newest_ != point.step || world_.sum(last_failed()) > 0)
+    save(point, &CheckpointSaver::save_now);
 }
 
-void RunCheckpoints::save(int64_t step, void (CheckpointSaver::*how)(int64_t)) {
+void RunCheckpoints::save(const SavePoint& point, void (CheckpointSaver::*how)(const SavePoint&)) {
   if (!saver_) return;
   const auto start = std::chrono::steady_clock::now();
-  ((*saver_).*how)(step);
+  ((*saver_).*how)(point);
   stall_seconds_ = seconds_since(start);
-  newest_ = step;
+  newest_ = point.step;
 }
 
 void RunCheckpoints::require_last() const {

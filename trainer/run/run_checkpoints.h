@@ -26,12 +26,12 @@ class RunCheckpoints {
   void disable() { saver_.reset(); }
   bool are_enabled() const { return saver_.has_value(); }
 
-  // Saves the state after `step` steps, while the next ones run if there is a snapshot. A save
+  // Saves the state at that point, while the next ones run if there is a snapshot. A save
   // that fails stops no training, since nothing would be gained by that.
-  void save(int64_t step);
+  void save(const SavePoint& point);
   // Saves it unless it is on the disk already: when this returns, it is there or never will be. All
   // processes of a run call it.
-  void save_last(int64_t step);
+  void save_last(const SavePoint& point);
   // Throws an Error if the last save failed: nobody may take the run for saved.
   void require_last() const;
 
@@ -51,7 +51,7 @@ class RunCheckpoints {
 
  private:
   // `how` is one of CheckpointSaver's.
-  void save(int64_t step, void (CheckpointSaver::*how)(int64_t));
+  void save(const SavePoint& point, void (CheckpointSaver::*how)(const SavePoint&));
   bool last_failed() const { return !reports_.empty() && !reports_.back().is_saved; }
 
   const OpenedRun& opened_;

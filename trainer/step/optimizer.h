@@ -10,10 +10,17 @@
 
 namespace longshore::trainer {
 
+// By which norm of all gradients a step's are clipped.
+enum class ClippingNorm : uint8_t {
+  global_norm,           // the step's own, which updates have to wait for
+  previous_global_norm,  // that of the step before, so that no update waits
+};
+
 struct OptimizerOptions {
   models::AdamW adamw;            // weight_decay applies to the decayed parts of slabs
   double clipping_threshold = 0;  // 0: no clipping
-  uint64_t seed = 0;              // of stochastic rounding
+  ClippingNorm clipping_norm = ClippingNorm::global_norm;
+  uint64_t seed = 0;  // of stochastic rounding
   // Which lane updates: with host_compute, states stay where they are and weights come back.
   offload::Lane lane = offload::Lane::compute;
   // The most elements that are updated at a time: they bound what is staged of states in host
@@ -22,14 +29,20 @@ struct OptimizerOptions {
 
   // The memory kind that `lane` works in.
   offload::MemoryKind kind() const;
+
+  bool waits_for_norm() const {
+    return clipping_threshold > 0 && clipping_norm == ClippingNorm::global_norm;
+  }
 };
 
 // Scalars the host gives each step.
 inline constexpr const char* kLearningRate = "learning_rate";
 inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
 inline constexpr const char* kCorrection2 = "correction_2";
-inline constexpr const char* kStep = "step";       // int32, from 1, for stochastic rounding
-inline constexpr const char* kNoClip = "no_clip";  // 1: the clip factor where nothing is clipped
+inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding
+// The factor of gradients where no update waits for their norm: 1, or what clips by the norm of the
+// step before.
+inline constexpr const char* kGivenClipFactor = "given_clip_factor";
 
 class Update {
  public:

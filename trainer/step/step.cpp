@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "models/ops/square_sum.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/gradient_norm.h"
 
@@ -46,7 +47,9 @@ void TrainStep::set_clip_factor(float factor) {
 
 void TrainStep::write_update_scalars(const StepScalars& scalars) {
   double step = static_cast<double>(scalars.number);
-  write_scalar(arguments_, kNoClip, 1);
+  write_scalar(
+      arguments_, kGivenClipFactor,
+      clipping_norm_ ? models::clip_factor(*clipping_norm_, plans_.previous_norm_threshold) : 1);
   write_scalar(arguments_, kLearningRate, scalars.learning_rate);
   // Of the float32 factors that moments are averaged with.
   auto correction = [&](double b) { return 1 - std::pow(double{static_cast<float>(b)}, step); };
@@ -87,6 +90,7 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
     result.auxiliary_loss = static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) /
                             plans_.micro_batches_of_all_devices;
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
+  if (plans_.previous_norm_threshold > 0) clipping_norm_ = result.gradient_norm;
   return result;
 }
 

@@ -43,6 +43,12 @@ class TrainStep {
   // The same, timed: `events` is what each lane did.
   StepResult record(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                     offload::Ledger& ledger, std::vector<offload::Event>& events);
+  // The norm that the next step's gradients are clipped by, where that is the last step's: nothing
+  // before the first step, which is not clipped, and where clipping is not by a norm before. A run
+  // that goes on is given what this was when it was saved.
+  const std::optional<double>& clipping_norm() const { return clipping_norm_; }
+  void set_clipping_norm(const std::optional<double>& norm) { clipping_norm_ = norm; }
+
   // Finishes the last step's update. To be called before anything but run() reads parameters or
   // moments, or uses the arenas.
   void flush(offload::Ledger& ledger);
@@ -59,6 +65,7 @@ class TrainStep {
   std::vector<std::unique_ptr<offload::Executable>> executables_;
   std::unique_ptr<offload::Executable> flush_;
   std::optional<StepScalars> deferred_;  // of an update that is still to be made
+  std::optional<double> clipping_norm_;
   bool has_failed_ = false;
 };
 

@@ -36,6 +36,9 @@ struct StepPlans {
   std::optional<offload::Plan> flush;      // exactly where the update is deferred
   std::vector<offload::LayerPlan> layers;  // of the first plan
   int64_t micro_batches_of_all_devices = 1;
+  // Above 0: gradients are clipped to it by the norm of the step before, by a factor that the host
+  // gives.
+  double previous_norm_threshold = 0;
 
   std::vector<offload::PlanRuns> runs() const;         // of a step, in order
   std::vector<const offload::Plan*> in_order() const;  // the same, a plan for each micro-batch

@@ -28,6 +28,9 @@ OptimizerOptions optimizer_options(const Config& config) {
                     .epsilon = config.adam_eps,
                     .weight_decay = config.adam_weight_decay},
           .clipping_threshold = config.gradient_clipping_threshold,
+          .clipping_norm = config.gradient_clipping == GradientClipping::previous_global_norm
+                               ? ClippingNorm::previous_global_norm
+                               : ClippingNorm::global_norm,
           .seed = static_cast<uint64_t>(config.seed),
           .lane = config.optimizer_compute == OptimizerCompute::host ? offload::Lane::host_compute
                                                                      : offload::Lane::compute};

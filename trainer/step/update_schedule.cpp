@@ -20,17 +20,17 @@ const models::Type kScalar{};
 
 int share(double done, int chunks) { return static_cast<int>(std::lround(done * chunks)); }
 
-// The factor of gradients that are not clipped.
-Operand no_clip(const OptimizerOptions& options, PassOperands& operands) {
-  return options.kind() == MemoryKind::device ? operands.scalar(kNoClip)
-                                              : operands.host_scalar(kNoClip);
+// The factor of gradients whose norm nothing waits for.
+Operand given_clip_factor(const OptimizerOptions& options, PassOperands& operands) {
+  return options.kind() == MemoryKind::device ? operands.scalar(kGivenClipFactor)
+                                              : operands.host_scalar(kGivenClipFactor);
 }
 
-// Without clipping nothing waits for the norm.
+// Where no update waits for the norm.
 class UpdateWhenMade : public UpdateSchedule {
  public:
   UpdateWhenMade(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
-      : update_(options, operands, builder, no_clip(options, operands)) {}
+      : update_(options, operands, builder, given_clip_factor(options, operands)) {}
 
   void on_slab_gradients(int slab) override {
     update_.add(slab);
@@ -48,7 +48,7 @@ class UpdateAfterNextLayer : public UpdateSchedule {
  public:
   UpdateAfterNextLayer(const OptimizerOptions& options, PassOperands& operands,
                        PlanBuilder& builder)
-      : update_(options, operands, builder, no_clip(options, operands)) {}
+      : update_(options, operands, builder, given_clip_factor(options, operands)) {}
 
   void on_slab_gradients(int slab) override {
     // Several slabs may become final after the same layer.
@@ -129,7 +129,7 @@ bool update_moves(const OptimizerOptions& options, const ParameterLayout& layout
 }
 
 bool defers_update(const OptimizerOptions& options, const ParameterLayout& layout) {
-  return options.clipping_threshold > 0 && update_moves(options, layout);
+  return options.waits_for_norm() && update_moves(options, layout);
 }
 
 Operand deferred_clip_factor(const OptimizerOptions& options, PlanBuilder& builder) {
@@ -179,7 +179,7 @@ std::unique_ptr<UpdateSchedule> update_schedule(const OptimizerOptions& options,
                                                 PassOperands& operands, PlanBuilder& builder) {
   if (defers_update(options, operands.layout()))
     return std::make_unique<UpdateInNextStep>(options, builder);
-  if (options.clipping_threshold > 0)
+  if (options.waits_for_norm())
     return std::make_unique<UpdateAfterPass>(options, operands, builder);
   if (update_moves(options, operands.layout()))
     return std::make_unique<UpdateAfterNextLayer>(options, operands, builder);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
@@ -20,6 +22,7 @@ Manifest sample() {
           .step = 12,
           .seed = 7,
           .batches = 24,
+          .clipping_norm = 0.1234567890123456,
           .data = {"abc", "def x 0.5"},
           .frozen_weights = "",
           .config = {{"learning_rate", "0.001"}, {"run_name", "\"a \\\"b\\\"\""}},
@@ -28,6 +31,9 @@ Manifest sample() {
 
 TEST(Manifest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(parse_manifest(manifest_text(sample())), sample());
+  Manifest without = sample();
+  without.clipping_norm.reset();  // as it is in most
+  EXPECT_EQ(parse_manifest(manifest_text(without)), without);
 }
 
 TEST(Manifest, RefusesAnyFlippedBitOrOtherLength) {
@@ -58,6 +64,9 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
   EXPECT_EQ(fault([](Manifest& m) { m.batches = 12 * 65536 + 1; }),
             "batches: found 786433, expected 0 to 786432");
   EXPECT_EQ(fault([](Manifest& m) { m.batches = -1; }), "batches: found -1, expected 0 to 786432");
+  EXPECT_EQ(fault([](Manifest& m) { m.clipping_norm = -1; }),
+            "clipping_norm: found -1.000000, expected at least 0");
+  EXPECT_NE(fault([](Manifest& m) { m.clipping_norm = NAN; }), "");
   EXPECT_EQ(fault([](Manifest& m) { m.files[0].bytes = -1; }),
             "files: model/config.json: bytes: found -1, expected 0 to 9223372036854775807");
 }

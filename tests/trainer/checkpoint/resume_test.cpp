@@ -70,7 +70,9 @@ class Part {
                  start ? GiveFirstValues([&](offload::Arguments& arguments) {
                    return load_state(*start, saved(), arguments);
                  })
-                       : first_values(config_, plans_, models::Target::cpu)) {}
+                       : first_values(config_, plans_, models::Target::cpu)) {
+    if (start) session_.step().set_clipping_norm(start->manifest.clipping_norm);
+  }
 
   std::vector<double> train(int first, int end) {
     std::vector<double> results;
@@ -89,10 +91,12 @@ class Part {
     return results;
   }
 
+  Manifest manifest() { return {.step = kStop, .clipping_norm = session_.step().clipping_norm()}; }
+
   SavedModel saved() const { return {config_, model_, plans_.layout}; }
 
   Checkpoint save(const fs::path& folder) {
-    return {folder, write_checkpoint(folder, saved(), {}, session_.arguments(), {.step = kStop})};
+    return {folder, write_checkpoint(folder, saved(), {}, session_.arguments(), manifest())};
   }
 
   // By a copy in host memory.
@@ -101,7 +105,7 @@ class Part {
     Snapshot snapshot(plans_.layout, *backend_, ledger);
     snapshot.take(session_.arguments());
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::device), 0);
-    return {folder, write_checkpoint(folder, saved(), {}, snapshot.arguments(), {.step = kStop})};
+    return {folder, write_checkpoint(folder, saved(), {}, snapshot.arguments(), manifest())};
   }
 
   // Every copy of every slab but gradients.
@@ -151,6 +155,7 @@ const std::vector<Kind> kKinds{
     {"plain", {}},
     {"micro_batches", {"gradient_accumulation_steps=2"}},
     {"no_clipping", {"gradient_clipping_threshold=0"}},
+    {"previous_norm", {"gradient_clipping=previous_global_norm"}},
     {"bfloat16_moments", {"moment_dtype=bfloat16"}},
     {"8bit_moments", {"moment_dtype=8bit"}},
     {"bfloat16_weights", {"dtype=bfloat16", "weight_dtype=bfloat16", "moment_dtype=8bit"}},

@@ -47,8 +47,8 @@ TEST(SameRun, WhatDecidesStepsMayNotChange) {
         "lora_rank=4", "trainable_parameters_mask=norm", "max_target_length=64",
         "per_device_batch_size=3", "gradient_accumulation_steps=2", "weight_dtype=bfloat16",
         "learning_rate=0.5", "warmup_steps_fraction=0.5", "learning_rate_schedule_steps=7",
-        "adam_b2=0.5", "gradient_clipping_threshold=0", "moment_dtype=8bit",
-        "dataset_type=documents"}) {
+        "adam_b2=0.5", "gradient_clipping_threshold=0", "gradient_clipping=previous_global_norm",
+        "moment_dtype=8bit", "dataset_type=documents"}) {
     const std::string key = std::string(setting).substr(0, std::string(setting).find('=')),
                       message = refusal(setting);
     EXPECT_THAT(message, HasSubstr("\n  " + key + ": ")) << setting;

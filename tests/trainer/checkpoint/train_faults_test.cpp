@@ -482,6 +482,11 @@ TEST(NonFinite, IsSkippedWithoutATrace) {
       run_tiny(folder, "on_non_finite=skip gradient_clipping_threshold=0");
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_TRUE(has(refused.output, "gradient_clipping_threshold = 0"));
+  const ProgramResult by_norm_before =
+      run_tiny(folder, "on_non_finite=skip gradient_clipping=previous_global_norm");
+  EXPECT_EQ(by_norm_before.exit_code, 2);
+  EXPECT_TRUE(has(by_norm_before.output, "gradient_clipping = previous_global_norm"))
+      << by_norm_before.output;
 }
 
 #ifndef __SANITIZE_ADDRESS__

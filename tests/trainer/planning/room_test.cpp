@@ -43,23 +43,27 @@ TEST(Room, CountsWhatTheDriverTakes) {
 
 // Of every plan they are a part, and all of its arguments but gradients, batch and results.
 TEST(Room, StatesAreTheLeastThatPlansTake) {
+  using Settings = std::vector<std::string>;
   for (const std::string homes : {"000", "100", "010", "001", "111"})
-    for (const char* more : {"moment_dtype=8bit", "weight_dtype=bfloat16", "lora_rank=2",
-                             "trainable_parameters_mask=self_attn", "ici_fsdp_parallelism=2"})
+    for (const Settings& more : std::initializer_list<Settings>{
+             {"moment_dtype=8bit"},
+             {"weight_dtype=bfloat16"},
+             {"lora_rank=2"},
+             {"trainable_parameters_mask=self_attn"},
+             {"ici_fsdp_parallelism=2"},
+             {"ici_data_parallelism=2", "shard_optimizer_over_data=true"}})
       for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
-        SCOPED_TRACE(homes + " " + more);
-        auto on_host = [&](size_t i) { return homes[i] == '1' ? "true" : "false"; };
-        const Config config =
-            load_config("quickstart.yml",
-                        {std::string("parameter_memory_host_offload=") + on_host(0),
-                         std::string("gradient_memory_host_offload=") + on_host(1),
-                         std::string("optimizer_memory_host_offload=") + on_host(2), more},
-                        default_configs_directory());
-        const std::vector<const offload::Plan*> plans = plan_training(config, target).all();
+        SCOPED_TRACE(homes + " " + more[0]);
+        Settings settings = more;
+        for (const auto& [i, key] : {std::pair{0, "parameter"}, {1, "gradient"}, {2, "optimizer"}})
+          settings.push_back(key + std::string("_memory_host_offload=") +
+                             (homes[static_cast<size_t>(i)] == '1' ? "true" : "false"));
+        const Config config = load_config("quickstart.yml", settings, default_configs_directory());
+        const TrainingPlans plans = plan_training(config, target);
         const MemoryByKind states = memory_of_states(config, target);
         for (MemoryKind kind : offload::kMemoryKinds) {
           std::map<std::string, int64_t> held;
-          for (const offload::Plan* plan : plans)
+          for (const offload::Plan* plan : plans.all())
             for (const offload::Buffer& buffer : plan->buffers)
               if (buffer.owner == offload::Owner::caller && buffer.kind == kind &&
                   (buffer.category == offload::Category::parameters ||

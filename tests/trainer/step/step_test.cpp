@@ -80,7 +80,10 @@ Plain train_plainly(const models::DecoderConfig& config, const TrainingOptions& 
     for (const auto& [name, gradient] : gradients)
       square_sum += gradient.square().sum().item<double>();
     double norm = std::sqrt(square_sum), threshold = options.clipping_threshold;
+    if (options.clipping_norm == ClippingNorm::previous_global_norm)
+      norm = plain.norms.empty() ? 0 : plain.norms.back();
     double clip = threshold > 0 && norm > threshold ? threshold / norm : 1;
+    norm = std::sqrt(square_sum);
     plain.losses.push_back(loss);
     plain.norms.push_back(norm);
     for (auto& [name, weight] : plain.weights) {
@@ -143,14 +146,17 @@ void expect_plain(models::DecoderConfig config, TrainingOptions options) {
 TEST(TrainStep, IsAutogradAndAdamW) {
   for (bool tied : {false, true})
     for (int64_t micro_batches : {1, 2, 5})
-      for (double threshold : {0.0, 0.5}) {
+      for (auto [threshold, norm] : {std::pair{0.0, ClippingNorm::global_norm},
+                                     {0.5, ClippingNorm::global_norm},
+                                     {0.5, ClippingNorm::previous_global_norm}}) {
         models::DecoderConfig config = offload::tiny_llama();
         config.tied_embeddings = tied;
         expect_plain(config, {.policy = "full",
                               .micro_batches = micro_batches,
                               .steps = 3,
                               .learning_rate = 1e-3,
-                              .clipping_threshold = threshold});
+                              .clipping_threshold = threshold,
+                              .clipping_norm = norm});
       }
 }
 
