@@ -50,9 +50,14 @@ struct Lever {
 };
 
 constexpr Lever kLevers[] = {
-    {[](const Config& c) { return c.gradient_clipping_threshold > 0; },
-     [](Config& c) { c.gradient_clipping_threshold = 0; }, true,
-     "updates need not wait for the norm of all gradients; nothing is clipped"},
+    {[](const Config& c) {
+       return c.gradient_clipping_threshold > 0 &&
+              c.gradient_clipping == GradientClipping::global_norm &&
+              c.on_non_finite == OnNonFinite::stop;
+     },
+     [](Config& c) { c.gradient_clipping = GradientClipping::previous_global_norm; }, true,
+     "updates need not wait for the norm of all gradients, which are clipped by that of the step "
+     "before; gradient_clipping_threshold=0 would save as much and clip nothing"},
     {[](const Config& c) { return c.moment_dtype != MomentDtype::block8; },
      [](Config& c) { c.moment_dtype = MomentDtype::block8; }, true,
      "moments in 8 bits are less to read, to write and to move"},

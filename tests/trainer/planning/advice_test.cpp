@@ -204,15 +204,20 @@ TEST(Advice, NamesWhatUpdatesWaitFor) {
                                          "gradient_memory_host_offload=true"};
   const Advised clipped = advised("full", hardware, on_host);
   for (const char* setting :
-       {"gradient_clipping_threshold=0 would save", "moment_dtype=8bit would save"})
+       {"gradient_clipping=previous_global_norm would save",
+        "gradient_clipping_threshold=0 would save", "moment_dtype=8bit would save"})
     EXPECT_NE(clipped.about(setting), "") << setting;
   std::vector<std::string> more = on_host;
-  more.insert(more.end(), {"gradient_clipping_threshold=0", "moment_dtype=8bit"});
+  more.insert(more.end(), {"gradient_clipping=previous_global_norm", "moment_dtype=8bit"});
   const Advised followed = advised("full", hardware, more);
-  EXPECT_EQ(followed.about("gradient_clipping_threshold"), "");
+  EXPECT_EQ(followed.about("gradient_clipping"), "");
   EXPECT_EQ(followed.about("moment_dtype"), "");
+  // A step can only be skipped if its update waits.
+  more = on_host;
+  more.push_back("on_non_finite=skip");
+  EXPECT_EQ(advised("full", hardware, more).about("gradient_clipping"), "");
   // Nothing waits on the device.
-  EXPECT_EQ(advised("full", hardware).about("gradient_clipping_threshold"), "");
+  EXPECT_EQ(advised("full", hardware).about("gradient_clipping"), "");
 }
 
 // A change that costs time saves none.
