@@ -136,7 +136,8 @@ bool lessens(const Room& before, const Room& after) {
 // that there is not lacks all there could be.
 int64_t spare_bytes(const Config& config, models::Target target, const RoomOf& room_of) try {
   validate(config);
-  const Room room = room_of(analyze(plan_training(config, target)));
+  Room room = room_of(memory_of_states(config, target));
+  if (room.fits()) room = room_of(analyze(plan_training(config, target)));
   return std::min(room.device_spare_bytes, room.host_spare_bytes);
 } catch (const ConfigError&) {
   return -(int64_t{1} << 60);
@@ -289,8 +290,12 @@ std::string devices_that_help(const Config& config, const std::set<std::string>&
   const models::Target target = named_hardware(config)->target;
   std::optional<MemoryByKind> memory;
   const std::optional<Config> several = on_fewest_devices(config, [&](const Config& one) {
+    auto has_room = [&](const MemoryByKind& bytes) {
+      return room(bytes, *named_hardware(one), memory_limits(one)).fits();
+    };
+    if (!has_room(memory_of_states(one, target))) return false;
     memory = memory_of(one, target);
-    return memory && room(*memory, *named_hardware(one), memory_limits(one)).fits();
+    return memory && has_room(*memory);
   });
   if (!several) return "";
   return helpful_line(
