@@ -59,7 +59,7 @@ Program embed(const DecoderConfig& c) {
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});        // [B,T]
   Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});  // [B,T]
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
-  Var x = embedding(tokens, embedding_weight(t, c));                              // [B,T,C]
+  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);                 // [B,T,C]
   t.output(is_gemma(c) ? scale(x, std::sqrt(static_cast<double>(c.width))) : x);  // [B,T,C]
   t.output(table.cos);                                                            // [B,T,D/2]
   t.output(table.sin);

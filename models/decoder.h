@@ -50,6 +50,7 @@ struct DecoderConfig {
   bool deterministic = true;     // deterministic; of GPUs, others always are
 
   Block block = Block::llama;
+  bool is_mistral = false;      // of block llama: others call it so, and it computes the same
   bool qkv_bias = false;        // on query, key and value
   bool output_bias = false;     // on attention's output projection
   bool mlp_bias = false;        // on the MLP's projections
@@ -61,11 +62,18 @@ struct DecoderConfig {
   int64_t window = 0;           // of the layers that have one
   std::vector<bool> windowed;   // for each layer whether it has a window; empty: all, if window > 0
   double window_rope_base = 0;  // rotation base of layers with a window; 0: as the others
-  LoraConfig lora;              // adapters; with them all other weights are frozen
-  bool segments = false;        // the batch has input `segments` i32 [B,T]: packed documents
+  // A token whose embedding gets no gradient where it is an input, as torch.nn.Embedding's
+  // padding_idx; a tied head's gradient stays. -1: none.
+  int64_t pad_token = -1;  // pad_token_id
+  LoraConfig lora;         // adapters; with them all other weights are frozen
+  bool segments = false;   // the batch has input `segments` i32 [B,T]: packed documents
 
   bool operator==(const DecoderConfig&) const = default;
 };
+
+// What Hugging Face's layer_types call layers without a window, and with one.
+inline constexpr const char *kFullAttention = "full_attention",
+                            *kSlidingAttention = "sliding_attention";
 
 // Whether that layer, counted from 0, attends to a window only.
 bool has_window(const DecoderConfig& config, int layer);

@@ -191,6 +191,23 @@ void read_sizes(JsonReader& reader, const std::string& type, DecoderConfig& conf
                     ", expected an even number");
 }
 
+// As torch.nn.Embedding takes it: negative numbers count from the end. Gemmas have one where
+// nothing is said.
+void read_pad_token(JsonReader& reader, const std::string& type, DecoderConfig& config) {
+  constexpr const char* kKey = "pad_token_id";
+  if (!reader.has(kKey)) {
+    config.pad_token = type.starts_with("gemma") && !reader.is_said(kKey) ? 0 : -1;
+    return;
+  }
+  const json& value = reader.at(kKey);
+  const int64_t count = config.vocabulary;
+  const double number = value.is_number_integer() ? value.get<double>() : INFINITY;
+  if (number < static_cast<double>(-count) || number >= static_cast<double>(count))
+    reader.refuse(kKey, "null, or an id below vocab_size, " + std::to_string(count));
+  const auto id = value.get<int64_t>();
+  config.pad_token = id < 0 ? id + count : id;
+}
+
 void read_dtype(const json& object, DecoderConfig& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (!object.contains(key) || object[key].is_null()) continue;
@@ -224,6 +241,7 @@ void read_llama_like(JsonReader& reader, const std::string& type, DecoderConfig&
     config.qkv_bias = config.output_bias = reader.flag("attention_bias", false);
     config.mlp_bias = reader.flag("mlp_bias", false);
   } else if (type == "mistral") {
+    config.is_mistral = true;
     read_window(reader, config);
   } else {
     config.qkv_bias = type == "qwen2" || reader.flag("attention_bias", false);
@@ -274,6 +292,7 @@ Reading read_decoder(std::string_view text) {
   read_dtype(object, reading.decoder);
   read_rope(reader, reading.decoder, type == "gemma3_text", reading.unknown_keys);
   check_original_length(reader, reading.decoder);
+  read_pad_token(reader, type, reading.decoder);
   reader.expect_off("attention_dropout");
   if (type.starts_with("gemma"))
     read_gemma_like(reader, type, reading.decoder);
@@ -318,6 +337,13 @@ std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
     has_key = true;
   }
   if (!has_key) object["dtype"] = dtype;
+  return object.dump(2) + "\n";
+}
+
+std::string with_hf_pad_token(std::string_view text, int64_t pad_token) {
+  nlohmann::ordered_json object = parse_ordered_object(text);
+  object["pad_token_id"] =
+      pad_token >= 0 ? nlohmann::ordered_json(pad_token) : nlohmann::ordered_json(nullptr);
   return object.dump(2) + "\n";
 }
 

@@ -33,9 +33,10 @@ std::optional<int64_t> max_position_embeddings(std::string_view text);
 
 // A config.json for a model that has none yet, which transformers loads as that model;
 // parse_hf_config gives `config` back, with what stands for a default (query_scale 0, no list of
-// windowed layers) written out. For a model that began as somebody's checkpoint, carry that
-// checkpoint's text over instead (see with_hf_dtype): nothing of it that is not the decoder's
-// (token ids, say) can be known here; max_position_embeddings is `config`'s length.
+// windowed layers) written out, and a Llama with a window as the Mistral that it is. For a model
+// that began as somebody's checkpoint, carry that checkpoint's text over instead (see
+// with_hf_dtype): nothing of it that is not the decoder's (token ids, say) can be known here;
+// max_position_embeddings is `config`'s length.
 //
 // Keys are in the newer spelling, which transformers has from 5 on. Where 4 would take a default in
 // silence for what it does not find (rope_theta, rope_scaling, rope_local_base_freq,
@@ -49,6 +50,9 @@ std::string write_hf_config(const DecoderConfig& config);
 // that it has for it (torch_dtype or dtype; else dtype). All else stays, in its order. Throws
 // DataError when it is no JSON object.
 std::string with_hf_dtype(std::string_view text, std::string_view dtype);
+
+// The same with pad_token_id, which is null where the id is negative.
+std::string with_hf_pad_token(std::string_view text, int64_t pad_token);
 
 // The same with bos_token_id and eos_token_id, which are null where an id is negative: without the
 // keys transformers takes those of the family's first model.

@@ -17,7 +17,8 @@ const char* model_type(const DecoderConfig& c) {
   if (c.block == Block::gemma) return "gemma";
   if (c.block == Block::gemma2) return c.qk_norm ? "gemma3_text" : "gemma2";
   if (c.qk_norm) return "qwen3";
-  if (c.window > 0) return "mistral";
+  const bool has_bias = c.qkv_bias || c.output_bias || c.mlp_bias;  // which no mistral has
+  if (c.window > 0 || (c.is_mistral && !has_bias)) return "mistral";
   return c.qkv_bias && !c.output_bias ? "qwen2" : "llama";
 }
 
@@ -65,7 +66,7 @@ std::vector<std::string> beyond(const DecoderConfig& c, const std::string& type)
   check(c.mlp_bias && !is_llama, "mlp_bias");
   check(c.qk_norm && type == "gemma", "norms on query and key");
   check(c.window > 0 && !is_windowed && type != "mistral", "sliding_window");
-  check(type == "mistral" && !has_window_everywhere(c), "layer_types");
+  check(type == "mistral" && c.window > 0 && !has_window_everywhere(c), "layer_types");
   check(c.window == 0 && is_windowed, "sliding_window");
   check(c.query_scale > 0 && c.query_scale != default_query_scale(c) && !is_windowed,
         "query_pre_attn_scalar");
@@ -131,7 +132,7 @@ void write_gemma_like(const DecoderConfig& c, const std::string& type, json& obj
   object["sliding_window"] = c.window;
   json types = json::array();
   for (int layer = 0; layer < c.layers; ++layer)
-    types.push_back(has_window(c, layer) ? "sliding_attention" : "full_attention");
+    types.push_back(has_window(c, layer) ? kSlidingAttention : kFullAttention);
   object["layer_types"] = types;
   if (type == "gemma3_text" && period(c) > 0) object["sliding_window_pattern"] = period(c);
 }
@@ -140,7 +141,7 @@ void write_llama_like(const DecoderConfig& c, const std::string& type, json& obj
   object["hidden_act"] = "silu";
   if (type == "llama" || type == "qwen3") object["attention_bias"] = c.qkv_bias;
   if (type == "llama") object["mlp_bias"] = c.mlp_bias;
-  if (type == "mistral") object["sliding_window"] = c.window;
+  if (type == "mistral") object["sliding_window"] = c.window > 0 ? json(c.window) : json(nullptr);
   if (type.starts_with("qwen")) object["use_sliding_window"] = false;
 }
 
@@ -162,6 +163,7 @@ std::string write_hf_config(const DecoderConfig& config) {
                  {"num_attention_heads", c.query_heads},
                  {"num_hidden_layers", c.layers},
                  {"num_key_value_heads", c.kv_heads},
+                 {"pad_token_id", c.pad_token >= 0 ? json(c.pad_token) : json(nullptr)},
                  {"rms_norm_eps", c.norm_epsilon},
                  {"tie_word_embeddings", c.tied_embeddings},
                  {"vocab_size", c.vocabulary}};

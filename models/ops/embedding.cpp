@@ -1,9 +1,12 @@
 #include "models/ops/embedding.h"
 
+#include <ATen/ops/eq.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/masked_fill.h>
 
 #include <cstring>
+#include <string>
 
 #include "models/backward.h"
 #include "models/kernels/aten.h"
@@ -15,15 +18,30 @@
 namespace longshore::models {
 namespace {
 
+struct Attrs {
+  int64_t padding;  // id; -1: none
+};
+
 // The shape of W, which its gradient has but no operand tells.
 struct GradAttrs {
   int64_t vocabulary;
   Dtype dtype;
+  int64_t padding;  // id; -1: none
 };
+
+std::string print_padding(int64_t padding) {
+  return padding < 0 ? "" : "padding=" + std::to_string(padding);
+}
+
+std::string print(const std::any& any) {
+  return print_padding(std::any_cast<const Attrs&>(any).padding);
+}
 
 const GradAttrs& grad_attrs(const std::any& attrs) {
   return std::any_cast<const GradAttrs&>(attrs);
 }
+
+std::string print_grad(const std::any& attrs) { return print_padding(grad_attrs(attrs).padding); }
 
 // --- records
 
@@ -54,7 +72,8 @@ void vjp(Backward& backward, const Node& node) {
   if (!backward.wants_gradient(weight)) return;
   std::vector<ValueId> in{node.in[0], backward.gradient(node.out[0])};
   if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
-  GradAttrs attrs{backward.program()[weight].type.shape[0], backward.weight_gradient_dtype()};
+  GradAttrs attrs{backward.program()[weight].type.shape[0], backward.weight_gradient_dtype(),
+                  std::any_cast<const Attrs&>(node.attrs).padding};
   backward.replace_sum(weight, backward.emit(embedding_grad_op, attrs, std::move(in), weight)[0]);
 }
 
@@ -100,7 +119,7 @@ LONGSHORE_SIMD void add_row(const bfloat16* from, float* to, int64_t width) {
 void run_grad_cpu(const KernelCall& call) {
   const int32_t* ids = call.in[0].as<int32_t>();
   int64_t tokens = call.in[0].type.shape.count(), width = call.in[1].type.shape.back();
-  int64_t vocabulary = call.out[0].type.shape[0];
+  int64_t vocabulary = call.out[0].type.shape[0], padding = grad_attrs(call.attrs).padding;
   float* dweight = call.out[0].as<float>();
   const float* sum = call.in.size() == 3 ? call.in[2].as<float>() : nullptr;
   with_float_type(call.in[1].type.dtype, [&]<class T>(T) {
@@ -116,7 +135,7 @@ void run_grad_cpu(const KernelCall& call) {
           std::memcpy(dweight + row * width, sum + row * width, width * sizeof(float));
       }
       for (int64_t token = 0; token < tokens; ++token)
-        if (ids[token] % threads == thread)
+        if (ids[token] % threads == thread && ids[token] != padding)
           add_row(dy + token * width, dweight + ids[token] * width, width);
     }
   });
@@ -140,8 +159,11 @@ void run_grad_composed(const KernelCall& call) {
     out.copy_(tensor(call, call.in[2]));
   else
     out.zero_();
-  out.index_add_(0, tensor(call, call.in[0]).view({-1}),
-                 matrix(call, call.in[1]).to(out.scalar_type()));
+  const int64_t padding = grad_attrs(call.attrs).padding;
+  const at::Tensor ids = tensor(call, call.in[0]).view({-1});
+  at::Tensor dy = matrix(call, call.in[1]).to(out.scalar_type(), false, /*copy=*/padding >= 0);
+  if (padding >= 0) dy.masked_fill_(ids.eq(padding).unsqueeze(1), 0);
+  out.index_add_(0, ids, dy);
 }
 
 // dy in the gradient's dtype; with deterministic sums also the sorted ids and their order.
@@ -163,6 +185,7 @@ EmbeddingGradArguments embedding_grad_arguments(const KernelCall& call) {
           .tokens = call.in[0].type.shape.count(),
           .vocabulary = call.out[0].type.shape[0],
           .width = call.in[1].type.shape.back(),
+          .padding = grad_attrs(call.attrs).padding,
           .ids = call.in[0].as<int32_t>(),
           .dy = call.in[1].data,
           .sorted = reinterpret_cast<int32_t*>(call.workspace.data()),
@@ -174,6 +197,7 @@ const Op embedding_op{.name = "embedding",
                       .infer = infer,
                       .vjp = vjp,
                       .cost = cost,
+                      .print = print,
                       .price = Price::cheap,
                       .cpu = {run_cpu},
                       .cuda = {run_composed},
@@ -183,6 +207,7 @@ const Op embedding_grad_op{
     .name = "embedding_grad",
     .infer = infer_grad,
     .cost = cost_grad,
+    .print = print_grad,
     .reuse = reuse_grad,
     .cpu = {run_grad_cpu},
     .cuda = {own_kernel<launch_embedding_grad, embedding_grad_arguments>(), workspace_grad_own},
@@ -197,7 +222,9 @@ const Op take_rows_op{.name = "take_rows",
                       .cuda = {run_take_rows_composed},
                       .reference = {run_take_rows_composed}};
 
-Var embedding(Var ids, Var weight) { return ids.trace->emit(embedding_op, {}, {ids, weight})[0]; }
+Var embedding(Var ids, Var weight, int64_t padding) {
+  return ids.trace->emit(embedding_op, Attrs{padding}, {ids, weight})[0];
+}
 
 Var take_rows(Var x, Var rows) { return x.trace->emit(take_rows_op, {}, {x, rows})[0]; }
 

@@ -61,7 +61,7 @@ struct EmbeddingGradBody {
     const int32_t *order = a.sorted, *ids = a.sorted + a.tokens;
     const int64_t first = index / column_blocks, column = index % column_blocks * kColumns;
     const int32_t id = ids[first];
-    if (first > 0 && ids[first - 1] == id) return;
+    if (id == a.padding || (first > 0 && ids[first - 1] == id)) return;
     const int64_t end = end_of_run(ids, first);
     const int64_t columns = a.width - column < kColumns ? a.width - column : kColumns;
     const T* dy = static_cast<const T*>(a.dy) + column;

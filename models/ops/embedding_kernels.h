@@ -8,6 +8,7 @@ namespace longshore::models {
 struct EmbeddingGradArguments {
   Dtype dtype;  // of dy: float32 or bfloat16
   int64_t tokens, vocabulary, width;
+  int64_t padding;      // id whose row gets nothing; -1: none
   const int32_t* ids;   // [tokens], each in [0, vocabulary)
   const void* dy;       // [tokens, width]
   int32_t* sorted;      // [2, tokens]: tokens in the order of their ids, and these ids

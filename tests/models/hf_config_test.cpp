@@ -73,6 +73,7 @@ DecoderConfig random_sizes(Random& random) {
   c.rope_base = random.round_or_odd(1, 1e6);
   c.rope_scaling = random_scaling(random);
   c.tied_embeddings = random.coin();
+  c.pad_token = random.integer(-1, c.vocabulary - 1);
   c.dtype = random.coin() ? Dtype::bfloat16 : Dtype::float32;
   return c;
 }
@@ -90,7 +91,8 @@ DecoderConfig random_model(Random& random, const std::string& type) {
     c.qkv_bias = c.output_bias = random.coin();
     c.mlp_bias = random.coin();
   } else if (type == "mistral") {
-    c.window = random.integer(1, 8192);
+    c.is_mistral = true;
+    c.window = random.coin() ? random.integer(1, 8192) : 0;
   } else if (type == "qwen2") {
     c.qkv_bias = true;
   } else if (type == "qwen3") {
@@ -126,6 +128,7 @@ TEST(HfConfigWriting, GivesBackRandomModelsOfEveryFamily) {
 
 // With what stands for a default in the place of the default's mark.
 DecoderConfig in_full(DecoderConfig c) {
+  c.is_mistral = false;  // a llama by another name
   if (c.query_scale == 0) c.query_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
   if (c.window == 0) c.windowed.assign(static_cast<size_t>(c.layers), false);
   if (c.windowed.empty()) c.windowed.assign(static_cast<size_t>(c.layers), true);
@@ -140,6 +143,7 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
   for (int i = 0; i < 20'000; ++i) {
     DecoderConfig c = random_sizes(random);
     c.block = static_cast<Block>(random.integer(0, 2));
+    c.is_mistral = c.block == Block::llama && random.coin();
     auto seldom = [&] { return random.integer(0, 5) == 0; };
     c.qkv_bias = seldom();
     c.output_bias = seldom() ? !c.qkv_bias : c.qkv_bias;
@@ -325,6 +329,26 @@ TEST(HfConfigReading, UnknownKeysAreIgnoredWhereThatIsAsked) {
                               R"("num_hidden_layers":2,"num_attention_heads":2,"zebra":[],)"
                               R"("intermediate_size":12,"rms_norm_eps":1e-5})"),
               testing::ElementsAre("zebra"));
+}
+
+TEST(HfConfigReading, ThePadTokenIsTorchsPaddingIndex) {
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3"})
+    EXPECT_EQ(small_model(type, "").pad_token, -1) << type;
+  for (const char* type : {"gemma", "gemma2", "gemma3_text"})
+    EXPECT_EQ(small_model(type, "").pad_token, 0) << type;
+  for (const char* type : {"llama", "gemma"}) {
+    auto read = [&](const std::string& id) {
+      return small_model(type, ",\"pad_token_id\":" + id).pad_token;
+    };
+    EXPECT_EQ(read("null"), -1);
+    EXPECT_EQ(read("3"), 3);
+    EXPECT_EQ(read("-1"), 9);
+    for (const char* id : {"10", "-11", "1.5", "[1]", "\"1\"", "true", "18446744073709551615"})
+      EXPECT_THROW(read(id), DataError) << id;
+  }
+  EXPECT_EQ(
+      parse_hf_config(with_hf_pad_token(write_hf_config(small_model("llama", "")), 4)).pad_token,
+      4);
 }
 
 TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {

@@ -382,22 +382,23 @@ OpCase add_case(int64_t b, int64_t t, int64_t c) {
 
 // --- embedding
 
-OpCase embedding_case(int64_t b, int64_t t, int64_t vocabulary, int64_t c) {
-  return {.name = named("embedding", b, t, vocabulary, c),
+// `padding` is an id, or -1 for none.
+OpCase embedding_case(int64_t b, int64_t t, int64_t vocabulary, int64_t c, int64_t padding = -1) {
+  return {.name = named("embedding", b, t, vocabulary, c, padding),
           .trace =
               [=](Dtype dtype) {
                 Trace trace("embedding");
                 Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
-                trace.output(embedding(trace.batch("ids", ints({b, t})), w));
-                trace.output(embedding(trace.batch("more_ids", ints({b, t})), w));
+                trace.output(embedding(trace.batch("ids", ints({b, t})), w, padding));
+                trace.output(embedding(trace.batch("more_ids", ints({b, t})), w, padding));
                 return trace.finish();
               },
           .integers = {{"ids", random_integers({b, t}, vocabulary, 3)},
                        {"more_ids", random_integers({b, t}, (vocabulary + 1) / 2, 4)}},
           .plain =
-              [](const Tensors& in) {
-                return std::vector{plain::embedding(in.at("ids"), in.at("w")),
-                                   plain::embedding(in.at("more_ids"), in.at("w"))};
+              [=](const Tensors& in) {
+                return std::vector{plain::embedding(in.at("ids"), in.at("w"), padding),
+                                   plain::embedding(in.at("more_ids"), in.at("w"), padding)};
               },
           .adjust = {}};
 }
@@ -912,6 +913,8 @@ std::vector<OpCase> large_cases() {
       shared_l2_penalty_case(67, 72),
       embedding_case(1, 1, 11, 1),
       embedding_case(2, 300, 40, 33),
+      embedding_case(2, 300, 40, 33, 7),
+      embedding_case(2, 100, 40, 64, 0),
       embedding_case(4, 256, 1000, 320),
       embedding_case(1, 9, 3, 4100),
       take_rows_case(3, 100, 33, 17),

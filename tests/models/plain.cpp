@@ -105,8 +105,9 @@ at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up) { return plain::g
 
 at::Tensor soft_cap(const at::Tensor& x, double cap) { return cap * (x / cap).tanh(); }
 
-at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight) {
-  return at::index_select(weight, 0, ids.flatten()).view({ids.size(0), ids.size(1), -1});
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight, int64_t padding) {
+  at::Tensor rows = at::index_select(weight, 0, ids.flatten()).view({ids.size(0), ids.size(1), -1});
+  return padding < 0 ? rows : at::where(ids.eq(padding).unsqueeze(-1), rows.detach(), rows);
 }
 
 at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,

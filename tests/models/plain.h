@@ -36,7 +36,8 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor gelu(const at::Tensor& x);  // the tanh form
 at::Tensor soft_cap(const at::Tensor& x, double cap);
-at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight);
+// The row of the id `padding` gets no gradient; -1: none.
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight, int64_t padding = -1);
 
 // Sum of token losses; targets of -1 count nothing. With a cap, of capped logits.
 at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,

@@ -45,6 +45,12 @@ std::string value_of(const std::string& key, const Manifest& manifest) {
   return found == manifest.config.end() ? value_text(*find_key(key), Config{}) : found->second;
 }
 
+// Whether values of a key give the same steps: a mistral is a llama by another name.
+bool are_alike(const std::string& key, const std::string& here, const std::string& there) {
+  auto is_llama = [](const std::string& value) { return value == "llama" || value == "mistral"; };
+  return here == there || (key == "model_type" && is_llama(here) && is_llama(there));
+}
+
 std::string place_of(const Checkpoint& checkpoint) {
   return (checkpoint.folder / kManifestFile).string();
 }
@@ -167,7 +173,8 @@ void require_same_run(const Config& config, const Manifest& here, const Checkpoi
                                     origin(config, key), value_of(key, there), remark));
   };
   for (const Key& key : config_keys())
-    if (decides_steps(key) && value_of(key.name, here) != value_of(key.name, there))
+    if (decides_steps(key) &&
+        !are_alike(key.name, value_of(key.name, here), value_of(key.name, there)))
       add(key.name, "");
   const int64_t sequences_here = sequences(here, "this run"),
                 sequences_there = sequences(there, place_of(checkpoint));

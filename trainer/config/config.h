@@ -82,6 +82,7 @@ struct Config {
   int64_t sliding_window_size = 0;
   int64_t full_attention_period = 0;
   double query_pre_attn_scalar = 0;
+  std::vector<std::string> layer_types;
   double attn_logits_soft_cap = 0;
   double final_logits_soft_cap = 0;
   double local_rope_max_timescale = 0;
@@ -91,6 +92,7 @@ struct Config {
   double rope_high_freq_factor = 4;
   int64_t rope_original_max_position_embeddings = 8192;
 
+  int64_t pad_token_id = -1;
   // training
   std::vector<std::string> trainable_parameters_mask;
   int64_t lora_rank = 0;

@@ -13,6 +13,7 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -29,21 +30,30 @@ ModelType model_type(const models::DecoderConfig& decoder) {
       break;
   }
   if (decoder.qk_norm) return ModelType::qwen3;
+  if (decoder.is_mistral) return ModelType::mistral;
   return decoder.qkv_bias && !decoder.output_bias ? ModelType::qwen2 : ModelType::llama;
 }
 
-// Every how many layers one has no window; 0 where all have one.
-int64_t full_attention_period(const std::vector<bool>& windowed) {
+// Which layers have a window: by a period, or else one by one.
+void set_windows(const models::DecoderConfig& decoder, Config& config) {
+  const std::vector<bool>& windowed = decoder.windowed;
+  const bool has_windows = windowed.empty() || std::ranges::find(windowed, true) != windowed.end();
+  config.sliding_window_size = has_windows ? decoder.window : 0;
+  config.full_attention_period = 0;
+  config.layer_types.clear();
   const auto first_full = std::ranges::find(windowed, false);
-  if (first_full == windowed.end()) return 0;
+  if (config.sliding_window_size == 0 || first_full == windowed.end()) return;
   const int64_t period = first_full - windowed.begin() + 1;
+  bool is_periodic = true;
   for (int64_t layer = 1; layer <= std::ssize(windowed); ++layer)
-    if (windowed[layer - 1] != (layer % period != 0))
-      throw ConfigError("layer " + std::to_string(layer) +
-                        (windowed[layer - 1] ? " has" : " has no") +
-                        " window, expected every layer without one to be a multiple of " +
-                        std::to_string(period) + ", the first (full_attention_period)");
-  return period;
+    is_periodic = is_periodic && windowed[layer - 1] == (layer % period != 0);
+  if (is_periodic) {
+    config.full_attention_period = period;
+    return;
+  }
+  for (const bool has_window : windowed)
+    config.layer_types.emplace_back(has_window ? models::kSlidingAttention
+                                               : models::kFullAttention);
 }
 
 void set_rope(const models::RopeScaling& scaling, Config& config) {
@@ -76,6 +86,26 @@ void say_why_there_is_none(const Config& config) {
   }
 }
 
+// A named model may have been published with any.
+void take_pad_token_of_weights(Config& config) {
+  if (is_toy(config) || config.origins.contains("pad_token_id")) return;
+  // The folder that a run began from may be gone.
+  const fs::path saved = config.run_name.empty()
+                             ? fs::path()
+                             : config.base_output_directory / config.run_name / kModelFolder;
+  for (const fs::path& folder : {config.load_parameters_path, saved}) {
+    std::error_code error;
+    if (folder.empty() || !fs::exists(folder / kHfConfigFile, error)) continue;
+    try {
+      config.pad_token_id = read_hf_config(folder, unknown_keys(config)).decoder.pad_token;
+      config.origins["pad_token_id"] = (folder / kHfConfigFile).string();
+    } catch (const DataError&) {
+      // Said where weights are opened; a plan needs none.
+    }
+    return;
+  }
+}
+
 }  // namespace
 
 void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
@@ -92,23 +122,21 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
   config.logits_via_embedding = decoder.tied_embeddings;
   config.attention_bias = decoder.output_bias;
   config.mlp_bias = decoder.mlp_bias;
-  const bool has_windows = decoder.windowed.empty() ||
-                           std::ranges::find(decoder.windowed, true) != decoder.windowed.end();
-  config.sliding_window_size = has_windows ? decoder.window : 0;
-  config.full_attention_period =
-      config.sliding_window_size > 0 ? full_attention_period(decoder.windowed) : 0;
+  set_windows(decoder, config);
   config.query_pre_attn_scalar =
       decoder.query_scale > 0 ? models::query_pre_attn_scalar(decoder.query_scale) : 0;
   config.attn_logits_soft_cap = decoder.attention_cap;
   config.final_logits_soft_cap = decoder.logits_cap;
   config.local_rope_max_timescale = decoder.window_rope_base;
+  config.pad_token_id = decoder.pad_token;
   set_rope(decoder.rope_scaling, config);
 }
 
 void take_model_of_weights(Config& config, void (*require)(const Config&)) {
   const fs::path& folder = config.load_parameters_path;
   std::error_code error;
-  if (folder.empty() || !config.model_name.empty()) return;
+  if (folder.empty()) return;
+  if (!config.model_name.empty()) return take_pad_token_of_weights(config);
   if (!fs::exists(folder / kHfConfigFile, error)) {
     if (!lacks_model(config)) return;
     require(config);
@@ -117,11 +145,7 @@ void take_model_of_weights(Config& config, void (*require)(const Config&)) {
   }
   Config model;
   const std::string origin = (folder / kHfConfigFile).string();
-  try {
-    set_model_keys(read_hf_config(folder, unknown_keys(config)).decoder, model);
-  } catch (const ConfigError& fault) {
-    throw ConfigError(origin + ": " + fault.what());
-  }
+  set_model_keys(read_hf_config(folder, unknown_keys(config)).decoder, model);
   for (const Key& key : config_keys()) {
     if (key.section != Section::model || config.origins.contains(key.name)) continue;
     copy_value(key, model, config);

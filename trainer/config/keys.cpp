@@ -132,6 +132,11 @@ std::vector<Key> make_config_keys() {
       {"full_attention_period", model,
        IntegerKey{&Config::full_attention_period, 0, models::kMaxLayers},
        "with a window: each so many'th layer has none; 0: all have it"},
+      {"layer_types", model,
+       ListKey{&Config::layer_types, "full_attention or sliding_attention", {}},
+       "with a window: for each layer whether it has it, sliding_attention, or not, "
+       "full_attention; "
+       "none: as full_attention_period says"},
       {"query_pre_attn_scalar", model, at_least(0, &Config::query_pre_attn_scalar),
        "scores are divided by its root; 0: head_dim"},
       {"attn_logits_soft_cap", model, at_least(0, &Config::attn_logits_soft_cap),
@@ -151,6 +156,9 @@ std::vector<Key> make_config_keys() {
       {"rope_original_max_position_embeddings", model,
        IntegerKey{&Config::rope_original_max_position_embeddings, 1, models::kMaxLength},
        "llama3: the original length"},
+      {"pad_token_id", model, IntegerKey{&Config::pad_token_id, 0, models::kMaxVocabulary - 1, -1},
+       "token whose embedding gets no gradient where it is an input, as in transformers; by "
+       "default as config.json in load_parameters_path has it; -1: none"},
 
       {"trainable_parameters_mask", training,
        ListKey{&Config::trainable_parameters_mask, "regular expressions", {}},

@@ -94,6 +94,8 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.output_bias = config.attention_bias && type != ModelType::qwen2;
   decoder.mlp_bias = config.mlp_bias;
   decoder.qk_norm = type == ModelType::qwen3 || type == ModelType::gemma3_text;
+  decoder.is_mistral = type == ModelType::mistral;
+  decoder.pad_token = config.pad_token_id;
   if (config.query_pre_attn_scalar > 0)
     decoder.query_scale = 1 / std::sqrt(config.query_pre_attn_scalar);
   decoder.attention_cap = config.attn_logits_soft_cap;
@@ -102,7 +104,11 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.window_rope_base = config.local_rope_max_timescale;
   decoder.lora = lora_config(config);
   decoder.segments = config.dataset_type == DatasetType::documents && config.packing;
-  if (config.full_attention_period > 0)
+  // A model that is tried with other numbers of layers than its list has goes on from its start.
+  if (const int64_t count = std::ssize(config.layer_types); count > 0)
+    for (int64_t layer = 0; layer < config.base_num_decoder_layers; ++layer)
+      decoder.windowed.push_back(config.layer_types[layer % count] == models::kSlidingAttention);
+  else if (config.full_attention_period > 0)
     for (int64_t layer = 1; layer <= config.base_num_decoder_layers; ++layer)
       decoder.windowed.push_back(layer % config.full_attention_period != 0);
   return decoder;

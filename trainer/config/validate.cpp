@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/text_format.h"
+#include "models/decoder.h"
 #include "offload/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
@@ -47,6 +48,25 @@ void check_ranges(const Config& config) {
                     "config.json, brings all its keys");
 }
 
+void check_layer_types(const Config& config) {
+  if (config.layer_types.empty()) return;
+  for (const std::string& type : config.layer_types)
+    if (type != models::kFullAttention && type != models::kSlidingAttention)
+      throw ConfigError(location(config, "layer_types") + ": found " + excerpt(type) +
+                        ", expected full_attention or sliding_attention");
+  if (std::ssize(config.layer_types) != config.base_num_decoder_layers) {
+    refuse(config, "layer_types",
+           "as many as " + described(config, "base_num_decoder_layers") + " says, found " +
+               std::to_string(config.layer_types.size()));
+  }
+  if (config.full_attention_period > 0) {
+    refuse(config, "full_attention_period", "0 with layer_types, which say it");
+  }
+  if (config.sliding_window_size == 0) {
+    refuse(config, "layer_types", "none with " + described(config, "sliding_window_size"));
+  }
+}
+
 void check_model(const Config& config) {
   if (is_toy(config)) return;
   if (config.rope_low_freq_factor >= config.rope_high_freq_factor) {
@@ -58,6 +78,10 @@ void check_model(const Config& config) {
   }
   if (config.full_attention_period > 0 && config.sliding_window_size == 0) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
+  }
+  check_layer_types(config);
+  if (config.pad_token_id >= config.vocab_size) {
+    refuse(config, "pad_token_id", "less than " + described(config, "vocab_size"));
   }
   if (config.base_num_query_heads % config.base_num_kv_heads != 0) {
     refuse(config, "base_num_query_heads",

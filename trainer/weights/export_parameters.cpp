@@ -16,9 +16,13 @@ using data::SafetensorsDtype;
 using models::Dtype;
 
 std::string config_text(const TrainedModel& trained, Dtype dtype) {
-  if (!trained.files.config.empty())
-    return models::with_hf_dtype(trained.files.config,
-                                 dtype == Dtype::float32 ? "float32" : "bfloat16");
+  if (std::string text = trained.files.config; !text.empty()) {
+    // Where the run was told another than the folder that it began from has.
+    const int64_t pad_token = trained.model.pad_token;
+    if (models::parse_hf_config(text, models::UnknownKeys::ignore).pad_token != pad_token)
+      text = models::with_hf_pad_token(text, pad_token);
+    return models::with_hf_dtype(text, dtype == Dtype::float32 ? "float32" : "bfloat16");
+  }
   models::DecoderConfig model = trained.model;
   model.dtype = dtype;
   return models::write_hf_config(model);

@@ -57,7 +57,8 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   if (here.rope_scaling != there.rope_scaling)
     lines.push_back("rope_type and its factors: not those of the checkpoint");
   if (here.layers == there.layers && here.windowed != there.windowed)
-    lines.push_back("full_attention_period: other layers have a window in the checkpoint");
+    lines.push_back(
+        "full_attention_period, layer_types: other layers have a window in the checkpoint");
   return lines;
 }
 

@@ -5,9 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
+#include "models/hf/config.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/load_config.h"
@@ -56,6 +59,73 @@ TEST(ModelKeys, AreThoseOfTheWeightsWhereNoneAreGiven) {
     ++folders;
   }
   EXPECT_GE(folders, 10);
+}
+
+// A folder with the config.json of a golden model, in which some keys are others.
+class ChangedFolder {
+ public:
+  ChangedFolder(const std::string& golden, const nlohmann::json& changes) {
+    nlohmann::json config =
+        nlohmann::json::parse(data::read_file(kModels / golden / "config.json"));
+    config.update(changes);
+    temporary_.write("config.json", config.dump());
+  }
+  std::string path() const { return (temporary_ / "").string(); }
+
+ private:
+  data::TemporaryFolder temporary_;
+};
+
+// As full_attention_period cannot say it; as it can.
+TEST(ModelKeys, WindowsAreWhereLayerTypesSay) {
+  const char *full = models::kFullAttention, *sliding = models::kSlidingAttention;
+  for (const std::vector<std::string>& types :
+       {std::vector<std::string>{sliding, sliding, full, full},
+        {full, sliding, full, sliding},
+        {full, sliding, sliding, sliding},
+        {sliding, full, sliding, full},
+        {sliding, sliding, sliding, sliding},
+        {full, full, full, full}}) {
+    const ChangedFolder folder("gemma2", {{"layer_types", types}});
+    const Config config = config_of("load_parameters_path: " + folder.path() + "\n");
+    const models::DecoderConfig decoder = decoder_config(config, Target::cpu);
+    for (int layer = 0; layer < 4; ++layer)
+      EXPECT_EQ(has_window(decoder, layer), types[layer] == sliding) << layer;
+  }
+  auto refusal = [&](const std::string& more) {
+    const ChangedFolder folder("gemma2", {{"layer_types", {sliding, sliding, full, full}}});
+    return message_of<ConfigError>(
+        [&] { config_of("load_parameters_path: " + folder.path() + "\n" + more); });
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_THAT(refusal("base_num_decoder_layers: 2\n"), HasSubstr("layer_types"));
+  EXPECT_THAT(refusal("full_attention_period: 2\n"), HasSubstr("0 with layer_types"));
+  EXPECT_THAT(refusal("sliding_window_size: 0\n"), HasSubstr("none with sliding_window_size"));
+  EXPECT_THAT(refusal("layer_types: [a, b, c, d]\n"),
+              HasSubstr("found a, expected full_attention or sliding_attention"));
+}
+
+TEST(ModelKeys, AMistralStaysOne) {
+  for (const nlohmann::json& window : {nlohmann::json(7), nlohmann::json(nullptr)}) {
+    const ChangedFolder folder("mistral_window", {{"sliding_window", window}});
+    const Config config = config_of("load_parameters_path: " + folder.path() + "\n");
+    EXPECT_EQ(config.model_type, ModelType::mistral);
+    EXPECT_THAT(models::write_hf_config(decoder_config(config, Target::cpu)),
+                HasSubstr("\"model_type\": \"mistral\""));
+  }
+}
+
+// Also where a model is named, which may have been published with any.
+TEST(ModelKeys, ThePadTokenIsThatOfTheWeights) {
+  const ChangedFolder folder("llama31_gqa", {{"pad_token_id", 5}});
+  const std::string start = "load_parameters_path: " + folder.path() + "\n";
+  EXPECT_EQ(config_of(start).pad_token_id, 5);
+  EXPECT_EQ(config_of(start + "model_name: llama3.1_8b\n").pad_token_id, 5);
+  EXPECT_EQ(config_of(start + "pad_token_id: -1\n").pad_token_id, -1);
+  EXPECT_EQ(config_of("model_name: llama3.1_8b\n").pad_token_id, -1);
+  EXPECT_EQ(config_of("model_name: llama3.1_8b\nload_parameters_path: none\n").pad_token_id, -1);
+  EXPECT_THAT(message_of<ConfigError>([&] { config_of(start + "pad_token_id: 100000\n"); }),
+              HasSubstr("less than vocab_size"));
 }
 
 TEST(ModelKeys, KeysThatAreSetOverrideTheFoldersConfig) {
