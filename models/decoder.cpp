@@ -2,7 +2,10 @@
 // V vocabulary.
 #include "models/decoder.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -42,11 +45,21 @@ struct Projection {
   bool has_bias;
 };
 
-Var projection(const DecoderConfig& c, Var x, const Projection& to) {
+// What a layer is to be.
+struct LayerKind {
+  bool has_window = false;
+  int64_t cache_capacity = 0;                   // tokens of its cache; 0: none, for training
+  std::map<std::string, LoraProduct> adapters;  // by module, "self_attn.q_proj"
+
+  bool operator==(const LayerKind&) const = default;
+};
+
+Var projection(const DecoderConfig& c, const LayerKind& kind, Var x, const Projection& to) {
   const auto& [name, width, has_bias] = to;
   Trace& t = *x.trace;
   Var y = linear(x, t.weight(name + ".weight", {{width, x.type().shape.back()}, c.dtype}, kMatrix));
-  if (is_adapted(c.lora, name)) y = add_lora(c.lora, x, y, name);
+  if (const auto adapter = kind.adapters.find(name); adapter != kind.adapters.end())
+    y = add_lora(adapter->second, x, y, name);
   return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c.dtype}, kBias)) : y;
 }
 
@@ -70,12 +83,6 @@ Program embed(const DecoderConfig& c) {
   }
   return t.finish();
 }
-
-// What a layer is to be: whether it has a window, and how many tokens its cache holds.
-struct LayerKind {
-  bool has_window = false;
-  int64_t cache_capacity = 0;  // 0: none, for training
-};
 
 struct LayerInputs {
   Var x;            // [B,T,C]
@@ -106,9 +113,9 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
                          const LayerKind& kind) {
   Trace& t = *n.trace;
   int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-  Var q = projection(c, n, {"self_attn.q_proj", q_width, c.qkv_bias});   // [B,T,H*D]
-  Var k = projection(c, n, {"self_attn.k_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
-  Var v = projection(c, n, {"self_attn.v_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
+  Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, c.qkv_bias});   // [B,T,H*D]
+  Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
+  Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
   if (c.qk_norm) {
     q = norm(c, q, "self_attn.q_norm.weight", c.head_dim);
     k = norm(c, k, "self_attn.k_norm.weight", c.head_dim);
@@ -136,22 +143,22 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
     context = attention(q, k, v, options, segments);
   }
   context = t.label(context, "context");
-  attended.out =
-      t.label(projection(c, context, {"self_attn.o_proj", c.width, c.output_bias}), "out_proj");
+  attended.out = t.label(projection(c, kind, context, {"self_attn.o_proj", c.width, c.output_bias}),
+                         "out_proj");
   return attended;
 }
 
 // [B,T,C] -> [B,T,C]
-Var mlp_block(const DecoderConfig& c, Var n) {
+Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
   Trace& t = *n.trace;
-  Var gate = t.label(projection(c, n, {"mlp.gate_proj", c.mlp_width, c.mlp_bias}), "mlpwi_0");
-  Var up = t.label(projection(c, n, {"mlp.up_proj", c.mlp_width, c.mlp_bias}), "mlpwi_1");
+  Var gate = t.label(projection(c, kind, n, {"mlp.gate_proj", c.mlp_width, c.mlp_bias}), "mlpwi_0");
+  Var up = t.label(projection(c, kind, n, {"mlp.up_proj", c.mlp_width, c.mlp_bias}), "mlpwi_1");
   Var act = is_gemma(c) ? geglu(gate, up) : swiglu(gate, up);  // [B,T,F]
-  return t.label(projection(c, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
+  return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
 }
 
-Program decoder_layer(const DecoderConfig& c, const LayerKind& kind) {
-  Trace t(kind.has_window ? "window_layer" : "decoder_layer");
+Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::string& name) {
+  Trace t(name);
   LayerInputs in = layer_inputs(t, c, kind);
   Var n = norm(c, in.x, "input_layernorm.weight", c.width);
   auto [out, cache] = attention_block(c, n, in.table, kind);
@@ -162,7 +169,7 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind) {
   Var m = norm(c, residual,
                is_gemma2 ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
                c.width);
-  Var down = mlp_block(c, m);
+  Var down = mlp_block(c, kind, m);
   if (is_gemma2) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
   t.output(add(residual, down));
   if (cache) {
@@ -201,7 +208,18 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
   return t.finish();
 }
 
-// The scan: a program for layers with a window and one for those without, as far as there are.
+std::map<std::string, LoraProduct> adapters(const DecoderConfig& c, int layer) {
+  std::map<std::string, LoraProduct> adapters;
+  for (std::string_view target : kLoraTargets) {
+    const std::string_view module = lora_module(target);
+    if (const auto found = adapter_of(c.lora, lora_module_name(layer, module)))
+      adapters[std::string(module)] = {.rank = found->rank, .scale = c.lora.scale(*found)};
+  }
+  return adapters;
+}
+
+// The scan: a program for layers with a window and one for those without, as far as there are, and
+// for each set of adapters.
 Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
   Stage stage{.name = "decoder",
               .weight_prefix = "model.layers.{}.",
@@ -209,15 +227,20 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
               .layers = {},
               .inputs = {{0, 0}, {0, 1}, {0, 2}}};
   if (c.window_rope_base > 0) stage.inputs.insert(stage.inputs.end(), {{0, 3}, {0, 4}});
-  int kind_of[] = {-1, -1};  // without a window, with one
+  std::vector<LayerKind> kinds;
+  std::array<int, 2> count_of{};  // without a window, with one
   for (int layer = 0; layer < c.layers; ++layer) {
-    const bool is_windowed = has_window(c, layer);
-    int& kind = kind_of[is_windowed];
-    if (kind < 0) {
-      kind = static_cast<int>(stage.programs.size());
-      stage.programs.push_back(decoder_layer(c, {is_windowed, cache_capacity}));
-    }
-    stage.layers.push_back(kind);
+    const LayerKind kind{.has_window = has_window(c, layer),
+                         .cache_capacity = cache_capacity,
+                         .adapters = adapters(c, layer)};
+    const auto known = std::ranges::find(kinds, kind);
+    stage.layers.push_back(static_cast<int>(known - kinds.begin()));
+    if (known != kinds.end()) continue;
+    std::string name = kind.has_window ? "window_layer" : "decoder_layer";
+    if (const int count = ++count_of[kind.has_window]; count > 1)
+      name += "_" + std::to_string(count);
+    stage.programs.push_back(decoder_layer(c, kind, name));
+    kinds.push_back(kind);
   }
   return stage;
 }

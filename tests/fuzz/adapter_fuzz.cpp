@@ -24,21 +24,23 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraCo
   constexpr int64_t kWidth = 2;
   std::map<std::string, std::vector<int64_t>> shapes;
   for (const std::string& target : config.targets) {
-    shapes[peft_name(target + ".lora_A.weight")] = {config.rank, kWidth};
-    shapes[peft_name(target + ".lora_B.weight")] = {kWidth, config.rank};
+    const std::string module = models::lora_module_name(0, models::lora_module(target));
+    const int64_t rank = adapter_of(config, module).value().rank;
+    shapes[peft_name(target + ".lora_A.weight")] = {rank, kWidth};
+    shapes[peft_name(target + ".lora_B.weight")] = {kWidth, rank};
   }
   return shapes;
 }
 
 void check(std::string_view text, std::span<const std::byte> file) {
-  const models::LoraConfig config = parse_adapter_config(text);
-  if (parse_adapter_config(write_adapter_config(config, "base")) != config) std::abort();
+  const models::LoraConfig config = parse_adapter_config(text, 1);
+  if (parse_adapter_config(write_adapter_config(config, "base"), 1) != config) std::abort();
   const std::vector<data::SafetensorsTensor> tensors = data::parse_safetensors(file);
   const auto expected = expected_shapes(config);
   check_adapter_tensors(tensors, expected);
   if (tensors.size() != expected.size()) std::abort();
   for (const data::SafetensorsTensor& tensor : tensors) {
-    std::vector<float> values(static_cast<size_t>(2 * config.rank));
+    std::vector<float> values(static_cast<size_t>(tensor.element_count()));
     data::to_float32(tensor, values);
   }
 }

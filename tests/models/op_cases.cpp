@@ -130,7 +130,7 @@ OpCase sum_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
 }
 
 OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
-  LoraConfig config{.rank = rank, .alpha = 8, .targets = {"q_proj"}};
+  const LoraProduct adapter{.rank = rank, .scale = 8.0 / static_cast<double>(rank)};
   return {
       .name = named("lora", b, t, k, n, rank),
       .trace =
@@ -138,7 +138,7 @@ OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
             Trace trace("lora");
             Var x = trace.input("x", {{b, t, k}, dtype});
             Var y = linear(x, trace.weight("q_proj.weight", {{n, k}, dtype}, kTrained));
-            trace.output(add_lora(config, x, y, "q_proj"));
+            trace.output(add_lora(adapter, x, y, "q_proj"));
             return trace.finish();
           },
       .integers = {},

@@ -27,6 +27,7 @@
 
 #include "base/error.h"
 #include "data/document_rows.h"
+#include "models/lora.h"
 
 namespace longshore::trainer {
 
@@ -81,8 +82,8 @@ struct Config {
   bool mlp_bias = false;
   int64_t sliding_window_size = 0;
   int64_t full_attention_period = 0;
-  double query_pre_attn_scalar = 0;
   std::vector<std::string> layer_types;
+  double query_pre_attn_scalar = 0;
   double attn_logits_soft_cap = 0;
   double final_logits_soft_cap = 0;
   double local_rope_max_timescale = 0;
@@ -91,13 +92,17 @@ struct Config {
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   int64_t rope_original_max_position_embeddings = 8192;
-
   int64_t pad_token_id = -1;
+
   // training
   std::vector<std::string> trainable_parameters_mask;
   int64_t lora_rank = 0;
   double lora_alpha = 8;
   std::vector<std::string> lora_targets = {"q_proj", "v_proj"};
+  bool use_rslora = false;
+  // No key: of load_adapter_path, where the keys cannot say which modules have adapters of which
+  // size (see models::LoraConfig). with_adapter() fills it in.
+  std::map<std::string, models::LoraModule, std::less<>> lora_modules;
 
   // batch
   int64_t max_target_length = 2048;

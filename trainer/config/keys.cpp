@@ -175,6 +175,8 @@ std::vector<Key> make_config_keys() {
                {models::kLoraTargets.begin(), models::kLoraTargets.end()},
                "all-linear"},
        "projections that have an adapter; all-linear: all of a layer's"},
+      {"use_rslora", training, FlagKey{&Config::use_rslora},
+       "adapters' products are scaled by lora_alpha / sqrt(lora_rank) instead"},
 
       {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, models::kMaxLength},
        "tokens of a sequence"},

@@ -41,7 +41,11 @@ models::Block block(ModelType type) {
 
 models::LoraConfig lora_config(const Config& config) {
   if (config.lora_rank == 0) return {};
-  return {.rank = config.lora_rank, .alpha = config.lora_alpha, .targets = config.lora_targets};
+  return {.rank = config.lora_rank,
+          .alpha = config.lora_alpha,
+          .targets = config.lora_targets,
+          .rank_stabilized = config.use_rslora,
+          .modules = config.lora_modules};
 }
 
 }  // namespace
@@ -90,12 +94,12 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
                                 .block = block(config.model_type),
                                 .rope_scaling = rope_scaling(config)};
   ModelType type = config.model_type;
+  decoder.is_mistral = type == ModelType::mistral;
+  decoder.pad_token = config.pad_token_id;
   decoder.qkv_bias = config.attention_bias || type == ModelType::qwen2;
   decoder.output_bias = config.attention_bias && type != ModelType::qwen2;
   decoder.mlp_bias = config.mlp_bias;
   decoder.qk_norm = type == ModelType::qwen3 || type == ModelType::gemma3_text;
-  decoder.is_mistral = type == ModelType::mistral;
-  decoder.pad_token = config.pad_token_id;
   if (config.query_pre_attn_scalar > 0)
     decoder.query_scale = 1 / std::sqrt(config.query_pre_attn_scalar);
   decoder.attention_cap = config.attn_logits_soft_cap;

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/text.h"
-#include "data/pcre2.h"
+#include "data/pcre2_expression.h"
 #include "models/lora.h"
 #include "trainer/config/yaml.h"
 
@@ -18,37 +18,17 @@ namespace {
 
 const std::string kKey = "trainable_parameters_mask";
 
-// Names have about fifty characters. An expression that takes more steps on one backtracks
-// exponentially.
-constexpr uint32_t kMaxMatchSteps = 100'000;
-constexpr uint32_t kMaxHeapKib = 1024;
-
 class Expression {
  public:
   Expression(const Config& config, const std::string& text)
-      : where_(location(config, kKey) + ": found " + excerpt(text)) {
-    int error = 0;
-    size_t at = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                              PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr));
-    if (!code_)
-      refuse("expected a regular expression; at byte " + std::to_string(at) + ": " +
-             data::pcre2_message(error));
-    context_.reset(pcre2_match_context_create(nullptr));
-    result_.reset(pcre2_match_data_create(1, nullptr));
-    if (!context_ || !result_) throw std::bad_alloc();
-    pcre2_set_match_limit(context_.get(), kMaxMatchSteps);
-    pcre2_set_heap_limit(context_.get(), kMaxHeapKib);
-  }
+      : where_(location(config, kKey) + ": found " + excerpt(text)), expression_(compile(text)) {}
 
   bool is_found_in(const std::string& name) const {
-    int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0,
-                            0, result_.get(), context_.get());
-    if (found >= 0) return true;
-    if (found != PCRE2_ERROR_NOMATCH)
-      refuse("expected an expression that is quick to match; on " + name + ": " +
-             data::pcre2_message(found));
-    return false;
+    try {
+      return expression_.is_found_in(name);
+    } catch (const DataError& error) {
+      refuse(error.what());
+    }
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
@@ -56,10 +36,16 @@ class Expression {
   }
 
  private:
+  data::Pcre2Expression compile(const std::string& text) const {
+    try {
+      return data::Pcre2Expression(text);
+    } catch (const DataError& error) {
+      refuse(error.what());
+    }
+  }
+
   std::string where_;
-  data::Pcre2Code code_;
-  data::Pcre2MatchContext context_;
-  data::Pcre2MatchData result_;
+  data::Pcre2Expression expression_;
 };
 
 std::vector<std::string> names_of(const models::Model& model) {

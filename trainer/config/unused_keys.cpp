@@ -31,7 +31,7 @@ const std::vector<Switch>& switches() {
        {"deterministic"}},
       {"lora_rank",
        [](const Config& config) { return config.lora_rank == 0; },
-       {"lora_alpha", "lora_targets"}},
+       {"lora_alpha", "lora_targets", "use_rslora"}},
       {"gradient_clipping_threshold",
        [](const Config& config) { return config.gradient_clipping_threshold == 0; },
        {"gradient_clipping"}},

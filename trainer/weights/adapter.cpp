@@ -59,7 +59,7 @@ std::vector<fs::path> adapter_files(const fs::path& folder) {
   return {folder / kAdapterConfigFile, folder / kTensorFile};
 }
 
-LoraConfig read_adapter_config(const fs::path& folder) {
+LoraConfig read_adapter_config(const fs::path& folder, int layers) {
   const fs::path file = folder / kAdapterConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(file, error)) {
     const bool is_run = fs::exists(folder / kAdapterFolder / kAdapterConfigFile, error);
@@ -69,7 +69,7 @@ LoraConfig read_adapter_config(const fs::path& folder) {
   }
   const data::FileMapping mapping(file, data::Access::from_front_to_back);
   try {
-    return parse_adapter_config(mapping.text());
+    return parse_adapter_config(mapping.text(), layers);
   } catch (const DataError& error) {
     throw DataError(file.string() + ": " + error.what());
   }
@@ -78,7 +78,8 @@ LoraConfig read_adapter_config(const fs::path& folder) {
 Config with_adapter(Config config) {
   if (config.load_adapter_path.empty()) return config;
   const fs::path folder = adapter_folder(config);
-  const LoraConfig adapter = read_adapter_config(folder);
+  const LoraConfig adapter =
+      read_adapter_config(folder, static_cast<int>(config.base_num_decoder_layers));
   require_no_dropout(config, folder);
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
@@ -98,6 +99,9 @@ Config with_adapter(Config config) {
   config.lora_targets = ordered_targets(config.lora_targets);
   take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
        join(adapter.targets));
+  take("use_rslora", config.use_rslora, adapter.rank_stabilized,
+       config.use_rslora ? "true" : "false", adapter.rank_stabilized ? "true" : "false");
+  config.lora_modules = adapter.modules;
   if (!differing.empty())
     throw ConfigError(location(config, "load_adapter_path") + ": " + folder.string() +
                       " holds another adapter: " + join(differing, "; "));

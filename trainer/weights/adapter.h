@@ -17,14 +17,14 @@ namespace longshore::trainer {
 // The files that an adapter is read from.
 std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder);
 
-// Rank, alpha and targets of the adapter in `folder`. Throws DataError, naming the file, as
+// The adapter in `folder`, for a model of so many layers. Throws DataError, naming the file, as
 // parse_adapter_config does.
-models::LoraConfig read_adapter_config(const std::filesystem::path& folder);
+models::LoraConfig read_adapter_config(const std::filesystem::path& folder, int layers);
 
-// The config with what the folder load_adapter_path says where lora_rank, lora_alpha or
-// lora_targets are not set; where it is gone, and a run goes on, what that run has saved. Throws
-// ConfigError, naming each key with both values, where they are set to something else, and
-// DataError for a folder that cannot be read.
+// The config with what the folder load_adapter_path says where lora_rank, lora_alpha,
+// lora_targets or use_rslora are not set, and with its lora_modules; where it is gone, and a run
+// goes on, what that run has saved. Throws ConfigError, naming each key with both values, where
+// they are set to something else, and DataError for a folder that cannot be read.
 Config with_adapter(Config config);
 
 // The weights of an adapter, mapped.
@@ -53,7 +53,7 @@ void write_adapter(const std::filesystem::path& folder, const models::LoraConfig
 struct LoraPair {
   std::span<const float> a, b;
   int64_t rank = 0;
-  double scale = 0;  // alpha / rank
+  double scale = 0;
 };
 
 // weight + scale·B·A, row-major [out,in], in float32: what the base model's weight becomes when the

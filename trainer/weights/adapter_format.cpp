@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,12 +14,13 @@
 #include "data/strict_json.h"
 #include "models/hf/json_reader.h"
 #include "models/limits.h"
+#include "trainer/weights/adapter_targets.h"
 
 namespace longshore::trainer {
 namespace {
 
 using models::LoraConfig;
-using nlohmann::json;
+using json = nlohmann::ordered_json;  // of patterns, the first that matches counts
 
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr size_t kMaxAdapterConfigBytes = size_t{1} << 20;
@@ -31,19 +33,55 @@ const std::set<std::string> kHarmless{
     "auto_mapping", "base_model_name_or_path", "inference_mode", "megatron_core", "parent_library",
     "peft_version", "qalora_group_size",       "revision",       "runtime_config"};
 
-const std::set<std::string> kRead{"peft_type", "task_type",  "bias",         "init_lora_weights",
-                                  "r",         "lora_alpha", "lora_dropout", "target_modules"};
+const std::set<std::string> kRead{"peft_type",
+                                  "task_type",
+                                  "bias",
+                                  "init_lora_weights",
+                                  "r",
+                                  "lora_alpha",
+                                  "lora_dropout",
+                                  "target_modules",
+                                  "use_rslora",
+                                  "exclude_modules",
+                                  "layers_to_transform",
+                                  "layers_pattern",
+                                  "rank_pattern",
+                                  "alpha_pattern"};
 
 bool is_off(const json& value) {
   return value.is_null() || value == false || value == json(0) || value == json(0.0) ||
          value == "" || ((value.is_array() || value.is_object()) && value.empty());
 }
 
+const std::string kRank = "an integer from 1 to " + std::to_string(models::kMaxLoraRank);
+constexpr const char* kAlpha = "a number above 0";
+constexpr const char* kNames = "names of modules, or a regular expression for them";
+
+bool is_rank(const json& value) {
+  return value.is_number_integer() && value >= 1 && value <= models::kMaxLoraRank;
+}
+
+bool is_alpha(const json& value) {
+  return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
+}
+
+json number(double value) {
+  const bool is_integer = value == std::floor(value) && value < 1e15;
+  return is_integer ? json(static_cast<int64_t>(value)) : json(value);
+}
+
+// The regular expression of that name and no other.
+std::string escaped(const std::string& name) {
+  std::string text;
+  for (const char c : name) text += c == '.' ? "\\." : std::string(1, c);
+  return text;
+}
+
 class ConfigReader {
  public:
   explicit ConfigReader(const json& object) : object_(object) {}
 
-  LoraConfig read() {
+  LoraConfig read(int layers) {
     expect_one_of("peft_type", {"LORA"});
     expect_one_of("task_type", {"CAUSAL_LM", nullptr});
     expect_one_of("bias", {"none", nullptr});
@@ -52,13 +90,16 @@ class ConfigReader {
     LoraConfig config;
     read_rank(config);
     read_alpha(config);
-    read_targets(config);
+    config.rank_stabilized = read_flag("use_rslora");
+    const AdapterTargets targets = read_targets();
     dropout();
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
         problems_.add(data::json_quoted(key) + ": found " + models::shown(value) +
                       ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
+    set_targets(targets, layers, config);
+    check_scales(config, layers);
     return config;
   }
 
@@ -90,69 +131,153 @@ class ConfigReader {
 
   void read_rank(LoraConfig& config) {
     const json& rank = at("r");
-    if (rank.is_number_integer() && rank >= 1 && rank <= models::kMaxLoraRank)
+    if (is_rank(rank))
       config.rank = rank.get<int64_t>();
     else
-      add_problem("r", rank, "an integer from 1 to " + std::to_string(models::kMaxLoraRank));
+      add_problem("r", rank, kRank);
   }
 
   void read_alpha(LoraConfig& config) {
     const json& alpha = at("lora_alpha");
-    const double number = alpha.is_number() ? alpha.get<double>() : 0;
-    const double scale = number / static_cast<double>(std::max(int64_t{1}, config.rank));
-    if (scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max())
-      config.alpha = number;
+    if (is_alpha(alpha))
+      config.alpha = alpha.get<double>();
     else
-      add_problem("lora_alpha", alpha,
-                  "a number above 0 that is, divided by r, within what float32 can hold");
+      add_problem("lora_alpha", alpha, kAlpha);
   }
 
-  void read_targets(LoraConfig& config) {
-    const json& value = at("target_modules");
-    const std::vector<std::string> known(models::kLoraTargets.begin(), models::kLoraTargets.end());
-    const std::string expected = "a list out of " + join(known);
-    if (!value.is_array() || value.empty()) return add_problem("target_modules", value, expected);
-    for (const json& item : value)
-      if (std::find(known.begin(), known.end(), item) == known.end())
-        add_problem("target_modules", item, expected);
+  bool read_flag(const std::string& key) {
+    const json& value = at(key);
+    if (!value.is_null() && !value.is_boolean()) add_problem(key, value, "true or false");
+    return value == true;
+  }
+
+  AdapterTargets read_targets() {
+    AdapterTargets targets;
+    targets.target_modules = read_names("target_modules");
+    targets.exclude_modules = read_names("exclude_modules");
+    if (targets.target_modules.empty() && problems_.empty())
+      add_problem("target_modules", at("target_modules"), kNames);
+    read_layers(targets);
+    read_pattern("rank_pattern", kRank, is_rank, targets.rank_pattern);
+    read_pattern("alpha_pattern", kAlpha, is_alpha, targets.alpha_pattern);
+    return targets;
+  }
+
+  // A text, or a list of texts.
+  ModuleNames read_names(const std::string& key) {
+    const json& value = at(key);
+    ModuleNames names;
+    if (value.is_string()) names.expression = value.get<std::string>();
+    if (value.is_array()) names.list = read_texts(key, value);
+    if (!value.is_string() && !value.is_array() && !value.is_null())
+      add_problem(key, value, kNames);
+    return names;
+  }
+
+  std::vector<std::string> read_texts(const std::string& key, const json& list) {
+    std::vector<std::string> texts;
+    for (const json& item : list)
+      if (item.is_string())
+        texts.push_back(item.get<std::string>());
       else
-        config.targets.push_back(item.get<std::string>());
-    config.targets = ordered_targets(config.targets);
+        add_problem(key, item, kNames);
+    return texts;
+  }
+
+  void read_layers(AdapterTargets& targets) {
+    const std::string key = "layers_to_transform";
+    const json& value = at(key);
+    const json list = value.is_null()    ? json::array()
+                      : value.is_array() ? value
+                                         : json::array({value});
+    for (const json& layer : list)
+      if (layer.is_number_integer() && layer >= 0 && layer < models::kMaxLayers)
+        targets.layers_to_transform.push_back(layer.get<int64_t>());
+      else
+        add_problem(key, layer, "the number of a layer, or a list of them");
+    const ModuleNames pattern = read_names("layers_pattern");
+    targets.layers_pattern = pattern.list;
+    if (!pattern.expression.empty()) targets.layers_pattern = {pattern.expression};
+  }
+
+  template <class Value>
+  void read_pattern(const std::string& key, const std::string& expected,
+                    bool (*is_valid)(const json&),
+                    std::vector<std::pair<std::string, Value>>& pattern) {
+    const json& value = at(key);
+    if (is_off(value)) return;
+    if (!value.is_object()) return add_problem(key, value, "an object of names");
+    for (const auto& [name, number] : value.items())
+      if (is_valid(number))
+        pattern.emplace_back(name, number.template get<Value>());
+      else
+        add_problem(key, number, expected);
+  }
+
+  // Products are scaled in float32.
+  static void check_scales(const LoraConfig& config, int layers) {
+    for (int layer = 0; layer < layers; ++layer)
+      for (std::string_view target : models::kLoraTargets) {
+        const auto module =
+            adapter_of(config, models::lora_module_name(layer, models::lora_module(target)));
+        if (!module) continue;
+        const double scale = config.scale(*module);
+        if (!(scale >= std::numeric_limits<float>::min() &&
+              scale <= std::numeric_limits<float>::max()))
+          throw DataError(
+              fmt::format("lora_alpha: found {} for rank {}, expected a scale within "
+                          "what float32 can hold",
+                          module->alpha, module->rank));
+      }
   }
 
   const json& object_;
   ProblemList problems_;
 };
 
+// Module by module.
+void write_modules(const LoraConfig& config, json& object) {
+  json names = json::array(), ranks = json::object(), alphas = json::object();
+  for (const auto& [name, module] : config.modules) {
+    names.push_back(name);
+    if (module.rank != config.rank) ranks[escaped(name)] = module.rank;
+    if (module.alpha != config.alpha) alphas[escaped(name)] = number(module.alpha);
+  }
+  object["target_modules"] = names;
+  if (!ranks.empty()) object["rank_pattern"] = ranks;
+  if (!alphas.empty()) object["alpha_pattern"] = alphas;
+}
+
 }  // namespace
 
-LoraConfig parse_adapter_config(std::string_view text) {
+LoraConfig parse_adapter_config(std::string_view text, int layers) {
   if (text.size() > kMaxAdapterConfigBytes)
     throw DataError(fmt::format("found {} bytes, expected at most 1 MiB", text.size()));
-  const json object = models::parse_object(text);
-  return ConfigReader(object).read();
+  const json object = models::parse_ordered_object(text);
+  return ConfigReader(object).read(layers);
 }
 
 double adapter_dropout(std::string_view text) {
-  const json object = models::parse_object(text);
+  const json object = models::parse_ordered_object(text);
   return ConfigReader(object).dropout();
 }
 
 std::string write_adapter_config(const LoraConfig& config, const std::string& base_model) {
-  nlohmann::ordered_json object;
+  json object;
   object["base_model_name_or_path"] = base_model.empty() ? json() : json(base_model);
   object["bias"] = "none";
   object["fan_in_fan_out"] = false;
   object["inference_mode"] = true;
   object["init_lora_weights"] = true;
-  bool is_integer = config.alpha == std::floor(config.alpha) && config.alpha < 1e15;
-  object["lora_alpha"] = is_integer ? json(static_cast<int64_t>(config.alpha)) : json(config.alpha);
+  object["lora_alpha"] = number(config.alpha);
   object["lora_dropout"] = 0.0;
   object["modules_to_save"] = nullptr;
   object["peft_type"] = "LORA";
   object["r"] = config.rank;
   object["target_modules"] = ordered_targets(config.targets);
+  if (!config.modules.empty()) write_modules(config, object);
   object["task_type"] = "CAUSAL_LM";
+  if (config.rank_stabilized) object["use_rslora"] = true;
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

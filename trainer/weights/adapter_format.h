@@ -15,16 +15,18 @@
 
 namespace longshore::trainer {
 
-// Rank, alpha and targets (in the order of kLoraTargets) of an adapter_config.json. Throws a
-// DataError that lists the keys, but does not name the file, for anything that would change results
-// and is not supported: DoRA, rsLoRA, biases, ranks of single modules, and keys nobody knows.
-models::LoraConfig parse_adapter_config(std::string_view text);
+// Which modules of a model of so many layers have an adapter of which size, by an
+// adapter_config.json. Throws a DataError that lists the keys, but does not name the file, for
+// anything that would change results and is not supported: DoRA, biases, targets that are no
+// projections of layers, and keys nobody knows.
+models::LoraConfig parse_adapter_config(std::string_view text, int layers);
 
 // lora_dropout, from 0 to 1, of a text that parse_adapter_config reads. It matters to training
 // alone.
 double adapter_dropout(std::string_view text);
 
-// The adapter_config.json that parse_adapter_config reads as `config`. `base_model` says what the
+// The adapter_config.json that parse_adapter_config reads as `config`, for the same number of
+// layers. `base_model` says what the
 // adapter belongs to: the name or folder of a checkpoint, or "".
 std::string write_adapter_config(const models::LoraConfig& config, const std::string& base_model);
 

@@ -79,6 +79,7 @@ class Merge {
               data::SafetensorsWriter& writer) const {
     const std::vector<float> a = read(models::lora_a_name(module(weight.name)));
     const std::vector<float> b = read(models::lora_b_name(module(weight.name)));
+    const models::LoraModule adapter = adapter_of(config_, module(weight.name)).value();
     const int64_t out = weight.shape[0], in = weight.shape[1];
     const int64_t piece_rows = std::max(int64_t{1}, kWeightPieceElements / in);
     for_each_piece(out, piece_rows, [&](int64_t first_row, int64_t row_count) {
@@ -88,12 +89,12 @@ class Merge {
       piece.data = weight.data.subspan(row * row_bytes, rows * row_bytes);
       std::vector<float> values(rows * static_cast<size_t>(in));
       data::to_float32(piece, values);
-      const auto rank = static_cast<size_t>(config_.rank);
+      const auto rank = static_cast<size_t>(adapter.rank);
       const std::vector<float> sums =
           merged(values, {.a = a,
                           .b = std::span(b).subspan(row * rank, rows * rank),
-                          .rank = config_.rank,
-                          .scale = config_.scale()});
+                          .rank = adapter.rank,
+                          .scale = config_.scale(adapter)});
       require_finite_sums(weight.name, values, sums);
       piece.dtype = SafetensorsDtype::float32;
       piece.data = std::as_bytes(std::span(sums));
@@ -161,7 +162,8 @@ std::string convert(const Conversion& conversion) {
   files.config = conversion.dtype ? models::with_hf_dtype(config.text, hf_name(*conversion.dtype))
                                   : config.text;
   const bool has_adapter = !conversion.adapter.empty();
-  if (has_adapter) config.decoder.lora = read_adapter_config(conversion.adapter);
+  if (has_adapter)
+    config.decoder.lora = read_adapter_config(conversion.adapter, config.decoder.layers);
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
   const data::SafetensorsFolder weights = open_weights(conversion.from, config.decoder);
   check_tensors(conversion.from, layout, weights, config.decoder);

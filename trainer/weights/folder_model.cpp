@@ -9,7 +9,7 @@ models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         const std::filesystem::path& adapter,
                                         models::UnknownKeys unknown) {
   models::DecoderConfig model = read_hf_config(folder, unknown).decoder;
-  if (!adapter.empty()) model.lora = read_adapter_config(adapter);
+  if (!adapter.empty()) model.lora = read_adapter_config(adapter, model.layers);
   return model;
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/weights/adapter.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,8 @@ std::string golden_config() { return data::read_file(kAdapter / "adapter_config.
 
 models::DecoderConfig model_of(const fs::path& golden) {
   models::DecoderConfig config = models::parse_hf_config(data::read_file(golden / "config.json"));
-  config.lora = parse_adapter_config(data::read_file(golden / "adapter/adapter_config.json"));
+  config.lora =
+      parse_adapter_config(data::read_file(golden / "adapter/adapter_config.json"), config.layers);
   return config;
 }
 
@@ -101,7 +103,7 @@ TEST(Adapter, RoundTripGivesPeftsBytes) {
       json ours = json::parse(data::read_file(folder / "a/b/adapter_config.json"));
       json peft = json::parse(data::read_file(golden / "adapter/adapter_config.json"));
       for (const auto& [key, value] : ours.items()) EXPECT_EQ(value, peft.at(key)) << key;
-      EXPECT_EQ(parse_adapter_config(ours.dump()), parse_adapter_config(peft.dump()));
+      EXPECT_EQ(parse_adapter_config(ours.dump(), 2), parse_adapter_config(peft.dump(), 2));
       // Nothing is written over.
       EXPECT_THAT(
           refusal([&] { write_adapter(folder / "a/b", {}, "", loaded.layout, loaded.arguments); }),
@@ -197,13 +199,13 @@ TEST(Adapter, ValuesMustBeFinite) {
 // --- the config
 
 TEST(AdapterConfig, ReadsPefts) {
-  EXPECT_EQ(parse_adapter_config(golden_config()),
+  EXPECT_EQ(parse_adapter_config(golden_config(), 2),
             (LoraConfig{.rank = 4, .alpha = 8, .targets = {"q_proj", "v_proj"}}));
   json object = json::parse(golden_config());
   object["target_modules"] = {"down_proj", "q_proj"};
   object["lora_alpha"] = 2.5;
   object["some_future_method"] = false;
-  EXPECT_EQ(parse_adapter_config(object.dump()),
+  EXPECT_EQ(parse_adapter_config(object.dump(), 2),
             (LoraConfig{.rank = 4, .alpha = 2.5, .targets = {"q_proj", "down_proj"}}));
 }
 
@@ -211,25 +213,29 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
   auto with = [](const std::string& key, const json& value) {
     json object = json::parse(golden_config());
     object[key] = value;
-    return refusal([&] { parse_adapter_config(object.dump()); });
+    return refusal([&] { parse_adapter_config(object.dump(), 2); });
   };
   EXPECT_EQ(with("peft_version", "0.1"), "");
   EXPECT_EQ(with("lora_dropout", 0.05), "");  // of training alone
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
            {"use_dora", true},
-           {"use_rslora", true},
+           {"use_rslora", "yes"},
            {"lora_bias", true},
            {"bias", "all"},
            {"bias", "lora_only"},
            {"lora_dropout", 1.5},
            {"lora_dropout", "0.05"},
-           {"rank_pattern", {{"q_proj", 8}}},
-           {"alpha_pattern", {{"q_proj", 8}}},
+           {"rank_pattern", {{"q_proj", 0}}},
+           {"rank_pattern", {{"q_proj", "8"}}},
+           {"rank_pattern", json::array({8})},
+           {"rank_pattern", {{"q_(", 8}}},
+           {"alpha_pattern", {{"q_proj", -1}}},
            {"modules_to_save", json::array({"lm_head"})},
-           {"layers_to_transform", json::array({0, 1})},
-           {"layers_to_transform", 1},
+           {"layers_to_transform", json::array({0, "1"})},
+           {"layers_to_transform", -1},
            {"layer_replication", json::array({json::array({0, 2})})},
-           {"exclude_modules", "mlp"},
+           {"exclude_modules", 3},
+           {"exclude_modules", "("},
            {"target_parameters", json::array({"w"})},
            {"trainable_token_indices", json::array({1})},
            {"fan_in_fan_out", true},
@@ -252,7 +258,11 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
            {"lora_alpha", 0},
            {"lora_alpha", -1},
            {"lora_alpha", "8"},
-           {"target_modules", "all-linear"},
+           {"target_modules", "q_proj"},  // an expression for a whole name
+           {"target_modules", "(.*)*q_proj(x+x+)+y"},
+           {"target_modules", ".*"},  // lm_head too
+           {"target_modules", json::array({"norm"})},
+           {"target_modules", json::array({"wte"})},
            {"target_modules", json::array()},
            {"target_modules", json::array({"lm_head"})},
            {"target_modules", json::array({"q_proj", 1})},
@@ -263,20 +273,81 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
   }
 }
 
+// peft's rules for names, on a model of 12 layers: tried with peft 0.21.
+TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
+  auto modules = [](const json& more) {
+    json object = json::parse(golden_config());
+    object.update(more);
+    const LoraConfig config = parse_adapter_config(object.dump(), 12);
+    std::string text;
+    for (int layer = 0; layer < 12; ++layer)
+      for (std::string_view target : models::kLoraTargets) {
+        const std::string_view module = models::lora_module(target);
+        const auto found = adapter_of(config, models::lora_module_name(layer, module));
+        if (found) text += fmt::format("{}.{}={}/{} ", layer, target, found->rank, found->alpha);
+      }
+    // What is written reads as the same.
+    EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), 12), config) << text;
+    return text;
+  };
+  auto all = [](std::initializer_list<std::string_view> targets, const std::string& size) {
+    std::string text;
+    for (int layer = 0; layer < 12; ++layer)
+      for (std::string_view target : targets) text += fmt::format("{}.{}={} ", layer, target, size);
+    return text;
+  };
+  const std::string q = all({"q_proj"}, "4/8");
+  EXPECT_EQ(modules({{"target_modules", {"self_attn.q_proj", "c_attn"}}}), q);
+  EXPECT_EQ(modules({{"target_modules", R"(.*\.q_proj)"}}), q);
+  EXPECT_EQ(modules({{"target_modules", "all-linear"}}),
+            modules({{"target_modules", models::kLoraTargets}}));
+  EXPECT_EQ(
+      modules({{"target_modules", "all-linear"}, {"exclude_modules", {"mlp.up_proj", "o_proj"}}}),
+      all({"q_proj", "k_proj", "v_proj", "gate_proj", "down_proj"}, "4/8"));
+  EXPECT_EQ(
+      modules({{"target_modules", {"model.layers.1.mlp.up_proj", "layers.11.self_attn.k_proj"}}}),
+      "1.up_proj=4/8 11.k_proj=4/8 ");
+  EXPECT_EQ(modules({{"target_modules", {"q_proj"}}, {"layers_to_transform", 1}}), "1.q_proj=4/8 ");
+  EXPECT_EQ(modules({{"target_modules", {"q_proj"}},
+                     {"layers_to_transform", {1, 10}},
+                     {"layers_pattern", "layers"}}),
+            "1.q_proj=4/8 10.q_proj=4/8 ");
+  EXPECT_EQ(modules({{"target_modules", {"q_proj"}}, {"rank_pattern", {{"q_proj", 2}}}}),
+            all({"q_proj"}, "2/8"));
+  // The first that matches counts; a number is matched whole.
+  EXPECT_EQ(modules({{"target_modules", {"k_proj"}},
+                     {"layers_to_transform", {1, 11}},
+                     {"rank_pattern", {{"layers.1.self_attn.k_proj", 2}, {"k_proj", 3}}},
+                     {"alpha_pattern", {{R"(layers\.1\d\..*)", 2.5}}}}),
+            "1.k_proj=3/8 11.k_proj=3/2.5 ");
+  EXPECT_EQ(modules({{"target_modules", R"(model\.layers\.[03]\.mlp\.(up|down)_proj)"},
+                     {"exclude_modules", R"(.*3.*up_proj)"}}),
+            "0.up_proj=4/8 0.down_proj=4/8 3.down_proj=4/8 ");
+}
+
+TEST(AdapterConfig, RankStabilizedAdaptersHaveAnotherScale) {
+  json object = json::parse(golden_config());
+  object["use_rslora"] = true;
+  const LoraConfig config = parse_adapter_config(object.dump(), 2);
+  EXPECT_EQ(config.scale({.rank = 4, .alpha = 8}), 4);
+  EXPECT_EQ(config.scale({.rank = 16, .alpha = 8}), 2);
+  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), 2), config);
+}
+
 TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
   json object = json::parse(golden_config());
   object["r"] = 0;
-  object["target_modules"] = {"lm_head", "q_proj", "wte"};
+  object["target_modules"] = {"q_proj", 3};
+  object["exclude_modules"] = 4;
   object["use_dora"] = true;
-  std::string what = refusal([&] { parse_adapter_config(object.dump()); });
-  for (const char* part :
-       {"r: found 0, expected an integer from 1", "target_modules: found \"lm_head\"",
-        "target_modules: found \"wte\"", "use_dora\": found true, which is not"})
+  std::string what = refusal([&] { parse_adapter_config(object.dump(), 2); });
+  for (const char* part : {"r: found 0, expected an integer from 1", "target_modules: found 3",
+                           "exclude_modules: found 4", "use_dora\": found true, which is not"})
     EXPECT_THAT(what, HasSubstr(part));
   EXPECT_EQ(std::ranges::count(what, '\n'), 3) << what;
   TemporaryFolder folder;
   folder.write("adapter_config.json", object.dump());
-  EXPECT_EQ(refusal([&] { read_adapter_config(folder / ""); }),
+  EXPECT_EQ(refusal([&] { read_adapter_config(folder / "", 2); }),
             (folder / "adapter_config.json").string() + ": " + what);
 }
 
@@ -285,7 +356,7 @@ TEST(AdapterConfig, WhatIsNoConfigIsRefused) {
        {std::string(), std::string("[]"), std::string("{"), std::string(100000, '['),
         "{\"use_dora\":" + std::string(400000, '[') + std::string(400000, ']') + "}",
         std::string((1 << 20) + 1, ' ') + "{}"})
-    EXPECT_NE(refusal([&] { parse_adapter_config(text); }), "") << text.substr(0, 30);
+    EXPECT_NE(refusal([&] { parse_adapter_config(text, 2); }), "") << text.substr(0, 30);
 }
 
 TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
@@ -321,7 +392,7 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   config.load_adapter_path = folder / "";
   EXPECT_THAT(refusal([&] { with_adapter(config); }),
               HasSubstr("lora_dropout: found 0.05, expected 0"));
-  EXPECT_EQ(read_adapter_config(folder / "").rank, 4);
+  EXPECT_EQ(read_adapter_config(folder / "", 2).rank, 4);
 
   config.load_adapter_path = kGolden;
   EXPECT_THAT(refusal([&] { with_adapter(config); }), HasSubstr("adapter_config.json"));

@@ -173,12 +173,14 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
                         "it, or tie_word_embeddings: false"));
 
   tensors.back().dtype = SafetensorsDtype::int32;
-  tensors[0].name += "x";
+  const std::string missing = tensors[1].name;
+  tensors[1].name += "x";
   write(temporary / "other", 1);
   const std::string what = refusal(temporary / "other");
-  for (const char* part :
-       {"other: is not this model's", "lm_head.weight is I32, expected F32",
-        "missing model.embed_tokens.weight; nearest:", "not expected: model.embed_tokens.weightx"})
+  for (const std::string& part :
+       {std::string("other: is not this model's"),
+        std::string("lm_head.weight is I32, expected F32"),
+        "missing " + missing + "; nearest:", "not expected: " + missing + "x"})
     EXPECT_THAT(what, HasSubstr(part));
   fs::remove(folder / "config.json");
   EXPECT_THAT(refusal(folder), HasSubstr("found no config.json, expected"));
@@ -275,8 +277,9 @@ std::vector<float> merged_weight(const data::SafetensorsFolder& base,
   const std::string module = weight.substr(0, weight.rfind('.'));
   const std::vector<float> a = floats(adapter.at(peft_name(models::lora_a_name(module))));
   const std::vector<float> b = floats(adapter.at(peft_name(models::lora_b_name(module))));
-  return merged(floats(base.at(weight)),
-                {.a = a, .b = b, .rank = config.rank, .scale = config.scale()});
+  return merged(
+      floats(base.at(weight)),
+      {.a = a, .b = b, .rank = config.rank, .scale = config.scale({config.rank, config.alpha})});
 }
 
 class MergedGoldens : public testing::TestWithParam<const char*> {};
@@ -307,7 +310,8 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
            .adapter = folder,
            .dtype = SafetensorsDtype::bfloat16,
            .max_shard_bytes = 30'000});
-  const models::LoraConfig config = read_adapter_config(folder);
+  const models::LoraConfig config =
+      read_adapter_config(folder, read_hf_config(golden.folder).decoder.layers);
   const data::SafetensorsFile adapter(folder / "adapter_model.safetensors");
   const data::SafetensorsFolder base(golden.folder), wide(temporary / "f32"),
       narrow(temporary / "bf16");
@@ -330,6 +334,20 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
   EXPECT_EQ(2 * adapted, adapter.tensors().size());
   EXPECT_EQ(read_file(temporary / "bf16" / "config.json"),
             models::with_hf_dtype(read_file(golden.folder / "config.json"), "bfloat16"));
+}
+
+// Each module with its own rank and scale, some not at all.
+TEST(MergedVariants, GivePeftsLogits) {
+  for (const char* name : {"rslora", "patterns", "layers_to_transform"}) {
+    Golden golden(std::string("lora_variants/") + name);
+    TemporaryFolder temporary;
+    const fs::path to = temporary / "to";
+    convert({.from = golden_folder("lora_variants/base"),
+             .to = to,
+             .adapter = golden.folder / "adapter"});
+    golden.expect("logits", floats(probed(temporary, to, golden).at("logits")),
+                  golden.tolerance("logits"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MergedGoldens, testing::Values("lora_llama", "lora_gemma2"),

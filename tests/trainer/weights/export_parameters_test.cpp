@@ -172,7 +172,7 @@ TEST(WriteParametersFolder, CarriesOverWhatTrainingBeganFrom) {
 TEST(WriteParametersFolder, LeavesAdaptersOut) {
   const fs::path golden = golden_folder("lora_gemma2");
   DecoderConfig config = config_of("lora_gemma2");
-  config.lora = read_adapter_config(golden / "adapter");
+  config.lora = read_adapter_config(golden / "adapter", config.layers);
   Weights weights(config, {});
   weights.load(golden, golden / "adapter");
   TemporaryFolder temporary;

@@ -1,0 +1,202 @@
+#include "trainer/weights/adapter_targets.h"
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/pcre2_expression.h"
+#include "data/strict_json.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::Pcre2Expression;
+using models::LoraConfig;
+using models::LoraModule;
+
+// A regular expression out of an adapter_config.json.
+class NameExpression {
+ public:
+  NameExpression(const std::string& key, const std::string& text, const std::string& before = "",
+                 const std::string& after = "")
+      : key_(key), text_(text), expression_(compile(before + text + after)) {}
+
+  // Of the whole name.
+  bool matches(const std::string& name) const {
+    try {
+      return expression_.is_found_in(name);
+    } catch (const DataError& error) {
+      refuse(error.what());
+    }
+  }
+
+ private:
+  Pcre2Expression compile(const std::string& text) const {
+    try {
+      return Pcre2Expression("\\A(?:" + text + ")\\z");
+    } catch (const DataError& error) {
+      refuse(error.what());
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(key_ + ": found " + data::json_quoted(text_) + ", " + what);
+  }
+
+  std::string key_, text_;
+  Pcre2Expression expression_;
+};
+
+class NameMatcher {
+ public:
+  NameMatcher(const std::string& key, const ModuleNames& names) : names_(names) {
+    if (!names.expression.empty()) expression_.emplace(key, names.expression);
+  }
+
+  bool matches(const std::string& module) const {
+    if (expression_) return expression_->matches(module);
+    return std::ranges::any_of(names_.list, [&](const std::string& name) {
+      return module == name || module.ends_with("." + name);
+    });
+  }
+
+ private:
+  const ModuleNames& names_;
+  std::optional<NameExpression> expression_;
+};
+
+// The first value whose expression matches a module.
+template <class Value>
+class ModulePattern {
+ public:
+  ModulePattern(const std::string& key, const std::vector<std::pair<std::string, Value>>& pattern) {
+    for (const auto& [expression, value] : pattern)
+      values_.emplace_back(NameExpression(key, expression, "(?:.*\\.)?(?:", ")"), value);
+  }
+
+  Value value(const std::string& module, Value otherwise) const {
+    for (const auto& [expression, value] : values_)
+      if (expression.matches(module)) return value;
+    return otherwise;
+  }
+
+ private:
+  std::vector<std::pair<NameExpression, Value>> values_;
+};
+
+// Those of a decoder, by which others' expressions were meant, that are no projections of a layer.
+std::vector<std::string> other_modules(int layers) {
+  std::vector<std::string> modules{"lm_head", "model.embed_tokens", "model.norm"};
+  for (int layer = 0; layer < layers; ++layer)
+    for (const char* name :
+         {"self_attn", "self_attn.q_norm", "self_attn.k_norm", "mlp", "input_layernorm",
+          "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"})
+      modules.push_back(models::lora_module_name(layer, name));
+  return modules;
+}
+
+// Whether layers_to_transform has the layer, whose list is "model.layers".
+class LayerFilter {
+ public:
+  explicit LayerFilter(const AdapterTargets& targets) : targets_(targets) {
+    for (const std::string& pattern : targets.layers_pattern)
+      patterns_.emplace_back("layers_pattern", pattern, "(?:|.*?\\.)(?:", ")");
+  }
+
+  bool has(int layer) const {
+    if (targets_.layers_to_transform.empty() || !targets_.target_modules.expression.empty())
+      return true;
+    const bool is_counted =
+        patterns_.empty() || std::ranges::any_of(patterns_, [](const NameExpression& pattern) {
+          return pattern.matches("model.layers");
+        });
+    return is_counted && std::ranges::find(targets_.layers_to_transform, layer) !=
+                             targets_.layers_to_transform.end();
+  }
+
+ private:
+  const AdapterTargets& targets_;
+  std::vector<NameExpression> patterns_;
+};
+
+bool is_all_linear(const ModuleNames& names) {
+  std::string word = names.expression;
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word == "all-linear";
+}
+
+ModuleNames written_out(const ModuleNames& names) {
+  if (!is_all_linear(names)) return names;
+  return {.list = {models::kLoraTargets.begin(), models::kLoraTargets.end()}, .expression = {}};
+}
+
+// The projections that have an adapter in every layer, all of one size; nothing where some differ.
+std::optional<std::vector<std::string>> targets_of_all_layers(
+    const std::map<std::string, LoraModule, std::less<>>& modules, int layers) {
+  std::map<std::string, int> counts;
+  for (const auto& [name, module] : modules) {
+    if (module != modules.begin()->second) return std::nullopt;
+    ++counts[name.substr(name.rfind('.') + 1)];
+  }
+  std::vector<std::string> targets;
+  for (std::string_view target : models::kLoraTargets) {
+    const auto count = counts.find(std::string(target));
+    if (count == counts.end()) continue;
+    if (count->second != layers) return std::nullopt;
+    targets.emplace_back(target);
+  }
+  return targets;
+}
+
+}  // namespace
+
+void set_targets(const AdapterTargets& said, int layers, LoraConfig& config) {
+  AdapterTargets targets = said;
+  targets.target_modules = written_out(said.target_modules);
+  const NameMatcher target("target_modules", targets.target_modules),
+      excluded("exclude_modules", targets.exclude_modules);
+  const ModulePattern<int64_t> ranks("rank_pattern", targets.rank_pattern);
+  const ModulePattern<double> alphas("alpha_pattern", targets.alpha_pattern);
+  const LayerFilter filter(targets);
+  auto is_target = [&](const std::string& module) {
+    return target.matches(module) && (targets.exclude_modules.empty() || !excluded.matches(module));
+  };
+  if (targets.layers_to_transform.empty() || !targets.target_modules.expression.empty())
+    for (const std::string& module : other_modules(layers))
+      if (is_target(module))
+        throw DataError("target_modules: found " + module + " among them, expected only " +
+                        join(std::vector<std::string>(models::kLoraTargets.begin(),
+                                                      models::kLoraTargets.end())) +
+                        " of layers");
+  config.modules.clear();
+  std::set<std::string_view> projections;
+  for (int layer = 0; layer < layers; ++layer) {
+    if (!filter.has(layer)) continue;
+    for (std::string_view projection : models::kLoraTargets) {
+      const std::string module = models::lora_module_name(layer, models::lora_module(projection));
+      if (!is_target(module)) continue;
+      config.modules[module] = {.rank = ranks.value(module, config.rank),
+                                .alpha = alphas.value(module, config.alpha)};
+      projections.insert(projection);
+    }
+  }
+  if (config.modules.empty())
+    throw DataError(
+        "target_modules: found no module of this model in it, expected some of " +
+        join(std::vector<std::string>(models::kLoraTargets.begin(), models::kLoraTargets.end())));
+  if (const auto alike = targets_of_all_layers(config.modules, layers)) {
+    config.rank = config.modules.begin()->second.rank;
+    config.alpha = config.modules.begin()->second.alpha;
+    config.targets = *alike;
+    config.modules.clear();
+    return;
+  }
+  for (std::string_view projection : models::kLoraTargets)
+    if (projections.contains(projection)) config.targets.emplace_back(projection);
+}
+
+}  // namespace longshore::trainer

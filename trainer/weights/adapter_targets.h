@@ -1,0 +1,43 @@
+// Which modules of a model an adapter is for, by the rules of peft's tuners (as of 0.21): from the
+// keys target_modules, exclude_modules, layers_to_transform, layers_pattern, rank_pattern and
+// alpha_pattern of its adapter_config.json.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/lora.h"
+
+namespace longshore::trainer {
+
+// Module names as such a key has them: a list, of which one has to be a module's whole name or its
+// end after a dot; or a regular expression for the whole name.
+struct ModuleNames {
+  std::vector<std::string> list;
+  std::string expression;  // where there is no list
+
+  bool empty() const { return list.empty() && expression.empty(); }
+};
+
+struct AdapterTargets {
+  ModuleNames target_modules;  // the expression "all-linear" is a name for all of kLoraTargets
+  ModuleNames exclude_modules;
+  std::vector<int64_t> layers_to_transform;  // only with a list of targets; empty: all
+  std::vector<std::string> layers_pattern;   // what stands before a layer's number; empty: any
+  // In the file's order, since the first that matches counts: regular expressions for a module's
+  // whole name or its end after a dot.
+  std::vector<std::pair<std::string, int64_t>> rank_pattern;
+  std::vector<std::pair<std::string, double>> alpha_pattern;
+};
+
+// Sets the modules of `config`, whose rank and alpha are the default, for a model of so many
+// layers: by `targets` alone where adapters are alike in all layers, else one by one. Throws a
+// DataError that begins with the key: for an expression that is none, or is slow to match; where no
+// module is a target; for modules that can have no adapter here, such as lm_head.
+void set_targets(const AdapterTargets& targets, int layers, models::LoraConfig& config);
+
+}  // namespace longshore::trainer
