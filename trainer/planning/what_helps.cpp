@@ -59,6 +59,12 @@ const std::vector<Change>& changes() {
          c.label_fates.clear();
          c.auto_micro_batch = false;
        }},
+      {"shard_optimizer_over_data",
+       [](const Config& c, Target) {
+         return !c.shard_optimizer_over_data &&
+                (c.ici_data_parallelism > 1 || c.dcn_data_parallelism > 1);
+       },
+       [](Config& c) { c.shard_optimizer_over_data = true; }},
       {kHomes[0], [](const Config& c, Target) { return !c.optimizer_memory_host_offload; },
        [](Config& c) { c.optimizer_memory_host_offload = true; }},
       {kHomes[1], [](const Config& c, Target) { return !c.gradient_memory_host_offload; },

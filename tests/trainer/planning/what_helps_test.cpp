@@ -224,6 +224,22 @@ TEST(WhatHelps, NamesTheFewestDevicesThatAreEnough) {
   }
 }
 
+// Only where there are replicas to divide the states among.
+TEST(WhatHelps, DividesTheStatesOfReplicas) {
+  auto nominal = offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));
+  SmallBackend small(*nominal,
+                     {{MemoryKind::device, 100 << 20}, {MemoryKind::pinned_host, kPlenty}});
+  auto offers = [&](const std::string& mesh) {
+    const Config config = config_of({mesh, "ici_fsdp_parallelism=1"});
+    const std::string message =
+        why_no_room(config, plan_training(config, models::Target::cuda), small);
+    EXPECT_THAT(message, HasSubstr("does not fit"));
+    return choices_of(message).contains("shard_optimizer_over_data=true");
+  };
+  EXPECT_TRUE(offers("ici_data_parallelism=4"));
+  EXPECT_FALSE(offers("ici_data_parallelism=1"));
+}
+
 // Each device has memory of its own, and a part of the host's; on a processor all is the host's.
 TEST(WhatHelps, IsSharedByTheDevicesOfAHost) {
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
