@@ -1,4 +1,4 @@
-// Independent work on all cores.
+// Independent work on all processors that the process may use.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/processors.h"
 
 namespace longshore {
 
@@ -28,7 +30,7 @@ void parallel_for(size_t count, const Work& work) {
       }
   };
   std::vector<std::jthread> threads;
-  size_t most = std::max(1u, std::thread::hardware_concurrency());
+  const auto most = static_cast<size_t>(usable_processors());
   while (threads.size() + 1 < std::min(count, most)) threads.emplace_back(run);
   run();
   threads.clear();  // joins

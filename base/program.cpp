@@ -3,6 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -26,6 +32,31 @@ void open_standard_streams() {
   int number = open("/dev/null", O_RDWR);
   while (0 <= number && number <= STDERR_FILENO) number = open("/dev/null", O_RDWR);
   if (number > STDERR_FILENO) close(number);
+}
+
+void require_thread_count() {
+  constexpr int kMost = 1024;  // what an affinity mask has room for
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return;
+  std::string_view rest = text;
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  if (rest.empty()) return;
+  int count = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), count);
+  // "4,2" has numbers for nested loops as well.
+  const bool is_number = error == std::errc() && (*end == '\0' || *end == ' ' || *end == ',');
+  if (!is_number || count < 1 || count > kMost)
+    throw ConfigError("OMP_NUM_THREADS: found " + std::string(rest.substr(0, 40)) +
+                      ", expected 1 to " + std::to_string(kMost));
+}
+
+void finish_standard_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool is_flushed = std::fflush(stdout) == 0;
+  if (is_flushed && std::cout && !std::ferror(stdout)) return;
+  throw FileError(std::string("standard output: cannot be written") +
+                  (errno ? std::string(": ") + std::strerror(errno) : ""));
 }
 
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant) {

@@ -28,8 +28,17 @@ std::string version_text();
 // numbers, and what is printed would go into them.
 void open_standard_streams();
 
+// Throws ConfigError where OMP_NUM_THREADS is no number of threads that OpenMP can start: it would
+// take another number, or end the program in the middle of its work.
+void require_thread_count();
+
+// Writes out what was printed. Throws FileError where standard output took less than all of it.
+void finish_standard_output();
+
 // Parses the arguments and runs what they ask for. Gives the exit code: 2 for wrong arguments, of
 // which wrong_arguments() says what is wrong, and else exit_code_of()'s.
+//
+// What was printed and could not be written is an error like any other, of --help too.
 //
 // A file that grows beyond the limit on sizes is an error of the call that writes it, as a full
 // disk is: the signal would end the program with the file half written.
@@ -41,12 +50,20 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0)  // --help, --version
+      return exit_code_of(app.get_name().c_str(), [&] {
+        app.exit(error);
+        finish_standard_output();
+      });
     std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
                  wrong_arguments(app, error, meant).c_str());
     return 2;
   }
-  return exit_code_of(app.get_name().c_str(), run);
+  return exit_code_of(app.get_name().c_str(), [&] {
+    require_thread_count();
+    run();
+    finish_standard_output();
+  });
 }
 
 // Throws ConfigError, which names the option, if the file that it names cannot be written since its

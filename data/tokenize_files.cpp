@@ -4,12 +4,12 @@
 #include <deque>
 #include <future>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/stop_signal.h"
 #include "data/text_format.h"
 #include "data/token_file.h"
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 class OrderedEncoder {
  public:
   explicit OrderedEncoder(TokenFileWriter& writer)
-      : writer_(writer), most_at_work_(std::max(1u, std::thread::hardware_concurrency())) {}
+      : writer_(writer), most_at_work_(static_cast<size_t>(usable_processors())) {}
 
   void add(TextInput::EncodeChunk encode_chunk) {
     if (at_work_.size() == most_at_work_) append_first();

@@ -1,8 +1,12 @@
 #include "offload/host_memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <string>
+
+#include "base/control_groups.h"
 
 namespace longshore::offload {
 namespace {
@@ -39,35 +43,30 @@ int64_t status_bytes(const std::string& wanted) {
 
 }  // namespace
 
-int64_t control_group_bytes(const std::filesystem::path& membership,
-                            const std::filesystem::path& root) {
+int64_t control_group_bytes(const std::filesystem::path& root) {
   int64_t least = INT64_MAX;
-  std::ifstream file(membership);
-  for (std::string line; std::getline(file, line);) {
-    // number:controllers:/path, where version 2 has number 0 and names no controller.
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const bool is_version_2 = controllers.empty();
-    if (!is_version_2 && controllers != "memory") continue;
-    const std::filesystem::path top = is_version_2 ? root : root / "memory";
-    std::filesystem::path group = std::filesystem::path(line.substr(second + 1)).relative_path();
-    while (true) {
-      least = std::min(least, group_bytes(top / group, is_version_2 ? kVersion2 : kVersion1));
-      if (group.empty()) break;
-      group = group.parent_path();
-    }
-  }
+  for (const ControlGroup& group : control_groups("memory", root))
+    least = std::min(least, group_bytes(group.folder, group.is_version_2 ? kVersion2 : kVersion1));
   return least;
 }
 
-int64_t available_host_bytes() {
-  std::ifstream file("/proc/meminfo");
+int64_t limited_bytes() {
+  auto left = [](auto resource, const char* taken) {
+    rlimit limit;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
+    const rlim_t most = std::min<rlim_t>(limit.rlim_cur, INT64_MAX);
+    return std::max<int64_t>(0, static_cast<int64_t>(most) - status_bytes(taken));
+  };
+  return std::min(left(RLIMIT_AS, "VmSize"), left(RLIMIT_DATA, "VmData"));
+}
+
+int64_t available_host_bytes(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/meminfo");
   std::string key, unit;
   int64_t kilobytes, available = 0;
   while (file >> key >> kilobytes && std::getline(file, unit))
     if (key == "MemAvailable:") available = kilobytes * 1024;
-  return std::min(available, control_group_bytes("/proc/self/cgroup", "/sys/fs/cgroup"));
+  return std::min({available, control_group_bytes(root), limited_bytes()});
 }
 
 int64_t resident_bytes() { return status_bytes("VmRSS"); }

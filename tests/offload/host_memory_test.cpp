@@ -2,8 +2,10 @@
 #include "offload/host_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
+#include <cstdlib>
 
 #include "tests/data/temporary_folder.h"
 
@@ -21,7 +23,12 @@ class ControlGroups : public testing::Test {
   }
 
   int64_t left(const std::string& membership) {
-    return control_group_bytes(folder_.write("membership", membership), folder_ / "groups");
+    fs::create_directories(folder_ / "proc/self");
+    folder_.write("proc/self/cgroup", membership);
+    folder_.write("proc/self/mountinfo",
+                  "41 31 0:38 / /groups rw,relatime shared:9 - cgroup2 cgroup2 rw\n"
+                  "35 31 0:32 / /groups/memory rw,relatime - cgroup cgroup rw,memory\n");
+    return control_group_bytes(folder_ / "");
   }
 
   data::TemporaryFolder folder_;
@@ -68,7 +75,23 @@ TEST_F(ControlGroups, AreReadInTheirFirstVersion) {
 TEST_F(ControlGroups, AreNoneWhereNothingIsSaid) {
   EXPECT_EQ(left(""), INT64_MAX);
   EXPECT_EQ(left("nonsense\n4\n:\n0::\n"), INT64_MAX);
-  EXPECT_EQ(control_group_bytes(folder_ / "absent", folder_ / "absent"), INT64_MAX);
+  EXPECT_EQ(control_group_bytes(folder_ / "absent"), INT64_MAX);
+}
+
+// Other tests' memory is not limited: the limits end with the process.
+TEST(HostMemoryDeathTest, IsWithinTheProcesssOwnLimits) {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA})
+    EXPECT_EXIT(
+        {
+          rlimit limit;
+          getrlimit(resource, &limit);
+          limit.rlim_cur = rlim_t{100} << 20;
+          setrlimit(resource, &limit);
+          const int64_t data = available_host_bytes();
+          std::exit(0 <= data && data < int64_t{100} << 20 ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+  EXPECT_EQ(limited_bytes(), INT64_MAX);
 }
 
 TEST(HostMemory, IsWithinTheMachines) {
