@@ -245,7 +245,7 @@ std::string TokenFile::identity() const {
 
 void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const {
   if (tokenizer_fingerprint != tokenizer_fingerprint_)
-    throw DataError(path_.string() + ": made by a tokenizer whose model file has the hash " +
+    throw ConfigError(path_.string() + ": made by a tokenizer whose model file has the hash " +
                     hexadecimal(tokenizer_fingerprint_) + "; that of " + std::string(owner) +
                     " is " + hexadecimal(tokenizer_fingerprint) +
                     ". Tokenize the text again with the latter.");

@@ -389,7 +389,7 @@ TEST(TokenFile, TellsTokenizersApart) {
   const TokenFile file(folder / "a.tokens");
   EXPECT_NO_THROW(file.require_tokenizer(0x1234, "x.model"));
   const std::string message =
-      message_of<DataError>([&] { file.require_tokenizer(0x1235, "x.model"); });
+      message_of<ConfigError>([&] { file.require_tokenizer(0x1235, "x.model"); });
   for (const char* part : {"a.tokens", "x.model", "0000000000001234", "0000000000001235"})
     EXPECT_THAT(message, HasSubstr(part));
 }

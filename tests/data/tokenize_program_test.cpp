@@ -73,7 +73,7 @@ TEST(TokenizeProgram, WritesATokenFileByATokenizerJson) {
   file.read(0, tokens);
   EXPECT_EQ(tokens, (std::vector<int32_t>{724, 1, 724, 1}));
   EXPECT_NO_THROW(file.require_tokenizer(Tokenizer(tokenizer).fingerprint(), tokenizer));
-  EXPECT_THROW(file.require_tokenizer(Tokenizer(kModel).fingerprint(), kModel), DataError);
+  EXPECT_THROW(file.require_tokenizer(Tokenizer(kModel).fingerprint(), kModel), ConfigError);
 }
 
 TEST(TokenizeProgram, WritesATokenFile) {

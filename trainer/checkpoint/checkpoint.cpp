@@ -195,6 +195,8 @@ void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
   for (const fs::path& part : {checkpoint.model(), checkpoint.adapter()}) {
     if (part.empty()) continue;
     const fs::path link = directory / part.filename(), fresh = partial_name(link);
+    if (fs::exists(fs::symlink_status(link)) && !fs::is_symlink(link))
+      move_folder(link, free_name(link, ".before"));
     fs::remove(fresh);
     fs::create_directory_symlink(part.lexically_relative(directory), fresh);
     std::error_code error;

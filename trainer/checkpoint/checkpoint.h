@@ -65,7 +65,9 @@ std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder,
                                             const Log& log);
 
 // Links of the parts' names in the run's folder, which holds the checkpoint, lead to its parts;
-// those that led elsewhere are replaced, each at once. Throws fs::filesystem_error.
+// those that led elsewhere are replaced, each at once. What has a part's name and is no link, as in
+// a copy of a run that took what links lead to, gets ".before" appended to its name: it is not of
+// this checkpoint. Throws FileError and fs::filesystem_error.
 void link_parts(const std::filesystem::path& directory, const Checkpoint& checkpoint);
 
 // Removes all but the `keep` newest (-1: none). One that is being removed has no checkpoint's name.

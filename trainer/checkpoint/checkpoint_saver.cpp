@@ -59,11 +59,13 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
   auto attempt = [&](auto call) {
     try {
       call();
+      return true;
     } catch (const std::exception& error) {
       report.error += (report.error.empty() ? "" : "; ") + std::string(error.what());
+      return false;
     }
   };
-  attempt([&] { link_parts(run_.directory, {report.folder, {}}); });
+  report.is_linked = attempt([&] { link_parts(run_.directory, {report.folder, {}}); });
   attempt([&] { remove_old_checkpoints(folder, run_.saved.config.max_num_checkpoints_to_keep); });
   return report;
 }

@@ -19,6 +19,7 @@ struct SaveReport {
   int64_t step = 0;  // steps that were done
   std::filesystem::path folder;
   bool is_saved = false;
+  bool is_linked = true;     // false: the run's folder does not show what was saved
   int64_t bytes = 0;         // of all files
   double stall_seconds = 0;  // that training waited
   double seconds = 0;        // of writing, until it is on the disk

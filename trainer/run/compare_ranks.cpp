@@ -8,11 +8,11 @@
 
 namespace longshore::trainer {
 
-std::optional<RankFigures> compare_ranks(std::span<const StepMetrics> steps, World& world) {
-  if (world.size() == 1 || steps.empty()) return std::nullopt;
+std::optional<RankFigures> compare_ranks(const StepFigures& steps, World& world) {
+  if (world.size() == 1 || steps.steps() == 0) return std::nullopt;
   std::vector<double> seconds;
   for (const std::string& text :
-       world.gather(fmt::format("{}", summarize(steps).median_step_seconds)))
+       world.gather(fmt::format("{}", steps.summary().median_step_seconds)))
     seconds.push_back(std::stod(text));
   const auto [fastest, slowest] = std::ranges::minmax_element(seconds);
   return RankFigures{.count = world.size(),

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 
 #include "trainer/distributed/world.h"
 #include "trainer/run/summary.h"
@@ -11,6 +10,6 @@ namespace longshore::trainer {
 
 // By the steps that each has measured; nothing where there is one process, or no step. All
 // processes call it.
-std::optional<RankFigures> compare_ranks(std::span<const StepMetrics> steps, World& world);
+std::optional<RankFigures> compare_ranks(const StepFigures& steps, World& world);
 
 }  // namespace longshore::trainer

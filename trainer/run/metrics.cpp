@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -103,27 +102,28 @@ std::string text(const StepMetrics& m) {
       m.learning_rate, gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step, Log log)
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,
+                         const std::function<void(const StepMetrics&)>& keep, Log log)
     : path_(path), log_(std::move(log)) {
   auto refuse = [&](const char* what) {
     throw FileError(path.string() + ": cannot be " + what + ": " + std::strerror(errno));
   };
-  std::string lines;
   std::ifstream before(path);
   if (!before && errno != ENOENT) refuse("read");
+  AtomicFile after(path);
   for (std::string line; std::getline(before, line);) {
     if (const std::optional<StepMetrics> metrics = parse_record(line)) {
       if (metrics->step >= first_step) continue;
-      kept_.push_back(*metrics);
+      keep(*metrics);
     } else {
       const std::optional<int64_t> validated = parse_validation(line);
       if (!validated || *validated >= first_step) continue;
-      validations_.insert(line);
+      if (*validated == first_step - 1) last_validations_.insert(line);
     }
-    lines += line + "\n";
+    after.append(line + "\n");
   }
   if (before.bad()) refuse("read");
-  write_file(path, lines);
+  after.finish();
   file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (!file_.is_open()) refuse("written");
 }
@@ -132,12 +132,7 @@ void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
 
 void MetricsFile::write_validation(int64_t step, double loss) {
   const std::string record = validation_record(step, loss);
-  if (validations_.insert(record).second) append(record);
-}
-
-bool MetricsFile::has_validation(int64_t step) const {
-  return std::ranges::any_of(
-      validations_, [&](const std::string& record) { return parse_validation(record) == step; });
+  if (!last_validations_.contains(record)) append(record);
 }
 
 void MetricsFile::sync() {

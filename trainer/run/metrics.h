@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
@@ -34,18 +34,19 @@ class MetricsFile {
  public:
   // Records of steps before `first_step` stay in an existing file. The others are removed, since a
   // run that resumes writes them again, and so are lines that are no records, as a line that was
-  // cut off. `log` gets a line where records begin to wait, or wait for another reason. Throws
-  // FileError where the file cannot be read or written.
-  MetricsFile(const std::filesystem::path& path, int64_t first_step, Log log);
-
-  const std::vector<StepMetrics>& kept() const { return kept_; }
+  // cut off. `keep` gets the records of steps that stay, one after the other; nothing here grows
+  // with their number. `log` gets a line where records begin to wait, or wait for another reason.
+  // Throws FileError where the file cannot be read or written.
+  MetricsFile(const std::filesystem::path& path, int64_t first_step,
+              const std::function<void(const StepMetrics&)>& keep, Log log);
 
   // Appends a step's record, after those that wait.
   void write(const StepMetrics& metrics);
-  // Appends the record of a validation after that step, whose loss is in nats a token, unless the
-  // file has it already.
+  // Appends the record of a validation after that step, whose loss is in nats a token, unless it
+  // is of the step before `first_step` and the file had it already.
   void write_validation(int64_t step, double loss);
-  bool has_validation(int64_t step) const;
+  // Whether the file had a validation after the step before `first_step`.
+  bool ends_with_validation() const { return !last_validations_.empty(); }
   // Records are on the disk, those that waited too, as far as the system takes them and the disk
   // can.
   void sync();
@@ -58,10 +59,9 @@ class MetricsFile {
 
   std::filesystem::path path_;
   Log log_;
-  std::vector<StepMetrics> kept_;
-  std::set<std::string> validations_;  // the records of validations
-  std::string waiting_;                // the text of records that wait
-  std::string trouble_;                // why they wait; "" where none does
+  std::set<std::string> last_validations_;  // the records that the file had after its last step
+  std::string waiting_;                     // the text of records that wait
+  std::string trouble_;                     // why they wait; "" where none does
   FileDescriptor file_;
 };
 

@@ -20,6 +20,15 @@ void require_unused(const Config& config, const fs::path& directory) {
     refuse("holds a run already, which enable_checkpointing=false does not resume");
 }
 
+// What is wrong with a checkpoint that the config names is its key's to say, and the user's to fix.
+Checkpoint given_checkpoint(const Config& config) {
+  try {
+    return open_checkpoint(config.load_full_state_path);
+  } catch (const DataError& error) {
+    throw ConfigError(location(config, "load_full_state_path") + ": " + error.what());
+  }
+}
+
 // A process that was killed after a save, or damage that took the newest checkpoint, leaves links
 // that lead to another.
 void link_newest(const fs::path& directory, const Checkpoint& newest, const Log& log) {
@@ -54,8 +63,7 @@ OpenedRun::OpenedRun(const Config& config, World& world, const Log& log) {
       link_newest(folder, *start, log);
     } else {
       require_unused(config, folder);
-      if (!config.load_full_state_path.empty())
-        start = open_checkpoint(config.load_full_state_path);
+      if (!config.load_full_state_path.empty()) start = given_checkpoint(config);
     }
   }
   const fs::path found = world.gather(start ? start->folder.string() : "")[0];

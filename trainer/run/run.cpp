@@ -9,7 +9,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -195,27 +194,35 @@ class Run {
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
                                     config_.steps * micro_batches);
     if (world_.is_first())
-      steps_ = metrics_.emplace(directory() / kMetricsFile, first, console_.log()).kept();
+      metrics_.emplace(
+          directory() / kMetricsFile, first,
+          [this](const StepMetrics& step) { all_steps_.add(step); }, console_.log());
     if (first == config_.steps)
       console_.line("all its steps are done");
     else if (world_.is_first())
       fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
-    if (owes_validation(evaluation)) validate_after(first, evaluation);
+    if (owes_validation(evaluation)) {
+      validate_after(first, evaluation);
+      if (stop_.is_asked()) return stop(first);  // else it is owed no more
+    }
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
       const bool is_evaluated = is_evaluated_after(i + 1, evaluation);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
-      steps_.push_back(train_step(batches, i, is_last || is_evaluated || is_saved));
-      if (metrics_) metrics_->write(steps_.back());
-      training_seconds += steps_.back().seconds;
+      const StepMetrics step = train_step(batches, i, is_last || is_evaluated || is_saved);
+      done_ = i + 1;
+      all_steps_.add(step);
+      own_steps_.add(step);
+      if (metrics_) metrics_->write(step);
+      training_seconds += step.seconds;
       checkpoints_.poll();
       // Launchers let processes write to a terminal of theirs, and that to a file.
       if (world_.size() == 1)
         console_.progress(i + 1, config_.steps,
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
                           checkpoints_.progress());
-      check_finite(steps_.back());
+      check_finite(step);
       if (is_saved && !is_last) {
         sync_metrics();
         checkpoints_.save(save_point(i + 1));
@@ -246,7 +253,7 @@ class Run {
   bool owes_validation(const RunEvaluation& evaluation) const {
     const int64_t done = opened_.saved_step;
     if (done <= 0 || !is_evaluated_after(done, evaluation)) return false;
-    return world_.sum(metrics_ && !metrics_->has_validation(done - 1)) > 0;
+    return world_.sum(metrics_ && !metrics_->ends_with_validation()) > 0;
   }
 
   void validate_after(int64_t steps, RunEvaluation& evaluation) {
@@ -254,7 +261,7 @@ class Run {
   }
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {
-    Summary summary = summarize(steps_);
+    Summary summary = all_steps_.summary();
     summary.steps = config_.steps;
     summary.data_wait_fraction = data_wait_fraction;
     if (evaluation.evaluates())
@@ -263,19 +270,16 @@ class Run {
     if (stop_.is_asked()) return stop(config_.steps);
     summary.memory = session_->memory();
     summary.checkpoints = checkpoints_.figures();
-    summary.ranks = compare_ranks(own_steps(), world_);
+    summary.ranks = compare_ranks(own_steps_, world_);
     if (!world_.is_first()) return;
-    console_.line(text(summary));
+    // Of a run that had ended before, this process has measured nothing.
+    const bool had_ended = fs::exists(directory() / kSummaryFile);
+    if (!had_ended) console_.line(text(summary));
     checkpoints_.require_last();
     metrics_->require_written();
-    write(summary, directory() / kSummaryFile);  // which says that nothing is left to do
+    // Which says that nothing is left to do.
+    if (!had_ended) write(summary, directory() / kSummaryFile);
     for (const std::string& line : contents(directory())) console_.line(line);
-  }
-
-  // Since this process began: only the first one knows of others.
-  std::span<const StepMetrics> own_steps() const {
-    return std::span(steps_).subspan(std::ranges::count_if(
-        steps_, [&](const StepMetrics& metrics) { return metrics.step < opened_.first_step(); }));
   }
 
   StepMetrics train_step(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
@@ -323,10 +327,8 @@ class Run {
   [[noreturn]] void explain_shortage(const std::exception& error) {
     checkpoints_.finish();
     std::string account =
-        fmt::format("after {}: {}\n{}{}\n",
-                    plural(steps_.empty() ? opened_.first_step() : steps_.back().step + 1, "step"),
-                    error.what(), memory_account(session_->ledger(), session_->planned()),
-                    checkpoints_.advice());
+        fmt::format("after {}: {}\n{}{}\n", plural(done_, "step"), error.what(),
+                    memory_account(session_->ledger(), session_->planned()), checkpoints_.advice());
     checkpoints_.disable();
     session_.reset();
     try {
@@ -392,8 +394,10 @@ class Run {
   const models::DecoderConfig model_;
   const double flops_;  // of a step
   Peak peak_;
-  std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
-  std::vector<StepMetrics> steps_;  // of the first process: also those before the run was resumed
+  std::vector<data::Batch> batch_;       // of the step at hand, by micro-batch
+  int64_t done_ = opened_.first_step();  // steps
+  StepFigures all_steps_;  // of the first process: also those before the run was resumed
+  StepFigures own_steps_;  // since this process began
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
   std::optional<MetricsFile> metrics_;  // of the first process

@@ -34,7 +34,13 @@ RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Log log)
 void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot) {
   saver_.emplace(std::move(run), std::move(snapshot), [this](const SaveReport& report) {
     log_(text(report));
-    reports_.push_back(report);
+    last_ = report;
+    if (!report.is_saved) return;
+    stalls_.add(report.stall_seconds);
+    last_saved_ = report.folder;
+    last_saved_bytes_ = report.bytes;
+    saved_bytes_ += static_cast<double>(report.bytes);
+    saving_seconds_ += report.seconds;
   });
 }
 
@@ -56,9 +62,9 @@ void RunCheckpoints::save(const SavePoint& point, void (CheckpointSaver::*how)(c
 }
 
 void RunCheckpoints::require_last() const {
-  if (last_failed())
-    throw Error(fmt::format("the last save, after {}, failed: {}",
-                            plural(reports_.back().step, "step"), reports_.back().error));
+  if (last_failed() || (last_ && !last_->is_linked))
+    throw Error(fmt::format("the last save, after {}, failed: {}", plural(last_->step, "step"),
+                            last_->error));
 }
 
 void RunCheckpoints::poll() {
@@ -77,29 +83,18 @@ std::string RunCheckpoints::progress() const {
 double RunCheckpoints::take_stall_seconds() { return std::exchange(stall_seconds_, 0); }
 
 std::optional<CheckpointFigures> RunCheckpoints::figures() const {
-  CheckpointFigures figures;
-  std::vector<double> stalls;
-  double bytes = 0, seconds = 0;
-  for (const SaveReport& report : reports_) {
-    if (!report.is_saved) continue;
-    figures.saves += 1;
-    figures.bytes = report.bytes;
-    bytes += static_cast<double>(report.bytes);
-    seconds += report.seconds;
-    stalls.push_back(report.stall_seconds);
-  }
-  if (stalls.empty()) return std::nullopt;
-  figures.median_stall_seconds = median(stalls);
-  if (seconds > 0) figures.bytes_per_second = bytes / seconds;
-  return figures;
+  if (stalls_.count() == 0) return std::nullopt;
+  return CheckpointFigures{
+      .saves = stalls_.count(),
+      .bytes = last_saved_bytes_,
+      .median_stall_seconds = median({stalls_.values().begin(), stalls_.values().end()}),
+      .bytes_per_second = saving_seconds_ > 0 ? saved_bytes_ / saving_seconds_ : 0};
 }
 
 std::string RunCheckpoints::advice() const {
   if (!world_.is_first()) return "";
-  for (auto report = reports_.rbegin(); report != reports_.rend(); ++report)
-    if (report->is_saved)
-      return "The last checkpoint is whole, and the run goes on from it: " +
-             report->folder.string();
+  if (!last_saved_.empty())
+    return "The last checkpoint is whole, and the run goes on from it: " + last_saved_.string();
   return opened_.start ? "The run goes on from " + opened_.start->folder.string()
                        : "There is no checkpoint";
 }

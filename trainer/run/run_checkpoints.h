@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/log.h"
+#include "base/sample.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/run/summary.h"
@@ -32,7 +32,8 @@ class RunCheckpoints {
   // Saves it unless it is on the disk already: when this returns, it is there or never will be. All
   // processes of a run call it.
   void save_last(const SavePoint& point);
-  // Throws an Error if the last save failed: nobody may take the run for saved.
+  // Throws an Error if the last save failed, or its parts are not what the run's folder links to:
+  // nobody may take the run for saved.
   void require_last() const;
 
   // Says how saves went that have ended meanwhile.
@@ -52,12 +53,17 @@ class RunCheckpoints {
  private:
   // `how` is one of CheckpointSaver's.
   void save(const SavePoint& point, void (CheckpointSaver::*how)(const SavePoint&));
-  bool last_failed() const { return !reports_.empty() && !reports_.back().is_saved; }
+  bool last_failed() const { return last_ && !last_->is_saved; }
 
   const OpenedRun& opened_;
   World& world_;
   Log log_;
-  std::vector<SaveReport> reports_;
+  std::optional<SaveReport> last_;
+  // Of all saves that succeeded.
+  Sample<double> stalls_{1024};
+  std::filesystem::path last_saved_;
+  double saved_bytes_ = 0, saving_seconds_ = 0;
+  int64_t last_saved_bytes_ = 0;
   int64_t newest_;  // step of the newest in the run's folder, or of a save begun since
   double stall_seconds_ = 0;
   std::optional<CheckpointSaver> saver_;

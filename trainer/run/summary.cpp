@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -14,23 +15,32 @@ namespace longshore::trainer {
 
 using nlohmann::ordered_json;
 
-Summary summarize(std::span<const StepMetrics> steps) {
-  Summary summary{.steps = std::ssize(steps)};
-  if (steps.empty()) return summary;
-  if (steps.size() > 1) steps = steps.subspan(1);
-  auto values = [&](double StepMetrics::*member) {
+void StepFigures::add(const StepMetrics& step) {
+  const Rates rates{.seconds = step.seconds,
+                    .tokens_per_second_per_device = step.tokens_per_second_per_device,
+                    .tflops_per_device = step.tflops_per_device};
+  if (steps_++ == 0)
+    first_ = rates;
+  else
+    later_.add(rates);
+  last_mfu_ = step.mfu;
+  last_tflops_per_device_ = step.tflops_per_device;
+}
+
+Summary StepFigures::summary() const {
+  Summary summary{.steps = steps_};
+  if (steps_ == 0) return summary;
+  const std::span<const Rates> all = steps_ > 1 ? later_.values() : std::span(&first_, 1);
+  auto values = [&](double Rates::*member) {
     std::vector<double> values;
-    for (const StepMetrics& step : steps) values.push_back(step.*member);
+    for (const Rates& rates : all) values.push_back(rates.*member);
     return values;
   };
-  summary.median_step_seconds = median(values(&StepMetrics::seconds));
-  summary.p90_step_seconds = quantile(values(&StepMetrics::seconds), 0.9);
-  summary.tokens_per_second_per_device = median(values(&StepMetrics::tokens_per_second_per_device));
-  // The peak may be another one where a run was resumed: that of the last step counts.
-  const StepMetrics& last = steps.back();
-  if (last.tflops_per_device > 0)
-    summary.mfu =
-        median(values(&StepMetrics::tflops_per_device)) * last.mfu / last.tflops_per_device;
+  summary.median_step_seconds = median(values(&Rates::seconds));
+  summary.p90_step_seconds = quantile(values(&Rates::seconds), 0.9);
+  summary.tokens_per_second_per_device = median(values(&Rates::tokens_per_second_per_device));
+  if (last_tflops_per_device_ > 0)
+    summary.mfu = median(values(&Rates::tflops_per_device)) * last_mfu_ / last_tflops_per_device_;
   return summary;
 }
 

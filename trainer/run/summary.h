@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 
+#include "base/sample.h"
 #include "trainer/run/metrics.h"
 #include "trainer/step/memory_report.h"
 
@@ -34,10 +34,12 @@ struct RankFigures {
   double slowest_median_step_seconds = 0, fastest_median_step_seconds = 0;
 };
 
+inline constexpr size_t kSampledSteps = 4096;
+
 struct Summary {
   int64_t steps = 0;  // including those before the run was resumed
   // Over all steps except the first, which has to touch memory and fill caches; over the first
-  // where it is the only one.
+  // where it is the only one. Of more than kSampledSteps, over so many that are drawn from them.
   double median_step_seconds = 0, p90_step_seconds = 0;
   double tokens_per_second_per_device = 0, mfu = 0;  // medians
   double data_wait_fraction = 0;                     // of all step time
@@ -47,8 +49,25 @@ struct Summary {
   std::optional<RankFigures> ranks;  // where there are several processes
 };
 
-// Fills in what follows from the steps alone.
-Summary summarize(std::span<const StepMetrics> steps);
+// What a summary needs of the steps, which takes the same memory however many there are.
+class StepFigures {
+ public:
+  void add(const StepMetrics& step);
+  int64_t steps() const { return steps_; }
+  // With what follows from the steps alone.
+  Summary summary() const;
+
+ private:
+  struct Rates {
+    double seconds = 0, tokens_per_second_per_device = 0, tflops_per_device = 0;
+  };
+
+  int64_t steps_ = 0;
+  Rates first_;
+  Sample<Rates> later_{kSampledSteps};
+  // The peak may be another one where a run was resumed: that of the last step counts.
+  double last_mfu_ = 0, last_tflops_per_device_ = 0;
+};
 
 std::string text(const Summary& summary);
 void write(const Summary& summary, const std::filesystem::path& path);

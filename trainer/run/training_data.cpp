@@ -75,15 +75,26 @@ class Opener {
     return std::make_shared<const data::WindowRows>(file, config_.max_target_length, remainder);
   }
 
+  void require_tokenizer(const char* key, const data::TokenFile& file, uint64_t fingerprint,
+                         const std::string& owner) const {
+    try {
+      file.require_tokenizer(fingerprint, owner);
+    } catch (const ConfigError& error) {
+      throw ConfigError(location(config_, key) + ": " + error.what());
+    }
+  }
+
   SharedFile checked_file(const char* key, const fs::path& path) {
     SharedFile file =
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
-    if (tokenizer_) file->require_tokenizer(tokenizer_->fingerprint(), tokenizer_->path().string());
+    if (tokenizer_)
+      require_tokenizer(key, *file, tokenizer_->fingerprint(), tokenizer_->path().string());
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
     if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
-    if (first_) file->require_tokenizer(first_->tokenizer_fingerprint(), first_->path().string());
+    if (first_)
+      require_tokenizer(key, *file, first_->tokenizer_fingerprint(), first_->path().string());
     if (!first_) first_ = file;
     return file;
   }

@@ -1,15 +1,15 @@
 #include "trainer/step/learning_rate.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace longshore::trainer {
 
 double LearningRate::at(int64_t step) const {
+  if (step >= schedule_steps) return peak * final_fraction;
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / warmup_steps;
-  double decay_steps = static_cast<double>(std::max<int64_t>(1, schedule_steps - warmup_steps));
-  double progress = std::min(1.0, static_cast<double>(step - warmup_steps) / decay_steps);
+  const double progress =
+      static_cast<double>(step - warmup_steps) / static_cast<double>(schedule_steps - warmup_steps);
   double cosine = 0.5 * (1 + std::cos(std::numbers::pi * progress));
   return peak * (final_fraction + (1 - final_fraction) * cosine);
 }

@@ -236,15 +236,41 @@ TEST(Resume, MendsLinksThatLeadToAnEarlierCheckpoint) {
   EXPECT_EQ(run_tiny(folder, settings).exit_code, 0);
   EXPECT_EQ(target_of(link), newest);
 
-  // What is no link is not ours, and hinders nothing else.
+  // What is no link, as in a copy of a run, makes way for the new weights and is kept.
   fs::remove(link);
   fs::create_directories(link / "mine");
   const ProgramResult more =
       run_tiny(folder, "steps=8 checkpoint_period=2 max_num_checkpoints_to_keep=1 run_name=a");
   EXPECT_EQ(more.exit_code, 0) << more.output;
-  EXPECT_FALSE(has(more.output, "weights, as Hugging Face's libraries read them"));
-  EXPECT_TRUE(fs::exists(link / "mine"));
+  EXPECT_TRUE(has(more.output, "weights, as Hugging Face's libraries read them"));
+  EXPECT_EQ(target_of(link), "checkpoints/00000008/model");
+  EXPECT_TRUE(fs::exists(folder / "a/model.before/mine"));
   EXPECT_FALSE(fs::exists(folder / "a/checkpoints/00000006"));
+}
+
+// As a scheduler starts a job again that had done its work.
+TEST(Resume, KeepsTheSummaryOfARunThatHasEnded) {
+  TemporaryFolder folder;
+  const std::string settings = "steps=2 run_name=a";
+  ASSERT_EQ(run_tiny(folder, settings).exit_code, 0);
+  auto summary = [&] {
+    std::ifstream file(folder / "a/summary.json");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = summary();
+  const ProgramResult again = run_tiny(folder, settings);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_TRUE(has(again.output, "all its steps are done"));
+  EXPECT_EQ(summary(), before);
+  fs::remove(folder / "a/summary.json");  // as where it was killed before it wrote that
+  EXPECT_EQ(run_tiny(folder, settings).exit_code, 0);
+  EXPECT_NE(summary(), "");
+
+  const ProgramResult wrong =
+      run_tiny(folder, "steps=4 load_full_state_path=" + (folder / "a").string());
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.output;
+  EXPECT_TRUE(has(wrong.output, "load_full_state_path: "));
+  EXPECT_TRUE(has(wrong.output, "nearest: " + (folder / "a/checkpoints/00000002").string()));
 }
 
 // One that comes after a save, when the process was stopped or killed between them.

@@ -12,8 +12,8 @@ namespace {
 TEST(CompareRanks, NamesTheSlowestByItsMedian) {
   const std::vector<std::vector<double>> seconds{{9, 2, 2, 2}, {9, 1, 1, 50}, {1, 3, 3, 3}};
   on_ranks(3, [&](World& world) {
-    std::vector<StepMetrics> steps;
-    for (double one : seconds[world.rank()]) steps.push_back({.seconds = one});
+    StepFigures steps;
+    for (double one : seconds[world.rank()]) steps.add({.seconds = one});
     const std::optional<RankFigures> figures = compare_ranks(steps, world);
     ASSERT_TRUE(figures);
     EXPECT_EQ(figures->count, 3);

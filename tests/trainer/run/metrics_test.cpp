@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "trainer/run/summary.h"
 
 namespace longshore::trainer {
 namespace {
@@ -35,8 +37,13 @@ std::string records(const std::filesystem::path& path) {
 }
 
 // One that must not have to say that records wait.
-MetricsFile file_at(const std::filesystem::path& path, int64_t first_step) {
-  return MetricsFile(path, first_step, [](const std::string& line) { ADD_FAILURE() << line; });
+MetricsFile file_at(const std::filesystem::path& path, int64_t first_step,
+                    std::vector<StepMetrics>* kept = nullptr) {
+  auto keep = [&](const StepMetrics& step) {
+    if (kept) kept->push_back(step);
+  };
+  return MetricsFile(path, first_step, keep,
+                     [](const std::string& line) { ADD_FAILURE() << line; });
 }
 
 TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
@@ -53,11 +60,11 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
   }
   std::ofstream(path, std::ios::app) << "{\"step\":1,\"validation_lo";  // a line that was cut off
   {
-    MetricsFile file = file_at(path, 2);
-    EXPECT_EQ(file.kept().size(), 2u);
+    std::vector<StepMetrics> kept;
+    MetricsFile file = file_at(path, 2, &kept);
+    EXPECT_EQ(kept.size(), 2u);
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 ");
-    EXPECT_TRUE(file.has_validation(1));
-    EXPECT_FALSE(file.has_validation(0));
+    EXPECT_TRUE(file.ends_with_validation());
     // Evaluated again behind the step that it goes on from.
     file.write_validation(1, 2.5 + 1 / 3.0);
     file.write({.step = 2});
@@ -66,6 +73,7 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
   MetricsFile file = file_at(path, 3);
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
+  EXPECT_FALSE(file_at(path, 1).ends_with_validation());
 }
 
 // All numbers of a record come back, and those that are not finite as NaN.
@@ -84,9 +92,10 @@ TEST(MetricsFile, ReadsWhatItWrote) {
                             .device_peak_bytes = int64_t{1} << 40,
                             .pinned_host_peak_bytes = 3};
   file_at(path, 0).write(written);
-  const MetricsFile file = file_at(path, 8);
-  ASSERT_EQ(file.kept().size(), 1u);
-  const StepMetrics& kept = file.kept()[0];
+  std::vector<StepMetrics> all;
+  const MetricsFile file = file_at(path, 8, &all);
+  ASSERT_EQ(all.size(), 1u);
+  const StepMetrics& kept = all[0];
   EXPECT_EQ(kept.step, 7);
   EXPECT_EQ(kept.seconds, 0.25);
   EXPECT_TRUE(std::isnan(kept.loss));
@@ -140,7 +149,8 @@ TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
   data::TemporaryFolder folder;
   const std::filesystem::path path = folder / "metrics.jsonl";
   std::vector<std::string> lines;
-  MetricsFile file(path, 0, [&](const std::string& line) { lines.push_back(line); });
+  MetricsFile file(
+      path, 0, [](const StepMetrics&) {}, [&](const std::string& line) { lines.push_back(line); });
   file.write({.step = 0});
   {
     const FilesAreFull full(std::filesystem::file_size(path) + 10);  // which a record's start fits
@@ -168,6 +178,36 @@ TEST(MetricsFile, RefusesToTakeForEmptyWhatItCannotRead) {
 TEST(MetricsFile, RefusesAFolderThatIsNotThere) {
   data::TemporaryFolder folder;
   EXPECT_THROW(file_at(folder / "none" / "metrics.jsonl", 0), FileError);
+}
+
+// The first step is left out; of the peak the last step's counts.
+TEST(StepFigures, AreExactWhereStepsAreFew) {
+  StepFigures figures;
+  EXPECT_EQ(figures.summary().median_step_seconds, 0);
+  figures.add({.seconds = 9, .tokens_per_second_per_device = 1, .tflops_per_device = 1});
+  EXPECT_EQ(figures.summary().median_step_seconds, 9);
+  for (double seconds : {1, 2, 3})
+    figures.add({.seconds = seconds,
+                 .tokens_per_second_per_device = 60 / seconds,
+                 .tflops_per_device = 6 / seconds,
+                 .mfu = 0.25});
+  const Summary summary = figures.summary();
+  EXPECT_EQ(summary.steps, 4);
+  EXPECT_EQ(summary.median_step_seconds, 2);
+  EXPECT_DOUBLE_EQ(summary.p90_step_seconds, 2.8);
+  EXPECT_EQ(summary.tokens_per_second_per_device, 30);
+  EXPECT_DOUBLE_EQ(summary.mfu, 3 * 0.25 / 2);
+}
+
+// A long run takes no more memory than a short one.
+TEST(StepFigures, TakeTheSameMemoryHoweverManyStepsThereAre) {
+  StepFigures figures;
+  const size_t before = mallinfo2().uordblks;
+  for (int64_t step = 0; step < 100'000; ++step)
+    figures.add({.seconds = 1 + 1e-5 * static_cast<double>(step)});
+  EXPECT_EQ(mallinfo2().uordblks, before);
+  EXPECT_EQ(figures.steps(), 100'000);
+  EXPECT_NEAR(figures.summary().median_step_seconds, 1.5, 0.05);
 }
 
 }  // namespace

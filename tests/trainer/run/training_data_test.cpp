@@ -334,7 +334,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
     EXPECT_THAT(message, HasSubstr(part));
   };
   std::string other = file("other.tokens", 100, 1);
-  expect(message_of<DataError>([&] { open_silently(config({"dataset_path=" + other})); }),
+  expect(message_of<ConfigError>([&] { open_silently(config({"dataset_path=" + other})); }),
          "command line dataset_path: " + other +
              ": made by a tokenizer whose model file has the hash 0000000000000001");
   expect(message_of<DataError>([&] {
@@ -342,7 +342,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
          }),
          "command line tokenizer_path: " + pairs);
   std::string another = file("another.tokens", 100, 2);
-  expect(message_of<DataError>([&] {
+  expect(message_of<ConfigError>([&] {
            open_silently(config({"dataset_path=" + other + "," + another, "tokenizer_path="}));
          }),
          "another.tokens: made by a tokenizer");

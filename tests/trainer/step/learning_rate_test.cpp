@@ -38,14 +38,13 @@ TEST(LearningRate, WithoutWarmUpBeginsAtThePeak) {
   EXPECT_NEAR(schedule.at(2), 0.5, 1e-15);
 }
 
-TEST(LearningRate, ACompleteWarmUpLeavesNoDecay) {
-  for (int64_t schedule_steps : {0, 5, 10}) {
-    LearningRate schedule{
-        .peak = 1, .final_fraction = 0.5, .warmup_steps = 10, .schedule_steps = schedule_steps};
-    EXPECT_DOUBLE_EQ(schedule.at(9), 1);
-    EXPECT_DOUBLE_EQ(schedule.at(11), 0.5);
-    EXPECT_DOUBLE_EQ(schedule.at(100), 0.5);
-  }
+TEST(LearningRate, EndsAtItsFractionAlsoWhereWarmUpFillsTheSchedule) {
+  const LearningRate schedule{
+      .peak = 1, .final_fraction = 0.5, .warmup_steps = 10, .schedule_steps = 10};
+  EXPECT_DOUBLE_EQ(schedule.at(9), 1);
+  for (int64_t step : {10, 11, 100}) EXPECT_DOUBLE_EQ(schedule.at(step), 0.5);
+  const LearningRate none{.peak = 1, .final_fraction = 0.5};
+  EXPECT_DOUBLE_EQ(none.at(0), 0.5);
 }
 
 // Warm-up is a part of the schedule, which is as long as the run unless the config says otherwise.
