@@ -59,7 +59,8 @@ LOSS_RUNS = 4  # at once: nobody times them
 # Into how many processes tests are split: most of their time goes to what the CPU compares with.
 TESTS = {"cuda_ops_test": 6, "golden_test": 2, "cuda_nccl_test": 1}
 SHIPPED = {r"\bH200\b": "h200", r"\bH100 80GB HBM3": "h100", r"\bA100.*80GB": "a100_80g", "RTX 4090$": "rtx4090",
-           "RTX 5090$": "rtx5090"}  # by their names
+           "RTX 5090$": "rtx5090", r"\bA100.*40GB": "a100_40g", r"\bL40S$": "l40s", r"\bL4$": "l4",
+           "RTX 3090$": "rtx3090", "RTX A6000$": "a6000", "RTX PRO 6000 Blackwell": "rtx_pro_6000"}  # by their names
 GIB = 2**30
 # Host memory that no machine with such a GPU has less of, and what is left for all else when a model takes the rest.
 LEAST_HOST_GIB, SPARE_HOST_GIB = 64, 8
