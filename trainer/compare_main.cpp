@@ -7,6 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/program.h"
+#include "base/result_output.h"
 #include "base/text.h"
 #include "trainer/compare/compare.h"
 #include "trainer/compare/figures.h"
@@ -65,19 +66,20 @@ void warn_of(const std::vector<Comparison>& comparisons, Console& console) {
 void compare(const Request& request) {
   require_one_process("compare");
   check(request);
+  const ResultOutput results(request.json);
   ComparisonReport report{.comparisons = plan(request),
                           .steps = request.amount.steps,
                           .price_per_device_hour = request.price};
   Console console;
   warn_of(report.comparisons, console);
-  // Called after each turn, so that there are results if a long measurement is stopped.
   auto write_json = [&] {
-    if (!request.json.empty()) write_file(request.json, json(report).dump(2) + "\n");
+    if (results.is_wanted()) results.write(json(report).dump(2) + "\n");
   };
   for (Comparison& comparison : report.comparisons)
     measure(comparison, request.amount, [&](const std::string& line) {
       console.line(line);
-      write_json();
+      // So that there are results if a long measurement is stopped.
+      if (results.is_file()) write_json();
     });
   std::printf("\n%s", text(report).c_str());
   write_json();
@@ -109,7 +111,8 @@ int main(int argc, char** argv) {
                  "a profile of configs/hardware, or a file: predictions beside the measurements");
   app.add_option("--price", request.price,
                  "of a device for an hour, in any currency: adds the cost of a million tokens");
-  app.add_option("--json", request.json, "a file to write plans and measurements to");
+  app.add_option("--json", request.json,
+                 "a file to write plans and measurements to; -: the standard output");
   app.add_option("--html", request.html, "a file for a report with plots, for any browser");
   trainer::add_config_keys(app, request.overrides);
   return run_program(

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/late_notice.h"
 #include "base/program.h"
+#include "base/result_output.h"
 #include "base/text.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
@@ -154,6 +155,7 @@ void require_traceable(const Estimate& step) {
 
 void plan(Request& request) {
   check(request);
+  const ResultOutput results(request.json);
   if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
   if (request.hardware == "all") return plan_on_all_hardware(request);
@@ -180,7 +182,7 @@ void plan(Request& request) {
   if (!hardware) find_room_here(plans, target);
   const CostQuestion& cost = request.question.cost;
   if (!request.trace.empty()) require_traceable(*plans[0].estimate);
-  if (!request.json.empty()) write_json(plans, request.json, cost);
+  if (results.is_wanted()) results.write(json_text(plans, cost));
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = offload::events_of(plans[0].estimate->runs)}},
                 plans[0].plans.step, request.trace);
@@ -242,7 +244,7 @@ int main(int argc, char** argv) {
                  "what a device costs an hour, or PROFILE=PRICE,...: what training costs");
   app.add_option("--trace", request.trace,
                  "a file for what each lane does when, for chrome://tracing and Perfetto");
-  app.add_option("--json", request.json, "a file to write the plans to");
+  app.add_option("--json", request.json, "a file to write the plans to; -: the standard output");
   app.add_flag("!--no-advice", request.advice,
                "leaves out what other choices would gain or cost, which takes the longest");
   app.add_flag("--explain", request.explain,

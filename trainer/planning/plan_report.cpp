@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
@@ -197,11 +196,10 @@ nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question
   return one;
 }
 
-void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path,
-                const CostQuestion& question) {
+std::string json_text(const std::vector<PolicyPlan>& plans, const CostQuestion& question) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const PolicyPlan& plan : plans) list.push_back(json(plan, question));
-  write_file(path, nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n");
+  return nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n";
 }
 
 namespace {

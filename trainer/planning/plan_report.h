@@ -30,9 +30,8 @@ std::string explanation(const PolicyPlan& plan);
 // "tokens_per_second_per_device", "phases", "bottleneck", "used_device_bytes", "chosen" (of
 // `auto`), and of what is asked "training_days", "training_cost" and "tokens_per_money".
 nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question = {});
-// Writes {"plans": [...]}. The file appears whole or not at all.
-void write_json(const std::vector<PolicyPlan>& plans, const std::filesystem::path& path,
-                const CostQuestion& question = {});
+// {"plans": [...]}, as a file has it.
+std::string json_text(const std::vector<PolicyPlan>& plans, const CostQuestion& question = {});
 
 // A line for each profile of configs/hardware, with what the config takes on it.
 std::string hardware_table(const Config& config, const PlanQuestion& question = {});

@@ -61,6 +61,16 @@ ordered_json json_of(const std::string& arguments) {
 }
 
 // A plan runs nothing.
+// With everything else on the standard error, so that another program can read it.
+TEST(PlanProgram, WritesJsonToTheStandardOutput) {
+  const std::string arguments = "--config toy_a.yml backend=cpu --policies full,none";
+  const ProgramResult result =
+      run_program("(" PLAN_PROGRAM " " + arguments + " --json - 2>/dev/null)");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(ordered_json::parse(result.output), json_of(arguments));
+  EXPECT_EQ(run_program("(" PLAN_PROGRAM " " + arguments + " --json - >/dev/full)").exit_code, 1);
+}
+
 TEST(PlanProgram, PlansBfloat16OnProcessorsWithoutAvx512) {
   const ProgramResult result =
       run_plan(kQuickstart + "dtype=bfloat16 --policies full,none", "DNNL_MAX_CPU_ISA=AVX2");
