@@ -169,6 +169,14 @@ class BpeTokenizer : public TokenizerModel {
     if (found == ids_.end()) return std::nullopt;
     return found->second;
   }
+  std::string spelling(int32_t id) const override {
+    const auto found = std::ranges::find(ids_, id, [](const auto& each) { return each.second; });
+    return found == ids_.end() ? "" : found->first;
+  }
+  std::optional<uint8_t> byte_of(int32_t id) const override {
+    const int16_t byte = byte_of_[static_cast<size_t>(id)];
+    return byte == kNoByte ? std::nullopt : std::optional(static_cast<uint8_t>(byte));
+  }
 
  private:
   static constexpr int16_t kNoByte = -1;

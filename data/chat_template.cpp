@@ -181,6 +181,20 @@ std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> message
   return writer.take();
 }
 
+std::vector<std::string> ChatTemplate::special_tokens() const {
+  switch (family_) {
+    case Family::llama2:
+      return {"<s>", "</s>"};
+    case Family::llama3:
+      return {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+    case Family::gemma:
+      return {"<bos>", "<start_of_turn>", "<end_of_turn>"};
+    case Family::chatml:
+      return {"<|im_start|>", "<|im_end|>"};
+  }
+  throw InternalError("no such chat template");
+}
+
 int32_t ChatTemplate::end_of_turn(const Tokenizer& tokenizer) const {
   return special_id(kEndOfTurn[static_cast<size_t>(family_)], tokenizer);
 }

@@ -56,6 +56,13 @@ class ChatTemplate {
   std::vector<ChatPiece> pieces(std::span<const ChatMessage> messages, const Tokenizer& tokenizer,
                                 Ending ending = Ending::complete) const;
 
+  // The same as a template of Jinja for transformers' apply_chat_template, which raises where
+  // pieces() throws.
+  std::string jinja() const;
+
+  // The names of all special tokens that it writes.
+  std::vector<std::string> special_tokens() const;
+
   // The special token that ends what the assistant writes. Throws a DataError when the tokenizer
   // lacks it.
   int32_t end_of_turn(const Tokenizer& tokenizer) const;

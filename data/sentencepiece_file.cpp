@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/protobuf_fields.h"
 
 namespace longshore::data {
 namespace {
@@ -26,70 +27,6 @@ constexpr size_t kMaxNestedUserSymbols = 64;
 constexpr uint64_t kPieces = 1, kNormalizer = 3, kSelfTest = 4, kDenormalizer = 5;
 constexpr uint64_t kPieceText = 1, kPieceType = 3, kUserDefined = 4;
 constexpr uint64_t kCharsMap = 2;
-
-struct Field {
-  uint64_t number = 0;
-  uint64_t value = 0;      // of a varint
-  std::string_view bytes;  // of a string or message
-};
-
-// Reads one message's fields in the protobuf wire format.
-class Fields {
- public:
-  explicit Fields(std::string_view message) : rest_(message), size_(message.size()) {}
-
-  bool next(Field& field) {
-    if (rest_.empty()) return false;
-    const uint64_t tag = varint();
-    field = Field{};
-    field.number = tag >> 3;
-    switch (tag & 7) {
-      case 0:
-        field.value = varint();
-        break;
-      case 1:
-        take(8);
-        break;
-      case 2:
-        field.bytes = take(varint());
-        break;
-      case 5:
-        take(4);
-        break;
-      default:
-        fail("unknown wire type");
-    }
-    return true;
-  }
-
- private:
-  [[noreturn]] void fail(const char* what) const {
-    throw DataError(std::string(what) + " at byte " + std::to_string(size_ - rest_.size()) +
-                    " of " + std::to_string(size_));
-  }
-
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (rest_.empty()) fail("number cut off");
-      const auto byte = static_cast<uint8_t>(rest_.front());
-      rest_.remove_prefix(1);
-      value |= uint64_t{byte & 0x7fu} << shift;
-      if (byte < 0x80) return value;
-    }
-    fail("number of more than 64 bits");
-  }
-
-  std::string_view take(uint64_t count) {
-    if (count > rest_.size()) fail("field cut off");
-    const std::string_view bytes = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return bytes;
-  }
-
-  std::string_view rest_;
-  size_t size_;
-};
 
 // The normaliser's rules: a double-array trie over the text to replace, whose values are offsets
 // into a block of replacement strings. A unit of the trie has a label in its low 8 bits (and the
@@ -180,8 +117,8 @@ void check_chars_map(std::string_view bytes) {
 }
 
 void check_normalizer(std::string_view message) {
-  Fields fields(message);
-  for (Field field; fields.next(field);)
+  ProtobufFields fields(message);
+  for (ProtobufField field; fields.next(field);)
     if (field.number == kCharsMap) check_chars_map(field.bytes);
 }
 
@@ -202,15 +139,15 @@ void check_model(std::string_view bytes) {
   size_t piece_count = 0;
   size_t self_test_bytes = 0;
   std::vector<std::string_view> user_symbols;
-  Fields fields(bytes);
-  for (Field field; fields.next(field);) {
+  ProtobufFields fields(bytes);
+  for (ProtobufField field; fields.next(field);) {
     switch (field.number) {
       case kPieces: {
         if (++piece_count > kMaxPieces) throw DataError("too many pieces");
         std::string_view text;
         uint64_t type = 0;
-        Fields piece(field.bytes);
-        for (Field part; piece.next(part);) {
+        ProtobufFields piece(field.bytes);
+        for (ProtobufField part; piece.next(part);) {
           if (part.number == kPieceText) text = part.bytes;
           if (part.number == kPieceType) type = part.value;
         }

@@ -64,6 +64,11 @@ class SentencePieceModel : public TokenizerModel {
     if (processor_.IdToPiece(id) != token) return std::nullopt;
     return id;
   }
+  std::string spelling(int32_t id) const override { return processor_.IdToPiece(id); }
+  std::optional<uint8_t> byte_of(int32_t id) const override {
+    if (!processor_.IsByte(id)) return std::nullopt;
+    return static_cast<uint8_t>(std::stoi(processor_.IdToPiece(id).substr(3, 2), nullptr, 16));
+  }
 
  private:
   // It takes about a hundred times as much memory: 100 MB at a time is what a thread may have.

@@ -46,10 +46,14 @@ fs::path config_beside(const fs::path& file) {
   return file.parent_path() / "tokenizer_config.json";
 }
 
-bool is_json_file(const fs::path& path, std::string_view bytes) {
-  if (path.extension() == ".json") return true;
-  const size_t first = bytes.find_first_not_of(" \t\r\n");
-  return first != bytes.npos && bytes[first] == '{';
+// Whether the folder's tokenizer_config.json says that its tokenizer.json was made from its
+// tokenizer.model. What is wrong with the file is said where more of it is read.
+bool is_made_from_sentencepiece(const fs::path& folder) {
+  const fs::path path = config_beside(folder / "tokenizer.json");
+  if (std::error_code error; !fs::exists(path, error)) return false;
+  const auto config = nlohmann::json::parse(read_tokenizer_file(path), nullptr, false);
+  return config.is_object() &&
+         config.value(kSentencepieceKey, nlohmann::json()) == "tokenizer.model";
 }
 
 // The id that tokenizer_config.json gives under `key`, as a name or an object that holds one;
@@ -73,19 +77,27 @@ int32_t configured_id(const nlohmann::json& config, const char* key, const Token
 
 std::optional<fs::path> tokenizer_file(const fs::path& folder) {
   std::error_code error;
-  for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (fs::exists(folder / name, error)) return folder / name;
-  return std::nullopt;
+  const fs::path json = folder / "tokenizer.json", model = folder / "tokenizer.model";
+  const bool has_json = fs::exists(json, error), has_model = fs::exists(model, error);
+  if (has_model && (!has_json || is_made_from_sentencepiece(folder))) return model;
+  return has_json ? std::optional(json) : std::nullopt;
+}
+
+bool is_tokenizer_json(const fs::path& path, std::string_view bytes) {
+  if (path.extension() == ".json") return true;
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return first != bytes.npos && bytes[first] == '{';
 }
 
 Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   const std::string bytes = read_tokenizer_file(path_);
-  const bool is_json = is_json_file(path_, bytes);
+  const bool is_json = is_tokenizer_json(path_, bytes);
   try {
     model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
   } catch (const DataError& error) {
     throw DataError(path_.string() + ": " + error.what());
   }
+  is_sentencepiece_ = !is_json;
   eos_id_ = model_->eos_id();
   fingerprint_ = fnv1a(bytes);
 
@@ -104,6 +116,21 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
 }
 
 Tokenizer::~Tokenizer() = default;
+
+std::string Tokenizer::spelling(int32_t id) const {
+  return id >= 0 && id < vocab_size() ? model_->spelling(id) : "";
+}
+
+std::optional<uint8_t> Tokenizer::byte_of(int32_t id) const {
+  check(id);
+  return model_->byte_of(id);
+}
+
+void Tokenizer::check(int32_t id) const {
+  if (id < 0 || id >= vocab_size())
+    throw DataError(path_.string() + ": token id " + std::to_string(id) + "; the vocabulary has " +
+                    std::to_string(vocab_size()));
+}
 
 std::vector<fs::path> Tokenizer::files() const { return {path_, config_beside(path_)}; }
 
@@ -125,10 +152,7 @@ int64_t Tokenizer::text_bytes(std::span<const int32_t> ids) const {
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special) const {
-  for (int32_t id : ids)
-    if (id < 0 || id >= vocab_size())
-      throw DataError(path_.string() + ": token id " + std::to_string(id) +
-                      "; the vocabulary has " + std::to_string(vocab_size()));
+  for (int32_t id : ids) check(id);
   try {
     return model_->decode(ids, special);
   } catch (const DataError& error) {

@@ -14,9 +14,17 @@
 
 namespace longshore::data {
 
+// The key of tokenizer_config.json that names the sentencepiece model which the tokenizer.json
+// beside it was made from; transformers ignores it.
+inline constexpr const char* kSentencepieceKey = "sentencepiece_model";
+
 // The file that Tokenizer reads of a folder: tokenizer.json, or else tokenizer.model; nothing where
-// there is neither.
+// there is neither. With both, tokenizer.model where tokenizer.json was made from it.
 std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path& folder);
+
+// Whether a tokenizer file of that name and these bytes is a tokenizer.json; else it should be a
+// sentencepiece model.
+bool is_tokenizer_json(const std::filesystem::path& path, std::string_view bytes);
 
 // Immutable once loaded: any number of threads may use it at a time.
 class Tokenizer {
@@ -25,8 +33,8 @@ class Tokenizer {
   // much memory, and counts in int.
   static constexpr size_t kMaxTextBytes = size_t{8} << 20;
 
-  // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them; with both,
-  // tokenizer.json is taken. Throws a DataError when the file is missing, larger than 64 MiB,
+  // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them: see
+  // tokenizer_file(). Throws a DataError when the file is missing, larger than 64 MiB,
   // neither of the two kinds, damaged, or holds what is not supported.
   explicit Tokenizer(const std::filesystem::path& path);
   ~Tokenizer();
@@ -51,6 +59,7 @@ class Tokenizer {
   const std::filesystem::path& path() const { return path_; }
   // The files that were read, and those that would have been if they existed.
   std::vector<std::filesystem::path> files() const;
+  bool is_sentencepiece() const { return is_sentencepiece_; }
   int32_t vocab_size() const { return model_->vocab_size(); }
   int32_t ordinary_vocab_size() const { return model_->ordinary_vocab_size(); }
   // What a text begins with; -1 if nothing. For a tokenizer.json what its template puts there,
@@ -62,14 +71,22 @@ class Tokenizer {
 
   // The id of a token by its name, such as "<|eot_id|>".
   std::optional<int32_t> id_of(const std::string& token) const { return model_->id_of(token); }
+  // The name of the token with this id; "" where the vocabulary has none.
+  std::string spelling(int32_t id) const;
+  // The byte of the token "<0x0A>" and its like, of which what has no token of its own is made.
+  // Throws as decode() does.
+  std::optional<uint8_t> byte_of(int32_t id) const;
 
   // A 64-bit FNV-1a hash of the file's bytes. Token files carry it, so that those of other
   // tokenizers are told apart; it is no defence against intent.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
+  void check(int32_t id) const;
+
   std::filesystem::path path_;
   std::unique_ptr<TokenizerModel> model_;
+  bool is_sentencepiece_ = false;
   int32_t eos_id_ = -1;
   uint64_t fingerprint_ = 0;
 };

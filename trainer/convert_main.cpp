@@ -17,10 +17,13 @@ writes the text model.
 
   convert --from DIR --to NEW_DIR --dtype bfloat16
       Reads config.json and checks every tensor against it; writes config.json, the weights, their
-      index, and the tokenizer's files where there are any. NEW_DIR appears when all is done.
+      index, and the files of tokenizer, chat templates, generation and licence where there are any.
+      NEW_DIR appears when all is done.
   convert --from DIR --adapter ADAPTER_DIR --to NEW_DIR
       Also adds the adapter's product to the weights it is for, in float32, and rounds the sum to
       the dtype that is written.
+  convert --run runs/NAME --to NEW_DIR
+      What a run has trained: its model/, or the weights that it began from, with its adapter/.
 
 Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
@@ -35,13 +38,19 @@ int main(int argc, char** argv) {
   CLI::App app(kDescription, "convert");
   trainer::Conversion conversion;
   std::string dtype;
-  app.add_option("--from", conversion.from, "a folder with config.json and safetensors files")
-      ->check(CLI::ExistingDirectory)
-      ->required();
+  auto* source = app.add_option_group("source");
+  CLI::Option* from =
+      source
+          ->add_option("--from", conversion.from, "a folder with config.json and safetensors files")
+          ->check(CLI::ExistingDirectory);
+  source->add_option("--run", conversion.run, "a run directory with model/ or adapter/")
+      ->check(CLI::ExistingDirectory);
+  source->require_option(1);
   app.add_option("--to", conversion.to, "the folder to write, which is new or empty")->required();
   app.add_option("--adapter", conversion.adapter,
                  "a folder with a LoRA adapter as peft writes it, to be merged into the weights")
-      ->check(CLI::ExistingDirectory);
+      ->check(CLI::ExistingDirectory)
+      ->needs(from);
   app.add_option("--dtype", dtype, "what to convert the weights to; their own if not given")
       ->check(CLI::IsMember(dtypes));
   app.add_option("--max-shard-size", conversion.max_shard_bytes,

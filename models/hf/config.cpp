@@ -347,11 +347,4 @@ std::string with_hf_pad_token(std::string_view text, int64_t pad_token) {
   return object.dump(2) + "\n";
 }
 
-std::string with_hf_token_ids(std::string_view text, int32_t bos, int32_t eos) {
-  nlohmann::ordered_json object = parse_ordered_object(text);
-  for (auto [key, id] : {std::pair("bos_token_id", bos), std::pair("eos_token_id", eos)})
-    object[key] = id >= 0 ? nlohmann::ordered_json(id) : nlohmann::ordered_json(nullptr);
-  return object.dump(2) + "\n";
-}
-
 }  // namespace longshore::models

@@ -54,8 +54,10 @@ std::string with_hf_dtype(std::string_view text, std::string_view dtype);
 // The same with pad_token_id, which is null where the id is negative.
 std::string with_hf_pad_token(std::string_view text, int64_t pad_token);
 
-// The same with bos_token_id and eos_token_id, which are null where an id is negative: without the
-// keys transformers takes those of the family's first model.
-std::string with_hf_token_ids(std::string_view text, int32_t bos, int32_t eos);
+// The config.json `text`, which parse_hf_config reads, with those keys added that it lacks and a
+// release of transformers would take a default for in silence: those of RoPE and windows in the
+// other of the two spellings (see write_hf_config). A text that lacks none stays, to the byte; else
+// all else stays, in its order.
+std::string with_both_spellings(std::string_view text);
 
 }  // namespace longshore::models

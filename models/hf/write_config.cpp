@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/hf/config.h"
+#include "models/hf/json_reader.h"
 
 namespace longshore::models {
 namespace {
@@ -173,6 +174,23 @@ std::string write_hf_config(const DecoderConfig& config) {
   else
     write_llama_like(c, type, object);
   return object.dump(2) + "\n";
+}
+
+std::string with_both_spellings(std::string_view text) {
+  const DecoderConfig config = parse_hf_config(text, UnknownKeys::ignore);
+  nlohmann::ordered_json object = parse_ordered_object(text);
+  const bool is_gemma3 = object["model_type"] == "gemma3_text";
+  json keys = json::object();
+  write_rope(config, is_gemma3, keys);
+  if (is_gemma3 && period(config) > 0 && !object.contains("_sliding_window_pattern"))
+    keys["sliding_window_pattern"] = period(config);
+  bool is_changed = false;
+  for (const auto& [key, value] : keys.items()) {
+    if (object.contains(key) && !object[key].is_null()) continue;
+    object[key] = value;
+    is_changed = true;
+  }
+  return is_changed ? object.dump(2) + "\n" : std::string(text);
 }
 
 }  // namespace longshore::models

@@ -85,6 +85,11 @@ TEST(Tokenizer, FindsTheFileInAFolder) {
   folder.write("tokenizer.json", read_file(kGoldens / "gemma_bpe" / "tokenizer.json"));
   EXPECT_EQ(Tokenizer(folder / "").path(), folder / "tokenizer.json");
   EXPECT_EQ(Tokenizer(folder / "tokenizer.model").vocab_size(), 850);
+  // Made from tokenizer.model, it is for other readers.
+  folder.write("tokenizer_config.json", R"({"sentencepiece_model": "tokenizer.model"})");
+  EXPECT_EQ(Tokenizer(folder / "").path(), folder / "tokenizer.model");
+  std::filesystem::remove(folder / "tokenizer.model");
+  EXPECT_EQ(Tokenizer(folder / "").path(), folder / "tokenizer.json");
 }
 
 TEST(Tokenizer, BosIsTheTemplatesAndEosTheConfigurations) {
@@ -115,9 +120,12 @@ TEST(Tokenizer, TokensHaveNames) {
   const Tokenizer json(kGoldens / "gemma_bpe" / "tokenizer.json");
   EXPECT_EQ(json.id_of("<start_of_turn>"), 5);
   EXPECT_EQ(json.id_of("<start>"), std::nullopt);
+  EXPECT_EQ(json.spelling(5), "<start_of_turn>");
+  EXPECT_EQ(json.spelling(-1), "");
   const Tokenizer model(kGoldens / "sp_bpe" / "tokenizer.model");
   EXPECT_EQ(model.id_of("</s>"), 2);
   EXPECT_EQ(model.id_of("<unk>"), 0);
+  EXPECT_EQ(model.spelling(2), "</s>");
   EXPECT_EQ(model.id_of("<start_of_turn>"), std::nullopt);
 }
 

@@ -93,7 +93,7 @@ def expect_ends_of_texts(train, work):
     ids = {token["content"]: token["id"] for token in json.loads((tokenizer / "tokenizer.json").read_text())["added_tokens"]}
     loaded = transformers.AutoModelForCausalLM.from_pretrained(work / "new" / "model")
     bos, eos, turn = ids["<|begin_of_text|>"], ids["<|end_of_text|>"], ids["<|eot_id|>"]
-    for found, expected in ((loaded.config.bos_token_id, bos), (loaded.config.eos_token_id, eos),
+    for found, expected in ((loaded.config.bos_token_id, bos), (loaded.config.eos_token_id, [eos, turn]),
                             (loaded.generation_config.eos_token_id, [eos, turn])):
         assert found == expected, f"found {found}, expected {expected}"
 

@@ -117,6 +117,10 @@ void move_folder(const fs::path& from, const fs::path& to) {
     throw FileError(from.string() + ": cannot rename to " + to.string() + ": " + error.message());
 }
 
+fs::path absolute_or_empty(const fs::path& path) {
+  return path.empty() ? path : fs::absolute(path).lexically_normal();
+}
+
 fs::path part(const fs::path& folder, const char* name) {
   return fs::exists(folder / name) ? folder / name : fs::path();
 }
@@ -147,11 +151,12 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
   // Together, so that one is converted while the disk takes the other.
   const std::array<std::function<void()>, 2> parts{write_model, write_optimizer};
   parallel_for(parts.size(), [&](size_t i) { parts[i](); });
-  // Where some of the model's own weights are trained, too, the adapter is for these.
+  // Where some of the model's own weights are trained, too, the adapter is for these. peft takes a
+  // relative path from wherever its user is.
   if (saves_adapter(saved.layout))
     write_adapter(folder / kAdapterFolder, saved.model.lora,
-                  saves_model(saved.layout) ? fs::path("..") / kModelFolder
-                                            : fs::path(saved.config.load_parameters_path),
+                  saves_model(saved.layout) ? fs::absolute(to).lexically_normal() / kModelFolder
+                                            : absolute_or_empty(saved.config.load_parameters_path),
                   saved.layout, arguments);
   manifest.files = files_of(folder);
   write_file(folder / kManifestFile, manifest_text(manifest));

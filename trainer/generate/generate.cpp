@@ -34,6 +34,8 @@
 #include "trainer/weights/folder_model.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
+#include "trainer/weights/run_weights.h"
+#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -48,41 +50,11 @@ const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_
 // Tokens of a prompt that run at a time: enough that weights are read seldom.
 constexpr int64_t kPrefillTokens = 256;
 
-// What to generate with, as a folder or a run names it.
-struct Source {
-  fs::path model, adapter, tokenizer;
-  std::string chat_template = {};  // empty: the prompt is plain text
-};
-
-Source source_of_run(const fs::path& run) {
-  if (!fs::exists(run / kConfigFile))
-    throw ConfigError("--run: found " + printable(run.string()) +
-                      ", expected a run directory, which has " + kConfigFile);
-  const Config config = load_config(run / kConfigFile, {}, default_configs_directory());
-  if (fs::exists(run / kModelFolder))
-    return {.model = run / kModelFolder,
-            .adapter = fs::exists(run / kAdapterFolder) ? run / kAdapterFolder : fs::path(),
-            .tokenizer = config.tokenizer_path.empty() ? run / kModelFolder : config.tokenizer_path,
-            .chat_template = config.chat_template};
-  if (!fs::exists(run / kAdapterFolder))
-    throw DataError(run.string() +
-                    ": found neither model/ nor adapter/, expected a run that has saved");
-  if (config.load_parameters_path.empty())
-    throw DataError((run / kConfigFile).string() +
-                    ": load_parameters_path: found nothing, expected the folder of the weights "
-                    "that the adapter is for");
-  return {.model = config.load_parameters_path,
-          .adapter = run / kAdapterFolder,
-          .tokenizer =
-              config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
-          .chat_template = config.chat_template};
-}
-
-Source source(const GenerateRequest& request) {
-  Source source =
-      request.run.empty()
-          ? Source{.model = request.model, .adapter = request.adapter, .tokenizer = request.model}
-          : source_of_run(request.run);
+RunWeights source(const GenerateRequest& request) {
+  RunWeights source = request.run.empty() ? RunWeights{.model = request.model,
+                                                       .adapter = request.adapter,
+                                                       .tokenizer = request.model}
+                                          : weights_of_run(request.run);
   if (request.chat_template)
     source.chat_template = *request.chat_template == "none" ? "" : *request.chat_template;
   else if (!source.chat_template.empty())
@@ -126,7 +98,7 @@ void warn_of_length(const fs::path& folder, int64_t tokens) {
 
 class Generation {
  public:
-  Generation(const Source& source, const DecoderConfig& model, const Config& config,
+  Generation(const RunWeights& source, const DecoderConfig& model, const Config& config,
              models::Target target, int64_t prompt_tokens, int64_t max_tokens)
       : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
     layout_ = offload::lay_out(models::decoder(model), layout_options(config));
@@ -149,7 +121,7 @@ class Generation {
   }
 
  private:
-  void load(const Source& source) {
+  void load(const RunWeights& source) {
     constexpr std::array kWeights{offload::Copy::compute};
     fmt::print(stderr, "{}\n",
                load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
@@ -206,11 +178,12 @@ void generate(const GenerateRequest& request) {
   const Config config = override_config({}, request.overrides, kKeys);
   const models::Target target = choose_backend(config).target;
   require_dtype(config, target);
-  const Source from = source(request);
+  const RunWeights from = source(request);
   DecoderConfig model = read_folder_model(from.model, from.adapter, unknown_keys(config));
   model.dtype = compute_dtype(config, target);
   const data::Tokenizer tokenizer(from.tokenizer);
-  const Prompt prompt = make_prompt(request.prompt, from.chat_template, tokenizer, model);
+  Prompt prompt = make_prompt(request.prompt, from.chat_template, tokenizer, model);
+  std::ranges::copy(eos_ids(from.model), std::back_inserter(prompt.end_tokens));
 
   const int64_t prompt_tokens = std::ssize(prompt.tokens);
   warn_of_length(from.model, prompt_tokens + request.max_tokens);

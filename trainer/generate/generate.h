@@ -26,7 +26,8 @@ struct GenerateRequest {
 
 // Writes what follows the prompt to standard output, as it comes, and the speed to standard error.
 // The tokenizer's bos stands before the prompt, where it has one, unless a chat template says how
-// texts begin. The text ends with the tokenizer's eos, or with the assistant's turn.
+// texts begin. The text ends with the tokenizer's eos, any eos_token_id of generation_config.json
+// and config.json, or the assistant's turn.
 //
 // Throws ConfigError for the request and its keys, DataError for files, PlanError when this machine
 // has not the memory, Error when the model gives no finite numbers.

@@ -36,7 +36,7 @@
 #include "trainer/step/step_recorder.h"
 #include "trainer/step/training_session.h"
 #include "trainer/weights/saved_state.h"
-#include "trainer/weights/token_ids.h"
+#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -156,10 +156,12 @@ class Run {
         opened_.start ? opened_.start->model() : fs::path(config_.load_parameters_path);
     ModelFiles files =
         read_model_files(source, config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
-    if (config_.load_parameters_path.empty() && opened_.data.tokenizer) {
-      if (files.config.empty()) files.config = models::write_hf_config(model_);
-      add_token_ids(*opened_.data.tokenizer, config_.chat_template, files);
-    }
+    if (files.config.empty()) files.config = models::write_hf_config(model_);
+    if (opened_.data.tokenizer)
+      add_text_files(
+          *opened_.data.tokenizer, config_.chat_template,
+          config_.load_parameters_path.empty() ? TextEnds::of_tokenizer : TextEnds::of_model,
+          files);
     return files;
   }
 

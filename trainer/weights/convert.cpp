@@ -13,9 +13,12 @@
 #include "base/text.h"
 #include "data/safetensors_float.h"
 #include "data/strict_json.h"
+#include "data/tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/read_floats.h"
+#include "trainer/weights/run_weights.h"
+#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -143,6 +146,17 @@ void check_merged_dtypes(const fs::path& folder, const Merge& merge,
                       folder.string(), info.name));
 }
 
+// The folder that a run's adapter is for knows nothing of the run.
+ModelFiles files_of_run(const RunWeights& trained) {
+  ModelFiles files = read_model_files(trained.model, trained.tokenizer);
+  const bool has_tokenizer =
+      !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
+  if (has_tokenizer)
+    add_text_files(data::Tokenizer(trained.tokenizer), trained.chat_template, TextEnds::of_model,
+                   files);
+  return files;
+}
+
 std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> tensors) {
   std::set<std::string> dtypes;
   int64_t bytes = 0;
@@ -156,11 +170,20 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
 
 }  // namespace
 
-std::string convert(const Conversion& conversion) {
+std::string convert(const Conversion& asked) {
+  Conversion conversion = asked;
+  ModelFiles files;
+  if (conversion.run.empty()) {
+    files = read_model_files(conversion.from, conversion.from);
+  } else {
+    const RunWeights trained = weights_of_run(conversion.run);
+    files = files_of_run(trained);
+    conversion.from = trained.model;
+    conversion.adapter = trained.adapter;
+  }
   HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys);
-  ModelFiles files = read_model_files("", conversion.from);
-  files.config = conversion.dtype ? models::with_hf_dtype(config.text, hf_name(*conversion.dtype))
-                                  : config.text;
+  if (conversion.dtype)
+    files.config = models::with_hf_dtype(files.config, hf_name(*conversion.dtype));
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter)
     config.decoder.lora = read_adapter_config(conversion.adapter, config.decoder.layers);

@@ -53,7 +53,7 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
       append_converted(piece, info.dtype, writer);
     });
   };
-  write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.tokenizer},
+  write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.others},
                        .tensors = tensors,
                        .append_data = append_data,
                        .max_shard_bytes = max_shard_bytes});

@@ -126,27 +126,14 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
                  });
 }
 
-ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
-  ModelFiles files;
-  if (!source.empty()) files.config = read_hf_config(source, models::UnknownKeys::ignore).text;
-  if (tokenizer.empty()) return files;
-  const fs::path folder = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt",
-                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                           "chat_template.jinja", "generation_config.json"}) {
-    std::error_code error;
-    if (!fs::exists(fs::symlink_status(folder / name, error))) continue;
-    const data::FileMapping file(folder / name, data::Access::from_front_to_back);
-    files.tokenizer.push_back({name, std::string(file.text())});
-  }
-  return files;
-}
-
 void write_hf_folder(const fs::path& to, const HfFolder& folder) {
   AtomicFolder output(to);
   write_file(output.directory() / kHfConfigFile, folder.files.config);
-  for (const SmallFile& file : folder.files.tokenizer)
-    write_file(output.directory() / file.name, file.text);
+  for (const SmallFile& file : folder.files.others) {
+    const fs::path path = output.directory() / file.name;
+    fs::create_directories(path.parent_path());
+    write_file(path, file.text);
+  }
   data::write_safetensors_folder(output.directory(), folder.tensors, folder.max_shard_bytes,
                                  folder.append_data);
   output.finish();

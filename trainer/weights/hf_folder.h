@@ -12,6 +12,7 @@
 #include "models/decoder.h"
 #include "offload/parameter_layout.h"
 #include "trainer/config/hf_config.h"
+#include "trainer/weights/model_files.h"
 
 namespace longshore::trainer {
 
@@ -46,24 +47,6 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
 
 // The default of transformers, "5GB" with a GB of 10^9 bytes.
 inline constexpr int64_t kDefaultMaxShardBytes = 5'000'000'000;
-
-struct SmallFile {
-  std::string name, text;
-};
-
-// The files other than the weights.
-struct ModelFiles {
-  std::string config;  // config.json; where empty, it is written from the model
-  std::vector<SmallFile> tokenizer;
-};
-
-// The config.json in the folder `source`, and what `tokenizer`, a folder or a file in it, has for a
-// tokenizer: tokenizer.json, tokenizer.model, vocab.json, merges.txt, tokenizer_config.json,
-// special_tokens_map.json, added_tokens.json, chat_template.jinja and generation_config.json, those
-// that are there. An empty path: none of it. Throws what read_hf_config throws, and a DataError
-// that names the file where one cannot be read.
-ModelFiles read_model_files(const std::filesystem::path& source,
-                            const std::filesystem::path& tokenizer);
 
 struct HfFolder {
   ModelFiles files;

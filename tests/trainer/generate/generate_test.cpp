@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "data/tokenizer.h"
@@ -18,8 +19,10 @@
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
 #include "trainer/weights/adapter.h"
+#include "trainer/weights/convert.h"
 #include "trainer/weights/export_parameters.h"
 #include "trainer/weights/initialize.h"
+#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -148,6 +151,26 @@ TEST(Generate, WritesTextAndItsSpeed) {
   EXPECT_THAT(generated.errors, HasSubstr(" tokens/s\n"));
 }
 
+// As transformers' generate() does, whichever file names them.
+TEST(Generate, EndsWithAnyEosOfTheModelsFiles) {
+  GenerateRequest whole = request();
+  whole.max_tokens = 6;
+  const std::string text = text_of(whole);
+  for (const char* file : {"generation_config.json", "config.json"}) {
+    TemporaryFolder ending;
+    copy_model(folder() / "model", ending / "");
+    fs::copy(folder() / "model/tokenizer.model", ending / "");
+    auto object = fs::exists(ending / file) ? nlohmann::json::parse(data::read_file(ending / file))
+                                            : nlohmann::json::object();
+    object["eos_token_id"] = nlohmann::json::array({2});
+    for (int32_t id = 3; id < 900; ++id) object["eos_token_id"].push_back(id);
+    ending.write(file, object.dump());
+    GenerateRequest ended = whole;
+    ended.model = ending / "";
+    EXPECT_EQ(text_of(ended), "\n") << "the text that would go on: " << text;
+  }
+}
+
 TEST(Generate, SaysWhenTheTextCannotBeWritten) {
   const Generated generated = run_generate("--model " + quoted((folder() / "model").string()) +
                                            " --prompt 'The boats' --max-tokens 5 >/dev/full");
@@ -248,6 +271,18 @@ TEST(Generate, TakesAdaptersAndRuns) {
   of_run.model.clear();
   of_run.run = run / "";
   EXPECT_EQ(text_of(of_run), text);
+
+  // Converted, it is one model.
+  run.write("config.yml", data::read_file(run / "config.yml") + "tokenizer_path: " +
+                              (folder() / "model").string() + "\nchat_template: llama2\n" +
+                              "dataset_type: documents\ndataset_path: /data/chat.jsonl\n");
+  convert({.run = run / "", .to = run / "merged", .dtype = {}});
+  GenerateRequest merged = request();
+  merged.model = run / "merged";
+  EXPECT_EQ(text_of(merged), text);
+  EXPECT_TRUE(fs::exists(run / "merged/chat_template.jinja"));
+  EXPECT_TRUE(fs::exists(run / "merged/tokenizer.json"));
+  EXPECT_EQ(eos_ids(run / "merged"), std::vector{2});
 }
 
 TEST(Generate, WritesPromptsAsTheRunWasTrained) {

@@ -40,7 +40,7 @@ using data::TemporaryFolder;
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    files[entry.path().filename()] = read_file(entry.path());
+    if (entry.is_regular_file()) files[entry.path().filename()] = read_file(entry.path());
   return files;
 }
 
@@ -80,7 +80,9 @@ TEST(Convert, WithoutADtypeNothingChangesAndTheSecondTripGivesTheSameFiles) {
         EXPECT_TRUE(bytes_of(before.at(tensor)) == bytes_of(after.at(tensor))) << tensor;
       }
       const auto files = contents(first);
-      for (const char* same : {"config.json", "tokenizer.json", "chat_template.jinja"})
+      EXPECT_EQ(files.at("config.json"),
+                models::with_both_spellings(read_file(from / "config.json")));
+      for (const char* same : {"tokenizer.json", "chat_template.jinja"})
         EXPECT_EQ(files.at(same), read_file(from / same));
       EXPECT_FALSE(files.contains("README.md"));
       EXPECT_EQ(files.contains("model.safetensors"), max_shard_bytes == kDefaultMaxShardBytes);
@@ -88,6 +90,49 @@ TEST(Convert, WithoutADtypeNothingChangesAndTheSecondTripGivesTheSameFiles) {
                 max_shard_bytes != kDefaultMaxShardBytes);
       for (const fs::path& folder : {from, first, second}) fs::remove_all(folder);
     }
+}
+
+TEST(Convert, WhatMakersPassOnGoesAlong) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied");
+  fs::create_directory(from / "additional_chat_templates");
+  const std::vector<std::string> kept = {"LICENSE.txt",
+                                         "Notice",
+                                         "USE_POLICY.md",
+                                         "licence",
+                                         "generation_config.json",
+                                         "additional_chat_templates/tool_use.jinja"};
+  const std::vector<std::string> left = {"relicense.txt", "additional_chat_templates/readme"};
+  for (const auto& names : {kept, left})
+    for (const std::string& name : names)
+      temporary.write("llama32_tied/" + name, "the text of " + name);
+  convert({.from = from, .to = temporary / "to", .dtype = {}});
+  for (const std::string& name : kept)
+    EXPECT_EQ(read_file(temporary / "to" / name), "the text of " + name);
+  for (const std::string& name : left) EXPECT_FALSE(fs::exists(temporary / "to" / name)) << name;
+}
+
+// transformers 5 saves rope_parameters alone, which 4 does not know.
+TEST(Convert, RopeIsWrittenInBothSpellings) {
+  TemporaryFolder temporary;
+  for (const char* name : {"llama31_gqa", "gemma3_text"}) {
+    const fs::path from = source(temporary, name);
+    auto config = nlohmann::json::parse(read_file(from / "config.json"));
+    const models::DecoderConfig decoder = read_hf_config(from).decoder;
+    const std::vector<std::string> older = {"rope_theta", "rope_scaling", "rope_local_base_freq",
+                                            "sliding_window_pattern", "_sliding_window_pattern"};
+    const auto both = nlohmann::json::parse(models::with_both_spellings(config.dump()));
+    auto newer_alone = both;
+    for (const std::string& key : older) newer_alone.erase(key);
+    temporary.write(std::string(name) + "/config.json", newer_alone.dump());
+    convert({.from = from, .to = temporary / (std::string("to_") + name), .dtype = {}});
+    const auto written =
+        nlohmann::json::parse(read_file(temporary / (std::string("to_") + name) / "config.json"));
+    EXPECT_EQ(written.at("rope_theta"), decoder.rope_base);
+    EXPECT_TRUE(written.contains("rope_parameters"));
+    EXPECT_EQ(written.contains("rope_scaling"), decoder.rope_scaling != models::RopeScaling{});
+    EXPECT_EQ(written.contains("rope_local_base_freq"), decoder.window_rope_base > 0);
+  }
 }
 
 // Each in its layers' order: a reader that wants one layer finds it in one file or two.
@@ -296,7 +341,8 @@ TEST_P(MergedGoldens, GivesPeftsLogits) {
                 golden.tolerance("logits"));
   golden.expect("base_logits", floats(probed(temporary, golden.folder, golden).at("logits")),
                 golden.tolerance("base_logits"));
-  EXPECT_EQ(read_file(to / "config.json"), read_file(golden.folder / "config.json"));
+  EXPECT_EQ(read_file(to / "config.json"),
+            models::with_both_spellings(read_file(golden.folder / "config.json")));
 }
 
 // Each adapted weight is the sum in float32, rounded once; all else keeps its bits.
@@ -333,7 +379,8 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
   }
   EXPECT_EQ(2 * adapted, adapter.tensors().size());
   EXPECT_EQ(read_file(temporary / "bf16" / "config.json"),
-            models::with_hf_dtype(read_file(golden.folder / "config.json"), "bfloat16"));
+            models::with_hf_dtype(
+                models::with_both_spellings(read_file(golden.folder / "config.json")), "bfloat16"));
 }
 
 // Each module with its own rank and scale, some not at all.

@@ -1,0 +1,122 @@
+#include "trainer/weights/text_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/chat_template.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::TemporaryFolder;
+using nlohmann::json;
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+const fs::path kTokenizers = fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/tokenizers";
+
+json parsed(const ModelFiles& files, const std::string& name) {
+  const std::string* text = files.find(name);
+  return text ? json::parse(*text) : json();
+}
+
+ModelFiles files_of(const std::string& config, const fs::path& tokenizer) {
+  ModelFiles files = read_model_files("", tokenizer);
+  files.config = config;
+  return files;
+}
+
+TEST(TextFiles, ANewModelHasTheEndsOfItsTokenizer) {
+  const data::Tokenizer tokenizer(kTokenizers / "bytelevel_bpe_llama3");
+  for (const auto& [chat_template, eos] :
+       {std::pair<std::string, json>{"", 704}, {"llama3", {704, 707}}}) {
+    ModelFiles files = files_of("{}", tokenizer.path());
+    add_text_files(tokenizer, chat_template, TextEnds::of_tokenizer, files);
+    const json config = json::parse(files.config),
+               generation = parsed(files, "generation_config.json");
+    for (const json& each : {config, generation}) {
+      EXPECT_EQ(each.at("bos_token_id"), 703);
+      EXPECT_EQ(each.at("eos_token_id"), eos);
+    }
+    EXPECT_EQ(parsed(files, "tokenizer_config.json"),
+              (json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                    {"bos_token", "<|begin_of_text|>"},
+                    {"eos_token", "<|end_of_text|>"},
+                    {"clean_up_tokenization_spaces", false}}));
+    EXPECT_EQ(files.find("chat_template.jinja") != nullptr, !chat_template.empty());
+  }
+}
+
+TEST(TextFiles, AModelsEndsStayAndTheEndOfTurnIsAddedOnce) {
+  const data::Tokenizer tokenizer(kTokenizers / "bytelevel_bpe_qwen");
+  const int32_t end = *tokenizer.id_of("<|im_end|>");
+  ModelFiles files = files_of(R"({"bos_token_id": 7, "eos_token_id": 8})", tokenizer.path());
+  files.set("generation_config.json", R"({"eos_token_id": [8, 9], "top_p": 0.5})");
+  files.set("tokenizer_config.json",
+            R"({"tokenizer_class": "Qwen2Tokenizer", "chat_template": "another"})");
+  ModelFiles plain = files;
+  add_text_files(tokenizer, "", TextEnds::of_model, plain);
+  EXPECT_EQ(plain.config, files.config);
+  EXPECT_EQ(*plain.find("generation_config.json"), *files.find("generation_config.json"));
+  EXPECT_EQ(*plain.find("tokenizer_config.json"), *files.find("tokenizer_config.json"));
+  for (int time = 0; time < 2; ++time) {
+    add_text_files(tokenizer, "chatml", TextEnds::of_model, files);
+    EXPECT_EQ(json::parse(files.config), (json{{"bos_token_id", 7}, {"eos_token_id", {8, end}}}));
+    EXPECT_EQ(parsed(files, "generation_config.json"),
+              (json{{"eos_token_id", {8, 9, end}}, {"top_p", 0.5}}));
+    EXPECT_EQ(parsed(files, "tokenizer_config.json"),
+              (json{{"tokenizer_class", "Qwen2Tokenizer"}}));
+    EXPECT_EQ(*files.find("chat_template.jinja"), data::ChatTemplate::named("chatml").jinja());
+  }
+}
+
+// Classes of Hugging Face's would make a tokenizer.json of their own from it.
+TEST(TextFiles, ASentencepieceModelIsReadByTheTokenizerJsonThatIsMadeFromIt) {
+  TemporaryFolder folder;
+  const std::string bytes = data::read_file(kTokenizers / "sp_bpe" / "tokenizer.model");
+  const fs::path path = folder.write("spm.model", bytes);
+  folder.write("tokenizer_config.json",
+               R"({"tokenizer_class": "LlamaTokenizer", "legacy": true, "model_max_length": 77})");
+  const data::Tokenizer tokenizer(path);
+  ModelFiles files = files_of("{}", path);
+  add_text_files(tokenizer, "", TextEnds::of_tokenizer, files);
+  EXPECT_EQ(*files.find("tokenizer.model"), bytes);
+  EXPECT_EQ(parsed(files, "tokenizer_config.json"),
+            (json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                  {"sentencepiece_model", "tokenizer.model"},
+                  {"model_max_length", 77},
+                  {"bos_token", "<s>"},
+                  {"eos_token", "</s>"},
+                  {"clean_up_tokenization_spaces", false}}));
+  TemporaryFolder written;
+  for (const SmallFile& file : files.others) written.write(file.name, file.text);
+  const data::Tokenizer again(written / "");
+  EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
+  EXPECT_EQ(data::Tokenizer(written / "tokenizer.json").encode("The ship is  in port.\n"),
+            tokenizer.encode("The ship is  in port.\n"));
+}
+
+TEST(TextFiles, AllEndsOfBothFilesAreFound) {
+  TemporaryFolder folder;
+  EXPECT_TRUE(eos_ids(folder / "").empty());
+  folder.write("config.json", R"({"eos_token_id": 4})");
+  EXPECT_EQ(eos_ids(folder / ""), std::vector{4});
+  folder.write("generation_config.json", R"({"eos_token_id": [7, 4, 9]})");
+  EXPECT_EQ(eos_ids(folder / ""), (std::vector{7, 4, 9}));
+  for (const char* wrong : {R"({"eos_token_id": "</s>"})", R"({"eos_token_id": [1.5]})",
+                            R"({"eos_token_id": 99999999999})", "[]", "{"}) {
+    folder.write("generation_config.json", wrong);
+    const std::string message = message_of<DataError>([&] { eos_ids(folder / ""); });
+    EXPECT_TRUE(message.starts_with((folder / "generation_config.json: ").string())) << message;
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer

@@ -1,0 +1,107 @@
+#include "trainer/weights/model_files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "base/error.h"
+#include "data/file_mapping.h"
+#include "data/tokenizer.h"
+#include "models/hf/config.h"
+#include "trainer/config/hf_config.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdditionalTemplates = "additional_chat_templates";
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+void add(const fs::path& folder, const std::string& name, ModelFiles& files) {
+  if (is_there(folder / name)) files.set(name, read_small_file(folder / name));
+}
+
+// What the model's makers ask to be passed on.
+bool is_licence(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"license", "licence", "notice", "use_policy"},
+      [&](std::string_view start) { return name.starts_with(start); });
+}
+
+// The names of the folder's files that are `wanted`, in order.
+template <class F>
+std::vector<std::string> names_in(const fs::path& folder, F wanted) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.is_regular_file(error) && wanted(entry.path()))
+      names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+void add_of_model(const fs::path& source, ModelFiles& files) {
+  files.config =
+      models::with_both_spellings(read_hf_config(source, models::UnknownKeys::ignore).text);
+  add(source, "generation_config.json", files);
+  for (const std::string& name :
+       names_in(source, [](const fs::path& path) { return is_licence(path.filename().string()); }))
+    add(source, name, files);
+}
+
+void add_of_tokenizer(const fs::path& tokenizer, ModelFiles& files) {
+  const bool is_folder = fs::is_directory(tokenizer);
+  const fs::path folder = is_folder ? tokenizer : tokenizer.parent_path();
+  if (is_folder) {
+    for (const char* name : {"tokenizer.json", "tokenizer.model"}) add(folder, name, files);
+  } else {
+    std::string bytes = read_small_file(tokenizer);
+    const bool is_json = data::is_tokenizer_json(tokenizer, bytes);
+    files.set(is_json ? "tokenizer.json" : "tokenizer.model", std::move(bytes));
+  }
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json",
+                           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
+    add(folder, name, files);
+  const auto is_template = [](const fs::path& path) { return path.extension() == ".jinja"; };
+  for (const std::string& name : names_in(folder / kAdditionalTemplates, is_template))
+    add(folder, std::string(kAdditionalTemplates) + "/" + name, files);
+}
+
+}  // namespace
+
+std::string read_small_file(const fs::path& path) {
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  const data::FileMapping file(path, data::Access::from_front_to_back);
+  if (file.text().size() > kMaxBytes)
+    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
+                    " bytes, expected at most 64 MiB");
+  return std::string(file.text());
+}
+
+const std::string* ModelFiles::find(const std::string& name) const {
+  const auto found = std::ranges::find(others, name, &SmallFile::name);
+  return found == others.end() ? nullptr : &found->text;
+}
+
+void ModelFiles::set(const std::string& name, std::string text) {
+  const auto found = std::ranges::find(others, name, &SmallFile::name);
+  if (found != others.end())
+    found->text = std::move(text);
+  else
+    others.push_back({name, std::move(text)});
+}
+
+ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
+  ModelFiles files;
+  if (!source.empty()) add_of_model(source, files);
+  if (!tokenizer.empty()) add_of_tokenizer(tokenizer, files);
+  return files;
+}
+
+}  // namespace longshore::trainer

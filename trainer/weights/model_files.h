@@ -1,0 +1,38 @@
+// What a model's folder holds beside its weights.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace longshore::trainer {
+
+// Throws a DataError that names the file where it cannot be read or has more than 64 MiB.
+std::string read_small_file(const std::filesystem::path& path);
+
+struct SmallFile {
+  std::string name;  // within the folder; may have a folder of its own before it
+  std::string text;
+};
+
+struct ModelFiles {
+  std::string config;  // config.json; where empty, it is written from the model
+  std::vector<SmallFile> others;
+
+  // The text of one of the others; null where there is none.
+  const std::string* find(const std::string& name) const;
+  // Adds one of the others, or replaces its text.
+  void set(const std::string& name, std::string text);
+};
+
+// Of the folder `source`: config.json, with RoPE in both spellings (models::with_both_spellings),
+// generation_config.json, and files named LICENSE, NOTICE or USE_POLICY in any case and with any
+// ending. Of `tokenizer`, a folder or a tokenizer's file in it: the tokenizer under its usual name,
+// vocab.json, merges.txt, tokenizer_config.json, special_tokens_map.json, added_tokens.json,
+// chat_template.jinja and additional_chat_templates/*.jinja. Those that are there; an empty path:
+// none of it. Throws what read_hf_config throws, and a DataError that names the file where one
+// cannot be read or has more than 64 MiB.
+ModelFiles read_model_files(const std::filesystem::path& source,
+                            const std::filesystem::path& tokenizer);
+
+}  // namespace longshore::trainer

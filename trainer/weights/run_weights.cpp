@@ -1,0 +1,38 @@
+#include "trainer/weights/run_weights.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "trainer/config/config.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/run_files.h"
+#include "trainer/config/yaml.h"
+
+namespace longshore::trainer {
+
+namespace fs = std::filesystem;
+
+RunWeights weights_of_run(const fs::path& run) {
+  if (!fs::exists(run / kConfigFile))
+    throw ConfigError("--run: found " + printable(run.string()) +
+                      ", expected a run directory, which has " + kConfigFile);
+  const Config config = load_config(run / kConfigFile, {}, default_configs_directory());
+  if (fs::exists(run / kModelFolder))
+    return {.model = run / kModelFolder,
+            .adapter = fs::exists(run / kAdapterFolder) ? run / kAdapterFolder : fs::path(),
+            .tokenizer = config.tokenizer_path.empty() ? run / kModelFolder : config.tokenizer_path,
+            .chat_template = config.chat_template};
+  if (!fs::exists(run / kAdapterFolder))
+    throw DataError(run.string() +
+                    ": found neither model/ nor adapter/, expected a run that has saved");
+  if (config.load_parameters_path.empty())
+    throw DataError((run / kConfigFile).string() +
+                    ": load_parameters_path: found nothing, expected the folder of the weights "
+                    "that the adapter is for");
+  return {.model = config.load_parameters_path,
+          .adapter = run / kAdapterFolder,
+          .tokenizer =
+              config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
+          .chat_template = config.chat_template};
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,21 @@
+// What a run has trained, found by the run's directory.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace longshore::trainer {
+
+struct RunWeights {
+  std::filesystem::path model;         // Hugging Face's folder
+  std::filesystem::path adapter = {};  // peft's, of an adapter for the model; empty: none
+  std::filesystem::path tokenizer;     // a folder, or a file
+  std::string chat_template = {};      // one of data::kChatTemplates; empty: none
+};
+
+// model/ of the run, with adapter/ where it has both; or adapter/, and the folder that the run
+// began from. Throws a ConfigError where `run` is no run's directory, and a DataError where it has
+// saved neither.
+RunWeights weights_of_run(const std::filesystem::path& run);
+
+}  // namespace longshore::trainer

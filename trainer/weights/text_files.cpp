@@ -1,0 +1,158 @@
+#include "trainer/weights/text_files.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/chat_template.h"
+#include "data/sentencepiece_json.h"
+#include "models/hf/json_reader.h"
+#include "trainer/config/hf_config.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+
+constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+constexpr const char* kTokenizerJson = "tokenizer.json";
+constexpr const char* kSentencePiece = "tokenizer.model";
+constexpr const char *kBos = "bos_token_id", *kEos = "eos_token_id";
+
+using Ids = std::vector<int32_t>;
+
+// Throws a DataError that names the file.
+json parsed(const std::string& file, const std::string& text) {
+  try {
+    return models::parse_ordered_object(text);
+  } catch (const DataError& error) {
+    throw DataError(file + ": " + error.what());
+  }
+}
+
+std::string written(const json& object) { return object.dump(2) + "\n"; }
+
+void add_id(int32_t id, Ids& ids) {
+  if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+}
+
+// Under `key`, where there may be one, a list or null.
+Ids ids_under(const json& object, const char* key, const std::string& file) {
+  const json value = object.value(key, json());
+  if (value.is_null()) return {};
+  Ids ids;
+  for (const json& id : value.is_array() ? value : json::array({value})) {
+    if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<int32_t>::max())
+      throw DataError(file + ": " + key + ": found " + models::shown(nlohmann::json(value)) +
+                      ", expected an id, or a list of them");
+    add_id(id.get<int32_t>(), ids);
+  }
+  return ids;
+}
+
+// One as a number, as everybody writes it.
+json text_of(const Ids& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? json(ids[0]) : json(ids);
+}
+
+void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_template,
+                   TextEnds ends, ModelFiles& files) {
+  json config = parsed(kHfConfigFile, files.config);
+  Ids bos = ids_under(config, kBos, kHfConfigFile), eos = ids_under(config, kEos, kHfConfigFile);
+  if (ends == TextEnds::of_tokenizer) {
+    bos.clear();
+    eos.clear();
+    add_id(tokenizer.bos_id(), bos);
+    add_id(tokenizer.eos_id(), eos);
+  } else if (chat_template.empty()) {
+    return;
+  }
+  const std::string* generation_text = files.find(kGenerationConfig);
+  json generation = generation_text ? parsed(kGenerationConfig, *generation_text)
+                                    : json{{kBos, text_of(bos)}, {kEos, text_of(eos)}};
+  Ids generation_eos = ids_under(generation, kEos, kGenerationConfig);
+  if (generation_eos.empty()) generation_eos = eos;
+  if (!chat_template.empty()) {
+    const int32_t end = data::ChatTemplate::named(chat_template).end_of_turn(tokenizer);
+    add_id(end, eos);
+    add_id(end, generation_eos);
+  }
+  config[kBos] = text_of(bos);
+  config[kEos] = text_of(eos);
+  generation[kEos] = text_of(generation_eos);
+  files.config = written(config);
+  files.set(kGenerationConfig, written(generation));
+}
+
+void add_tokenizer_json(const std::string& chat_template, ModelFiles& files) {
+  const std::string* model = files.find(kSentencePiece);
+  if (!model) return;
+  const std::vector<std::string> chat_tokens =
+      chat_template.empty() ? std::vector<std::string>()
+                            : data::ChatTemplate::named(chat_template).special_tokens();
+  const std::string text = data::tokenizer_json_of_sentencepiece(*model, chat_tokens);
+  if (text.empty()) return;
+  files.set(kTokenizerJson, text);
+  const std::string* found = files.find(kTokenizerConfig);
+  json config = found ? parsed(kTokenizerConfig, *found) : json::object();
+  // Settings of the classes that make a tokenizer.json of their own.
+  for (const char* key : {"legacy", "add_prefix_space", "add_dummy_prefix_space", "sp_model_kwargs",
+                          "add_bos_token", "add_eos_token", "added_tokens_decoder", "auto_map",
+                          "spaces_between_special_tokens", "tokenizer_class"})
+    config.erase(key);
+  config[data::kSentencepieceKey] = kSentencePiece;
+  files.set(kTokenizerConfig, written(config));
+}
+
+void add_tokenizer_config(const data::Tokenizer& tokenizer, ModelFiles& files) {
+  const std::string* found = files.find(kTokenizerConfig);
+  json config = found ? parsed(kTokenizerConfig, *found) : json::object();
+  if (config.contains("tokenizer_class")) return;
+  // Other classes have normalisers of their own, whatever tokenizer.json says.
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  auto add_token = [&](const char* key, int32_t id) {
+    const std::string token = tokenizer.spelling(id);
+    if (!config.contains(key) && !token.empty()) config[key] = token;
+  };
+  add_token("bos_token", tokenizer.bos_id());
+  add_token("eos_token", tokenizer.eos_id());
+  if (!config.contains("clean_up_tokenization_spaces"))
+    config["clean_up_tokenization_spaces"] = false;
+  files.set(kTokenizerConfig, written(config));
+}
+
+void add_chat_template(const std::string& chat_template, ModelFiles& files) {
+  files.set("chat_template.jinja", data::ChatTemplate::named(chat_template).jinja());
+  const std::string* found = files.find(kTokenizerConfig);
+  if (!found) return;
+  json config = parsed(kTokenizerConfig, *found);
+  if (config.erase("chat_template") > 0) files.set(kTokenizerConfig, written(config));
+}
+
+}  // namespace
+
+void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_template,
+                    TextEnds ends, ModelFiles& files) {
+  add_text_ends(tokenizer, chat_template, ends, files);
+  if (tokenizer.is_sentencepiece()) add_tokenizer_json(chat_template, files);
+  add_tokenizer_config(tokenizer, files);
+  if (!chat_template.empty()) add_chat_template(chat_template, files);
+}
+
+Ids eos_ids(const fs::path& folder) {
+  Ids ids;
+  for (const char* name : {kGenerationConfig, kHfConfigFile}) {
+    std::error_code error;
+    const fs::path path = folder / name;
+    if (!fs::exists(path, error)) continue;
+    const json object = parsed(path.string(), read_small_file(path));
+    for (int32_t id : ids_under(object, kEos, path.string())) add_id(id, ids);
+  }
+  return ids;
+}
+
+}  // namespace longshore::trainer
