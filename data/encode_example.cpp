@@ -105,6 +105,11 @@ Document encode(const Example& example, const Tokenizer& tokenizer,
   return document;
 }
 
+Document encode_text(const std::string& text, const Tokenizer& tokenizer) {
+  return encode_pieces(PiecesOf{tokenizer, std::nullopt}(TextExample{text}), tokenizer,
+                       tokenizer.bos_id() < 0 ? 0 : 1);
+}
+
 std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
                                    const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
   const Pieces pieces =

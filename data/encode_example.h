@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/chat_template.h"
@@ -25,6 +26,9 @@ struct Document {
 // does not allow, and where nothing would be learnt: a document's first token is nobody's target.
 Document encode(const Example& example, const Tokenizer& tokenizer,
                 const std::optional<ChatTemplate>& chat_template);
+
+// Text alone, as encode() does it; it may be empty.
+Document encode_text(const std::string& text, const Tokenizer& tokenizer);
 
 // The conversation up to where the assistant is to write next, tokenized as encode() does it.
 // Throws what ChatTemplate::pieces throws.

@@ -90,10 +90,7 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
 
 EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
   EncodedTexts encoded;
-  for (const Text& text : texts) {
-    encoded.documents.push_back({tokenizer_.encode(text.text), {}});
-    encoded.documents.back().tokens.push_back(tokenizer_.eos_id());
-  }
+  for (const Text& text : texts) encoded.documents.push_back(encode_text(text.text, tokenizer_));
   return encoded;
 }
 

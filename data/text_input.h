@@ -38,8 +38,7 @@ struct EncodedTexts {
 
 // Documents of a .jsonl file are its lines, as encode() writes an Example; blank lines are none,
 // and all have the form of the first. Any other file is plain text: its documents (see
-// DocumentReader) are followed by the tokenizer's eos; no bos: where they are one stream, the model
-// has seen eos before each.
+// DocumentReader) become tokens as a TextExample does, so that texts begin as prompts do.
 //
 // Throws a DataError with file and line on a bad input, and for a file whose name says that it is
 // compressed or no text. A line that is longer than LineReader allows is one even where bad lines

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // To be raised with every change to what tokens a text becomes.
-constexpr int kEncodingVersion = 2;
+constexpr int kEncodingVersion = 3;
 
 fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
                          const TokenizeOptions& options) {

@@ -28,7 +28,7 @@ class TokenizeFiles : public testing::Test {
   Tokenizer tokenizer_{"tests/goldens/tokenizers/sp_bpe/tokenizer.model"};
 };
 
-TEST_F(TokenizeFiles, WritesEachDocumentThenEosInOrder) {
+TEST_F(TokenizeFiles, WritesEachDocumentBetweenBosAndEosInOrder) {
   // Many chunks' worth, so that several threads are at work.
   std::vector<std::filesystem::path> inputs;
   std::vector<int32_t> expected;
@@ -40,6 +40,7 @@ TEST_F(TokenizeFiles, WritesEachDocumentThenEosInOrder) {
       for (int line = 0; line < i % 50; ++line) document += "\nThe boats wait, \xc3\xa9t\xc3\xa9.";
       text += document + "\n\n";
       const auto ids = tokenizer_.encode(document);
+      expected.push_back(tokenizer_.bos_id());
       expected.insert(expected.end(), ids.begin(), ids.end());
       expected.push_back(tokenizer_.eos_id());
       ++document_count;
@@ -106,9 +107,7 @@ TEST_F(TokenizeFiles, WritesExamplesWithWhatIsLearnt) {
   }
   const auto jsonl = folder_.write("a.jsonl", lines);
   const auto text = folder_.write("b.txt", "Plain.\n");
-  expected.push_back({tokenizer_.encode("Plain."), {}});
-  expected.back().tokens.push_back(tokenizer_.eos_id());
-  expected.back().carries_loss.assign(expected.back().tokens.size(), 1);
+  expected.push_back(encode(TextExample{"Plain."}, tokenizer_, std::nullopt));
   const std::vector<std::filesystem::path> inputs = {jsonl, text};
   tokenize_files(tokenizer_, inputs, folder_ / "out.tokens");
 

@@ -71,7 +71,7 @@ TEST(TokenizeProgram, WritesATokenFileByATokenizerJson) {
   const TokenFile file(output);
   std::vector<int32_t> tokens(static_cast<size_t>(file.token_count()));
   file.read(0, tokens);
-  EXPECT_EQ(tokens, (std::vector<int32_t>{724, 1, 724, 1}));
+  EXPECT_EQ(tokens, (std::vector<int32_t>{2, 724, 1, 2, 724, 1}));
   EXPECT_NO_THROW(file.require_tokenizer(Tokenizer(tokenizer).fingerprint(), tokenizer));
   EXPECT_THROW(file.require_tokenizer(Tokenizer(kModel).fingerprint(), kModel), ConfigError);
 }
@@ -83,8 +83,8 @@ TEST(TokenizeProgram, WritesATokenFile) {
   const Result result =
       run_tokenize("--tokenizer " + kModel + " --out " + output.string() + " " + input.string());
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.output, output.string() + ": 4 tokens, 2 documents\n");
-  EXPECT_EQ(TokenFile(output).token_count(), 4);
+  EXPECT_EQ(result.output, output.string() + ": 6 tokens, 2 documents\n");
+  EXPECT_EQ(TokenFile(output).token_count(), 6);
 }
 
 TEST(TokenizeProgram, WritesConversations) {

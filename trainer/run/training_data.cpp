@@ -37,6 +37,14 @@ auto read_file_of(const Config& config, const char* key, F read) {
   }
 }
 
+// Whether the first document begins with the tokenizer's bos.
+bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
+  if (!file.has_documents() || file.document_count() == 0) return false;
+  int32_t first;
+  file.read(file.document(0).first, {&first, 1});
+  return first == tokenizer.bos_id();
+}
+
 // Opens files as the config says.
 class Opener {
  public:
@@ -93,10 +101,23 @@ class Opener {
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
     if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
+    warn_of_bos(path, *file);
     if (first_)
       require_tokenizer(key, *file, first_->tokenizer_fingerprint(), first_->path().string());
     if (!first_) first_ = file;
     return file;
+  }
+
+  // tokenize once wrote paragraphs without.
+  void warn_of_bos(const fs::path& path, const data::TokenFile& file) const {
+    const bool may_lack = !data::is_text(path) && file.has_documents() &&
+                          file.loss_marks() == data::LossMarks::absent;
+    if (!may_lack || !tokenizer_ || tokenizer_->bos_id() < 0 || begins_with_bos(file, *tokenizer_))
+      return;
+    log_(
+        fmt::format("{}: its texts begin without {}, which generate and other programs put before "
+                    "a prompt; tokenize writes it",
+                    path.string(), tokenizer_->spelling(tokenizer_->bos_id())));
   }
 
   SharedFile tokenized(const fs::path& path) const {
@@ -205,12 +226,7 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
 
 // What stands before the text of a document: bos, or the end of another document.
 int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
-  if (file.has_documents() && file.document_count() > 0) {
-    int32_t first;
-    file.read(file.document(0).first, {&first, 1});
-    if (first == tokenizer.bos_id()) return first;
-  }
-  return std::max(tokenizer.eos_id(), 0);
+  return begins_with_bos(file, tokenizer) ? tokenizer.bos_id() : std::max(tokenizer.eos_id(), 0);
 }
 
 Prompt plain_prompt(const Config& config, const data::TokenFile& file,

@@ -215,10 +215,11 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
                                             (folder_ / "c.tokens").string() + ":0.25",
                                         "per_device_batch_size=4", "packing=false"}),
                                 [&](const std::string& line) { said.push_back(line); });
-  ASSERT_EQ(said.size(), 6u);
+  ASSERT_EQ(said.size(), 7u);
   EXPECT_THAT(said[1], HasSubstr("a.jsonl: 60 documents, "));
   EXPECT_THAT(said[1], HasSubstr(" of them too long and truncated; 60 rows, "));
-  EXPECT_THAT(said[4], HasSubstr("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"));
+  EXPECT_THAT(said[4], HasSubstr("c.tokens: its texts begin without <s>, which generate"));
+  EXPECT_THAT(said[5], HasSubstr("c.tokens: 1 document, 5 tokens; 1 row, 6.2 % full"));
   for (int64_t batch = 0; batch < 5; ++batch) {
     int from_file = 0;
     data::Batch rows = data.training(batch);
@@ -236,6 +237,7 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
   data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
   std::vector<int32_t> stream;
   for (const char* document : {"One boat.", "Two boats wait."}) {
+    stream.push_back(tokenizer.bos_id());
     for (int32_t token : tokenizer.encode(document)) stream.push_back(token);
     stream.push_back(tokenizer.eos_id());
   }
@@ -262,7 +264,14 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
   std::string text = folder_.write("b.txt", "One boat.\n\nTwo boats wait.\n").string();
   std::vector<int32_t> words = tokenizer.encode("A ship");
   ASSERT_GE(tokenizer.bos_id(), 0);
-  for (auto [path, opening] : {std::pair{pairs, tokenizer.bos_id()}, {text, tokenizer.eos_id()}}) {
+  data::TokenFileWriter writer(folder_ / "c.tokens", tokenizer.vocab_size(),
+                               tokenizer.fingerprint());
+  writer.append(std::vector<int32_t>{7, 7, 7, 7, 7});
+  writer.finish();
+  const std::string without = (folder_ / "c.tokens").string();
+  for (auto [path, opening] : {std::pair{pairs, tokenizer.bos_id()},
+                               {text, tokenizer.bos_id()},
+                               {without, tokenizer.eos_id()}}) {
     std::vector<int32_t> prompt =
         open_silently(config({"dataset_path=" + path, "sample_prompt=A ship", "sample_tokens=5"}))
             .sample_prompt.tokens;
