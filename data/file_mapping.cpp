@@ -1,11 +1,18 @@
 #include "data/file_mapping.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -13,6 +20,64 @@
 #include "base/file_descriptor.h"
 
 namespace longshore::data {
+namespace {
+
+// What is mapped, for a signal handler to read.
+struct Mapped {
+  std::atomic<const std::byte*> begin = nullptr;  // nullptr: the place is free
+  std::atomic<size_t> size = 0;
+  std::atomic<char*> path = nullptr;
+};
+// More files than a model has; those beyond are mapped all the same, without their message.
+constexpr size_t kMostMapped = 4096;
+std::array<Mapped, kMostMapped> mapped_files;
+
+void say(const char* text) {
+  [[maybe_unused]] ssize_t ignored = write(STDERR_FILENO, text, std::strlen(text));
+}
+
+// Calls only what a handler may call.
+void end_for_shortened_file(int, siginfo_t* signal, void*) {
+  const auto* at = static_cast<const std::byte*>(signal->si_addr);
+  for (const Mapped& one : mapped_files) {
+    const std::byte* begin = one.begin;
+    if (begin == nullptr || at < begin || at >= begin + one.size) continue;
+    const char* const message[] = {program_invocation_short_name, ": ", one.path.load(),
+                                   ": became shorter, or its disk failed, while it was read\n"};
+    for (const char* text : message) say(text);
+    _exit(1);
+  }
+  std::signal(SIGBUS, SIG_DFL);  // the instruction runs again, and ends the process
+}
+
+void note_mapping(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action = {};
+    action.sa_sigaction = end_for_shortened_file;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGBUS, &action, nullptr);
+  });
+  std::string shown = path.string();  // in a terminal
+  for (char& c : shown)
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  for (Mapped& one : mapped_files) {
+    if (one.begin != nullptr) continue;
+    std::free(one.path.exchange(strdup(shown.c_str())));
+    one.size = bytes.size();
+    one.begin = bytes.data();
+    return;
+  }
+}
+
+void forget_mapping(std::span<const std::byte> bytes) {
+  for (Mapped& one : mapped_files)
+    if (one.begin == bytes.data()) one.begin = nullptr;
+}
+
+}  // namespace
 
 FileMapping::FileMapping(const std::filesystem::path& path, Access access) {
   // Without O_NONBLOCK a named pipe would hang here.
@@ -32,11 +97,14 @@ FileMapping::FileMapping(const std::filesystem::path& path, Access access) {
     if (mapped == MAP_FAILED) fail("cannot map");
     if (access == Access::from_front_to_back) madvise(mapped, size, MADV_SEQUENTIAL);
     bytes_ = {static_cast<const std::byte*>(mapped), size};
+    note_mapping(path, bytes_);
   }
 }
 
 FileMapping::~FileMapping() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget_mapping(bytes_);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 FileMapping::FileMapping(FileMapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
