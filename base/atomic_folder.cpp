@@ -5,7 +5,6 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/partial_name.h"
 
 namespace longshore {
 namespace {
@@ -49,23 +48,19 @@ AtomicFolder::AtomicFolder(const fs::path& path) : path_(resolved(path)) {
   std::error_code error;
   fs::create_directories(path_.parent_path(), error);
   if (error) fail(path_.parent_path(), "cannot make the folder", error);
-  for (int number = 0; temporary_path_.empty(); ++number) {
-    const fs::path candidate = partial_name(path_, number);
-    if (fs::create_directory(candidate, error)) temporary_path_ = candidate;
-    if (error) fail(candidate, "cannot make the folder", error);
-  }
+  temporary_ = make_partial_folder(path_);
 }
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
-  if (!is_finished_) fs::remove_all(temporary_path_, ignored);
+  if (!is_finished_) fs::remove_all(directory(), ignored);
 }
 
 void AtomicFolder::finish() {
-  sync_folder(temporary_path_);
+  sync_folder(directory());
   std::error_code error;
-  fs::rename(temporary_path_, path_, error);
-  if (error) fail(temporary_path_, "cannot rename to " + path_.string(), error);
+  fs::rename(directory(), path_, error);
+  if (error) fail(directory(), "cannot rename to " + path_.string(), error);
   is_finished_ = true;
   sync_folder(path_.parent_path());
   sync_folder(path_.parent_path().parent_path());  // the parent may be new as well

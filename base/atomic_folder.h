@@ -3,11 +3,13 @@
 
 #include <filesystem>
 
+#include "base/partial_name.h"
+
 namespace longshore {
 
 // A folder that is made next to its final name and then renamed: files are written into
-// directory(), then finish(). Without finish() nothing is left over. Throws FileError where the
-// file system refuses.
+// directory(), then finish(). Without finish() nothing is left over, and of what was killed nothing
+// once the same folder is made again. Throws FileError where the file system refuses.
 class AtomicFolder {
  public:
   // Throws a ConfigError where something other than an empty folder has the name; its message
@@ -18,7 +20,7 @@ class AtomicFolder {
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
   // Where the files go until finish().
-  const std::filesystem::path& directory() const { return temporary_path_; }
+  const std::filesystem::path& directory() const { return temporary_.path; }
 
   // Gives the folder its name. The names are then synced to the disk; the files have to be synced
   // before, as an AtomicFile is.
@@ -26,7 +28,7 @@ class AtomicFolder {
 
  private:
   std::filesystem::path path_;
-  std::filesystem::path temporary_path_;
+  PartialFile temporary_;
   bool is_finished_ = false;
 };
 

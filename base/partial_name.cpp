@@ -40,11 +40,16 @@ std::vector<fs::path> partials(const fs::path& folder, std::string_view beginnin
   return found;
 }
 
-void remove_abandoned(const fs::path& path) {
+// How partial files and folders are opened to be locked.
+constexpr int kForFile = O_WRONLY | O_NOFOLLOW | O_CLOEXEC,
+              kForFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+void remove_abandoned(const fs::path& path, int flags) {
   const std::string beginning = path.filename().string() + std::string(kPartial);
   for (const fs::path& partial : partials(path.parent_path(), beginning)) {
-    const FileDescriptor file(open(partial.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (file.is_open() && try_lock(file) == FileLock::taken) unlink(partial.c_str());
+    const FileDescriptor opened(open(partial.c_str(), flags));
+    std::error_code ignored;
+    if (opened.is_open() && try_lock(opened) == FileLock::taken) fs::remove_all(partial, ignored);
   }
 }
 
@@ -67,13 +72,26 @@ fs::path partial_name(const fs::path& path, int number) {
 }
 
 PartialFile make_partial_file(const fs::path& path) {
-  remove_abandoned(path);
+  remove_abandoned(path, kForFile);
   for (int number = 0;; ++number) {
     const fs::path name = partial_name(path, number);
-    FileDescriptor file(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    FileDescriptor file(open(name.c_str(), kForFile | O_CREAT | O_EXCL, 0666));
     if (!file.is_open() && errno != EEXIST)
       throw FileError(path.string() + ": cannot create: " + std::strerror(errno));
     if (file.is_open() && keeps(file)) return {name, std::move(file)};
+  }
+}
+
+PartialFile make_partial_folder(const fs::path& path) {
+  remove_abandoned(path, kForFolder);
+  for (int number = 0;; ++number) {
+    const fs::path name = partial_name(path, number);
+    std::error_code error;
+    const bool is_new = fs::create_directory(name, error);
+    if (error) throw FileError(name.string() + ": cannot make the folder: " + error.message());
+    if (!is_new) continue;
+    FileDescriptor folder(open(name.c_str(), kForFolder));
+    if (folder.is_open() && keeps(folder)) return {name, std::move(folder)};
   }
 }
 

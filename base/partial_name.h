@@ -23,6 +23,10 @@ struct PartialFile {
 // open. Throws FileError where the file system refuses to make it.
 PartialFile make_partial_file(const std::filesystem::path& path);
 
+// A new folder likewise, locked while the descriptor is open; folders that killed processes left
+// beside it, for the same `path`, are removed.
+PartialFile make_partial_folder(const std::filesystem::path& path);
+
 // Removes what killed processes left in `folder` under such names. No other process may be writing
 // there. Throws FileError where the file system refuses.
 void remove_leftovers(const std::filesystem::path& folder);

@@ -44,6 +44,21 @@ TEST(AtomicFolder, IsThereWholeOrNotAtAll) {
   EXPECT_EQ(std::distance(Iterator(temporary / "above"), Iterator()), 1);
 }
 
+// What a killed process left goes; what a living one is making, and what only has such a name,
+// stays.
+TEST(AtomicFolder, RemovesWhatWasAbandoned) {
+  TemporaryFolder temporary;
+  const fs::path path = temporary / "it", abandoned = temporary / "it.partial-1-0",
+                 other = temporary / "other.partial-1-0";
+  fs::create_directories(abandoned / "inner");
+  fs::create_directory(other);
+  const AtomicFolder living(path);
+  EXPECT_FALSE(fs::exists(abandoned));
+  const AtomicFolder second(path);
+  EXPECT_TRUE(fs::exists(living.directory()));
+  EXPECT_TRUE(fs::exists(other));
+}
+
 TEST(AtomicFolder, TakesAnEmptyFolderAndTheRestIsRefused) {
   TemporaryFolder temporary;
   const fs::path path = temporary / "it";

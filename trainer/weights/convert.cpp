@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/pieces.h"
+#include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/safetensors_float.h"
 #include "data/strict_json.h"
@@ -198,7 +199,11 @@ std::string convert(const Conversion& asked) {
     check_merged_dtypes(conversion.from, *merge, tensors);
   }
 
+  const StopSignal listening;
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
+    if (StopSignal::is_there())
+      throw Error(conversion.to.string() + ": " + StopSignal::name() +
+                  " ended the conversion; nothing is left of it");
     const data::SafetensorsTensor& tensor = weights.at(info.name);
     if (merge && merge->changes(info.name))
       merge->append(tensor, info.dtype, writer);
