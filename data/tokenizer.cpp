@@ -16,17 +16,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;  // of which a tree is made in memory
 
-std::string read_tokenizer_file(const fs::path& path) {
+std::string read_tokenizer_file(const fs::path& path, size_t most = kMaxFileBytes) {
   std::error_code error;
   if (!fs::exists(path, error)) throw DataError(path.string() + ": no such tokenizer file");
   if (!fs::is_regular_file(path, error))
     throw DataError(path.string() + ": expected a tokenizer file, found no regular file");
   const uintmax_t size = fs::file_size(path, error);
   if (error) throw DataError(path.string() + ": " + error.message());
-  if (size > kMaxFileBytes)
-    throw DataError(path.string() + ": " + std::to_string(size) +
-                    " bytes; a tokenizer file has at most 64 MiB");
+  if (size > most)
+    throw DataError(path.string() + ": found " + std::to_string(size) +
+                    " bytes, expected at most " + std::to_string(most >> 20) + " MiB");
   std::ifstream file(path, std::ios::binary);
   std::string bytes(size, '\0');
   if (!file.read(bytes.data(), static_cast<std::streamsize>(size)))
@@ -103,7 +104,7 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
 
   const fs::path config_path = config_beside(path_);
   if (std::error_code error; !is_json || !fs::exists(config_path, error)) return;
-  const std::string config_bytes = read_tokenizer_file(config_path);
+  const std::string config_bytes = read_tokenizer_file(config_path, kMaxConfigBytes);
   try {
     const auto config = nlohmann::json::parse(config_bytes);
     if (!config.is_object()) throw DataError("expected an object");

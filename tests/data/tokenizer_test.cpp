@@ -164,7 +164,7 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
               HasSubstr("?[31m is already defined"));
   const auto large = folder.write("large", "");
   std::filesystem::resize_file(large, (64 << 20) + 1);
-  EXPECT_THAT(message(large), HasSubstr("67108865 bytes; a tokenizer file has at most 64 MiB"));
+  EXPECT_THAT(message(large), HasSubstr("found 67108865 bytes, expected at most 64 MiB"));
 }
 
 TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/pieces.h"
 #include "data/content_hash.h"
 #include "trainer/config/key_values.h"
@@ -152,7 +154,11 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
     const uint64_t held =
         is_first_replica ? sum_of(slab, layout.parameter(location), arguments) : uint64_t{0};
     uint64_t sum = 0;
-    for (const std::string& part : world.gather(std::to_string(held))) sum += std::stoull(part);
+    for (const std::string& text : world.gather(std::to_string(held))) {
+      const std::optional<uint64_t> part = integer<uint64_t>(text);
+      if (!part) throw Error("a process sent no sum of its weights");
+      sum += *part;
+    }
     sums += name + " " + std::to_string(sum) + "\n";
   }
   return data::content_hash(sums);

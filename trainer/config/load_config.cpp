@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 const std::string kBaseConfig = "base_config";
 const std::string kModelName = "model_name";
+constexpr size_t kMostBases = 32;  // of which one is based on the next
 
 // Words that are longer than any key are not taken for misspellings.
 std::string help(const std::string& word, const std::vector<std::string>& candidates) {
@@ -192,6 +193,9 @@ class Resolver {
       refuse(base, found_text(value) + ", which leads back to this file",
              "a config that does not inherit from itself", "");
     }
+    if (open_files_.size() >= kMostBases)
+      refuse(base, found_text(value) + " after " + std::to_string(kMostBases) + " others",
+             "a shorter chain of them", "");
     apply_text(read_file(found), found);
   }
 

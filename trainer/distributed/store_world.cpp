@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/integer.h"
 
 namespace longshore::trainer {
 namespace {
@@ -212,7 +213,13 @@ class StoreWorld : public World {
 
   int64_t sum(int64_t mine) override {
     int64_t total = 0;
-    for (const std::string& text : gather(std::to_string(mine))) total += std::stoll(text);
+    for (const std::string& text : gather(std::to_string(mine))) {
+      const std::optional<int64_t> part = integer<int64_t>(text);
+      if (!part)
+        throw Error("the store: found " + std::to_string(text.size()) +
+                    " bytes of another program, expected a number of one of the processes");
+      total += *part;
+    }
     return total;
   }
 

@@ -298,6 +298,14 @@ TEST_F(ConfigTest, AModelFileHoldsModelKeysOnly) {
                                "a model's"));
 }
 
+TEST_F(ConfigTest, ALongChainOfBaseConfigsIsRefused) {
+  for (int i = 0; i < 100; ++i)
+    write_file(root / ("configs/chain" + std::to_string(i) + ".yml"),
+               "base_config: chain" + std::to_string(i + 1) + ".yml\n");
+  EXPECT_THAT(message_of<ConfigError>([&] { load("chain0.yml"); }),
+              HasSubstr("after 32 others, expected a shorter chain"));
+}
+
 TEST_F(ConfigTest, BaseConfigIsFoundBesideTheFileFirst) {
   write_file(root / "configs/base.yml", kModelLines + "steps: 1\n");
   write_file(root / "mine/base.yml", kModelLines + "steps: 2\n");
