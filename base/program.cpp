@@ -1,6 +1,7 @@
 #include "base/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,11 +51,17 @@ void require_thread_count() {
                       ", expected 1 to " + std::to_string(kMost));
 }
 
+// As after head(1), or after tee(1) that got the same signal as this program.
+bool has_lost_reader() {
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP));
+}
+
 void finish_standard_output() {
   errno = 0;
   std::cout.flush();
   const bool is_flushed = std::fflush(stdout) == 0;
-  if (is_flushed && std::cout && !std::ferror(stdout)) return;
+  if ((is_flushed && std::cout && !std::ferror(stdout)) || has_lost_reader()) return;
   throw FileError(std::string("standard output: cannot be written") +
                   (errno ? std::string(": ") + std::strerror(errno) : ""));
 }

@@ -32,7 +32,8 @@ void open_standard_streams();
 // take another number, or end the program in the middle of its work.
 void require_thread_count();
 
-// Writes out what was printed. Throws FileError where standard output took less than all of it.
+// Writes out what was printed. Throws FileError where standard output took less than all of it,
+// unless whoever read it is gone.
 void finish_standard_output();
 
 // Parses the arguments and runs what they ask for. Gives the exit code: 2 for wrong arguments, of

@@ -11,12 +11,12 @@
 
 namespace longshore::data {
 
-// A derived class overrides the events that it can take and keeps its own place in the document;
-// every other event is refused. Keys and strings are valid UTF-8.
-//
-// Numbers may be beyond float64, which JSON does not forbid.
+// With numbers beyond float64, which JSON does not forbid.
 using WideJson =
     nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, long double>;
+
+// A derived class overrides the events that it can take and keeps its own place in the document;
+// every other event is refused. Keys and strings are valid UTF-8.
 class StrictJson : public nlohmann::json_sax<WideJson> {
  public:
   // Throws a DataError, without a file's name, on what is no JSON or was refused.

@@ -186,7 +186,7 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
                                     "linear 1 700 256 300",
                                     "rms_norm 2 257 320",
                                     "attention 1 129 3 1 40",
-                                    "embedding 2 300 40 33",
+                                    "embedding 2 300 40 33 -1",
                                     "square_sum 300001",
                                     "rms_norm, shared 3 41 100",
                                     "linear_cross_entropy 3 300 48 5000",

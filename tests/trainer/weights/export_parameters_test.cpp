@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/bfloat16.h"
 #include "base/error.h"
@@ -146,8 +147,9 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<MemoryKind>(info.param) == MemoryKind::device ? "device" : "host");
     });
 
-// A model that began as a checkpoint keeps that one's config.json but for the dtype, and its
-// tokenizer; unchanged weights give the same files.
+// A model that began as a checkpoint keeps that one's config.json but for the dtype and for RoPE,
+// which is also written as older versions read it, and its tokenizer; unchanged weights give the
+// same files.
 TEST(WriteParametersFolder, CarriesOverWhatTrainingBeganFrom) {
   TemporaryFolder temporary;
   const fs::path source = temporary / "source";
@@ -158,12 +160,22 @@ TEST(WriteParametersFolder, CarriesOverWhatTrainingBeganFrom) {
   Weights weights(config_of("llama32_tied"), {});
   weights.load(source);
   weights.write(temporary / "f32", Dtype::float32, source);
-  for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"})
+  for (const char* file : {"model.safetensors", "tokenizer.json"})
     EXPECT_TRUE(data::read_file(temporary / "f32" / file) == data::read_file(source / file))
         << file;
+  auto expect_config = [&](const char* folder, const std::string& expected) {
+    auto found = nlohmann::json::parse(data::read_file(temporary / folder / "config.json"));
+    nlohmann::json rope = found.at("rope_scaling");
+    rope["rope_theta"] = found.at("rope_theta");
+    EXPECT_EQ(rope, found.at("rope_parameters"));
+    found.erase("rope_scaling");
+    found.erase("rope_theta");
+    EXPECT_EQ(found, nlohmann::json::parse(expected)) << folder;
+  };
+  const std::string config = data::read_file(source / "config.json");
+  expect_config("f32", config);
   weights.write(temporary / "bf16", Dtype::bfloat16, source);
-  EXPECT_EQ(data::read_file(temporary / "bf16/config.json"),
-            models::with_hf_dtype(data::read_file(source / "config.json"), "bfloat16"));
+  expect_config("bf16", models::with_hf_dtype(config, "bfloat16"));
   EXPECT_THROW(weights.write(temporary / "i32", Dtype::int32, source), InternalError);
   EXPECT_FALSE(fs::exists(temporary / "i32"));
 }
