@@ -13,8 +13,9 @@ namespace longshore::data {
 // has no equal of. As with any tokenizer.json, control tokens that are spelled in a text are
 // recognised there. `chat_tokens`: user-defined symbols that stand between texts, so that what
 // follows one is the beginning of a text (see ChatTemplate), as is what follows a control token.
-// A text begins with bos, where the model has one. Where the model has normaliser's rules, tokenizers
-// does not compose letters that are written as a base and its marks, 6 bytes or more together.
+// A text begins with bos, where the model has one. Where the model has normaliser's rules,
+// tokenizers does not compose letters that are written as a base and its marks, 6 bytes or more
+// together.
 std::string tokenizer_json_of_sentencepiece(std::string_view model,
                                             std::span<const std::string> chat_tokens);
 

@@ -246,9 +246,9 @@ std::string TokenFile::identity() const {
 void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const {
   if (tokenizer_fingerprint != tokenizer_fingerprint_)
     throw ConfigError(path_.string() + ": made by a tokenizer whose model file has the hash " +
-                    hexadecimal(tokenizer_fingerprint_) + "; that of " + std::string(owner) +
-                    " is " + hexadecimal(tokenizer_fingerprint) +
-                    ". Tokenize the text again with the latter.");
+                      hexadecimal(tokenizer_fingerprint_) + "; that of " + std::string(owner) +
+                      " is " + hexadecimal(tokenizer_fingerprint) +
+                      ". Tokenize the text again with the latter.");
 }
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,

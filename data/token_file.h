@@ -74,8 +74,8 @@ class TokenFile {
   // between the parts is not seen.
   std::string identity() const;
 
-  // Throws a ConfigError unless this file was made by the tokenizer with that fingerprint. `owner` is
-  // what the message calls the other side, for instance the tokenizer's path.
+  // Throws a ConfigError unless this file was made by the tokenizer with that fingerprint. `owner`
+  // is what the message calls the other side, for instance the tokenizer's path.
   void require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const;
 
  private:

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/text.h"
-
 #include "offload/alignment.h"
 #include "offload/parameter_layout.h"
 #include "trainer/config/model_config.h"
