@@ -334,7 +334,10 @@ void SplitPattern::split(std::string_view text, std::vector<std::string_view>& p
       excess_with(at);
     }
   }
-  compiled_->excess_ns.store(excess_with(text.size()), std::memory_order_relaxed);
+  // Mostly 0 before and after: threads would wait for each other's writes.
+  const int64_t excess = excess_with(text.size());
+  if (excess != compiled_->excess_ns.load(std::memory_order_relaxed))
+    compiled_->excess_ns.store(excess, std::memory_order_relaxed);
   if (unmatched < text.size()) pieces.push_back(text.substr(unmatched));
 }
 

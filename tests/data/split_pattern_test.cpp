@@ -61,6 +61,20 @@ TEST(SplitPattern, ScriptsAreThoseOfTheCharactersThemselves) {
     EXPECT_EQ(split(R"([\p{Katakana}]+)", "\xe3\x82\xa2" + mark), (Pieces{"\xe3\x82\xa2", mark}));
 }
 
+// A letter of each.
+TEST(SplitPattern, KnowsScriptsByName) {
+  for (const auto& [name, letter] : {std::pair{"Devanagari", "\u0915"},
+                                     {"Ethiopic", "\u1200"},
+                                     {"Georgian", "\u10d0"},
+                                     {"Khmer", "\u1780"},
+                                     {"Mongolian", "\u1820"},
+                                     {"Tamil", "\u0b95"},
+                                     {"Tibetan", "\u0f40"}})
+    EXPECT_EQ(split("\\p{" + std::string(name) + "}+", std::string("a") + letter),
+              (Pieces{"a", letter}))
+        << name;
+}
+
 // What the two libraries read differently, or what could take for ever.
 TEST(SplitPattern, RefusesWhatItCannotVouchFor) {
   for (const char* pattern : {R"(\w+)",

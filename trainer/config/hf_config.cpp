@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/problem_list.h"
-#include "data/file_mapping.h"
+#include "data/small_file.h"
 #include "data/strict_json.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
@@ -14,14 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& path) {
-  constexpr size_t kMaxBytes = size_t{1} << 20;
-  const data::FileMapping file(path, data::Access::from_front_to_back);
-  if (file.text().size() > kMaxBytes)
-    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
-                    " bytes, expected at most 1 MiB");
-  return std::string(file.text());
-}
+constexpr uint64_t kMostMib = 1;
 
 }  // namespace
 
@@ -33,8 +26,10 @@ HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
                     ", expected a folder of Hugging Face's" +
                     nearest_help(is_run ? (folder / kModelFolder).string() : ""));
   }
-  HfConfig config{
-      .text = read_text(path), .decoder = {}, .max_position_embeddings = {}, .unknown_keys = {}};
+  HfConfig config{.text = data::read_small_file(path, kMostMib),
+                  .decoder = {},
+                  .max_position_embeddings = {},
+                  .unknown_keys = {}};
   try {
     config.text = models::text_model_config(config.text);
     config.decoder = models::parse_hf_config(config.text, unknown);

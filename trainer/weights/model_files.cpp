@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "data/file_mapping.h"
+#include "data/small_file.h"
 #include "data/tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/config/hf_config.h"
@@ -23,7 +23,7 @@ bool is_there(const fs::path& path) {
 }
 
 void add(const fs::path& folder, const std::string& name, ModelFiles& files) {
-  if (is_there(folder / name)) files.set(name, read_small_file(folder / name));
+  if (is_there(folder / name)) files.set(name, data::read_small_file(folder / name, kMostMib));
 }
 
 // What the model's makers ask to be passed on.
@@ -61,7 +61,7 @@ void add_of_tokenizer(const fs::path& tokenizer, ModelFiles& files) {
   if (is_folder) {
     for (const char* name : {"tokenizer.json", "tokenizer.model"}) add(folder, name, files);
   } else {
-    std::string bytes = read_small_file(tokenizer);
+    std::string bytes = data::read_small_file(tokenizer, kMostMib);
     const bool is_json = data::is_tokenizer_json(tokenizer, bytes);
     files.set(is_json ? "tokenizer.json" : "tokenizer.model", std::move(bytes));
   }
@@ -74,15 +74,6 @@ void add_of_tokenizer(const fs::path& tokenizer, ModelFiles& files) {
 }
 
 }  // namespace
-
-std::string read_small_file(const fs::path& path) {
-  constexpr size_t kMaxBytes = size_t{64} << 20;
-  const data::FileMapping file(path, data::Access::from_front_to_back);
-  if (file.text().size() > kMaxBytes)
-    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
-                    " bytes, expected at most 64 MiB");
-  return std::string(file.text());
-}
 
 const std::string* ModelFiles::find(const std::string& name) const {
   const auto found = std::ranges::find(others, name, &SmallFile::name);

@@ -1,14 +1,15 @@
 // What a model's folder holds beside its weights.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace longshore::trainer {
 
-// Throws a DataError that names the file where it cannot be read or has more than 64 MiB.
-std::string read_small_file(const std::filesystem::path& path);
+// What each of these files may have.
+inline constexpr uint64_t kMostMib = 64;
 
 struct SmallFile {
   std::string name;  // within the folder; may have a folder of its own before it

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/chat_template.h"
 #include "data/sentencepiece_json.h"
+#include "data/small_file.h"
 #include "models/hf/json_reader.h"
 #include "trainer/config/hf_config.h"
 
@@ -149,7 +150,7 @@ Ids eos_ids(const fs::path& folder) {
     std::error_code error;
     const fs::path path = folder / name;
     if (!fs::exists(path, error)) continue;
-    const json object = parsed(path.string(), read_small_file(path));
+    const json object = parsed(path.string(), data::read_small_file(path, kMostMib));
     for (int32_t id : ids_under(object, kEos, path.string())) add_id(id, ids);
   }
   return ids;
