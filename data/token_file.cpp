@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/pieces.h"
 #include "base/round_up.h"
 #include "data/content_hash.h"
 
@@ -168,6 +169,7 @@ TokenFile::TokenFile(const std::filesystem::path& path)
   tokenizer_fingerprint_ = header.tokenizer_fingerprint;
   loss_marks_ = header.has_loss_marks ? LossMarks::present : LossMarks::absent;
   skipped_lines_ = static_cast<int64_t>(header.skipped_lines);
+  content_hash_ = header.content_hash;
   if (!has_documents()) return;
   const uint64_t end = document_count_ == 0 ? 0 : document_end(document_count_ - 1);
   if (end != header.token_count)
@@ -230,6 +232,21 @@ TokenFile::Range TokenFile::document(int64_t index) const {
                     " has the tokens from " + std::to_string(first) + " to " + std::to_string(end) +
                     ", of " + std::to_string(token_count_));
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
+}
+
+void TokenFile::verify(std::stop_token stop) const {
+  if (version_ < 3) return;
+  const std::span<const std::byte> content =
+      mapping_.bytes().subspan(static_cast<size_t>(header_bytes_));
+  ContentHash hash;
+  for_each_piece(std::ssize(content), int64_t{4} << 20, [&](int64_t first, int64_t count) {
+    if (!stop.stop_requested())
+      hash.append(content.subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
+  });
+  if (stop.stop_requested() || hash.words() == content_hash_) return;
+  throw DataError(path_.string() + ": changed since it was written: its contents have the hash " +
+                  hash.text() + ", expected " + hexadecimal(content_hash_[0]) +
+                  hexadecimal(content_hash_[1]) + ". Tokenize the text again");
 }
 
 // The first part has the header, and with it the hash of all that follows where it has one.

@@ -23,9 +23,11 @@
 // the same folder and renamed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +71,10 @@ class TokenFile {
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
 
+  // Throws a DataError unless what follows the header has the hash that the header holds. Reads all
+  // of it; returns early where `stop` asks for that, and at once before version 3, which has none.
+  void verify(std::stop_token stop) const;
+
   // What tells token files apart: a hash of the file's size and of parts of it, all over the file.
   // From version 3 on the header, which is one of them, has a hash of everything; before, a change
   // between the parts is not seen.
@@ -93,6 +99,7 @@ class TokenFile {
   int64_t document_count_ = 0;
   int32_t vocab_size_ = 0;
   uint64_t tokenizer_fingerprint_ = 0;
+  std::array<uint64_t, 2> content_hash_{};
 };
 
 // Writes a token file: any number of appends, then finish(). Without finish() nothing is left

@@ -149,6 +149,7 @@ TEST(TokenFile, Version2HasNoHash) {
     EXPECT_EQ(read_all(file), (std::vector<int32_t>{5, 6, 7}));
     ASSERT_EQ(file.document_count(), 1);
     EXPECT_EQ(file.document(0).count, 3);
+    file.verify({});
     for (size_t bytes = 0; bytes < old.size(); ++bytes)
       EXPECT_THROW(TokenFile(folder.write("cut.tokens", old.substr(0, bytes))), DataError);
     EXPECT_THROW(TokenFile(folder.write("long.tokens", old + '\0')), DataError);
@@ -157,6 +158,27 @@ TEST(TokenFile, Version2HasNoHash) {
     EXPECT_THAT(
         message_of<DataError>([&] { TokenFile damaged(folder.write("b.tokens", changed)); }),
         HasSubstr("bytes 56 to 63 are not zero"));
+  }
+}
+
+// Whatever it is: a token, a mark, a document's end, what fills the gap between them.
+TEST(TokenFile, NoticesAnyChangedBit) {
+  TemporaryFolder folder;
+  TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMarks::present);
+  writer.append(std::vector<int32_t>{5, 6, 7}, std::vector<uint8_t>{0, 1, 1});
+  writer.append(std::vector<int32_t>{8, 9});
+  writer.finish();
+  const std::string whole = read_file(folder / "a.tokens");
+  TokenFile(folder / "a.tokens").verify({});
+  for (size_t bit = 8 * kHeaderBytes; bit < 8 * whole.size(); ++bit) {
+    std::string changed = whole;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    const auto path = folder.write("changed.tokens", changed);
+    const std::string message =
+        message_of<DataError>([&] { TokenFile(path).verify({}); });  // the last end at once
+    EXPECT_THAT(message, HasSubstr(path.string()));
+    EXPECT_THAT(message, testing::AnyOf(HasSubstr("changed since it was written"),
+                                        HasSubstr("the last document ends")));
   }
 }
 

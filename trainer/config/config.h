@@ -159,6 +159,7 @@ struct Config {
   bool packing = true;
   data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
   bool skip_bad_lines = false;
+  bool verify_token_files = true;
   int64_t eval_interval = -1;
   int64_t eval_steps = -1;
 

@@ -286,6 +286,8 @@ std::vector<Key> make_config_keys() {
        "what becomes of a document that is longer than max_target_length"},
       {"skip_bad_lines", data, FlagKey{&Config::skip_bad_lines},
        "lines of a .jsonl file that cannot be read are counted, and no error"},
+      {"verify_token_files", data, FlagKey{&Config::verify_token_files},
+       "token files are read whole, while steps go on, and compared with the hash that they hold"},
       {"eval_interval", data, IntegerKey{&Config::eval_interval, 1, kMaxSteps, -1},
        "steps between evaluations; -1: only at the end"},
       {"eval_steps", data, IntegerKey{&Config::eval_steps, 1, kMaxSteps, -1},

@@ -14,14 +14,17 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stop_signal.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
+#include "data/token_file_check.h"
 #include "models/hf/config.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/run_files.h"
+#include "trainer/distributed/launch.h"
 #include "trainer/measuring/peak.h"
 #include "trainer/planning/what_helps.h"
 #include "trainer/run/agreed_stop.h"
@@ -207,6 +210,7 @@ class Run {
       validate_after(first, evaluation);
       if (stop_.is_asked()) return stop(first);  // else it is owed no more
     }
+    begin_check_of_data();
     double training_seconds = 0;
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
@@ -219,6 +223,7 @@ class Run {
       if (metrics_) metrics_->write(step);
       training_seconds += step.seconds;
       checkpoints_.poll();
+      if (data_check_) data_check_->poll();
       // Launchers let processes write to a terminal of theirs, and that to a file.
       if (world_.size() == 1)
         console_.progress(i + 1, config_.steps,
@@ -237,8 +242,16 @@ class Run {
     }
     end_recording();
     sync_metrics();
+    if (data_check_) data_check_->finish(StopSignal::is_there);
     checkpoints_.save_last(save_point(config_.steps));
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
+  }
+
+  // Of several processes on a machine the first does it.
+  void begin_check_of_data() {
+    const bool has_steps = opened_.first_step() < config_.steps;
+    if (config_.verify_token_files && has_steps && find_launch().local_rank == 0)
+      data_check_.emplace(opened_.data.files);
   }
 
   // No checkpoint is ahead of the records that the system took, whatever ends the machine.
@@ -404,6 +417,7 @@ class Run {
   StepRecorder recorder_;
   std::optional<MetricsFile> metrics_;  // of the first process
   std::optional<TrainingSession> session_;
+  std::optional<data::TokenFileCheck> data_check_;
   RunCheckpoints checkpoints_;
 };
 

@@ -255,9 +255,8 @@ Prompt sample_prompt(const Config& config, const data::TokenFile& file,
   return prompt;
 }
 
-void open_validation(const Config& config, const std::vector<SharedFile>& trained_on,
-                     const data::BatchShape& shape, const data::Rank& rank, Opener& opener,
-                     TrainingData& result) {
+void open_validation(const Config& config, const data::BatchShape& shape, const data::Rank& rank,
+                     Opener& opener, TrainingData& result) {
   SharedFile file = opener.file("eval_dataset_path", config.eval_dataset_path);
   auto rows = opener.rows("eval_dataset_path", file, config.eval_dataset_path,
                           data::WindowRows::Remainder::padded);
@@ -270,8 +269,9 @@ void open_validation(const Config& config, const std::vector<SharedFile>& traine
       .length = shape.length};
   result.validation = data::sequential_batches(std::move(rows), shape, rank);
   int32_t vocab_size = file->vocab_size();
-  for (const SharedFile& one : trained_on) vocab_size = std::max(vocab_size, one->vocab_size());
-  result.unigram_loss = data::unigram_cross_entropy(trained_on, evaluated, vocab_size);
+  for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
+  result.unigram_loss = data::unigram_cross_entropy(result.files, evaluated, vocab_size);
+  result.files.push_back(std::move(file));
 }
 
 }  // namespace
@@ -290,22 +290,21 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
       return std::make_unique<data::Tokenizer>(config.tokenizer_path);
     });
   Opener opener(config, result.tokenizer.get(), log);
-  std::vector<SharedFile> files;
   std::vector<data::WeightedRows> sources;
   for (const DatasetFile& file : config.dataset_path) {
-    files.push_back(opener.file("dataset_path", file.path));
+    const SharedFile& opened = result.files.emplace_back(opener.file("dataset_path", file.path));
     sources.push_back(
-        {opener.rows("dataset_path", files.back(), file.path, data::WindowRows::Remainder::dropped),
+        {opener.rows("dataset_path", opened, file.path, data::WindowRows::Remainder::dropped),
          file.weight});
-    result.identity.push_back(files.back()->identity() +
+    result.identity.push_back(opened->identity() +
                               (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
   log(epochs_text(config, sources, rank.world_size));
   result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
-  if (evaluates(config)) open_validation(config, files, shape, rank, opener, result);
+  if (evaluates(config)) open_validation(config, shape, rank, opener, result);
   require_use_of_template(config);
   if (samples(config))
-    result.sample_prompt = sample_prompt(config, *files.front(), *result.tokenizer);
+    result.sample_prompt = sample_prompt(config, *result.files.front(), *result.tokenizer);
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "data/batches.h"
+#include "data/token_file.h"
 #include "data/tokenizer.h"
 #include "trainer/config/config.h"
 #include "trainer/generate/prompt.h"
@@ -16,6 +17,7 @@ namespace longshore::trainer {
 
 struct TrainingData {
   data::BatchSource training;
+  std::vector<std::shared_ptr<const data::TokenFile>> files;  // of training, then of validation
   std::vector<std::string> identity;  // of each file to train on: its tokens and its weight
   data::BatchSource validation;       // where there is text held out
   int64_t validation_batches = 0;

@@ -273,6 +273,31 @@ TEST(Resume, KeepsTheSummaryOfARunThatHasEnded) {
   EXPECT_TRUE(has(wrong.output, "nearest: " + (folder / "a/checkpoints/00000002").string()));
 }
 
+// Also one that is not in the parts by which a resumed run recognises its files.
+TEST(TokenFiles, AChangedTokenEndsTheRun) {
+  TemporaryFolder folder;
+  const fs::path text = folder / "text.tokens";
+  data::TokenFileWriter writer(text, 61, 0);
+  writer.append(std::vector(10 << 20, 7));
+  writer.finish();
+  auto run = [&](const std::string& settings) {
+    std::string command = tiny_train(folder / "", "run_name=a " + settings);
+    const std::string synthetic = "dataset_type=synthetic ";
+    command.replace(command.find(synthetic), synthetic.size(),
+                    "dataset_type=tokens dataset_path=" + text.string() + " ");
+    return run_program(command);
+  };
+  ASSERT_EQ(run("steps=2").exit_code, 0);
+  const std::string identity = data::TokenFile(text).identity();
+  std::fstream(text).seekp(150 << 10).put(8);
+  ASSERT_EQ(data::TokenFile(text).identity(), identity);
+  const ProgramResult changed = run("steps=4");
+  EXPECT_EQ(changed.exit_code, 1);
+  EXPECT_TRUE(has(changed.output, text.string() + ": changed since it was written"));
+  EXPECT_FALSE(fs::exists(folder / "a/checkpoints/00000004"));
+  EXPECT_EQ(run("steps=4 verify_token_files=false").exit_code, 0);
+}
+
 // One that comes after a save, when the process was stopped or killed between them.
 TEST(Resume, MakesUpForAnEvaluation) {
   TemporaryFolder folder;
