@@ -58,7 +58,7 @@ std::string ContentHash::text() const { return digits(XXH3_128bits_digest(state_
 // Read, not mapped: a file that is cut off meanwhile, or a disk that fails, must not end the
 // process by a signal.
 std::string file_hash(const std::filesystem::path& path) {
-  constexpr size_t kPieceBytes = size_t{4} << 20;  // few calls of read, and still in the cache
+  constexpr size_t kPieceBytes = size_t{256} << 10;  // few calls of read, and still in the cache
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
   posix_fadvise(file.number(), 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -27,11 +27,12 @@ enum class Category : uint8_t {
   staging,      // on the device: copies of what lives in host memory or on other devices
   workspace,    // scratch memory of kernels
   cache,        // keys and values of the tokens of a text so far
+  saving,       // buffers through which a checkpoint is written
 };
 inline constexpr std::array kCategories{
-    Category::parameters, Category::optimizer, Category::gradients,
-    Category::batch,      Category::kept,      Category::working_set,
-    Category::staging,    Category::workspace, Category::cache};
+    Category::parameters, Category::optimizer,   Category::gradients, Category::batch,
+    Category::kept,       Category::working_set, Category::staging,   Category::workspace,
+    Category::cache,      Category::saving};
 template <class T>
 using PerCategory = EnumArray<Category, T, kCategories.size()>;
 

@@ -66,7 +66,8 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
                         .step = {},
                         .evaluate = plans_.evaluate,
                         .sample = plans_.sample,
-                        .has_snapshot = plans_.has_snapshot};
+                        .has_snapshot = plans_.has_snapshot,
+                        .writes_checkpoints = plans_.writes_checkpoints};
   changed.step = plan_step(changed.model, changed.layout, changed.options, hardware_.target);
   return analyze(changed);
 }

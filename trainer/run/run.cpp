@@ -174,6 +174,8 @@ class Run {
 
   void enable_checkpoints(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
+    std::optional<SaveMemory> memory;
+    if (plans_.writes_checkpoints) memory.emplace(backend_, session_->ledger());
     if (plans_.has_snapshot)
       snapshot = std::make_unique<Snapshot>(plans_.layout, backend_, session_->ledger());
     checkpoints_.enable({.saved = {.config = config_, .model = model_, .layout = whole_},
@@ -184,7 +186,7 @@ class Run {
                          .micro_batches = config_.gradient_accumulation_steps,
                          .directory = directory(),
                          .world = world_},
-                        std::move(snapshot));
+                        std::move(snapshot), std::move(memory));
   }
 
   bool stops_before_training() {

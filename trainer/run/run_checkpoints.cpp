@@ -31,7 +31,9 @@ std::string text(const SaveReport& report) {
 RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Log log)
     : opened_(opened), world_(world), log_(std::move(log)), newest_(opened.saved_step) {}
 
-void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot) {
+void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot,
+                            std::optional<SaveMemory> memory) {
+  memory_ = std::move(memory);
   saver_.emplace(std::move(run), std::move(snapshot), [this](const SaveReport& report) {
     log_(text(report));
     last_ = report;
@@ -55,6 +57,7 @@ void RunCheckpoints::save_last(const SavePoint& point) {
 
 void RunCheckpoints::save(const SavePoint& point, void (CheckpointSaver::*how)(const SavePoint&)) {
   if (!saver_) return;
+  memory_.reset();  // which is now the save's to take
   const auto start = std::chrono::steady_clock::now();
   ((*saver_).*how)(point);
   stall_seconds_ = seconds_since(start);

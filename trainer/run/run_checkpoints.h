@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/sample.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
+#include "trainer/checkpoint/save_memory.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/run/summary.h"
 
@@ -20,10 +21,14 @@ class RunCheckpoints {
   // Saves nothing until enable(). `log` gets a line for each save that has ended.
   RunCheckpoints(const OpenedRun& opened, World& world, Log log);
 
-  // As CheckpointSaver takes them.
-  void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot);
+  // As CheckpointSaver takes them. `memory` is what the first save will need.
+  void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot,
+              std::optional<SaveMemory> memory);
   // Gives back what saving takes; waits for a save under way.
-  void disable() { saver_.reset(); }
+  void disable() {
+    saver_.reset();
+    memory_.reset();
+  }
   bool are_enabled() const { return saver_.has_value(); }
 
   // Saves the state at that point, while the next ones run if there is a snapshot. A save
@@ -66,6 +71,7 @@ class RunCheckpoints {
   int64_t last_saved_bytes_ = 0;
   int64_t newest_;  // step of the newest in the run's folder, or of a save begun since
   double stall_seconds_ = 0;
+  std::optional<SaveMemory> memory_;
   std::optional<CheckpointSaver> saver_;
 };
 

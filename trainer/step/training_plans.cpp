@@ -189,6 +189,7 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);
+  plans.writes_checkpoints = config.enable_checkpointing && rank == 0;
   plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
                        config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
                        !given_arguments(plans.layout).empty();
@@ -197,15 +198,17 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
 
 MemoryByKind analyze(const TrainingPlans& plans) {
   MemoryByKind memory = analyze(plans.all());
-  if (!plans.has_snapshot) return memory;
   offload::MemoryAnalysis& host = memory[MemoryKind::unpinned_host];
-  for (const SavedArgument& one : given_arguments(plans.layout)) {
-    const int64_t bytes = offload::align_up(one.bytes);
-    host.by_category[one.category] += bytes;
+  auto add = [&](offload::Category category, int64_t bytes) {
+    host.by_category[category] += bytes;
     for (int64_t* total :
          {&host.argument_bytes, &host.peak_bytes, &host.live_bytes, &host.live_bytes_outputs_late})
       *total += bytes;
-  }
+  };
+  if (plans.writes_checkpoints) add(offload::Category::saving, kSaveBytes);
+  if (plans.has_snapshot)
+    for (const SavedArgument& one : given_arguments(plans.layout))
+      add(one.category, offload::align_up(one.bytes));
   return memory;
 }
 

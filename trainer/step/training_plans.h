@@ -23,6 +23,8 @@ struct TrainingPlans {
   std::optional<DecodingPlans> sample;    // where text is sampled at the end
   // Whether the state is copied, to write checkpoints while steps run; of replicas the first does.
   bool has_snapshot = false;
+  // Whether this process writes checkpoints, of all processes' state.
+  bool writes_checkpoints = false;
 
   std::vector<const offload::Plan*> all() const;
 };
@@ -41,7 +43,7 @@ inline constexpr const char* kKeepsAllInLess =
 // Those of device number `rank`. Throws ConfigError as step_options() does.
 TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank = 0);
 
-// The memory that a run takes: of its plans, and of the snapshot if there is one.
+// The memory that a run takes: of its plans, of saving, and of the snapshot if there is one.
 MemoryByKind analyze(const TrainingPlans& plans);
 
 // "attention: flash attention (ATen)", for each op that has several kernels.

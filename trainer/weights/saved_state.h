@@ -35,4 +35,10 @@ std::vector<SavedArgument> saved_arguments(const offload::ParameterLayout& layou
 // first one's.
 std::vector<SavedArgument> given_arguments(const offload::ParameterLayout& layout);
 
+// The host memory that writing takes besides, of the process that writes. Two files are written at
+// a time, each through a piece of 4 MiB, its converted numbers, and a buffer of 1 MiB
+// (kWeightPieceElements, AtomicFile); the rest is for headers and the manifest. Hashing what was
+// written takes less.
+inline constexpr int64_t kSaveBytes = int64_t{20} << 20;
+
 }  // namespace longshore::trainer

@@ -1,0 +1,22 @@
+// The memory that writing a checkpoint takes besides the state: held from the start, so that a save
+// late in a long run finds it.
+#pragma once
+
+#include <memory>
+
+#include "offload/arguments.h"
+
+namespace longshore::trainer {
+
+// Given up when the first save begins; what that frees again stays with the process.
+class SaveMemory {
+ public:
+  // Takes kSaveBytes (trainer/weights/saved_state.h) of host memory and touches them. Throws what
+  // the backend does where they are not to be had.
+  SaveMemory(offload::Backend& backend, offload::Ledger& ledger);
+
+ private:
+  std::unique_ptr<offload::Arguments> memory_;
+};
+
+}  // namespace longshore::trainer
