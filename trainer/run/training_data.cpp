@@ -20,6 +20,7 @@
 #include "data/unigram.h"
 #include "data/window_rows.h"
 #include "trainer/step/training_plans.h"
+#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -242,6 +243,8 @@ Prompt sample_prompt(const Config& config, const data::TokenFile& file,
                       ? plain_prompt(config, file, tokenizer)
                       : chat_prompt(config.sample_prompt, config.chat_template, tokenizer,
                                     location(config, "chat_template"));
+  if (!config.load_parameters_path.empty())
+    std::ranges::copy(eos_ids(config.load_parameters_path), std::back_inserter(prompt.end_tokens));
   if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.vocab_size)
     throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
                                   location(config, "sample_prompt"), largest, config.vocab_size));

@@ -14,10 +14,12 @@
 #include "tests/message_of.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/load_state.h"
+#include "trainer/checkpoint/save_memory.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/distributed/world.h"
 #include "trainer/step/training_session.h"
+#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {
@@ -153,6 +155,7 @@ struct Kind {
 
 const std::vector<Kind> kKinds{
     {"plain", {}},
+    {"pad_token", {"pad_token_id=7"}},
     {"micro_batches", {"gradient_accumulation_steps=2"}},
     {"no_clipping", {"gradient_clipping_threshold=0"}},
     {"previous_norm", {"gradient_clipping=previous_global_norm"}},
@@ -247,28 +250,51 @@ TEST(Checkpoint, IsNotReadAsAnotherOptimizersState) {
   }
 }
 
-// The snapshot is planned to the byte, and the rest of the run is what it was.
-TEST(Snapshot, TakesWhatWasPlanned) {
+// Snapshot and save's buffers are planned to the byte, and the rest of the run is what it was.
+TEST(Saving, TakesWhatWasPlanned) {
   for (const Kind& kind : kKinds) {
     if (!runs_here(kind)) continue;
     const Settings settings = join(kind.settings, {"steps=4", "checkpoint_period=2"});
     const TrainingPlans with = plan_training(config_of(settings), models::Target::cpu);
-    for (const char* off :
-         {"async_checkpointing=false", "enable_checkpointing=false", "checkpoint_period=4"}) {
+    for (const auto& [off, bytes] : {std::pair{"async_checkpointing=false", kSaveBytes},
+                                     {"checkpoint_period=4", kSaveBytes},
+                                     {"enable_checkpointing=false", int64_t{0}}}) {
       const TrainingPlans plans =
           plan_training(config_of(join(settings, {off})), models::Target::cpu);
-      EXPECT_EQ(analyze(plans)[offload::MemoryKind::unpinned_host].peak_bytes, 0) << off;
+      EXPECT_EQ(analyze(plans)[offload::MemoryKind::unpinned_host].peak_bytes, bytes) << off;
     }
     const offload::MemoryAnalysis planned = analyze(with)[offload::MemoryKind::unpinned_host];
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
-    Snapshot snapshot(with.layout, *backend, ledger);
+    const SaveMemory memory(*backend, ledger);
+    const Snapshot snapshot(with.layout, *backend, ledger);
     EXPECT_GT(planned.peak_bytes, 0);
     EXPECT_EQ(ledger.peak_bytes(offload::MemoryKind::unpinned_host), planned.peak_bytes);
     EXPECT_EQ(ledger.at_peak(offload::MemoryKind::unpinned_host), planned.by_category);
     for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host})
       EXPECT_EQ(analyze(with)[kind].peak_bytes, analyze(with.all())[kind].peak_bytes);
   }
+}
+
+// Of this process, in bytes: "VmRSS", or "VmHWM", the most since it was forgotten.
+int64_t resident(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) << 10;
+  return 0;
+}
+
+TEST(Saving, TakesNoMoreThanPlannedOnTheMachine) {
+  std::ofstream forget("/proc/self/clear_refs");
+  if (!(forget << 5 << std::flush)) GTEST_SKIP() << "the kernel keeps the peak";
+  TemporaryFolder folder;
+  Part part({"vocab_size=100000", "dtype=bfloat16", "base_num_decoder_layers=1"}, {});
+  const int64_t before = resident("VmRSS");
+  std::ofstream("/proc/self/clear_refs") << 5 << std::flush;
+  part.save(folder / "1");
+  const int64_t taken = resident("VmHWM") - before;
+  EXPECT_LE(taken, kSaveBytes);
+  EXPECT_GE(taken, kSaveBytes / 4) << "pieces of full size";
 }
 
 // Tensors and slabs that are copied, written and read in several pieces.

@@ -279,6 +279,12 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
     EXPECT_EQ(prompt.front(), opening) << path;
     EXPECT_EQ(std::vector(prompt.begin() + 1, prompt.end()), words);
   }
+  // It ends with what the weights' folder says, too.
+  folder_.write("generation_config.json", R"({"eos_token_id": [5, 9]})");
+  Config tuned = config({"dataset_path=" + text, "sample_prompt=A ship", "sample_tokens=5"});
+  tuned.load_parameters_path = (folder_ / "").string();
+  EXPECT_EQ(open_silently(tuned).sample_prompt.end_tokens,
+            (std::vector<int32_t>{tokenizer.eos_id(), 5, 9}));
 }
 
 TEST_F(TrainingDataTest, ATemplateIsForMessages) {
