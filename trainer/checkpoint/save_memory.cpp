@@ -1,0 +1,14 @@
+#include "trainer/checkpoint/save_memory.h"
+
+#include "trainer/weights/saved_state.h"
+
+namespace longshore::trainer {
+
+SaveMemory::SaveMemory(offload::Backend& backend, offload::Ledger& ledger)
+    : memory_(std::make_unique<offload::Arguments>(backend, ledger)) {
+  constexpr const char* kName = "saving";
+  memory_->at(kName, kSaveBytes, offload::MemoryKind::unpinned_host, offload::Category::saving);
+  memory_->write_zeros(kName);
+}
+
+}  // namespace longshore::trainer
