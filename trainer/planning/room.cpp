@@ -37,8 +37,11 @@ Capacity capacity(const offload::Hardware& hardware) {
 // The capacity of one of the devices that share the backend's host.
 Capacity capacity(offload::Backend& backend, int64_t devices_of_host) {
   const bool is_shared = shares_memory(backend.target());
-  return {backend.available_bytes(MemoryKind::device) / (is_shared ? devices_of_host : 1),
-          backend.available_bytes(MemoryKind::pinned_host) / devices_of_host, is_shared};
+  auto of_host = [&](MemoryKind kind) {
+    return std::max<int64_t>(backend.available_bytes(kind) / devices_of_host - kProcessBytes, 0);
+  };
+  return {is_shared ? of_host(MemoryKind::device) : backend.available_bytes(MemoryKind::device),
+          of_host(MemoryKind::pinned_host), is_shared};
 }
 
 Room room_within(const Capacity& capacity, const MemoryByKind& memory, const MemoryLimits& limits) {

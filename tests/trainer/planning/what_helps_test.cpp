@@ -16,6 +16,7 @@
 #include "tests/offload/forwarding_backend.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planning/room.h"
 
 namespace longshore::trainer {
 namespace {
@@ -27,19 +28,25 @@ using offload::MemoryKind;
 
 constexpr int64_t kPlenty = int64_t{1} << 40;
 
-// A device with so much memory.
+// A device with so much memory beside what so many processes take of the host's.
 class SmallBackend : public offload::ForwardingBackend {
  public:
-  SmallBackend(offload::Backend& other, std::map<MemoryKind, int64_t> available)
-      : ForwardingBackend(other), available_(std::move(available)) {}
+  SmallBackend(offload::Backend& other, std::map<MemoryKind, int64_t> available,
+               int64_t processes = 1)
+      : ForwardingBackend(other), available_(std::move(available)), processes_(processes) {}
 
-  int64_t available_bytes(MemoryKind kind) override { return available_.at(kind); }
+  int64_t available_bytes(MemoryKind kind) override {
+    const bool is_of_host = kind != MemoryKind::device || !models::is_cuda(target());
+    return available_.at(kind) + (is_of_host ? processes_ * kProcessBytes : 0);
+  }
 
  private:
   std::map<MemoryKind, int64_t> available_;
+  int64_t processes_;
 };
 
 Config config_of(std::vector<std::string> overrides) {
+  overrides.push_back("enable_checkpointing=false");  // whose memory is no plan's
   return load_config("quickstart.yml", overrides, default_configs_directory());
 }
 
@@ -253,10 +260,14 @@ TEST(WhatHelps, IsSharedByTheDevicesOfAHost) {
                                          : memory[MemoryKind::device].peak_bytes,
                   host = is_one_memory ? device : 4 * host_peak_bytes(memory);
     ASSERT_GT(host, 0);
-    SmallBackend enough(*nominal, {{MemoryKind::device, device}, {MemoryKind::pinned_host, host}});
+    const std::map<MemoryKind, int64_t> taken{{MemoryKind::device, device},
+                                              {MemoryKind::pinned_host, host}};
+    SmallBackend enough(*nominal, taken, 4);
     EXPECT_EQ(why_no_room(config, plans, enough), "");
+    SmallBackend without_processes(*nominal, taken, 3);
+    EXPECT_NE(why_no_room(config, plans, without_processes), "");
     SmallBackend small(*nominal,
-                       {{MemoryKind::device, device}, {MemoryKind::pinned_host, host - 1}});
+                       {{MemoryKind::device, device}, {MemoryKind::pinned_host, host - 1}}, 4);
     const std::string message = why_no_room(config, plans, small);
     EXPECT_THAT(message, HasSubstr("available " + offload::bytes_text((host - 1) / 4) +
                                    " for each of 4 devices of this host"));
