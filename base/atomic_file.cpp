@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/partial_name.h"
+#include "base/printable.h"
 
 namespace longshore {
 namespace {
@@ -31,7 +32,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(target_of(std::move(p
   // It takes the name's place when it is whole, which nobody wants of a device.
   if (std::error_code error;
       std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error))
-    throw FileError(path_.string() + ": found " +
+    throw FileError(path_text(path_) + ": found " +
                     (std::filesystem::is_directory(path_, error) ? "a folder" : "no file") +
                     ", expected the name of a file to write");
   PartialFile partial = make_partial_file(path_);
@@ -46,7 +47,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::fail(std::string_view what) const {
   const std::string reason = std::strerror(errno);
-  throw FileError(temporary_path_.string() + ": " + std::string(what) + ": " + reason);
+  throw FileError(path_text(temporary_path_) + ": " + std::string(what) + ": " + reason);
 }
 
 void AtomicFile::append(std::span<const std::byte> bytes) {
@@ -92,7 +93,7 @@ void AtomicFile::finish() {
   flush();
   if (fsync(file_.number()) != 0) fail("cannot sync");
   if (rename(temporary_path_.c_str(), path_.c_str()) != 0)
-    fail("cannot rename to " + path_.string());
+    fail("cannot rename to " + path_text(path_));
   file_.close();
   sync_folder(path_.parent_path());
 }
@@ -113,7 +114,7 @@ void require_no_input(const std::filesystem::path& output,
                       std::span<const std::filesystem::path> inputs) {
   for (const std::filesystem::path& input : inputs)
     if (std::error_code error; std::filesystem::equivalent(input, output, error))
-      throw ConfigError(output.string() + ": found " + input.string() +
+      throw ConfigError(path_text(output) + ": found " + path_text(input) +
                         ", which is an input; expected another file to write");
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace longshore {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path, const std::string& what, std::error_code error) {
-  throw FileError(path.string() + ": " + what + ": " + error.message());
+  throw FileError(path_text(path) + ": " + what + ": " + error.message());
 }
 
 bool is_free(const fs::path& path) {
@@ -41,9 +42,9 @@ AtomicFolder::AtomicFolder(const fs::path& path) : path_(resolved(path)) {
   if (!is_free(path_)) {
     int number = 2;
     while (!is_free(numbered(path_, number))) ++number;
-    throw ConfigError(path_.string() +
+    throw ConfigError(path_text(path_) +
                       ": found something there, expected nothing or an empty folder; nearest: " +
-                      numbered(path_, number).string());
+                      path_text(numbered(path_, number)));
   }
   std::error_code error;
   fs::create_directories(path_.parent_path(), error);
@@ -60,7 +61,7 @@ void AtomicFolder::finish() {
   sync_folder(directory());
   std::error_code error;
   fs::rename(directory(), path_, error);
-  if (error) fail(directory(), "cannot rename to " + path_.string(), error);
+  if (error) fail(directory(), "cannot rename to " + path_text(path_), error);
   is_finished_ = true;
   sync_folder(path_.parent_path());
   sync_folder(path_.parent_path().parent_path());  // the parent may be new as well

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace {
 
 __attribute__((constructor)) void require_current_folder() {
@@ -14,7 +16,7 @@ __attribute__((constructor)) void require_current_folder() {
   if (getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;
   dprintf(STDERR_FILENO,
           "%s: the current folder: found one that has been removed, expected one that is there\n",
-          program_invocation_short_name);
+          longshore::excerpt(program_invocation_short_name).c_str());
   _exit(2);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/print.h"
 
 namespace longshore {
 
@@ -15,8 +16,8 @@ template <class F>
 int exit_code_of(const char* program, F run) {
   auto failed = [&](const std::exception& error, int code) {
     std::string message = error.what();
-    if (message.ends_with('\n')) message.pop_back();  // as those with tables do
-    std::fprintf(stderr, "%s: %s\n", program, message.c_str());
+    if (!message.ends_with('\n')) message += '\n';  // those with tables do
+    print(stderr, std::string(program) + ": " + message);
     return code;
   };
   try {

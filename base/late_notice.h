@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/print.h"
+
 namespace longshore {
 
 // Prints the line, once, unless its scope ends before.
@@ -22,7 +24,7 @@ class LateNotice {
           std::unique_lock lock(mutex);
           std::condition_variable_any never;
           never.wait_for(lock, stop, patience, [] { return false; });
-          if (!stop.stop_requested()) std::fprintf(stderr, "%s\n", line.c_str());
+          if (!stop.stop_requested()) print(stderr, line + "\n");
         }) {}
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace longshore {
 namespace {
 
@@ -74,7 +76,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 }
 
 std::string nearest_help(const std::string& choice) {
-  return choice.empty() ? "" : "; nearest: " + choice;
+  constexpr size_t kMost = 1024;
+  return choice.empty() ? "" : "; nearest: " + excerpt(choice, kMost);
 }
 
 }  // namespace longshore

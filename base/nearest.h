@@ -19,7 +19,7 @@ namespace longshore {
 // too long for an error message.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// The end of a message: "; nearest: CHOICE", or "" where there is no choice to name.
+// The end of a message: "; nearest: CHOICE", printable, or "" where there is no choice to name.
 std::string nearest_help(const std::string& choice);
 
 }  // namespace longshore

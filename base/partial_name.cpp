@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "base/printable.h"
 
 namespace longshore {
 namespace {
@@ -77,7 +78,7 @@ PartialFile make_partial_file(const fs::path& path) {
     const fs::path name = partial_name(path, number);
     FileDescriptor file(open(name.c_str(), kForFile | O_CREAT | O_EXCL, 0666));
     if (!file.is_open() && errno != EEXIST)
-      throw FileError(path.string() + ": cannot create: " + std::strerror(errno));
+      throw FileError(path_text(path) + ": cannot create: " + std::strerror(errno));
     if (file.is_open() && keeps(file)) return {name, std::move(file)};
   }
 }
@@ -88,7 +89,7 @@ PartialFile make_partial_folder(const fs::path& path) {
     const fs::path name = partial_name(path, number);
     std::error_code error;
     const bool is_new = fs::create_directory(name, error);
-    if (error) throw FileError(name.string() + ": cannot make the folder: " + error.message());
+    if (error) throw FileError(path_text(name) + ": cannot make the folder: " + error.message());
     if (!is_new) continue;
     FileDescriptor folder(open(name.c_str(), kForFolder));
     if (folder.is_open() && keeps(folder)) return {name, std::move(folder)};
@@ -99,7 +100,7 @@ void remove_leftovers(const fs::path& folder) {
   for (const fs::path& path : partials(folder, "")) {
     std::error_code error;
     fs::remove_all(path, error);
-    if (error) throw FileError(path.string() + ": cannot be removed: " + error.message());
+    if (error) throw FileError(path_text(path) + ": cannot be removed: " + error.message());
   }
 }
 

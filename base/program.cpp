@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace longshore {
 namespace {
@@ -47,8 +48,8 @@ void require_thread_count() {
   // "4,2" has numbers for nested loops as well.
   const bool is_number = error == std::errc() && (*end == '\0' || *end == ' ' || *end == ',');
   if (!is_number || count < 1 || count > kMost)
-    throw ConfigError("OMP_NUM_THREADS: found " + std::string(rest.substr(0, 40)) +
-                      ", expected 1 to " + std::to_string(kMost));
+    throw ConfigError("OMP_NUM_THREADS: found " + excerpt(rest) + ", expected 1 to " +
+                      std::to_string(kMost));
 }
 
 // As after head(1), or after tee(1) that got the same signal as this program.
@@ -67,11 +68,14 @@ void finish_standard_output() {
 }
 
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant) {
-  const std::vector<std::string> unknown = app.remaining();
-  if (unknown.empty()) return error.what();
-  const std::string& first = unknown[0];
+  std::vector<std::string> unknown = app.remaining();
+  if (unknown.empty()) return library_message(error.what());
+  const std::string first = unknown[0];
   std::string close = meant ? meant(first) : "";
   if (close.empty()) close = nearest_option(app, first);
+  constexpr size_t kMostNamed = 20;
+  if (unknown.size() > kMostNamed) unknown.resize(kMostNamed);
+  for (std::string& argument : unknown) argument = excerpt(argument);
   const CLI::ExtrasError not_expected({unknown.rbegin(), unknown.rend()});  // it reverses the order
   return not_expected.what() + nearest_help(close);
 }
@@ -79,12 +83,12 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
 void require_place_for(const std::string& option, const std::filesystem::path& file) {
   if (file.empty()) return;
   if (std::filesystem::is_directory(file))
-    throw ConfigError(option + ": found the folder " + file.native() +
+    throw ConfigError(option + ": found the folder " + path_text(file) +
                       ", expected the name of a file to write");
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder))
-    throw ConfigError(option + ": found " + file.native() + ", but there is no folder " +
-                      folder.native());
+    throw ConfigError(option + ": found " + path_text(file) + ", but there is no folder " +
+                      path_text(folder));
 }
 
 }  // namespace longshore

@@ -3,12 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <string>
 
 #include "base/exit_code.h"
+#include "base/print.h"
 
 namespace longshore {
 
@@ -56,8 +56,8 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
         app.exit(error);
         finish_standard_output();
       });
-    std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
-                 wrong_arguments(app, error, meant).c_str());
+    print(stderr, app.get_name() + ": " + wrong_arguments(app, error, meant) +
+                      "\nRun with --help for more information.\n");
     return 2;
   }
   return exit_code_of(app.get_name().c_str(), [&] {

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 namespace longshore::data {
 namespace {

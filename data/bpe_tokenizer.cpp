@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 #include "data/added_tokens.h"
 #include "data/bpe.h"
 #include "data/split_pattern.h"
-#include "data/strict_json.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
-#include "data/utf8.h"
 
 namespace longshore::data {
 namespace {
@@ -195,7 +195,7 @@ class BpeTokenizer : public TokenizerModel {
       try {
         token.content = normalize(token.content, kMaxAddedTokenBytes);
       } catch (const DataError& error) {
-        throw DataError("added_tokens: " + json_quoted(token.content) + ": " + error.what());
+        throw DataError("added_tokens: " + in_quotes(token.content) + ": " + error.what());
       }
       if ((bytes += token.content.size()) > kMaxAddedTokensBytes)
         throw DataError("added_tokens: expected at most " + std::to_string(kMaxAddedTokensBytes) +

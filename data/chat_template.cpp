@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
-#include "data/strict_json.h"
 #include "data/white_space.h"
 
 namespace longshore::data {
@@ -26,8 +26,8 @@ constexpr std::array<const char*, kChatTemplates.size()> kEndOfTurn = {
 int32_t special_id(const char* name, const Tokenizer& tokenizer) {
   const std::optional<int32_t> id = tokenizer.id_of(name);
   if (!id)
-    throw DataError(tokenizer.path().string() + ": the chat template needs the token " +
-                    json_quoted(name) + ", which the tokenizer lacks");
+    throw DataError(path_text(tokenizer.path()) + ": the chat template needs the token " +
+                    in_quotes(name) + ", which the tokenizer lacks");
   return *id;
 }
 
@@ -59,7 +59,7 @@ By writer_of(const ChatMessage& message) {
 
 [[noreturn]] void refuse(size_t index, const ChatMessage& message, const std::string& expected) {
   throw DataError("message " + std::to_string(index) + ": expected " + expected +
-                  ", found the role " + json_quoted(message.role));
+                  ", found the role " + in_quotes(message.role));
 }
 
 void expect_known_roles(std::span<const ChatMessage> messages) {
@@ -155,7 +155,7 @@ void write_chatml(std::span<const ChatMessage> messages, const char* end,
 ChatTemplate ChatTemplate::named(std::string_view name) {
   for (size_t i = 0; i < kChatTemplates.size(); ++i)
     if (name == kChatTemplates[i]) return ChatTemplate(static_cast<Family>(i));
-  throw ConfigError("no chat template is named " + json_quoted(name) + "; there are " +
+  throw ConfigError("no chat template is named " + in_quotes(name) + "; there are " +
                     join(kChatTemplates) + nearest_help(nearest(name, kChatTemplates)));
 }
 

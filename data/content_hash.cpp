@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/printable.h"
 
 namespace longshore::data {
 namespace {
@@ -60,7 +61,7 @@ std::string ContentHash::text() const { return digits(XXH3_128bits_digest(state_
 std::string file_hash(const std::filesystem::path& path) {
   constexpr size_t kPieceBytes = size_t{256} << 10;  // few calls of read, and still in the cache
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
+  if (!file.is_open()) throw DataError(path_text(path) + ": cannot open: " + std::strerror(errno));
   posix_fadvise(file.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
   ContentHash hash;
   std::vector<std::byte> piece(kPieceBytes);
@@ -70,7 +71,7 @@ std::string file_hash(const std::filesystem::path& path) {
     if (count < 0 && errno == EINTR) continue;
     if (count > 0) hash.append(std::span(piece).first(static_cast<size_t>(count)));
   } while (count > 0 || (count < 0 && errno == EINTR));
-  if (count < 0) throw DataError(path.string() + ": cannot read: " + std::strerror(errno));
+  if (count < 0) throw DataError(path_text(path) + ": cannot read: " + std::strerror(errno));
   return hash.text();
 }
 

@@ -1,8 +1,8 @@
 #include "data/document_reader.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer.h"
-#include "data/utf8.h"
 
 namespace longshore::data {
 

@@ -8,9 +8,10 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "data/strict_json.h"
-#include "data/utf8.h"
 
 namespace longshore::data {
 namespace {
@@ -98,7 +99,7 @@ class ExampleReader : public StrictJson {
       return true;
     }
     if (!fields_.insert(name).second)
-      throw DataError(json_quoted(name) + ": found the key again, expected it once");
+      throw DataError(in_quotes(name) + ": found the key again, expected it once");
     field_ = name;
     place_ = name == "messages" ? Place::messages : Place::value;
     return true;
@@ -141,7 +142,7 @@ class ExampleReader : public StrictJson {
     if (has("messages")) return chat();
     for (const char* name : {"prompt", "completion"})
       if (!has(name))
-        throw DataError("expected prompt and completion, found no " + json_quoted(name) +
+        throw DataError("expected prompt and completion, found no " + in_quotes(name) +
                         nearest_to(name));
     return CompletionExample{std::move(texts_["prompt"]), learnt("completion")};
   }
@@ -168,7 +169,7 @@ class ExampleReader : public StrictJson {
       case Place::message_value:
         return message + "." + field_ + ": expected a string";
       case Place::message_other:
-        return message + ": expected role and content alone, found the key " + json_quoted(field_) +
+        return message + ": expected role and content alone, found the key " + in_quotes(field_) +
                ", which would have to be null";
       default:
         return "expected a key or the end of the object";
@@ -205,7 +206,7 @@ class ExampleReader : public StrictJson {
 
   bool message_key(const std::string& name) {
     bool* has = name == "role" ? &has_role_ : name == "content" ? &has_content_ : nullptr;
-    if (has != nullptr && *has) refuse("the key " + json_quoted(name) + " again");
+    if (has != nullptr && *has) refuse("the key " + in_quotes(name) + " again");
     if (has != nullptr) *has = true;
     field_ = name;
     place_ = has != nullptr ? Place::message_value : Place::message_other;
@@ -218,13 +219,13 @@ class ExampleReader : public StrictJson {
 
   std::string nearest_to(const std::string& name) const {
     const std::string closest = nearest(name, unknown_);
-    return nearest_help(closest.empty() ? "" : json_quoted(closest));
+    return nearest_help(closest.empty() ? "" : in_quotes(closest));
   }
 
   [[noreturn]] void refuse_unknown() const {
     std::string found;
     for (const std::string& name : unknown_)
-      found += (found.empty() ? "the keys " : ", ") + json_quoted(name);
+      found += (found.empty() ? "the keys " : ", ") + in_quotes(name);
     std::string closest;
     for (const std::string& name : unknown_)
       if (closest.empty()) closest = nearest(name, kFields);
@@ -254,7 +255,7 @@ class ExampleReader : public StrictJson {
     constexpr size_t kMaxShown = 4;
     std::vector<std::string> found;
     for (const ChatMessage& message : messages_)
-      if (const std::string role = json_quoted(message.role);
+      if (const std::string role = in_quotes(message.role);
           found.size() < kMaxShown && std::ranges::find(found, role) == found.end())
         found.push_back(role);
     return found.empty() ? "" : " among those of " + join(found);

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
+#include "base/printable.h"
 
 namespace longshore::data {
 namespace {
@@ -31,6 +32,7 @@ struct Mapped {
 // More files than a model has; those beyond are mapped all the same, without their message.
 constexpr size_t kMostMapped = 4096;
 std::array<Mapped, kMostMapped> mapped_files;
+std::string program_name;  // set before the handler
 
 void say(const char* text) {
   [[maybe_unused]] ssize_t ignored = write(STDERR_FILENO, text, std::strlen(text));
@@ -42,7 +44,7 @@ void end_for_shortened_file(int, siginfo_t* signal, void*) {
   for (const Mapped& one : mapped_files) {
     const std::byte* begin = one.begin;
     if (begin == nullptr || at < begin || at >= begin + one.size) continue;
-    const char* const message[] = {program_invocation_short_name, ": ", one.path.load(),
+    const char* const message[] = {program_name.c_str(), ": ", one.path.load(),
                                    ": became shorter, or its disk failed, while it was read\n"};
     for (const char* text : message) say(text);
     _exit(1);
@@ -53,14 +55,13 @@ void end_for_shortened_file(int, siginfo_t* signal, void*) {
 void note_mapping(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   static std::once_flag once;
   std::call_once(once, [] {
+    program_name = excerpt(program_invocation_short_name);
     struct sigaction action = {};
     action.sa_sigaction = end_for_shortened_file;
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGBUS, &action, nullptr);
   });
-  std::string shown = path.string();  // in a terminal
-  for (char& c : shown)
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  const std::string shown = path_text(path);
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   for (Mapped& one : mapped_files) {
@@ -83,13 +84,13 @@ FileMapping::FileMapping(const std::filesystem::path& path, Access access) {
   // Without O_NONBLOCK a named pipe would hang here.
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   auto fail = [&](const std::string& what) {
-    throw DataError(path.string() + ": " + what + ": " + std::strerror(errno));
+    throw DataError(path_text(path) + ": " + what + ": " + std::strerror(errno));
   };
   if (!file.is_open()) fail("cannot open");
   struct stat status;
   if (fstat(file.number(), &status) != 0) fail("cannot look at it");
   if (!S_ISREG(status.st_mode))
-    throw DataError(path.string() + ": expected a regular file, found " +
+    throw DataError(path_text(path) + ": expected a regular file, found " +
                     (S_ISDIR(status.st_mode) ? "a folder" : "something else"));
   const auto size = static_cast<size_t>(status.st_size);
   if (size > 0) {

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/strict_json.h"
+#include "base/printable.h"
 
 namespace longshore::data {
 
 using nlohmann::json;
 
 void JsonPlace::refuse(const std::string& expected) const {
-  const std::string found = value_->is_string() ? json_quoted(value_->get_ref<const std::string&>())
+  const std::string found = value_->is_string() ? in_quotes(value_->get_ref<const std::string&>())
                             : value_->is_structured() ? std::string("an ") + value_->type_name()
                                                       : value_->dump();
   throw DataError(name() + ": expected " + expected + ", found " + found);
@@ -20,13 +20,14 @@ void JsonPlace::expect_keys(std::initializer_list<std::string_view> keys) const 
   if (!value_->is_object()) refuse("an object");
   for (const auto& [key, value] : value_->items())
     if (std::find(keys.begin(), keys.end(), key) == keys.end())
-      throw DataError(name() + ": " + json_quoted(key) + " is not supported");
+      throw DataError(name() + ": " + in_quotes(key) + " is not supported");
 }
 
 JsonPlace JsonPlace::at(const char* key) const {
   if (!value_->is_object()) refuse("an object");
   static const json kNull;
-  return {value_->contains(key) ? value_->at(key) : kNull, path_.empty() ? key : path_ + "/" + key};
+  return {value_->contains(key) ? value_->at(key) : kNull,
+          (path_.empty() ? "" : path_ + "/") + excerpt(key)};
 }
 
 bool JsonPlace::boolean(const char* key, bool otherwise) const {

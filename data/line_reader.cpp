@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/tokenizer.h"
 
 namespace longshore::data {
@@ -19,13 +20,13 @@ constexpr std::string_view kByteOrderMark =
 LineReader::LineReader(const std::filesystem::path& path) : path_(path), buffer_(kBufferBytes) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
-    throw DataError(path.string() + ": expected a text file, found a folder");
+    throw DataError(path_text(path) + ": expected a text file, found a folder");
   // A named pipe would hang, and what it gives could be read only once.
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    throw DataError(path.string() + ": expected a text file, found no regular file");
+    throw DataError(path_text(path) + ": expected a text file, found no regular file");
   errno = 0;
   file_.open(path, std::ios::binary);
-  if (!file_) throw DataError(path.string() + ": cannot open: " + std::strerror(errno));
+  if (!file_) throw DataError(path_text(path) + ": cannot open: " + std::strerror(errno));
 }
 
 bool LineReader::next(std::string& line) {
@@ -35,7 +36,7 @@ bool LineReader::next(std::string& line) {
   while (true) {
     if (unread_.empty()) {
       file_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-      if (file_.bad()) throw DataError(path_.string() + ": cannot read: " + std::strerror(errno));
+      if (file_.bad()) throw DataError(path_text(path_) + ": cannot read: " + std::strerror(errno));
       unread_ = {buffer_.data(), static_cast<size_t>(file_.gcount())};
       if (unread_.empty() && line.empty() && !is_too_long) return false;
     }
@@ -64,7 +65,7 @@ bool is_blank(std::string_view line) {
 
 std::string at_line(const std::filesystem::path& path, int64_t line_number,
                     const std::string& what) {
-  return path.string() + ":" + std::to_string(line_number) + ": " + what;
+  return path_text(path) + ":" + std::to_string(line_number) + ": " + what;
 }
 
 }  // namespace longshore::data

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/strict_json.h"
 
 namespace longshore::data {
@@ -109,9 +110,9 @@ class HeaderReader : public StrictJson {
 
   bool string(string_t& value) override {
     if (place_ == Place::metadata) return true;
-    if (place_ != Place::dtype) refuse("the string " + json_quoted(value));
+    if (place_ != Place::dtype) refuse("the string " + in_quotes(value));
     const std::optional<SafetensorsDtype> dtype = find_dtype(value);
-    if (!dtype) refuse(json_quoted(value));
+    if (!dtype) refuse(in_quotes(value));
     entry_.info.dtype = *dtype;
     place_ = Place::fields;
     return true;
@@ -162,7 +163,7 @@ class HeaderReader : public StrictJson {
     end
   };
 
-  std::string here() const { return "tensor " + json_quoted(entry_.info.name) + ": "; }
+  std::string here() const { return "tensor " + in_quotes(entry_.info.name) + ": "; }
 
   std::string expectation() const override {
     switch (place_) {
@@ -209,7 +210,7 @@ class HeaderReader : public StrictJson {
                       " entries, found more");
     const auto [at, is_new] = metadata_keys_.insert(std::move(key));
     if (!is_new)
-      throw DataError("__metadata__: " + json_quoted(*at) + ": found twice, expected once");
+      throw DataError("__metadata__: " + in_quotes(*at) + ": found twice, expected once");
   }
 
   void begin_field(const std::string& field) {
@@ -224,7 +225,7 @@ class HeaderReader : public StrictJson {
     else if (field == "data_offsets")
       begin(offsets_seen_, Place::offsets);
     else
-      refuse(json_quoted(field));
+      refuse(in_quotes(field));
   }
 
   void finish_entry() {
@@ -277,7 +278,7 @@ void require_no_gaps(std::span<const Entry> entries, uint64_t data_bytes) {
   uint64_t end = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != end)
-      throw DataError("tensor " + json_quoted(entry.info.name) + ": data begins at " +
+      throw DataError("tensor " + in_quotes(entry.info.name) + ": data begins at " +
                       std::to_string(entry.begin) + ", expected " + std::to_string(end) +
                       ", where that of the one before ends");
     end = entry.end;
@@ -300,7 +301,7 @@ void require_different_names(std::span<const SafetensorsTensor> tensors) {
   const std::vector<uint32_t> order = sorted_by_name(tensors);
   for (size_t i = 1; i < order.size(); ++i)
     if (tensors[order[i - 1]].name == tensors[order[i]].name)
-      throw DataError("tensor " + json_quoted(tensors[order[i]].name) +
+      throw DataError("tensor " + in_quotes(tensors[order[i]].name) +
                       ": found twice, expected once");
 }
 
@@ -309,7 +310,7 @@ std::vector<SafetensorsTensor> parse_named(std::span<const std::byte> file,
   try {
     return parse_safetensors(file);
   } catch (const DataError& error) {
-    throw DataError(path.string() + ": " + error.what());
+    throw DataError(path_text(path) + ": " + error.what());
   }
 }
 
@@ -330,7 +331,7 @@ int64_t SafetensorsInfo::element_count() const {
   int64_t count = 1;
   for (int64_t size : shape)
     if (__builtin_mul_overflow(count, size, &count))
-      throw DataError("tensor " + json_quoted(name) + ": shape " + text(shape) +
+      throw DataError("tensor " + in_quotes(name) + ": shape " + text(shape) +
                       " has more than 2^63 - 1 elements");
   return count;
 }
@@ -338,7 +339,7 @@ int64_t SafetensorsInfo::element_count() const {
 int64_t SafetensorsInfo::bytes() const {
   int64_t bytes = 0;
   if (__builtin_mul_overflow(element_count(), size_bytes(dtype), &bytes))
-    throw DataError("tensor " + json_quoted(name) + ": " + data::name(dtype) + text(shape) +
+    throw DataError("tensor " + in_quotes(name) + ": " + data::name(dtype) + text(shape) +
                     " takes more than 2^63 - 1 bytes");
   return bytes;
 }
@@ -349,7 +350,7 @@ std::vector<SafetensorsTensor> parse_safetensors(std::span<const std::byte> file
   const std::span<const std::byte> data = file.subspan(kLengthBytes + length);
   if (!header.starts_with('{'))
     throw DataError("no safetensors file: a header that begins with " +
-                    json_quoted(header.substr(0, 1)) + ", expected \"{\"");
+                    in_quotes(header.substr(0, 1)) + ", expected \"{\"");
   HeaderReader reader(data.size());
   reader.read(header);
   std::vector<Entry> entries = reader.take();
@@ -381,7 +382,7 @@ const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
 
 const SafetensorsTensor& SafetensorsFile::at(std::string_view name) const {
   if (const SafetensorsTensor* tensor = find(name)) return *tensor;
-  throw DataError(path_.string() + ": no tensor " + json_quoted(name));
+  throw DataError(path_text(path_) + ": no tensor " + in_quotes(name));
 }
 
 }  // namespace longshore::data

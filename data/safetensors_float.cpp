@@ -9,7 +9,7 @@
 
 #include "base/bfloat16.h"
 #include "base/error.h"
-#include "data/strict_json.h"
+#include "base/printable.h"
 
 namespace longshore::data {
 namespace {
@@ -118,7 +118,7 @@ bool all_finite(std::span<const std::byte> data, Bits exponent) {
 NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to) {
   const size_t count = tensor.data.size() / static_cast<size_t>(size_bytes(tensor.dtype));
   if (to.size() != count)
-    throw InternalError("tensor " + json_quoted(tensor.name) + ": " + std::to_string(count) +
+    throw InternalError("tensor " + in_quotes(tensor.name) + ": " + std::to_string(count) +
                         " elements, room for " + std::to_string(to.size()));
   return to_float32(tensor, 0, to);
 }
@@ -128,7 +128,7 @@ NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<f
                begin = static_cast<size_t>(first);
   const size_t count = tensor.data.size() / size;
   if (first < 0 || begin > count || to.size() > count - begin)
-    throw InternalError("tensor " + json_quoted(tensor.name) + ": " + std::to_string(to.size()) +
+    throw InternalError("tensor " + in_quotes(tensor.name) + ": " + std::to_string(to.size()) +
                         " elements from " + std::to_string(first) + " on, of " +
                         std::to_string(count));
   const std::byte* from = tensor.data.data() + begin * size;
@@ -142,7 +142,7 @@ NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<f
     case SafetensorsDtype::float16:
       return convert<Float16>(from, to);
     default:
-      throw DataError("tensor " + json_quoted(tensor.name) + ": found " + name(tensor.dtype) +
+      throw DataError("tensor " + in_quotes(tensor.name) + ": found " + name(tensor.dtype) +
                       ", expected F32, BF16, F16 or F64");
   }
 }
@@ -153,7 +153,7 @@ void convert_floats(const SafetensorsTensor& tensor, SafetensorsDtype dtype,
   const size_t to_bytes = static_cast<size_t>(size_bytes(dtype));
   const size_t count = tensor.data.size() / from_bytes;
   if (to.size() != count * to_bytes)
-    throw InternalError("tensor " + json_quoted(tensor.name) + ": " + std::to_string(count) +
+    throw InternalError("tensor " + in_quotes(tensor.name) + ": " + std::to_string(count) +
                         " elements, room for " + std::to_string(to.size() / to_bytes));
   constexpr size_t kBlock = size_t{1} << 16;
   std::vector<float> values(std::min(kBlock, count));
@@ -174,7 +174,7 @@ void convert_floats(const SafetensorsTensor& tensor, SafetensorsDtype dtype,
     }
   }
   if (infinities_after > infinities_before)
-    throw DataError("tensor " + json_quoted(tensor.name) + ": found finite " + name(tensor.dtype) +
+    throw DataError("tensor " + in_quotes(tensor.name) + ": found finite " + name(tensor.dtype) +
                     " values beyond what " + name(dtype) + " can hold, expected none");
 }
 
@@ -185,7 +185,7 @@ void require_finite(const SafetensorsTensor& tensor) {
   else if (tensor.dtype == SafetensorsDtype::bfloat16)
     is_finite = all_finite<uint16_t>(tensor.data, 0x7f80);
   if (!is_finite)
-    throw DataError("tensor " + json_quoted(tensor.name) +
+    throw DataError("tensor " + in_quotes(tensor.name) +
                     ": found values that are infinite or NaN, expected finite ones");
 }
 

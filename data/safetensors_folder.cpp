@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "data/file_mapping.h"
 #include "data/strict_json.h"
@@ -76,10 +77,10 @@ class IndexReader : public StrictJson {
     while (value.starts_with("./")) value.erase(0, 2);
     if (value.empty() || value == "." || value == ".." || value.find('/') != std::string::npos ||
         value.find('\0') != std::string::npos)
-      refuse(json_quoted(value));
+      refuse(in_quotes(value));
     const auto [at, is_new] = files_.emplace(std::move(tensor_), std::move(value));
     if (!is_new)
-      throw DataError("weight_map: " + json_quoted(at->first) + ": found twice, expected once");
+      throw DataError("weight_map: " + in_quotes(at->first) + ": found twice, expected once");
     return true;
   }
 
@@ -87,7 +88,7 @@ class IndexReader : public StrictJson {
   bool in_map() const { return key_is_map_ && depth_ == 2; }
 
   std::string expectation() const override {
-    if (in_map()) return "weight_map: " + json_quoted(tensor_) + ": expected the name of a file";
+    if (in_map()) return "weight_map: " + in_quotes(tensor_) + ": expected the name of a file";
     return key_is_map_ ? "weight_map: expected an object" : "expected an object with a weight_map";
   }
 
@@ -118,7 +119,7 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
                       std::to_string(kMaxIndexBytes));
     return parse_safetensors_index(mapping.text());
   } catch (const DataError& error) {
-    throw DataError(path.string() + ": " + error.what());
+    throw DataError(path_text(path) + ": " + error.what());
   }
 }
 
@@ -148,11 +149,11 @@ std::vector<const SafetensorsTensor*> open_index(const fs::path& path,
     for (const SafetensorsTensor& tensor : files.back().tensors()) {
       const auto entry = index.find(tensor.name);
       if (entry == index.end()) {
-        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
+        problems.add(in_quotes(tensor.name) + " is in " + in_quotes(file_name) +
                      ", but not in the index");
       } else if (entry->second != file_name) {
-        problems.add(json_quoted(tensor.name) + " is in " + json_quoted(file_name) +
-                     ", the index says in " + json_quoted(entry->second));
+        problems.add(in_quotes(tensor.name) + " is in " + in_quotes(file_name) +
+                     ", the index says in " + in_quotes(entry->second));
       } else {
         found.insert(tensor.name);
         tensors.push_back(&tensor);
@@ -161,9 +162,9 @@ std::vector<const SafetensorsTensor*> open_index(const fs::path& path,
   }
   for (const auto& [tensor, file] : index)
     if (!found.contains(tensor) && !unreadable.contains(file))
-      problems.add(json_quoted(tensor) + " is not in " + json_quoted(file) + ", as the index says");
+      problems.add(in_quotes(tensor) + " is not in " + in_quotes(file) + ", as the index says");
   if (!problems.empty())
-    throw DataError(path.string() + ": index and files do not agree:\n  " + problems.text());
+    throw DataError(path_text(path) + ": index and files do not agree:\n  " + problems.text());
   return tensors;
 }
 
@@ -180,7 +181,7 @@ std::string what_else_holds_weights(const fs::path& directory) {
   }
   if (found.empty()) return "";
   const std::string first = *std::ranges::min_element(found);
-  return ", but " + json_quoted(first) +
+  return ", but " + in_quotes(first) +
          ": weights are read from safetensors alone, as transformers writes them with "
          "AutoModelForCausalLM.from_pretrained(DIR, dtype=\"auto\").save_pretrained(NEW_DIR)";
 }
@@ -195,7 +196,7 @@ std::vector<const SafetensorsTensor*> open_files(const fs::path& directory,
     return tensors;
   }
   if (is_there(directory / kIndexFile)) return open_index(directory / kIndexFile, files);
-  throw DataError(directory.string() + ": found neither " + kSingleFile + " nor " + kIndexFile +
+  throw DataError(path_text(directory) + ": found neither " + kSingleFile + " nor " + kIndexFile +
                   what_else_holds_weights(directory));
 }
 
@@ -249,8 +250,8 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& directory, const TensorNami
     }
     const auto [first, is_new] = names_in_files.emplace(*name, tensor->name);
     if (!is_new)
-      throw DataError(directory.string() + ": found both " + json_quoted(first->second) + " and " +
-                      json_quoted(tensor->name) + " for " + json_quoted(*name) +
+      throw DataError(path_text(directory) + ": found both " + in_quotes(first->second) + " and " +
+                      in_quotes(tensor->name) + " for " + in_quotes(*name) +
                       ", expected one of them");
     SafetensorsTensor& named = tensors_[*name] = *tensor;
     named.name = *name;
@@ -267,13 +268,13 @@ std::vector<std::string> SafetensorsFolder::names() const {
 const SafetensorsTensor& SafetensorsFolder::at(std::string_view name) const {
   if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
   const std::string similar = nearest(name, names());
-  throw DataError(directory_.string() + ": no tensor " + json_quoted(name) +
-                  nearest_help(similar.empty() ? "" : json_quoted(similar)));
+  throw DataError(path_text(directory_) + ": no tensor " + in_quotes(name) +
+                  nearest_help(similar.empty() ? "" : in_quotes(similar)));
 }
 
 void SafetensorsFolder::rename(std::string_view name, const std::string& other) {
   SafetensorsTensor tensor = at(name);
-  if (contains(other)) throw InternalError("tensor " + json_quoted(other) + ": found already");
+  if (contains(other)) throw InternalError("tensor " + in_quotes(other) + ": found already");
   tensors_.erase(tensors_.find(name));
   tensor.name = other;
   tensors_.emplace(other, std::move(tensor));
@@ -298,10 +299,10 @@ void write_safetensors_folder(const fs::path& directory, std::span<const Safeten
                               int64_t max_shard_bytes, const AppendData& append_data) {
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) throw FileError(directory.string() + ": cannot make the folder: " + error.message());
+  if (error) throw FileError(path_text(directory) + ": cannot make the folder: " + error.message());
   for (const char* file : {kSingleFile, kIndexFile})
     if (is_there(directory / file))
-      throw DataError((directory / file).string() +
+      throw DataError(path_text(directory / file) +
                       ": there is a checkpoint already; remove it, or write elsewhere");
 
   const std::vector<std::vector<SafetensorsInfo>> shards = split(tensors, max_shard_bytes);
@@ -315,7 +316,7 @@ void write_safetensors_folder(const fs::path& directory, std::span<const Safeten
     const std::string file = shard_name(i, shards.size());
     for (const SafetensorsInfo& tensor : shards[i]) {
       const bool is_new = weight_map.emplace(tensor.name, file).second;
-      if (!is_new) throw InternalError("tensor " + json_quoted(tensor.name) + ": found twice");
+      if (!is_new) throw InternalError("tensor " + in_quotes(tensor.name) + ": found twice");
       total_parameters += tensor.element_count();
       total_size += tensor.bytes();
     }

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
-#include "data/strict_json.h"
-#include "data/utf8.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 
 namespace longshore::data {
 namespace {
@@ -22,7 +23,7 @@ std::string fault(std::span<const SafetensorsInfo> tensors) {
            std::to_string(kMaxSafetensorsTensors);
   std::set<std::string_view> names;
   for (const SafetensorsInfo& tensor : tensors) {
-    const std::string here = "tensor " + json_quoted(tensor.name);
+    const std::string here = "tensor " + in_quotes(tensor.name);
     if (tensor.name == "__metadata__") return here + ": no name for one";
     if (valid_utf8_prefix(tensor.name) < tensor.name.size()) return here + ": not UTF-8";
     if (!names.insert(tensor.name).second) return here + ": found twice, expected once";
@@ -50,7 +51,7 @@ std::string header(std::span<const SafetensorsInfo> tensors) {
   for (const SafetensorsInfo& tensor : tensors) {
     const int64_t begin = offset;
     if (__builtin_add_overflow(offset, tensor.bytes(), &offset))
-      throw InternalError("tensor " + json_quoted(tensor.name) + ": data beyond 2^63 - 1 bytes");
+      throw InternalError("tensor " + in_quotes(tensor.name) + ": data beyond 2^63 - 1 bytes");
     text += "," + header_entry(tensor, begin, offset);
   }
   text += "}";
@@ -82,7 +83,7 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path path,
 }
 
 void SafetensorsWriter::fail(const std::string& what) const {
-  throw InternalError(file_.path().string() + ": " + what);
+  throw InternalError(path_text(file_.path()) + ": " + what);
 }
 
 void SafetensorsWriter::skip_complete() {
@@ -94,13 +95,13 @@ void SafetensorsWriter::append(std::string_view name, std::span<const std::byte>
   if (bytes.empty()) return;
   skip_complete();
   if (next_ == tensors_.size())
-    fail("more data for " + json_quoted(name) + "; all tensors have theirs");
+    fail("more data for " + in_quotes(name) + "; all tensors have theirs");
   const std::string& expected = tensors_[next_].name;
   if (name != expected)
-    fail("data for " + json_quoted(name) + "; expected " + std::to_string(next_bytes_) +
-         " more bytes for " + json_quoted(expected));
+    fail("data for " + in_quotes(name) + "; expected " + std::to_string(next_bytes_) +
+         " more bytes for " + in_quotes(expected));
   if (bytes.size() > static_cast<uint64_t>(next_bytes_))
-    fail(std::to_string(bytes.size()) + " more bytes for " + json_quoted(name) + "; expected " +
+    fail(std::to_string(bytes.size()) + " more bytes for " + in_quotes(name) + "; expected " +
          std::to_string(next_bytes_));
   file_.append(bytes);
   next_bytes_ -= static_cast<int64_t>(bytes.size());
@@ -109,7 +110,7 @@ void SafetensorsWriter::append(std::string_view name, std::span<const std::byte>
 void SafetensorsWriter::finish() {
   skip_complete();
   if (next_ < tensors_.size())
-    fail("tensor " + json_quoted(tensors_[next_].name) + " lacks " + std::to_string(next_bytes_) +
+    fail("tensor " + in_quotes(tensors_[next_].name) + " lacks " + std::to_string(next_bytes_) +
          " bytes");
   file_.finish();
 }

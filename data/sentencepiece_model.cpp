@@ -5,17 +5,11 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/sentencepiece_file.h"
 
 namespace longshore::data {
 namespace {
-
-// Messages may quote the model file, and end in a terminal.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
-}
 
 class SentencePieceModel : public TokenizerModel {
  public:
@@ -25,11 +19,11 @@ class SentencePieceModel : public TokenizerModel {
       throw DataError(refusal + fault);
     try {
       const auto status = processor_.LoadFromSerializedProto(bytes);
-      if (!status.ok()) throw DataError(refusal + printable(status.message()));
+      if (!status.ok()) throw DataError(refusal + library_message(status.message()));
     } catch (const DataError&) {
       throw;
     } catch (const std::exception& error) {  // its tries throw their own
-      throw DataError(refusal + printable(error.what()));
+      throw DataError(refusal + library_message(error.what()));
     }
   }
 
@@ -39,14 +33,14 @@ class SentencePieceModel : public TokenizerModel {
     if (text.size() > kLargeText) one.lock();
     std::vector<int> ids;
     const auto status = processor_.Encode(text, &ids);
-    if (!status.ok()) throw DataError("cannot tokenize: " + printable(status.message()));
+    if (!status.ok()) throw DataError("cannot tokenize: " + library_message(status.message()));
     return ids;
   }
 
   std::string decode(std::span<const int32_t> ids, SpecialTokens) const override {
     std::string text;
     const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-    if (!status.ok()) throw DataError("cannot decode: " + printable(status.message()));
+    if (!status.ok()) throw DataError("cannot decode: " + library_message(status.message()));
     return text;
   }
 

@@ -1,6 +1,7 @@
 #include "data/small_file.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/file_mapping.h"
 
 namespace longshore::data {
@@ -8,7 +9,7 @@ namespace longshore::data {
 std::string read_small_file(const std::filesystem::path& path, uint64_t most_mib) {
   const FileMapping file(path, Access::from_front_to_back);
   if (file.text().size() > most_mib << 20)
-    throw DataError(path.string() + ": found " + std::to_string(file.text().size()) +
+    throw DataError(path_text(path) + ": found " + std::to_string(file.text().size()) +
                     " bytes, expected at most " + std::to_string(most_mib) + " MiB");
   return std::string(file.text());
 }

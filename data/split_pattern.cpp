@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 #include "data/pcre2.h"
-#include "data/strict_json.h"
-#include "data/utf8.h"
 
 namespace longshore::data {
 namespace {
@@ -48,7 +48,7 @@ class Translation {
 
  private:
   [[noreturn]] void refuse(const std::string& expected) const {
-    throw DataError("regular expression " + json_quoted(pattern_) + ", byte " +
+    throw DataError("regular expression " + in_quotes(pattern_) + ", byte " +
                     std::to_string(pattern_.size() - rest_.size()) + ": expected " + expected);
   }
 
@@ -274,7 +274,7 @@ struct SplitPattern::Compiled {
 
 SplitPattern::SplitPattern(std::string_view pattern) : compiled_(std::make_unique<Compiled>()) {
   if (valid_utf8_prefix(pattern) != pattern.size())
-    throw DataError("regular expression " + json_quoted(pattern) + ": expected UTF-8");
+    throw DataError("regular expression " + in_quotes(pattern) + ": expected UTF-8");
   const std::string translated = Translation(pattern).text();
   int error = 0;
   size_t at = 0;
@@ -283,11 +283,11 @@ SplitPattern::SplitPattern(std::string_view pattern) : compiled_(std::make_uniqu
                                       translated.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED,
                                       &error, &at, nullptr));
   if (!compiled_->code)
-    throw DataError("regular expression " + json_quoted(pattern) + ": " + pcre2_message(error));
+    throw DataError("regular expression " + in_quotes(pattern) + ": " + pcre2_message(error));
   uint32_t matches_empty = 0;
   pcre2_pattern_info(compiled_->code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty)
-    throw DataError("regular expression " + json_quoted(pattern) +
+    throw DataError("regular expression " + in_quotes(pattern) +
                     ": expected one that matches no empty string");
   // Where the JIT cannot run, PCRE2 interprets.
   pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);

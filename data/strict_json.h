@@ -47,7 +47,4 @@ class StrictJson : public nlohmann::json_sax<WideJson> {
   size_t size_ = 0;  // of the text that is read
 };
 
-// `text` as a message quotes it: in double quotes, printable and not too long.
-std::string json_quoted(std::string_view text);
-
 }  // namespace longshore::data

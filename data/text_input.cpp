@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/document_reader.h"
 #include "data/example.h"
 #include "data/text_format.h"
@@ -26,7 +27,7 @@ void refuse_other_formats(const std::filesystem::path& path) {
       ".jsonl", ".ndjson", ".jsonlines", ".json", ".csv", ".tsv", ".parquet",
       ".arrow", ".gz",     ".zst",       ".xz",   ".bz2", ".zip"};
   if (!is_jsonl(path) && std::ranges::find(kFormats, format) != kFormats.end())
-    throw DataError(path.string() + ": found a " + extension +
+    throw DataError(path_text(path) + ": found a " + printable(extension) +
                     " file, expected plain text, or .jsonl: one example of JSON a line");
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 namespace longshore::data {
 

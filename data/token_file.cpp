@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/pieces.h"
+#include "base/printable.h"
 #include "base/round_up.h"
 #include "data/content_hash.h"
 
@@ -158,10 +159,11 @@ void store_tokens(std::span<const int32_t> tokens, std::span<const uint8_t> carr
 
 TokenFile::TokenFile(const std::filesystem::path& path)
     : path_(path), mapping_(path, Access::anywhere) {
-  const Header header = read_header(mapping_.bytes(), path.string());
+  const Header header = read_header(mapping_.bytes(), path_text(path));
   version_ = header.version;
   header_bytes_ = static_cast<int64_t>(header_bytes(version_));
-  check_header(header, mapping_.bytes().size() - static_cast<size_t>(header_bytes_), path.string());
+  check_header(header, mapping_.bytes().size() - static_cast<size_t>(header_bytes_),
+               path_text(path));
   bytes_per_token_ = static_cast<int>(header.bytes_per_token);
   token_count_ = static_cast<int64_t>(header.token_count);
   document_count_ = static_cast<int64_t>(header.document_count);
@@ -173,14 +175,14 @@ TokenFile::TokenFile(const std::filesystem::path& path)
   if (!has_documents()) return;
   const uint64_t end = document_count_ == 0 ? 0 : document_end(document_count_ - 1);
   if (end != header.token_count)
-    throw DataError(path.string() + ": corrupt: the last document ends at token " +
+    throw DataError(path_text(path) + ": corrupt: the last document ends at token " +
                     std::to_string(end) + " of " + std::to_string(token_count_));
 }
 
 const std::byte* TokenFile::tokens_from(int64_t first, size_t count) const {
   const int64_t signed_count = static_cast<int64_t>(count);
   if (first < 0 || signed_count > token_count_ || first > token_count_ - signed_count)
-    throw InternalError(path_.string() + ": " + std::to_string(count) + " tokens from " +
+    throw InternalError(path_text(path_) + ": " + std::to_string(count) + " tokens from " +
                         std::to_string(first) + " on, of " + std::to_string(token_count_));
   return mapping_.bytes().data() + header_bytes_ + first * bytes_per_token_;
 }
@@ -195,7 +197,7 @@ void TokenFile::read(int64_t first, std::span<int32_t> out) const {
   if (!out.empty() && largest >= static_cast<uint32_t>(vocab_size_)) {
     size_t i = 0;
     while (static_cast<uint32_t>(out[i]) != largest) ++i;
-    throw DataError(path_.string() + ": corrupt: token " + std::to_string(first + i) + " is " +
+    throw DataError(path_text(path_) + ": corrupt: token " + std::to_string(first + i) + " is " +
                     std::to_string(largest) + "; the vocabulary has " +
                     std::to_string(vocab_size_));
   }
@@ -223,12 +225,12 @@ uint64_t TokenFile::document_end(int64_t index) const {
 
 TokenFile::Range TokenFile::document(int64_t index) const {
   if (!has_documents() || index < 0 || index >= document_count_)
-    throw InternalError(path_.string() + ": document " + std::to_string(index) + " of " +
+    throw InternalError(path_text(path_) + ": document " + std::to_string(index) + " of " +
                         std::to_string(document_count_));
   const uint64_t first = index == 0 ? 0 : document_end(index - 1);
   const uint64_t end = document_end(index);
   if (first >= end || end > static_cast<uint64_t>(token_count_))
-    throw DataError(path_.string() + ": corrupt: document " + std::to_string(index) +
+    throw DataError(path_text(path_) + ": corrupt: document " + std::to_string(index) +
                     " has the tokens from " + std::to_string(first) + " to " + std::to_string(end) +
                     ", of " + std::to_string(token_count_));
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
@@ -244,7 +246,7 @@ void TokenFile::verify(std::stop_token stop) const {
       hash.append(content.subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
   });
   if (stop.stop_requested() || hash.words() == content_hash_) return;
-  throw DataError(path_.string() + ": changed since it was written: its contents have the hash " +
+  throw DataError(path_text(path_) + ": changed since it was written: its contents have the hash " +
                   hash.text() + ", expected " + hexadecimal(content_hash_[0]) +
                   hexadecimal(content_hash_[1]) + ". Tokenize the text again");
 }
@@ -262,7 +264,7 @@ std::string TokenFile::identity() const {
 
 void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const {
   if (tokenizer_fingerprint != tokenizer_fingerprint_)
-    throw ConfigError(path_.string() + ": made by a tokenizer whose model file has the hash " +
+    throw ConfigError(path_text(path_) + ": made by a tokenizer whose model file has the hash " +
                       hexadecimal(tokenizer_fingerprint_) + "; that of " + std::string(owner) +
                       " is " + hexadecimal(tokenizer_fingerprint) +
                       ". Tokenize the text again with the latter.");
@@ -282,7 +284,7 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
 void TokenFileWriter::append(std::span<const int32_t> tokens,
                              std::span<const uint8_t> carries_loss) {
   auto refuse = [&](const std::string& what) {
-    throw InternalError(file_.path().string() + ": " + what);
+    throw InternalError(path_text(file_.path()) + ": " + what);
   };
   if (tokens.empty()) refuse("an empty document");
   for (int32_t token : tokens)

@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/processors.h"
 #include "base/stop_signal.h"
 #include "data/text_format.h"
@@ -57,7 +58,7 @@ class OrderedEncoder {
 void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
                   const fs::path& output) {
   if (is_text(output))
-    throw ConfigError(output.string() +
+    throw ConfigError(path_text(output) +
                       ": found the name of a text file, expected another to write "
                       "tokens to");
   std::vector<fs::path> read = tokenizer.files();
@@ -70,7 +71,7 @@ void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
 TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
                                const fs::path& output, const TokenizeOptions& options) {
   if (tokenizer.eos_id() < 0)
-    throw DataError(tokenizer.path().string() +
+    throw DataError(path_text(tokenizer.path()) +
                     ": the tokenizer has no eos, which is expected to end each document; for a "
                     "tokenizer.json the eos_token of tokenizer_config.json beside it is one");
   check_output(tokenizer, inputs, output);
@@ -85,14 +86,14 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   for (const TextInput& file : files)
     file.read([&](TextInput::EncodeChunk chunk) {
       if (StopSignal::is_there())
-        throw Error(output.string() + ": " + StopSignal::name() +
+        throw Error(path_text(output) + ": " + StopSignal::name() +
                     " while it was written; nothing is left of it");
       encoder.add(std::move(chunk));
     });
   encoder.finish();
   if (writer.document_count() == 0)
-    throw DataError(inputs.empty() ? output.string() + ": no input files"
-                                   : inputs.front().string() + ": found no text to tokenize" +
+    throw DataError(inputs.empty() ? path_text(output) + ": no input files"
+                                   : path_text(inputs.front()) + ": found no text to tokenize" +
                                          (encoder.skipped_lines() == 0
                                               ? ""
                                               : ": all lines were skipped, the first since " +

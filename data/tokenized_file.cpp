@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/file_mapping.h"
 #include "data/fnv1a.h"
 
@@ -38,13 +39,13 @@ std::shared_ptr<const TokenFile> open_tokenized(const fs::path& text, const Toke
   std::error_code error;
   if (!fs::exists(file, error)) {
     fs::create_directories(cache, error);
-    if (error) throw FileError(cache.string() + ": cannot be made: " + error.message());
+    if (error) throw FileError(path_text(cache) + ": cannot be made: " + error.message());
     tokenize_files(tokenizer, {&text, 1}, file, options);
   }
   try {
     return std::make_shared<const TokenFile>(file);
   } catch (const DataError& error) {
-    throw DataError(std::string(error.what()) + "; nearest: remove it, and " + text.string() +
+    throw DataError(std::string(error.what()) + "; nearest: remove it, and " + path_text(text) +
                     " is tokenized again");
   }
 }

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/bpe_tokenizer.h"
 #include "data/fnv1a.h"
 #include "data/sentencepiece_model.h"
-#include "data/strict_json.h"
 
 namespace longshore::data {
 namespace {
@@ -20,18 +20,18 @@ constexpr size_t kMaxConfigBytes = size_t{16} << 20;  // of which a tree is made
 
 std::string read_tokenizer_file(const fs::path& path, size_t most = kMaxFileBytes) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw DataError(path.string() + ": no such tokenizer file");
+  if (!fs::exists(path, error)) throw DataError(path_text(path) + ": no such tokenizer file");
   if (!fs::is_regular_file(path, error))
-    throw DataError(path.string() + ": expected a tokenizer file, found no regular file");
+    throw DataError(path_text(path) + ": expected a tokenizer file, found no regular file");
   const uintmax_t size = fs::file_size(path, error);
-  if (error) throw DataError(path.string() + ": " + error.message());
+  if (error) throw DataError(path_text(path) + ": " + error.message());
   if (size > most)
-    throw DataError(path.string() + ": found " + std::to_string(size) +
+    throw DataError(path_text(path) + ": found " + std::to_string(size) +
                     " bytes, expected at most " + std::to_string(most >> 20) + " MiB");
   std::ifstream file(path, std::ios::binary);
   std::string bytes(size, '\0');
   if (!file.read(bytes.data(), static_cast<std::streamsize>(size)))
-    throw DataError(path.string() + ": cannot read the tokenizer file");
+    throw DataError(path_text(path) + ": cannot read the tokenizer file");
   return bytes;
 }
 
@@ -39,7 +39,7 @@ fs::path file_at(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
   if (std::optional<fs::path> file = tokenizer_file(path)) return *std::move(file);
-  throw DataError(path.string() +
+  throw DataError(path_text(path) +
                   ": expected a tokenizer.json or tokenizer.model in this folder, found neither");
 }
 
@@ -69,7 +69,7 @@ int32_t configured_id(const nlohmann::json& config, const char* key, const Token
     throw DataError(std::string(key) + ": expected a token's name, found " + name.type_name());
   const std::optional<int32_t> id = model.id_of(name.get<std::string>());
   if (!id)
-    throw DataError(std::string(key) + ": " + json_quoted(name.get<std::string>()) +
+    throw DataError(std::string(key) + ": " + in_quotes(name.get<std::string>()) +
                     " is no token of tokenizer.json");
   return *id;
 }
@@ -96,7 +96,7 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   try {
     model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
   } catch (const DataError& error) {
-    throw DataError(path_.string() + ": " + error.what());
+    throw DataError(path_text(path_) + ": " + error.what());
   }
   is_sentencepiece_ = !is_json;
   eos_id_ = model_->eos_id();
@@ -110,9 +110,9 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
     if (!config.is_object()) throw DataError("expected an object");
     eos_id_ = configured_id(config, "eos_token", *model_, eos_id_);
   } catch (const nlohmann::json::exception&) {
-    throw DataError(config_path.string() + ": no valid JSON");
+    throw DataError(path_text(config_path) + ": no valid JSON");
   } catch (const DataError& error) {
-    throw DataError(config_path.string() + ": " + error.what());
+    throw DataError(path_text(config_path) + ": " + error.what());
   }
 }
 
@@ -129,8 +129,8 @@ std::optional<uint8_t> Tokenizer::byte_of(int32_t id) const {
 
 void Tokenizer::check(int32_t id) const {
   if (id < 0 || id >= vocab_size())
-    throw DataError(path_.string() + ": token id " + std::to_string(id) + "; the vocabulary has " +
-                    std::to_string(vocab_size()));
+    throw DataError(path_text(path_) + ": token id " + std::to_string(id) +
+                    "; the vocabulary has " + std::to_string(vocab_size()));
 }
 
 std::vector<fs::path> Tokenizer::files() const { return {path_, config_beside(path_)}; }
@@ -142,7 +142,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, TextPosition posit
   try {
     return model_->encode(text, position);
   } catch (const DataError& error) {
-    throw DataError(path_.string() + ": " + error.what());
+    throw DataError(path_text(path_) + ": " + error.what());
   }
 }
 
@@ -157,7 +157,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens specia
   try {
     return model_->decode(ids, special);
   } catch (const DataError& error) {
-    throw DataError(path_.string() + ": " + error.what());
+    throw DataError(path_text(path_) + ": " + error.what());
   }
 }
 

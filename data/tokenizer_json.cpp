@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 #include "data/json_place.h"
-#include "data/strict_json.h"
 #include "data/tokenizer_json_parts.h"
-#include "data/utf8.h"
 
 namespace longshore::data {
 namespace {
@@ -212,13 +212,13 @@ class Spelling {
                       " bytes, found " + std::to_string(token.size()));
     const auto [other, is_new] = ids_.emplace(token, static_cast<int32_t>(id));
     if (!is_new)
-      throw DataError(place + ": " + json_quoted(token) + " has id " + std::to_string(id) +
+      throw DataError(place + ": " + in_quotes(token) + " has id " + std::to_string(id) +
                       " and, before, " + std::to_string(other->second));
     const auto at = static_cast<size_t>(id);
     if (at >= tokens_.size()) tokens_.resize(at + 1);
     if (tokens_[at])
-      throw DataError(place + ": " + json_quoted(token) + " has id " + std::to_string(id) +
-                      ", which is that of " + json_quoted(*tokens_[at]));
+      throw DataError(place + ": " + in_quotes(token) + " has id " + std::to_string(id) +
+                      ", which is that of " + in_quotes(*tokens_[at]));
     tokens_[at] = token;
   }
 
@@ -246,14 +246,14 @@ std::vector<BpeMerge> merges_of(const TokenizerJsonParts& file, const Spelling& 
       const int32_t id = spelling.id(token);
       // The empty token would merge with any other, and change nothing, for ever.
       if (id < 0 || token.empty())
-        throw DataError(place + json_quoted(token) + " is not in the vocabulary");
+        throw DataError(place + in_quotes(token) + " is not in the vocabulary");
       return id;
     };
     const BpeMerge merge{id_of(left), id_of(right), id_of(left + right)};
     if (!seen.insert(uint64_t{static_cast<uint32_t>(merge.left)} << 32 |
                      static_cast<uint32_t>(merge.right))
              .second)
-      throw DataError(place + json_quoted(left) + " and " + json_quoted(right) +
+      throw DataError(place + in_quotes(left) + " and " + in_quotes(right) +
                       " are merged a second time");
     merges.push_back(merge);
   }
@@ -320,7 +320,7 @@ void read_template(const JsonPlace& place, const Spelling& spelling, TokenizerJs
     const std::vector<JsonPlace> tokens = special.at("tokens").elements();
     if (ids.size() != 1 || tokens.size() != 1) special.refuse("one id and its token");
     if (spelling.id(tokens[0].string()) != token_id_of(ids[0]))
-      ids[0].refuse("the id of " + json_quoted(tokens[0].string()));
+      ids[0].refuse("the id of " + in_quotes(tokens[0].string()));
     (text_seen ? after : before).push_back(token_id_of(ids[0]));
   }
   if (!text_seen) place.at("single").refuse("a Sequence");
@@ -367,7 +367,7 @@ BpeModel character_model(const Spelling& spelling) {
     const int32_t id = spelling.id(byte_token(byte));
     if (id < 0)
       throw DataError(std::string(kVocabPlace) + ": byte_fallback needs " +
-                      json_quoted(byte_token(byte)));
+                      in_quotes(byte_token(byte)));
     model.byte_tokens[static_cast<size_t>(byte)] = id;
   }
   return model;
@@ -388,7 +388,7 @@ std::vector<std::string> decoded_text(const Spelling& spelling, const Replace& r
     if (!text)
       throw DataError("decoder: expected Replace to make at most " +
                       std::to_string(kMaxTokenBytes) + " bytes of a token, found more of " +
-                      json_quoted(*token));
+                      in_quotes(*token));
     if ((bytes += text->size()) > kMaxDecodedBytes)
       throw DataError("decoder: expected Replace to make at most " +
                       std::to_string(kMaxDecodedBytes) + " bytes of all tokens, found more");

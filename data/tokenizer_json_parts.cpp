@@ -1,5 +1,6 @@
 #include "data/tokenizer_json_parts.h"
 
+#include "base/printable.h"
 #include "data/strict_json.h"
 
 namespace longshore::data {
@@ -34,8 +35,7 @@ class PartsReader : public StrictJson {
     if (part_ == Part::merges) {
       // In the older form a merge is "left right".
       const size_t space = value.find(' ');
-      if (space == value.npos || value.find(' ', space + 1) != value.npos)
-        refuse(json_quoted(value));
+      if (space == value.npos || value.find(' ', space + 1) != value.npos) refuse(in_quotes(value));
       add_merge(value.substr(0, space), value.substr(space + 1));
       return true;
     }
@@ -58,7 +58,7 @@ class PartsReader : public StrictJson {
 
   bool key(string_t& value) override {
     if (part_ != Part::vocab && open_.back()->contains(value))
-      refuse("a second " + json_quoted(value));
+      refuse("a second " + in_quotes(value));
     key_ = std::move(value);
     return true;
   }
@@ -101,13 +101,13 @@ class PartsReader : public StrictJson {
  protected:
   std::string expectation() const override {
     if (part_ == Part::vocab)
-      return std::string(kVocabPlace) + "/" + json_quoted(key_) + ": expected an id below " +
+      return std::string(kVocabPlace) + "/" + in_quotes(key_) + ": expected an id below " +
              std::to_string(kMaxTokenizerTokens);
     if (part_ == Part::merges || part_ == Part::merge)
       return std::string(kMergesPlace) + "/" + std::to_string(parts_.merges.size()) +
              ": expected a merge, \"left right\" or [\"left\", \"right\"]";
     if (open_.empty()) return "expected an object";
-    return "at " + json_quoted(key_) + ": expected what a tokenizer.json holds";
+    return "at " + in_quotes(key_) + ": expected what a tokenizer.json holds";
   }
 
  private:

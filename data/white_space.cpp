@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 namespace longshore::data {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace longshore::data {
@@ -12,7 +13,7 @@ namespace longshore::data {
 WindowRows::WindowRows(std::shared_ptr<const TokenFile> file, int64_t length, Remainder remainder)
     : file_(std::move(file)), length_(length) {
   if (file_->loss_marks() == LossMarks::present)
-    throw InternalError(file_->path().string() + ": windows of a file with loss marks");
+    throw InternalError(path_text(file_->path()) + ": windows of a file with loss marks");
   const bool is_padded = remainder == Remainder::padded;
   const int64_t needed = is_padded ? 2 : length + 1;
   if (file_->token_count() < needed)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace longshore::offload {
@@ -72,7 +73,7 @@ bool emits(std::span<const std::string> labels, const std::string& label) {
 
 [[noreturn]] void refuse_label(const std::string& key, const std::string& of_policy,
                                const std::string& label, std::span<const std::string> labels) {
-  throw KeyError(key, of_policy + "the model emits no label '" + label + "'; it emits " +
+  throw KeyError(key, of_policy + "the model emits no label '" + excerpt(label) + "'; it emits " +
                           join(labels) + nearest_help(nearest(label, labels)));
 }
 
@@ -85,7 +86,7 @@ const char* name(Fate fate) {
 Fate fate_named(const std::string& text) {
   for (Fate fate : {Fate::keep, Fate::offload, Fate::remat})
     if (text == name(fate)) return fate;
-  throw ConfigError("found '" + text + "', expected a fate: device, offload or remat");
+  throw ConfigError("found '" + excerpt(text) + "', expected a fate: device, offload or remat");
 }
 
 bool Policy::offloads() const {
@@ -132,7 +133,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
     std::vector<std::string> names;
     for (const PolicyInfo& info : policies()) names.push_back(info.name);
     names.push_back(kAuto);
-    throw KeyError("remat_policy", "found '" + name + "', expected one of " + join(names) +
+    throw KeyError("remat_policy", "found '" + excerpt(name) + "', expected one of " + join(names) +
                                        nearest_help(nearest(name, names)));
   }
   if (name != "custom" && !custom.empty())

@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/print.h"
 #include "base/program.h"
 #include "base/result_output.h"
 #include "base/text.h"
@@ -81,7 +82,7 @@ void compare(const Request& request) {
       // So that there are results if a long measurement is stopped.
       if (results.is_file()) write_json();
     });
-  std::printf("\n%s", text(report).c_str());
+  print(stdout, "\n" + text(report));
   write_json();
   if (!request.html.empty()) write_file(request.html, html(report));
   require_sound(report.comparisons);

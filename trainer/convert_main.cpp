@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/print.h"
 #include "base/program.h"
 #include "trainer/config/load_config.h"
 #include "trainer/weights/convert.h"
@@ -64,6 +65,6 @@ int main(int argc, char** argv) {
     const std::vector<std::string> keys{"allow_unknown_config_keys"};
     conversion.unknown_keys = trainer::unknown_keys(trainer::override_config({}, overrides, keys));
     if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
-    std::printf("%s\n", trainer::convert(conversion).c_str());
+    print(stdout, trainer::convert(conversion) + "\n");
   });
 }

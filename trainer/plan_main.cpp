@@ -6,6 +6,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/late_notice.h"
+#include "base/print.h"
+#include "base/printable.h"
 #include "base/program.h"
 #include "base/result_output.h"
 #include "base/text.h"
@@ -49,28 +51,27 @@ struct Request {
 void measure(std::filesystem::path file) {
   Config config;
   ChosenBackend chosen = choose_backend(config);
-  std::printf("backend: %s\n", chosen.description.c_str());
+  print(stdout, "backend: " + chosen.description + "\n");
   std::unique_ptr<offload::Backend> backend = make_backend(chosen.target);
   offload::Hardware hardware =
       measure_hardware(*backend, "this_machine", [](const std::string& what) {
-        std::printf("measuring %s\n", what.c_str());
+        print(stdout, "measuring " + what + "\n");
         std::fflush(stdout);
       });
   if (file.empty()) file = default_configs_directory() / "hardware/this_machine.yml";
   std::string said = text(hardware);
   write_file(file, "# Measured here by plan --measure.\n" + said);
-  std::printf("%s%s\n", said.c_str(), file.c_str());
+  print(stdout, said + path_text(file) + "\n");
 }
 
 void warn_of(const Config& config, const std::vector<std::string>& policies) {
   for (const std::string& line : unused_keys(config, policies))
-    std::printf("warning: %s\n", line.c_str());
+    print(stdout, "warning: " + line + "\n");
   for (const char* key : {"ici_fsdp_parallelism", "ici_data_parallelism"})
     if (config.origins.contains(key) && value_text(*find_key(key), config) == "-1")
-      std::printf(
-          "warning: %s: found -1, which is planned as 1: no processes are there to count; expected "
-          "a number of devices\n",
-          location(config, key).c_str());
+      print(stdout, fmt::format("warning: {}: found -1, which is planned as 1: no processes are "
+                                "there to count; expected a number of devices\n",
+                                location(config, key)));
 }
 
 // Whether the plans fit on this machine, as far as it has the device that they are for.
@@ -81,7 +82,7 @@ void find_room_here(std::vector<PolicyPlan>& plans, models::Target target) {
     if (chosen.target != target) return;
     backend = make_backend(chosen.target, chosen.device);
   } catch (const ConfigError& error) {
-    std::printf("whether it fits is not known: %s\n", error.what());
+    print(stdout, fmt::format("whether it fits is not known: {}\n", error.what()));
     return;
   }
   for (PolicyPlan& plan : plans) {
@@ -108,8 +109,8 @@ void plan_on_all_hardware(const Request& request) {
   const Config config =
       with_adapter(load_config(request.config, overrides, default_configs_directory()));
   warn_of(config, {config.remat_policy});
-  std::printf("%s, remat_policy %s\n%s", config.config_file.c_str(), config.remat_policy.c_str(),
-              hardware_table(config, request.question).c_str());
+  print(stdout, fmt::format("{}, remat_policy {}\n{}", config.config_file, config.remat_policy,
+                            hardware_table(config, request.question)));
 }
 
 // Before what takes long. Reads the prices.
@@ -170,7 +171,8 @@ void plan(Request& request) {
   const models::Target target = hardware ? hardware->target : target_of(config);
   const std::vector<std::string> policies = split(request.policies);
   if (!request.trace.empty() && policy_names(config, policies).size() > 1)
-    throw ConfigError("--trace: found " + request.policies + " as --policies, expected one");
+    throw ConfigError("--trace: found " + excerpt(request.policies) +
+                      " as --policies, expected one");
   std::vector<PlanAnswer> answers;
   std::vector<PolicyPlan> plans = plan_policies(config, policies, target, [&](const Config& one) {
     PlanAnswer found = answer(request.question, one);
@@ -186,36 +188,34 @@ void plan(Request& request) {
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = offload::events_of(plans[0].estimate->runs)}},
                 plans[0].plans.step, request.trace);
-  std::printf("%s, planned for %s\n", config.config_file.c_str(),
-              hardware ? hardware->name.c_str() : name(target));
+  print(stdout, fmt::format("{}, planned for {}\n", config.config_file,
+                            hardware ? hardware->name : name(target)));
   if (compute_dtype(config, target) == models::Dtype::bfloat16 && !has_bfloat16(target))
-    std::printf("this processor does not multiply bfloat16: planned for one that does\n");
+    print(stdout, "this processor does not multiply bfloat16: planned for one that does\n");
   std::vector<const PolicyPlan*> list;
   for (const PolicyPlan& one : plans) list.push_back(&one);
-  if (plans.size() > 1) std::fputs(table(list, cost).c_str(), stdout);
+  if (plans.size() > 1) print(stdout, table(list, cost));
   if (plans.size() == 1 || request.explain)
     for (const PolicyPlan& one : plans) {
       const std::optional<offload::Hardware> its_hardware = named_hardware(one.config);
-      std::printf("\n%s", details(one, its_hardware, cost).c_str());
+      print(stdout, "\n" + details(one, its_hardware, cost));
       // Who asks for the largest batch that fits has said what is to change.
       if (plans.size() == 1 && hardware && request.advice &&
           !(request.question.changes_config() && one.room.fits())) {
         std::fflush(stdout);
         const LateNotice notice(
             "plan: working out what other choices would do; --no-advice leaves that out");
-        std::fputs(changes(one, *its_hardware).c_str(), stdout);
+        print(stdout, changes(one, *its_hardware));
       }
-      if (request.explain) std::fputs(explanation(one).c_str(), stdout);
+      if (request.explain) print(stdout, explanation(one));
     }
   if (!hardware)
-    std::printf("\nno times: --hardware names a profile, one of %s\n",
-                join(hardware_names(default_configs_directory())).c_str());
+    print(stdout, "\nno times: --hardware names a profile, one of " +
+                      join(hardware_names(default_configs_directory())) + "\n");
   for (const PlanAnswer& one : answers)
     if (!one.text.empty())
-      std::printf(
-          "%s: %s\n",
-          (hardware->name + (plans.size() > 1 ? ", " + one.config.remat_policy : "")).c_str(),
-          one.text.c_str());
+      print(stdout, hardware->name + (plans.size() > 1 ? ", " + one.config.remat_policy : "") +
+                        ": " + one.text + "\n");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/print.h"
+#include "base/printable.h"
 #include "base/program.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
@@ -49,11 +51,12 @@ void run(const Arguments& arguments) {
   const longshore::StopSignal listening;
   const auto summary = longshore::data::tokenize_files(tokenizer, arguments.inputs,
                                                        arguments.output, arguments.options);
-  std::cout << arguments.output.string() << ": " << longshore::plural(summary.tokens, "token")
-            << ", " << longshore::plural(summary.documents, "document");
+  std::string text = longshore::path_text(arguments.output) + ": " +
+                     longshore::plural(summary.tokens, "token") + ", " +
+                     longshore::plural(summary.documents, "document");
   if (arguments.options.skip_bad_lines)
-    std::cout << ", " << longshore::plural(summary.skipped_lines, "line") << " skipped";
-  std::cout << "\n";
+    text += ", " + longshore::plural(summary.skipped_lines, "line") + " skipped";
+  longshore::print(stdout, text + "\n");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "models/hf/json_reader.h"
 #include "models/hf/text_model.h"
@@ -309,7 +310,7 @@ DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown) {
   if (reading.unknown_keys.empty() || unknown == UnknownKeys::ignore) return reading.decoder;
   ProblemList problems;
   for (const UnknownKey& key : reading.unknown_keys)
-    problems.add(key.name + ": found an unknown key, which may change results" +
+    problems.add(excerpt(key.name) + ": found an unknown key, which may change results" +
                  nearest_help(key.nearest));
   throw DataError(problems.text() + "; with allow_unknown_config_keys=true it is ignored");
 }

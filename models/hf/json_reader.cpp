@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "models/hf/foreign_keys.h"
 
@@ -42,9 +43,7 @@ nlohmann::ordered_json parse_ordered_object(std::string_view text) {
 }
 
 std::string shown(const json& value) {
-  constexpr size_t kMaxBytes = 80;
-  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return text.size() > kMaxBytes ? text.substr(0, kMaxBytes) + "..." : text;
+  return excerpt(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 void expect_object(const json& value, const std::string& key) {

@@ -16,7 +16,8 @@ namespace longshore::models {
 nlohmann::json parse_object(std::string_view text);
 nlohmann::ordered_json parse_ordered_object(std::string_view text);
 
-// `value` as a message shows it: JSON in ASCII, not too long. It is nested as parse_object allows.
+// `value` as a message shows it: JSON, printable and not too long. It is nested as parse_object
+// allows.
 std::string shown(const nlohmann::json& value);
 
 // Throws a DataError that names `key`.

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 namespace longshore::data {
 namespace {

@@ -258,7 +258,7 @@ TEST(SafetensorsIndex, RefusesWhatIsNone) {
       {R"({"weight_map":{"a":"/etc/passwd"}})", "found \"/etc/passwd\""},
       {R"({"weight_map":{"a":"b/c"}})", "found \"b/c\""},
       {R"({"weight_map":{"a":"b\u002fc"}})", "found \"b/c\""},
-      {R"({"weight_map":{"a":"b\u0000"}})", "found \"b\\u0000\""},
+      {R"({"weight_map":{"a":"b\u0000"}})", "found \"b\\x00\""},
       {R"({"weight_map":{"a":"b","a":"b"}})", "\"a\": found twice"},
       {R"({"weight_map":{},"weight_map":{}})", "weight_map: found twice"},
       {R"({"metadata":)" + std::string(1'000'000, '['), "nested deeper than 32"},

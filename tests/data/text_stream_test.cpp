@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 namespace longshore::data {
 namespace {

@@ -105,7 +105,7 @@ TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
       {byte_level,
        "/model/merges/7",
        {"q", "\u00e9\u00e9"},
-       "model/merges/7: \"\\u00e9\\u00e9\" is not in the vocabulary"},
+       "model/merges/7: \"\u00e9\u00e9\" is not in the vocabulary"},
       {byte_level,
        "/model/merges/7",
        {"q", "q"},

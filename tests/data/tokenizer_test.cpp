@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenize_json.h"
-#include "data/utf8.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

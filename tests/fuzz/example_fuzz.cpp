@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/example.h"
-#include "data/utf8.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/bpe_tokenizer.h"
-#include "data/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longshore::data;

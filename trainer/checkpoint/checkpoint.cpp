@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/partial_name.h"
+#include "base/printable.h"
 #include "trainer/checkpoint/optimizer_state.h"
 #include "trainer/config/run_files.h"
 #include "trainer/weights/adapter.h"
@@ -56,7 +57,7 @@ std::vector<Candidate> candidates(const fs::path& folder) {
     list.push_back(std::move(candidate));
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    throw DataError(folder.string() + ": cannot be read: " + error.message());
+    throw DataError(path_text(folder) + ": cannot be read: " + error.message());
   std::ranges::stable_sort(list, std::greater(), &Candidate::step);
   return list;
 }
@@ -69,7 +70,7 @@ void require_parts(const fs::path& folder, const Manifest& manifest) {
     });
   };
   auto refuse = [&](const std::string& found, const std::string& expected) {
-    throw DataError((folder / kManifestFile).string() + ": files: found " + found + ", expected " +
+    throw DataError(path_text(folder / kManifestFile) + ": files: found " + found + ", expected " +
                     expected);
   };
   if (!lists(kOptimizer)) refuse(std::string("no ") + kOptimizer, "it");
@@ -82,7 +83,8 @@ void require_parts(const fs::path& folder, const Manifest& manifest) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder / part)) {
       const std::string name = entry.path().filename().string();
       if (name.find(".safetensors") != std::string::npos && !lists(part + ("/" + name)))
-        refuse(std::string("nothing of ") + part + "/" + name, "all weights that are there");
+        refuse(std::string("nothing of ") + part + "/" + printable(name),
+               "all weights that are there");
     }
   }
 }
@@ -114,7 +116,8 @@ void move_folder(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   if (error)
-    throw FileError(from.string() + ": cannot rename to " + to.string() + ": " + error.message());
+    throw FileError(path_text(from) + ": cannot rename to " + path_text(to) + ": " +
+                    error.message());
 }
 
 fs::path absolute_or_empty(const fs::path& path) {
@@ -169,9 +172,9 @@ Checkpoint open_checkpoint(const fs::path& folder) {
     for (const fs::path& around : {folder, folder / kCheckpointsFolder})
       for (const Candidate& inside : candidates(around))
         if (inside.manifest)
-          throw DataError(folder.string() +
+          throw DataError(path_text(folder) +
                           ": found a folder of checkpoints, expected one of them; nearest: " +
-                          inside.folder.string());
+                          path_text(inside.folder));
   Checkpoint checkpoint{folder, read_manifest(folder)};
   verify(folder, checkpoint.manifest);
   return checkpoint;
@@ -188,10 +191,10 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, OnDamage on_
                                       : "; all earlier checkpoints are damaged as well"));
     if (on_damage == OnDamage::refuse)
       throw DataError(fault + "; fall_back_to_earlier_checkpoint=true would go on from " +
-                      list[i + 1].folder.string());
+                      path_text(list[i + 1].folder));
     const fs::path aside = free_name(list[i].folder, ".damaged");
     move_folder(list[i].folder, aside);
-    log(fault + "; the damaged checkpoint is now " + aside.string());
+    log(fault + "; the damaged checkpoint is now " + path_text(aside));
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "trainer/checkpoint/optimizer_state.h"
 #include "trainer/weights/adapter.h"
@@ -33,7 +34,7 @@ std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
         arguments);
   }
   read_optimizer_state(checkpoint.optimizer(), saved.layout, arguments);
-  return fmt::format("{}resumes from {}, after {}", weights, checkpoint.folder.string(),
+  return fmt::format("{}resumes from {}, after {}", weights, path_text(checkpoint.folder),
                      plural(checkpoint.manifest.step, "step"));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/printable.h"
 #include "data/content_hash.h"
 #include "data/file_mapping.h"
 #include "trainer/config/keys.h"
@@ -36,7 +37,7 @@ void check_numbers(const Manifest& manifest) {
     throw DataError("clipping_norm: found " + std::to_string(*manifest.clipping_norm) +
                     ", expected at least 0");
   for (const SavedFile& file : manifest.files)
-    require_range("files: " + file.path + ": bytes", file.bytes,
+    require_range("files: " + excerpt(file.path) + ": bytes", file.bytes,
                   std::numeric_limits<int64_t>::max());
 }
 
@@ -103,7 +104,7 @@ Manifest read_manifest(const fs::path& folder) {
                       " bytes, expected at most " + std::to_string(kMaxBytes));
     return parse_manifest(mapping.text());
   } catch (const DataError& error) {
-    throw DataError(path.string() + ": " + error.what());
+    throw DataError(path_text(path) + ": " + error.what());
   }
 }
 
@@ -125,17 +126,17 @@ void verify_files(const fs::path& folder, const Manifest& manifest) {
     std::error_code error;
     const auto bytes = static_cast<int64_t>(fs::file_size(folder / file.path, error));
     if (error)
-      throw DataError((folder / file.path).string() + ": found " + error.message() +
+      throw DataError(path_text(folder / file.path) + ": found " + error.message() +
                       ", expected a file of " + std::to_string(file.bytes) + " bytes");
     if (bytes != file.bytes)
-      throw DataError((folder / file.path).string() + ": found " + std::to_string(bytes) +
+      throw DataError(path_text(folder / file.path) + ": found " + std::to_string(bytes) +
                       " bytes, expected " + std::to_string(file.bytes));
   }
   parallel_for(manifest.files.size(), [&](size_t i) {
     const SavedFile& file = manifest.files[i];
     if (const std::string hash = data::file_hash(folder / file.path); hash != file.hash)
-      throw DataError((folder / file.path).string() + ": found the hash " + hash + ", expected " +
-                      file.hash + ": it is not what was written");
+      throw DataError(path_text(folder / file.path) + ": found the hash " + hash + ", expected " +
+                      excerpt(file.hash) + ": it is not what was written");
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/pieces.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
@@ -93,9 +94,9 @@ void check(const data::SafetensorsFile& file, const std::map<std::string, Part>&
       problems.add(fmt::format("{} is {}, expected {}", name, text(found), text(part.info)));
   }
   for (const data::SafetensorsTensor& tensor : file.tensors())
-    if (!parts.contains(tensor.name)) problems.add("not expected: " + tensor.name);
+    if (!parts.contains(tensor.name)) problems.add("not expected: " + excerpt(tensor.name));
   if (!problems.empty())
-    throw DataError(file.path().string() + ": is not this model's:\n  " + problems.text());
+    throw DataError(path_text(file.path()) + ": is not this model's:\n  " + problems.text());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/integer.h"
 #include "base/pieces.h"
+#include "base/printable.h"
 #include "data/content_hash.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
@@ -54,7 +55,7 @@ bool are_alike(const std::string& key, const std::string& here, const std::strin
 }
 
 std::string place_of(const Checkpoint& checkpoint) {
-  return (checkpoint.folder / kManifestFile).string();
+  return path_text(checkpoint.folder / kManifestFile);
 }
 
 // The key of `config` as the manifest has it; `place` is where that stands.
@@ -62,8 +63,8 @@ void take(const char* name, const Manifest& manifest, const std::string& place, 
   const Key& key = *find_key(name);
   const Scalar value{.text = value_of(name, manifest)};
   if (!read_value(key, value, {}, config))
-    throw DataError(place + ": config: " + name + ": found " + printable(value.text) +
-                    ", expected " + expected(key));
+    throw DataError(place + ": config: " + name + ": found " + excerpt(value.text) + ", expected " +
+                    expected(key));
 }
 
 // Sequences of a micro-batch, on however many devices.
@@ -175,8 +176,9 @@ void require_same_run(const Config& config, const Manifest& here, const Checkpoi
   const Manifest& there = checkpoint.manifest;
   std::vector<std::string> differing;
   auto add = [&](const std::string& key, const std::string& remark) {
-    differing.push_back(fmt::format("{}: {} here ({}), {} there{}", key, value_of(key, here),
-                                    origin(config, key), value_of(key, there), remark));
+    differing.push_back(fmt::format("{}: {} here ({}), {} there{}", key,
+                                    excerpt(value_of(key, here)), origin(config, key),
+                                    excerpt(value_of(key, there)), remark));
   };
   for (const Key& key : config_keys())
     if (decides_steps(key) &&
@@ -199,7 +201,7 @@ void require_same_run(const Config& config, const Manifest& here, const Checkpoi
   throw ConfigError(fmt::format(
       "{}: is of another run, and going on from it would not be the same as never having "
       "stopped:\n  {}\nNearest: another run_name; load_parameters_path takes the weights alone",
-      checkpoint.folder.string(), fmt::join(differing, "\n  ")));
+      path_text(checkpoint.folder), fmt::join(differing, "\n  ")));
 }
 
 }  // namespace longshore::trainer

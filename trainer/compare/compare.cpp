@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "trainer/compare/energy_meter.h"
@@ -230,7 +231,7 @@ void measure(Comparison& comparison, const Amount& amount, const Log& log) {
                              missing.substr(0, missing.find_last_not_of('\n') + 1);
   for (const Candidate& candidate : comparison.candidates)
     if (!candidate.obstacle.empty())
-      log(fmt::format("{}: {} is left out: {}", comparison.workload.name, candidate.policy,
+      log(fmt::format("{}: {} is left out: {}", comparison.workload.shown_name(), candidate.policy,
                       candidate.obstacle));
   models::Dtype dtype = compute_dtype(config, target);
   std::unique_ptr<EnergyMeter> meter = find_energy_meter(target);
@@ -242,7 +243,7 @@ void measure(Comparison& comparison, const Amount& amount, const Log& log) {
         if (peak.flops_per_second > comparison.peak.flops_per_second) comparison.peak = peak;
         return train_a_while(*candidate.plan, request.timed_steps, *backend, meter.get());
       },
-      [&](const std::string& line) { log(comparison.workload.name + ": " + line); });
+      [&](const std::string& line) { log(comparison.workload.shown_name() + ": " + line); });
 }
 
 }  // namespace longshore::trainer

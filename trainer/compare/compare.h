@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/measuring/peak.h"
@@ -25,6 +26,7 @@ namespace longshore::trainer {
 
 struct Workload {
   std::string name;  // "configs/quickstart.yml", "per_device_batch_size=4", or both
+  std::string shown_name() const { return excerpt(name, 400); }  // in messages and tables
   Config config;
   Config loaded;  // the config before its keys of data and checkpoints were changed for comparing
 };

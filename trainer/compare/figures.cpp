@@ -100,7 +100,7 @@ std::vector<std::string> differences(const Comparison& comparison) {
         first.turns, {}, [](const Turn& turn) { return turn.steps.size(); });
     for (const Turn& turn : candidate.turns)
       if (std::string line = difference(first, longest, candidate, turn); !line.empty()) {
-        lines.push_back(comparison.workload.name + ": " + line);
+        lines.push_back(comparison.workload.shown_name() + ": " + line);
         break;
       }
   }
@@ -129,7 +129,8 @@ void require_sound(const std::vector<Comparison>& comparisons) {
   for (const Comparison& comparison : comparisons)
     for (const Candidate& candidate : comparison.candidates)
       if (!candidate.failure.empty())
-        throw Error(comparison.workload.name + ", " + candidate.policy + ": " + candidate.failure);
+        throw Error(comparison.workload.shown_name() + ", " + candidate.policy + ": " +
+                    candidate.failure);
   if (std::ranges::none_of(comparisons, is_measured))
     throw PlanError("none of the policies can be measured here");
   if (std::vector<std::string> lines = differences(comparisons); !lines.empty())

@@ -177,7 +177,7 @@ Table gains_table(const ComparisonReport& report) {
     table[0].push_back("device saved");
   }
   for (const Comparison& comparison : report.comparisons) {
-    std::vector<std::string>& row = table.emplace_back(1, comparison.workload.name);
+    std::vector<std::string>& row = table.emplace_back(1, comparison.workload.shown_name());
     for (size_t i = 1; i < comparison.candidates.size(); ++i) {
       const Candidate& candidate = comparison.candidates[i];
       std::optional<Gain> gain;
@@ -225,7 +225,8 @@ std::vector<std::string> memory_notes(const Comparison& comparison) {
 std::string text(const ComparisonReport& report) {
   std::string result;
   for (const Comparison& comparison : report.comparisons) {
-    result += comparison.workload.name + ", backend " + comparison.backend.description + "\n";
+    result +=
+        comparison.workload.shown_name() + ", backend " + comparison.backend.description + "\n";
     for (const std::string& line : choices(comparison)) result += line + "\n";
     if (is_measured(comparison)) {
       result += "MFU is against " + comparison.peak.description + "\n";

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/yaml.h"
 
@@ -28,10 +29,10 @@ constexpr double kMaxNumber = 1e30;  // products of two such numbers are still f
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          const std::string& choice = "") {
-  std::string found = setting.value.list ? "[" + join(*setting.value.list) + "]"
+  std::string found = setting.value.list ? "[" + excerpt(join(*setting.value.list)) + "]"
                                          : "'" + excerpt(setting.value.text) + "'";
-  throw ConfigError(setting.origin + " " + setting.key + ": found " + found + ", expected " +
-                    expected + nearest_help(choice));
+  throw ConfigError(setting.origin + " " + excerpt(setting.key) + ": found " + found +
+                    ", expected " + expected + nearest_help(choice));
 }
 
 std::optional<double> positive(std::string_view text) {
@@ -287,7 +288,8 @@ Hardware read_hardware(const std::string& name_or_file, const fs::path& configs_
             nearest_help(nearest(name_or_file, names)) +
             (name_or_file == "this_machine" ? " (plan --measure makes this_machine)" : ""));
   }
-  return parse_hardware(read_yaml_file(path, path.string()), path.string(), path.stem());
+  return parse_hardware(read_yaml_file(path, path_text(path)), path_text(path),
+                        printable(path.stem().native()));
 }
 
 std::string text(const Hardware& hardware) {

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "data/small_file.h"
-#include "data/strict_json.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
 #include "trainer/config/run_files.h"
@@ -22,9 +22,9 @@ HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
   const fs::path path = folder / kHfConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(path, error)) {
     const bool is_run = fs::exists(folder / kModelFolder / kHfConfigFile, error);
-    throw DataError(folder.string() + ": found no " + kHfConfigFile +
+    throw DataError(path_text(folder) + ": found no " + kHfConfigFile +
                     ", expected a folder of Hugging Face's" +
-                    nearest_help(is_run ? (folder / kModelFolder).string() : ""));
+                    nearest_help(is_run ? path_text(folder / kModelFolder) : ""));
   }
   HfConfig config{.text = data::read_small_file(path, kMostMib),
                   .decoder = {},
@@ -36,7 +36,7 @@ HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
     config.unknown_keys = models::unknown_hf_keys(config.text);
     config.max_position_embeddings = models::max_position_embeddings(config.text);
   } catch (const DataError& error) {
-    throw DataError(path.string() + ": " + error.what());
+    throw DataError(path_text(path) + ": " + error.what());
   }
   return config;
 }
@@ -49,7 +49,7 @@ models::UnknownKeys unknown_keys(const Config& config) {
 std::string unknown_keys_text(const HfConfig& config) {
   if (config.unknown_keys.empty()) return "";
   ProblemList keys;
-  for (const std::string& key : config.unknown_keys) keys.add(data::json_quoted(key));
+  for (const std::string& key : config.unknown_keys) keys.add(in_quotes(key));
   return "warning: keys of config.json that nobody here knows are ignored: " + keys.text();
 }
 

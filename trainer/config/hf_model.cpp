@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/tokenizer.h"
 #include "models/decoder.h"
 #include "trainer/config/hf_config.h"
@@ -98,7 +99,7 @@ void take_pad_token_of_weights(Config& config) {
     if (folder.empty() || !fs::exists(folder / kHfConfigFile, error)) continue;
     try {
       config.pad_token_id = read_hf_config(folder, unknown_keys(config)).decoder.pad_token;
-      config.origins["pad_token_id"] = (folder / kHfConfigFile).string();
+      config.origins["pad_token_id"] = path_text(folder / kHfConfigFile);
     } catch (const DataError&) {
       // Said where weights are opened; a plan needs none.
     }
@@ -144,7 +145,7 @@ void take_model_of_weights(Config& config, void (*require)(const Config&)) {
     return;
   }
   Config model;
-  const std::string origin = (folder / kHfConfigFile).string();
+  const std::string origin = path_text(folder / kHfConfigFile);
   set_model_keys(read_hf_config(folder, unknown_keys(config)).decoder, model);
   for (const Key& key : config_keys()) {
     if (key.section != Section::model || config.origins.contains(key.name)) continue;

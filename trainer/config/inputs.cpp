@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "trainer/config/yaml.h"
 
@@ -43,8 +44,8 @@ void check(const Config& config, const std::string& key, const fs::path& path, K
   const std::string expected = kind == Kind::file     ? "a file"
                                : kind == Kind::folder ? "a folder"
                                                       : "a file or a folder";
-  problems.add(location(config, key) + ": found " + excerpt(path.string()) + found + ", expected " +
-               expected + nearest_help(near.empty() ? "" : excerpt(near)));
+  problems.add(location(config, key) + ": found " + path_text(path) + found + ", expected " +
+               expected + nearest_help(path_text(near)));
 }
 
 void refuse_if_any(const ProblemList& problems) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "base/text.h"
 #include "trainer/config/hf_model.h"
@@ -46,7 +47,7 @@ std::string fault(const Setting& setting, const std::string& found, const std::s
 std::string found_text(const Scalar& value) {
   if (value.list)
     return value.list->empty() ? "an empty list" : "a list, " + excerpt(join(*value.list));
-  if (value.style == ScalarStyle::quoted) return yaml_quoted(excerpt(value.text));
+  if (value.style == ScalarStyle::quoted) return in_quotes(value.text);
   return value.text.empty() ? "nothing" : excerpt(value.text);
 }
 
@@ -67,7 +68,7 @@ std::vector<std::string> model_key_names() {
 fs::path absolute_path(const fs::path& path) {
   std::error_code error;
   fs::path result = fs::absolute(path, error);
-  if (error) throw ConfigError(printable(path.native()) + ": " + error.message());
+  if (error) throw ConfigError(path_text(path) + ": " + error.message());
   result = result.lexically_normal();
   return result.has_filename() ? result : result.parent_path();
 }
@@ -137,7 +138,7 @@ class Resolver {
     Setting setting;
     setting.key = "--config";
     setting.origin = kCommandLine;
-    refuse(setting, excerpt(name.native()), "a file, by path or in " + printable(configs_.native()),
+    refuse(setting, path_text(name), "a file, by path or in " + path_text(configs_),
            help(name.native(), yaml_files(configs_)));
   }
 
@@ -173,7 +174,7 @@ class Resolver {
   std::string shown(const fs::path& file) const {
     fs::path relative = file.lexically_relative(root_);
     bool inside = !relative.empty() && *relative.begin() != "..";
-    return printable((inside ? relative : file).native());
+    return path_text(inside ? relative : file);
   }
 
   void apply_base(const Setting& base, const fs::path& file) {
@@ -273,7 +274,7 @@ fs::path default_configs_directory() {
   fs::path program = fs::read_symlink("/proc/self/exe", error);
   fs::path directory = program.parent_path().parent_path().parent_path() / "configs";
   if (error || !fs::is_directory(directory, error)) {
-    throw ConfigError(printable(directory.native()) +
+    throw ConfigError(path_text(directory) +
                       ": found no such folder, expected the program in build/bin beside configs/");
   }
   return directory;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/pcre2_expression.h"
 #include "models/lora.h"

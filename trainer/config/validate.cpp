@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/text_format.h"
 #include "models/decoder.h"
@@ -166,7 +167,7 @@ void check_files(const Config& config) {
   }
   if (std::optional<std::filesystem::path> text = text_file(config);
       text && config.tokenizer_path.empty()) {
-    refuse(config, "tokenizer_path", "a path, to tokenize " + printable(text->native()));
+    refuse(config, "tokenizer_path", "a path, to tokenize " + path_text(*text));
   }
   const std::vector<std::filesystem::path> paths = data_files(config);
   bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);

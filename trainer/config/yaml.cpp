@@ -10,7 +10,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "data/utf8.h"
+#include "base/printable.h"
+#include "base/utf8.h"
 
 namespace longshore::trainer {
 namespace {
@@ -147,7 +148,7 @@ void check_characters(std::string_view text, Origin origin) {
   for (size_t i = 0; i < text.size();) {
     if (text[i] == '\n') ++line;
     bool allowed = !is_control(text[i]) || text[i] == '\n' || text[i] == '\r' || text[i] == '\t';
-    size_t bytes = data::character_length(text.substr(i));
+    size_t bytes = character_length(text.substr(i));
     if (bytes == 0 || !allowed) {
       throw ConfigError(origin(line) + ": found the byte 0x" + hex(text[i]) +
                         ", expected UTF-8 text without control characters");
@@ -170,7 +171,8 @@ void read_yaml(std::string_view text, const std::string& name, YAML::EventHandle
     }
   } catch (const YAML::Exception& error) {
     std::string where = error.mark.is_null() ? name : origin_of(name, error.mark.line + 1);
-    throw ConfigError(where + ": found " + error.msg + ", expected flat YAML (key: value)");
+    throw ConfigError(where + ": found " + library_message(error.msg) +
+                      ", expected flat YAML (key: value)");
   }
 }
 
@@ -285,25 +287,6 @@ std::string yaml_quoted(std::string_view text) {
     }
   }
   return quoted + "\"";
-}
-
-std::string printable(std::string_view text) {
-  std::string shown;
-  for (size_t i = 0; i < text.size();) {
-    size_t bytes = data::character_length(text.substr(i));
-    bool is_shown = bytes > 0 && !is_control(text[i]);
-    shown += is_shown ? text.substr(i, bytes) : "?";
-    i += std::max<size_t>(bytes, 1);
-  }
-  return shown;
-}
-
-std::string excerpt(std::string_view text) {
-  constexpr size_t kMaxBytes = 60;
-  if (text.size() <= kMaxBytes) return printable(text);
-  size_t end = kMaxBytes;  // is moved back to the beginning of a character
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return printable(text.substr(0, end)) + "...";
 }
 
 }  // namespace longshore::trainer

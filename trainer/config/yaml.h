@@ -54,10 +54,4 @@ std::optional<std::vector<std::string>> parse_list(const std::string& text);
 // A double-quoted YAML scalar that reads back as `text`, which must be UTF-8.
 std::string yaml_quoted(std::string_view text);
 
-// `text` on one line, with question marks in place of control characters and invalid UTF-8.
-std::string printable(std::string_view text);
-
-// `text` as messages quote it: printable and not too long.
-std::string excerpt(std::string_view text);
-
 }  // namespace longshore::trainer

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace longshore::trainer {
 namespace {
@@ -35,7 +36,7 @@ class Reader {
     int64_t value = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-      throw ConfigError(std::string(variable) + " in the environment: found '" + text +
+      throw ConfigError(std::string(variable) + " in the environment: found '" + excerpt(text) +
                         "', expected a number from " + std::to_string(low) + " to " +
                         std::to_string(high) + ", as " + name(by_) + " sets it");
     return value;

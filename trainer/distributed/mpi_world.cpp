@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "offload/mpi/mpi_functions.h"
 
 namespace longshore::trainer {
@@ -19,7 +20,7 @@ using offload::Axis;
 using offload::DeviceMesh;
 
 void check(const char* error, const char* doing) {
-  if (error) throw Error(std::string("MPI, ") + doing + ": " + error);
+  if (error) throw Error(std::string("MPI, ") + doing + ": " + library_message(error));
 }
 
 // It is next to the programs.
@@ -31,8 +32,9 @@ const LongshoreMpi& load_mpi(const Launch& launch) {
   void* entry = handle ? dlsym(handle, "longshore_mpi") : nullptr;
   if (!entry)
     throw Error(std::string("a run of several processes under ") + name(launch.by) +
-                " needs MPI: " + dlerror() + "; scripts/setup installs one, and the build makes " +
-                library.filename().string());
+                " needs MPI: " + library_message(dlerror()) +
+                "; scripts/setup installs one, and the build makes " +
+                path_text(library.filename()));
   return *reinterpret_cast<decltype(&longshore_mpi)>(entry)();
 }
 

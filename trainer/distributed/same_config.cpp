@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "trainer/config/config_text.h"
 
 namespace longshore::trainer {
@@ -19,7 +20,7 @@ void require_same_config(const Config& config, models::Target target, World& wor
     while (std::getline(first, of_first) && std::getline(other, of_rank) && of_first == of_rank) {
     }
     throw ConfigError(fmt::format("rank {} has another config than rank 0: '{}' instead of '{}'",
-                                  rank, of_rank, of_first));
+                                  rank, excerpt(of_rank), excerpt(of_first)));
   }
 }
 

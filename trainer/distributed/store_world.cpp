@@ -18,6 +18,8 @@
 
 #include "base/error.h"
 #include "base/integer.h"
+#include "base/print.h"
+#include "base/printable.h"
 
 namespace longshore::trainer {
 namespace {
@@ -41,7 +43,7 @@ class Connection {
     options.isServer = is_server;
     options.waitWorkers = false;
     options.timeout = launch.patience;
-    calling("connecting to " + launch.launch.master_address, [&] {
+    calling("connecting to " + excerpt(launch.launch.master_address), [&] {
       store_ = c10::make_intrusive<c10d::TCPStore>(launch.launch.master_address, options);
     });
   }
@@ -68,8 +70,9 @@ class Connection {
     try {
       call();
     } catch (const std::exception& error) {  // c10's text goes on with a trace of calls
-      const std::string text = error.what();
-      throw Error("torchrun's store, " + what + ": " + text.substr(0, text.find('\n')));
+      const std::string_view text = error.what();
+      throw Error("torchrun's store, " + what + ": " +
+                  library_message(text.substr(0, text.find('\n'))));
     }
   }
 
@@ -149,7 +152,7 @@ class Pulse {
   }
 
   [[noreturn]] void end(const std::string& why) const {
-    std::fprintf(stderr, "rank %lld ends: %s\n", static_cast<long long>(rank_), why.c_str());
+    print(stderr, fmt::format("rank {} ends: {}\n", rank_, why));
     std::_Exit(1);
   }
 

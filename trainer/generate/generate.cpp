@@ -1,6 +1,7 @@
 #include "trainer/generate/generate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -10,6 +11,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/print.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/chat_template.h"
@@ -58,7 +61,7 @@ RunWeights source(const GenerateRequest& request) {
   if (request.chat_template)
     source.chat_template = *request.chat_template == "none" ? "" : *request.chat_template;
   else if (!source.chat_template.empty())
-    fmt::print(stderr, "chat template, as the run was trained: {}\n", source.chat_template);
+    print(stderr, "chat template, as the run was trained: " + excerpt(source.chat_template) + "\n");
   return source;
 }
 
@@ -73,15 +76,15 @@ Prompt make_prompt(const std::string& text, const std::string& chat_template,
                    const data::Tokenizer& tokenizer, const DecoderConfig& model) {
   Prompt prompt = chat_template.empty() ? plain_prompt(text, tokenizer)
                                         : chat_prompt(text, chat_template, tokenizer,
-                                                      "--chat-template " + chat_template);
+                                                      "--chat-template " + excerpt(chat_template));
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
-                      tokenizer.path().string() + " has no bos that could stand for it");
+                      path_text(tokenizer.path()) + " has no bos that could stand for it");
   for (int32_t token : prompt.tokens)
     if (token >= model.vocabulary)
       throw DataError(fmt::format(
           "{}: found the token {} in the prompt, expected 0 to {}: the model's vocab_size is {}",
-          tokenizer.path().string(), token, model.vocabulary - 1, model.vocabulary));
+          path_text(tokenizer.path()), token, model.vocabulary - 1, model.vocabulary));
   return prompt;
 }
 
@@ -90,10 +93,11 @@ void warn_of_length(const fs::path& folder, int64_t tokens) {
   const std::optional<int64_t> most =
       read_hf_config(folder, models::UnknownKeys::ignore).max_position_embeddings;
   if (most && tokens > *most)
-    fmt::print(stderr,
-               "{}: max_position_embeddings is {}, and prompt and --max-tokens have {} tokens "
-               "together: what is beyond may make no sense\n",
-               (folder / "config.json").string(), *most, tokens);
+    print(
+        stderr,
+        fmt::format("{}: max_position_embeddings is {}, and prompt and --max-tokens have {} tokens "
+                    "together: what is beyond may make no sense\n",
+                    path_text(folder / "config.json"), *most, tokens));
 }
 
 class Generation {
@@ -109,7 +113,7 @@ class Generation {
     plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
     if (std::string table = shortage(analyze(plans_.all()), *backend_); !table.empty())
       throw PlanError(fmt::format("{} with {} tokens does not fit on this machine:\n{}",
-                                  source.model.string(), plans_.capacity, table));
+                                  path_text(source.model), plans_.capacity, table));
     load(source);
     arenas_.emplace(*backend_, plans_.all());
     decoding_.emplace(plans_, *backend_, arguments_, *arenas_);
@@ -123,9 +127,9 @@ class Generation {
  private:
   void load(const RunWeights& source) {
     constexpr std::array kWeights{offload::Copy::compute};
-    fmt::print(stderr, "{}\n",
-               load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
-                            layout_, arguments_, kWeights));
+    print(stderr, load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
+                               layout_, arguments_, kWeights) +
+                      "\n");
   }
 
   std::unique_ptr<offload::Backend> backend_;
@@ -165,12 +169,21 @@ class Speed {
   Clock::time_point start_ = Clock::now(), first_, last_;
 };
 
-// Flushes each piece, so that a full disk ends the program before more is computed.
-void print(const std::string& text) {
-  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
-  if (written != text.size() || std::fflush(stdout) != 0)
-    throw FileError(std::string("standard output: cannot write: ") + std::strerror(errno));
-}
+// The text as it comes, to standard output: to a file or a pipe as the model wrote it, to a
+// terminal without what a terminal would obey.
+class GeneratedText {
+ public:
+  // Flushes each piece, so that a full disk ends the program before more is computed.
+  void print(const std::string& piece) const {
+    const std::string text = is_terminal_ ? printable_lines(piece) : piece;
+    const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+    if (written != text.size() || std::fflush(stdout) != 0)
+      throw FileError(std::string("standard output: cannot write: ") + std::strerror(errno));
+  }
+
+ private:
+  const bool is_terminal_ = isatty(STDOUT_FILENO);
+};
 
 }  // namespace
 
@@ -189,6 +202,7 @@ void generate(const GenerateRequest& request) {
   warn_of_length(from.model, prompt_tokens + request.max_tokens);
   Generation generation(from, model, config, target, prompt_tokens, request.max_tokens);
   data::TextStream stream(tokenizer, prompt.tokens);
+  const GeneratedText generated;
   Speed speed(prompt_tokens);
   generation.run(prompt,
                  {.max_tokens = request.max_tokens,
@@ -197,10 +211,10 @@ void generate(const GenerateRequest& request) {
                   .sampling = request.sampling},
                  [&](int32_t token) {
                    speed.token_came();
-                   print(stream.add(token));
+                   generated.print(stream.add(token));
                  });
-  print(stream.finish() + "\n");
-  fmt::print(stderr, "{}\n", speed.text());
+  generated.print(stream.finish() + "\n");
+  print(stderr, speed.text() + "\n");
 }
 
 std::string generate_footer() {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/validate.h"
 #include "trainer/planning/auto_policy.h"
@@ -30,7 +31,7 @@ int64_t Config::*member_of(const std::string& key) {
     if (key == one.name) return one.member;
   std::vector<std::string> names;
   for (const SearchedKey& one : kSearchedKeys) names.push_back(one.name);
-  throw ConfigError("--largest: found '" + key + "', expected " + join(names, " or ") +
+  throw ConfigError("--largest: found '" + excerpt(key) + "', expected " + join(names, " or ") +
                     nearest_help(nearest(key, names)));
 }
 

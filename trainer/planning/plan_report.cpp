@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
@@ -50,7 +51,7 @@ double devices(const PolicyPlan& plan) {
 
 // As profiles are called by --price-per-hour, wherever their files are.
 std::string profile_name(const Config& config) {
-  return std::filesystem::path(config.hardware).stem().string();
+  return printable(std::filesystem::path(config.hardware).stem().native());
 }
 
 TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question) {

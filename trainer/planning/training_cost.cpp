@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
@@ -26,7 +27,7 @@ double parse_price(const std::string& text) {
     end = 0;
   }
   if (end == 0 || end < text.size() || !std::isfinite(price) || price <= 0)
-    throw ConfigError("--price-per-hour: found '" + text +
+    throw ConfigError("--price-per-hour: found '" + excerpt(text) +
                       "', expected a number above 0, or PROFILE=NUMBER with commas between");
   return price;
 }
@@ -49,16 +50,16 @@ Prices parse_prices(const std::string& text) {
     const size_t equals = part.find('=');
     if (equals == std::string::npos) {
       if (prices.of_all)
-        throw ConfigError("--price-per-hour: found a second price for all, " + part +
-                          "; expected PROFILE=" + part);
+        throw ConfigError("--price-per-hour: found a second price for all, " + excerpt(part) +
+                          "; expected PROFILE=" + excerpt(part));
       prices.of_all = parse_price(part);
       continue;
     }
     const std::string name = part.substr(0, equals);
     const std::vector<std::string> names = hardware_names(default_configs_directory());
     if (std::ranges::find(names, name) == names.end())
-      throw ConfigError("--price-per-hour: found '" + name + "', expected one of " + join(names) +
-                        nearest_help(nearest(name, names)));
+      throw ConfigError("--price-per-hour: found '" + excerpt(name) + "', expected one of " +
+                        join(names) + nearest_help(nearest(name, names)));
     prices.by_name[name] = parse_price(part.substr(equals + 1));
   }
   return prices;

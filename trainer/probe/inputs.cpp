@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/safetensors_writer.h"
 #include "trainer/config/config.h"
@@ -85,7 +86,7 @@ class Reader {
 
   [[noreturn]] void fail(const std::string& tensor, const std::string& found,
                          const std::string& expected) const {
-    throw DataError(fmt::format("{}: {}: found {}, expected {}", file_.path().string(), tensor,
+    throw DataError(fmt::format("{}: {}: found {}, expected {}", path_text(file_.path()), tensor,
                                 found, expected));
   }
   // At an element of a tensor [B,T].

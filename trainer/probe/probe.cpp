@@ -11,6 +11,8 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/print.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/safetensors_writer.h"
 #include "models/labels.h"
@@ -109,7 +111,7 @@ class Probe {
                            "states", options.transfers, target, offload::Carries::returned);
     if (std::string table = shortage(analyze(plans()), *backend_); !table.empty())
       throw PlanError(fmt::format("{} with {} does not fit on this machine:\n{}",
-                                  request.model.string(), request.inputs.string(), table));
+                                  path_text(request.model), path_text(request.inputs), table));
   }
 
   // Says what it read.
@@ -222,7 +224,7 @@ void probe(const ProbeRequest& request) {
   DecoderConfig model = read_folder_model(request.model, request.adapter, unknown_keys(config));
   ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
   if (request.gradients && !inputs.has_labels)
-    throw DataError(request.inputs.string() +
+    throw DataError(path_text(request.inputs) +
                     ": labels: found nothing, expected a tensor [B,T], as --gradients asks");
   check_output(request);
   Probe probe(request, config, model, inputs, target);
@@ -233,17 +235,18 @@ void probe(const ProbeRequest& request) {
     infos.push_back({.name = name, .shape = result.shape.sizes()});
   infos = data::sorted_as_safetensors(std::move(infos));
   data::SafetensorsWriter writer(request.out, infos);  // a bad path shows before anything runs
-  fmt::print("{}\n", probe.run(request));
+  print(stdout, probe.run(request) + "\n");
   for (const data::SafetensorsInfo& tensor : infos) {
     std::vector<float> values = results.at(tensor.name).values();
     writer.append(tensor.name, std::as_bytes(std::span(values)));
   }
   writer.finish();
-  fmt::print("{}: {}{}\n", request.out.string(), plural(std::ssize(infos), "tensor"),
-             inputs.has_labels
-                 ? fmt::format(", loss {:.6f} over {}", without_sign_of_nan(probe.loss()),
-                               plural(inputs.batch.total_weights, "target"))
-                 : "");
+  print(stdout,
+        fmt::format("{}: {}{}\n", path_text(request.out), plural(std::ssize(infos), "tensor"),
+                    inputs.has_labels
+                        ? fmt::format(", loss {:.6f} over {}", without_sign_of_nan(probe.loss()),
+                                      plural(inputs.batch.total_weights, "target"))
+                        : ""));
 }
 
 std::string probe_footer() {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/print.h"
+
 namespace longshore::trainer {
 namespace {
 
@@ -28,7 +30,7 @@ void Console::line(const std::string& text) {
   if (!is_enabled_) return;
   std::string bar = bar_;
   erase_bar();
-  std::printf("%s\n", text.c_str());
+  print(stdout, text + "\n");
   if (!bar.empty()) std::fputs((bar_ = bar).c_str(), stdout);
   std::fflush(stdout);
 }

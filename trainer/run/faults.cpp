@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "trainer/probe/inputs.h"
 
@@ -26,7 +27,7 @@ std::string dump_batches(const std::filesystem::path& folder, int64_t step,
     const std::filesystem::path file =
         folder / fmt::format("non-finite-step-{}{}.safetensors", step, part);
     write_probe_inputs(file, batches[i]);
-    files += (files.empty() ? "" : ", ") + file.string();
+    files += (files.empty() ? "" : ", ") + path_text(file);
   }
   return files;
 }

@@ -16,6 +16,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace longshore::trainer {
@@ -106,7 +107,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,
                          const std::function<void(const StepMetrics&)>& keep, Log log)
     : path_(path), log_(std::move(log)) {
   auto refuse = [&](const char* what) {
-    throw FileError(path.string() + ": cannot be " + what + ": " + std::strerror(errno));
+    throw FileError(path_text(path) + ": cannot be " + what + ": " + std::strerror(errno));
   };
   std::ifstream before(path);
   if (!before && errno != ENOENT) refuse("read");
@@ -156,7 +157,7 @@ void MetricsFile::write_waiting() {
     if (count > 0)
       waiting_.erase(0, static_cast<size_t>(count));
     else if (count == 0 || errno != EINTR)
-      trouble = path_.string() + ": cannot be written: " + std::strerror(errno);
+      trouble = path_text(path_) + ": cannot be written: " + std::strerror(errno);
   }
   if (!trouble.empty() && trouble != trouble_) log_(trouble);
   trouble_ = trouble;

@@ -1,6 +1,7 @@
 #include "trainer/run/opened_run.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
@@ -11,7 +12,7 @@ namespace fs = std::filesystem;
 // Throws where the folder holds a run that leaves nothing to go on from.
 void require_unused(const Config& config, const fs::path& directory) {
   auto refuse = [&](const std::string& found) {
-    throw ConfigError(location(config, "run_name") + ": " + directory.string() + " " + found +
+    throw ConfigError(location(config, "run_name") + ": " + path_text(directory) + " " + found +
                       "; nearest: another run_name, or none");
   };
   if (config.enable_checkpointing && fs::exists(directory / kSummaryFile))

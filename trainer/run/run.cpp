@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/stop_signal.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
@@ -66,14 +67,14 @@ std::vector<std::string> contents(const fs::path& folder) {
   if (is_link(kAdapterFolder))
     lines.push_back(fmt::format("adapter{}, as peft reads it: {}",
                                 has_both ? " for the weights below" : "",
-                                (folder / kAdapterFolder).string()));
+                                path_text(folder / kAdapterFolder)));
   if (is_link(kModelFolder))
     lines.push_back(fmt::format("weights{}, as Hugging Face's libraries read them: {}",
                                 has_both ? " without the adapter" : "",
-                                (folder / kModelFolder).string()));
+                                path_text(folder / kModelFolder)));
   lines.push_back(
       fmt::format("run directory: {} ({}, {}: what each layer keeps and computes again, {}, {})",
-                  folder.string(), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
+                  path_text(folder), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
   return lines;
 }
 
@@ -283,7 +284,8 @@ class Run {
     summary.data_wait_fraction = data_wait_fraction;
     if (evaluation.evaluates())
       summary.validation = evaluate(evaluation, config_.steps - 1, "at the end");
-    if (evaluation.samples() && !stop_.is_asked()) console_.line("sample: " + evaluation.sample());
+    if (evaluation.samples() && !stop_.is_asked())
+      console_.line("sample: " + printable(evaluation.sample()));
     if (stop_.is_asked()) return stop(config_.steps);
     summary.memory = session_->memory();
     summary.checkpoints = checkpoints_.figures();
@@ -386,7 +388,7 @@ class Run {
         fmt::format("{}: stopped after {} of {}, which are saved; the same command "
                     "goes on from there, with run_name={}",
                     AgreedStop::reason(), done, plural(config_.steps, "step"),
-                    directory().filename().string()));
+                    path_text(directory().filename())));
     if (metrics_) metrics_->require_written();
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "offload/memory.h"
@@ -19,7 +20,7 @@ std::string text(const SaveReport& report) {
     return fmt::format("checkpoint after {} failed: {}", plural(report.step, "step"), report.error);
   std::string text =
       fmt::format("checkpoint after {}: {}, {} in {:.3f} s, {:.0f} MB/s; training waited {:.3f} s",
-                  plural(report.step, "step"), report.folder.string(),
+                  plural(report.step, "step"), path_text(report.folder),
                   offload::bytes_text(report.bytes), report.seconds,
                   static_cast<double>(report.bytes) / report.seconds / 1e6, report.stall_seconds);
   if (!report.error.empty()) text += "; but " + report.error;
@@ -97,8 +98,8 @@ std::optional<CheckpointFigures> RunCheckpoints::figures() const {
 std::string RunCheckpoints::advice() const {
   if (!world_.is_first()) return "";
   if (!last_saved_.empty())
-    return "The last checkpoint is whole, and the run goes on from it: " + last_saved_.string();
-  return opened_.start ? "The run goes on from " + opened_.start->folder.string()
+    return "The last checkpoint is whole, and the run goes on from it: " + path_text(last_saved_);
+  return opened_.start ? "The run goes on from " + path_text(opened_.start->folder)
                        : "There is no checkpoint";
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/partial_name.h"
+#include "base/printable.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/run_files.h"
 
@@ -39,7 +40,7 @@ fs::path new_directory(const Config& config) {
 std::string owner(const FileDescriptor& file) {
   char text[32] = {};
   const ssize_t count = pread(file.number(), text, sizeof text - 1, 0);
-  return count > 0 ? "process " + std::string(text, static_cast<size_t>(count)) : "a process";
+  return count > 0 ? "process " + printable({text, static_cast<size_t>(count)}) : "a process";
 }
 
 // The lock file of the folder, with this process's number in it. Without locks nobody is kept out.
@@ -47,11 +48,11 @@ FileDescriptor locked(const fs::path& folder, const Config& config) {
   const fs::path path = folder / kLockFile;
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   auto fail = [&] {
-    throw FileError(path.string() + ": cannot be written: " + std::strerror(errno));
+    throw FileError(path_text(path) + ": cannot be written: " + std::strerror(errno));
   };
   if (!file.is_open()) fail();
   if (try_lock(file) == FileLock::held_elsewhere)
-    throw ConfigError(location(config, "run_name") + ": " + folder.string() + ": " + owner(file) +
+    throw ConfigError(location(config, "run_name") + ": " + path_text(folder) + ": " + owner(file) +
                       " trains there; nearest: another run_name, or none");
   const std::string pid = std::to_string(getpid());
   if (ftruncate(file.number(), 0) != 0 ||
@@ -68,7 +69,7 @@ RunDirectory::RunDirectory(const Config& config) {
   path_ = config.run_name.empty() ? new_directory(config)
                                   : config.base_output_directory / config.run_name;
   fs::create_directories(path_, error);
-  if (error) throw FileError(path_.string() + ": cannot be made: " + error.message());
+  if (error) throw FileError(path_text(path_) + ": cannot be made: " + error.message());
   lock_ = locked(path_, config);
   remove_leftovers(path_);
   remove_leftovers(path_ / kCheckpointsFolder);

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/stop_signal.h"
 #include "models/hf/config.h"
 #include "trainer/checkpoint/same_run.h"
@@ -74,7 +75,7 @@ std::vector<std::string> doubts_about_weights(const Config& config) {
         fmt::format("{}: {} is more than the max_position_embeddings of {}, {}: the model was not "
                     "trained for it",
                     location(config, "max_target_length"), config.max_target_length,
-                    config.load_parameters_path.string(), *most));
+                    path_text(config.load_parameters_path), *most));
   return lines;
 }
 

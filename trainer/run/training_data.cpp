@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/pieces.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/document_rows.h"
 #include "data/example.h"
@@ -64,7 +65,7 @@ class Opener {
       return make_rows(file, path, remainder);
     } catch (const DataError& error) {
       throw DataError(
-          fmt::format("{}: {}: {}", location(config_, key), path.string(), error.what()));
+          fmt::format("{}: {}: {}", location(config_, key), path_text(path), error.what()));
     }
   }
 
@@ -72,13 +73,14 @@ class Opener {
   std::shared_ptr<const data::Rows> make_rows(const SharedFile& file, const fs::path& path,
                                               data::WindowRows::Remainder remainder) const {
     std::string note =
-        fmt::format("{}: {}, {}", path.string(), plural(file->document_count(), "document"),
+        fmt::format("{}: {}, {}", path_text(path), plural(file->document_count(), "document"),
                     plural(file->token_count(), "token"));
     if (file->skipped_lines() > 0)
       note += fmt::format(", {} skipped", plural(file->skipped_lines(), "bad line"));
     if (config_.dataset_type == DatasetType::documents) return document_rows(file, std::move(note));
     if (file->loss_marks() == data::LossMarks::present)
-      throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " + path.string() +
+      throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " +
+                        path_text(path) +
                         " has prompts, which are not learnt; expected dataset_type=documents");
     log_(note);
     return std::make_shared<const data::WindowRows>(file, config_.max_target_length, remainder);
@@ -97,14 +99,14 @@ class Opener {
     SharedFile file =
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
     if (tokenizer_)
-      require_tokenizer(key, *file, tokenizer_->fingerprint(), tokenizer_->path().string());
+      require_tokenizer(key, *file, tokenizer_->fingerprint(), path_text(tokenizer_->path()));
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
     if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
     warn_of_bos(path, *file);
     if (first_)
-      require_tokenizer(key, *file, first_->tokenizer_fingerprint(), first_->path().string());
+      require_tokenizer(key, *file, first_->tokenizer_fingerprint(), path_text(first_->path()));
     if (!first_) first_ = file;
     return file;
   }
@@ -118,13 +120,13 @@ class Opener {
     log_(
         fmt::format("{}: its texts begin without {}, which generate and other programs put before "
                     "a prompt; tokenize writes it",
-                    path.string(), tokenizer_->spelling(tokenizer_->bos_id())));
+                    path_text(path), excerpt(tokenizer_->spelling(tokenizer_->bos_id()))));
   }
 
   SharedFile tokenized(const fs::path& path) const {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     fs::path cache = config_.base_output_directory / kTokensFolder;
-    log_(fmt::format("{}: reading it, tokenized into {}", path.string(), cache.string()));
+    log_(fmt::format("{}: reading it, tokenized into {}", path_text(path), path_text(cache)));
     return data::open_tokenized(
         path, *tokenizer_,
         {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
@@ -153,7 +155,7 @@ class Opener {
   void check_vocabulary(const char* key, const fs::path& path, int32_t vocab_size) const {
     if (vocab_size <= config_.vocab_size) return;
     throw ConfigError(fmt::format("{}: {} has token ids up to {}, but vocab_size is {} ({}){}",
-                                  location(config_, key), path.string(), vocab_size - 1,
+                                  location(config_, key), path_text(path), vocab_size - 1,
                                   config_.vocab_size, origin(config_, "vocab_size"),
                                   config_.load_parameters_path.empty()
                                       ? nearest_help(fmt::format("vocab_size={}", vocab_size))
@@ -172,7 +174,7 @@ class Opener {
       throw ConfigError(fmt::format(
           "{}: {}: token {} is {}, a special token of the tokenizer; expected ids below {}, the "
           "vocab_size ({})",
-          location(config_, key), file.path().string(), first + (beyond - ids.begin()), *beyond,
+          location(config_, key), path_text(file.path()), first + (beyond - ids.begin()), *beyond,
           config_.vocab_size, origin(config_, "vocab_size")));
     });
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
 
@@ -25,8 +26,8 @@ std::string StepRecorder::write(const StepPlans& plans, const std::filesystem::p
                                  : fmt::format("copies {:.4f} s, {:.0f} % of it behind kernels",
                                                times.copying, 100 * times.hidden / times.copying);
   return fmt::format("{}: {}; in the last, kernels {:.4f} s of {:.4f} s, {}",
-                     path.filename().string(), plural(std::ssize(steps_), "step"), times.computing,
-                     times.total, copies);
+                     path_text(path.filename()), plural(std::ssize(steps_), "step"),
+                     times.computing, times.total, copies);
 }
 
 }  // namespace longshore::trainer

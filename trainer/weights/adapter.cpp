@@ -7,6 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/file_mapping.h"
 #include "data/safetensors_float.h"
@@ -50,7 +51,7 @@ void require_no_dropout(const Config& config, const fs::path& folder) {
     throw ConfigError(fmt::format(
         "{}: {}: lora_dropout: found {}, expected 0, since no dropout is trained with here; 0 in "
         "that file goes on without",
-        location(config, "load_adapter_path"), file.string(), dropout));
+        location(config, "load_adapter_path"), path_text(file), dropout));
 }
 
 }  // namespace
@@ -63,15 +64,15 @@ LoraConfig read_adapter_config(const fs::path& folder, int layers) {
   const fs::path file = folder / kAdapterConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(file, error)) {
     const bool is_run = fs::exists(folder / kAdapterFolder / kAdapterConfigFile, error);
-    throw DataError(folder.string() + ": found no " + kAdapterConfigFile +
+    throw DataError(path_text(folder) + ": found no " + kAdapterConfigFile +
                     ", expected a folder of an adapter" +
-                    nearest_help(is_run ? (folder / kAdapterFolder).string() : ""));
+                    nearest_help(is_run ? path_text(folder / kAdapterFolder) : ""));
   }
   const data::FileMapping mapping(file, data::Access::from_front_to_back);
   try {
     return parse_adapter_config(mapping.text(), layers);
   } catch (const DataError& error) {
-    throw DataError(file.string() + ": " + error.what());
+    throw DataError(path_text(file) + ": " + error.what());
   }
 }
 
@@ -86,7 +87,7 @@ Config with_adapter(Config config) {
                   const std::string& there_text) {
     if (!config.origins.contains(key)) {
       here = there;
-      config.origins[key] = (folder / kAdapterConfigFile).string();
+      config.origins[key] = path_text(folder / kAdapterConfigFile);
     } else if (here != there) {
       differing.push_back(fmt::format("{}: {} ({}), {} in the adapter", key, here_text,
                                       config.origins.at(key), there_text));
@@ -103,7 +104,7 @@ Config with_adapter(Config config) {
        config.use_rslora ? "true" : "false", adapter.rank_stabilized ? "true" : "false");
   config.lora_modules = adapter.modules;
   if (!differing.empty())
-    throw ConfigError(location(config, "load_adapter_path") + ": " + folder.string() +
+    throw ConfigError(location(config, "load_adapter_path") + ": " + path_text(folder) +
                       " holds another adapter: " + join(differing, "; "));
   validate_but_remat(config);
   return config;
@@ -117,7 +118,7 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {
-    throw DataError(file_.path().string() + ": is not this model's:\n  " + error.what());
+    throw DataError(path_text(file_.path()) + ": is not this model's:\n  " + error.what());
   }
 }
 
@@ -125,7 +126,7 @@ void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> v
   data::NonFinite odd = data::to_float32(file_.at(peft_name(parameter.name)), first, values);
   if (odd != data::NonFinite{})
     throw DataError(fmt::format("{}: {}: {} NaN and {} infinite, expected finite values",
-                                file_.path().string(), peft_name(parameter.name), odd.nan_count,
+                                path_text(file_.path()), peft_name(parameter.name), odd.nan_count,
                                 odd.infinity_count));
 }
 
@@ -134,10 +135,10 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
                    const offload::ArgumentReader& arguments) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw FileError(folder.string() + ": cannot be made: " + error.message());
+  if (error) throw FileError(path_text(folder) + ": cannot be made: " + error.message());
   for (const char* file : {kAdapterConfigFile, kTensorFile})
     if (fs::exists(folder / file, error))
-      throw DataError(folder.string() + ": holds an adapter already");
+      throw DataError(path_text(folder) + ": holds an adapter already");
 
   std::map<std::string, const Parameter*> by_name;
   std::vector<data::SafetensorsInfo> tensors;

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "base/text.h"
-#include "data/strict_json.h"
 #include "models/hf/json_reader.h"
 #include "models/limits.h"
 #include "trainer/weights/adapter_targets.h"
@@ -95,7 +95,7 @@ class ConfigReader {
     dropout();
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
-        problems_.add(data::json_quoted(key) + ": found " + models::shown(value) +
+        problems_.add(in_quotes(key) + ": found " + models::shown(value) +
                       ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
     set_targets(targets, layers, config);
@@ -298,7 +298,7 @@ void check_adapter_tensors(std::span<const data::SafetensorsTensor> tensors,
     found.insert(tensor.name);
     auto shape = expected.find(tensor.name);
     if (shape == expected.end())
-      problems.add("not expected: " + tensor.name);
+      problems.add("not expected: " + excerpt(tensor.name));
     else if (tensor.shape != shape->second)
       problems.add(fmt::format("{} is [{}], expected [{}]", tensor.name,
                                fmt::join(tensor.shape, ","), fmt::join(shape->second, ",")));

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/pcre2_expression.h"
-#include "data/strict_json.h"
 
 namespace longshore::trainer {
 namespace {
@@ -44,7 +44,7 @@ class NameExpression {
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw DataError(key_ + ": found " + data::json_quoted(text_) + ", " + what);
+    throw DataError(key_ + ": found " + in_quotes(text_) + ", " + what);
   }
 
   std::string key_, text_;

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/pieces.h"
+#include "base/printable.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/safetensors_float.h"
-#include "data/strict_json.h"
 #include "data/tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/weights/adapter.h"
@@ -62,7 +62,7 @@ void require_finite_sums(const std::string& weight, std::span<const float> befor
       throw DataError(
           fmt::format("tensor {}: found {} where {} was and the adapter is added, expected finite "
                       "values: it is beyond what float32 can hold",
-                      data::json_quoted(weight), after[i], before[i]));
+                      in_quotes(weight), after[i], before[i]));
 }
 
 // An adapter on its way into the weights it belongs to.
@@ -144,7 +144,7 @@ void check_merged_dtypes(const fs::path& folder, const Merge& merge,
       throw DataError(
           fmt::format("{}: {} is F64, which an adapter is not merged into; expected "
                       "--dtype float32, bfloat16 or float16",
-                      folder.string(), info.name));
+                      path_text(folder), info.name));
 }
 
 // The folder that a run's adapter is for knows nothing of the run.
@@ -165,8 +165,9 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
     dtypes.insert(data::name(info.dtype));
     bytes += info.bytes();
   }
-  return fmt::format("{}: {}, {:.1f} MB of {}", to.string(), plural(std::ssize(tensors), "tensor"),
-                     static_cast<double>(bytes) / 1e6, fmt::join(dtypes, ", "));
+  return fmt::format("{}: {}, {:.1f} MB of {}", path_text(to),
+                     plural(std::ssize(tensors), "tensor"), static_cast<double>(bytes) / 1e6,
+                     fmt::join(dtypes, ", "));
 }
 
 }  // namespace
@@ -202,7 +203,7 @@ std::string convert(const Conversion& asked) {
   const StopSignal listening;
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     if (StopSignal::is_there())
-      throw Error(conversion.to.string() + ": " + StopSignal::name() +
+      throw Error(path_text(conversion.to) + ": " + StopSignal::name() +
                   " ended the conversion; nothing is left of it");
     const data::SafetensorsTensor& tensor = weights.at(info.name);
     if (merge && merge->changes(info.name))
@@ -221,7 +222,7 @@ std::string convert(const Conversion& asked) {
     said += fmt::format(
         "; {} of them merged with {}",
         std::ranges::count_if(tensors, [&](const auto& info) { return merge->changes(info.name); }),
-        conversion.adapter.string());
+        path_text(conversion.adapter));
   if (const std::string ignored = unknown_keys_text(config); !ignored.empty())
     said += "; " + ignored;
   if (const std::string buffers = computed_buffers_text(weights); !buffers.empty())

@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/pieces.h"
+#include "base/printable.h"
 #include "base/problem_list.h"
 #include "base/text.h"
 #include "data/safetensors_float.h"
-#include "data/strict_json.h"
 #include "models/hf/weight_names.h"
 #include "trainer/weights/read_floats.h"
 
@@ -51,7 +51,7 @@ std::string computed_buffers_text(const data::SafetensorsFolder& weights) {
   std::ranges::copy_if(weights.left_out(), std::back_inserter(buffers), models::is_computed_buffer);
   if (buffers.empty()) return "";
   return fmt::format("{} left out, since they are computed: {}{}",
-                     plural(std::ssize(buffers), "buffer"), data::json_quoted(buffers.front()),
+                     plural(std::ssize(buffers), "buffer"), in_quotes(buffers.front()),
                      buffers.size() > 1 ? ", ..." : "");
 }
 
@@ -76,8 +76,8 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
       std::string shape;
       for (int64_t size : weights.at(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
-      problems.add(
-          fmt::format("{} is [{}], expected {}", name, shape, models::text(parameter.type)));
+      problems.add(fmt::format("{} is [{}], expected {}", excerpt(name), shape,
+                               models::text(parameter.type)));
     }
   }
   for (const std::string& name : names) {
@@ -85,16 +85,16 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
     const bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
     const bool is_tied_head = model.tied_embeddings && name == kHead;
     if (!is_weight && !is_tied_head)
-      problems.add("not expected: " + name);
+      problems.add("not expected: " + excerpt(name));
     else if (!data::is_floating_point(dtype))
-      problems.add(
-          fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, data::name(dtype)));
+      problems.add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", excerpt(name),
+                               data::name(dtype)));
     else if (is_tied_head && !is_copy_of_embeddings(weights))
       problems.add(name + " differs from " + kEmbeddings +
                    ", expected a copy of it, or tie_word_embeddings: false");
   }
   if (!problems.empty())
-    throw DataError(folder.string() + ": is not this model's:\n  " + problems.text());
+    throw DataError(path_text(folder) + ": is not this model's:\n  " + problems.text());
 }
 
 data::SafetensorsDtype file_dtype(models::Dtype dtype) {

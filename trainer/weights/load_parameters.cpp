@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "data/safetensors_float.h"
 #include "trainer/weights/adapter.h"
@@ -86,7 +87,7 @@ void require_same_model(const Config& config, const DecoderConfig& model) {
   const std::vector<std::string> differing =
       differences(model, read_hf_config(folder, unknown_keys(config)).decoder);
   if (!differing.empty())
-    throw ConfigError(location(config, "load_parameters_path") + ": " + folder.string() +
+    throw ConfigError(location(config, "load_parameters_path") + ": " + path_text(folder) +
                       " holds another model: " + join(differing));
 }
 
@@ -120,7 +121,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
     for (const Parameter& parameter : slab.parameters)
       if (!models::is_lora_weight(parameter.name)) elements += parameter.type.shape.count();
   std::string text =
-      fmt::format("weights: {}, {:.1f} M parameters", from.folder.string(), elements / 1e6);
+      fmt::format("weights: {}, {:.1f} M parameters", path_text(from.folder), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
   const HfConfig described = read_hf_config(from.folder, models::UnknownKeys::ignore);
@@ -128,7 +129,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
     text += "; " + ignored;
   if (const std::string buffers = computed_buffers_text(opened.of_model); !buffers.empty())
     text += "; " + buffers;
-  if (opened.adapter) text += "; adapter: " + from.adapter.string();
+  if (opened.adapter) text += "; adapter: " + path_text(from.adapter);
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "trainer/weights/run_weights.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/config.h"
 #include "trainer/config/load_config.h"
@@ -13,8 +14,8 @@ namespace fs = std::filesystem;
 
 RunWeights weights_of_run(const fs::path& run) {
   if (!fs::exists(run / kConfigFile))
-    throw ConfigError("--run: found " + printable(run.string()) +
-                      ", expected a run directory, which has " + kConfigFile);
+    throw ConfigError("--run: found " + path_text(run) + ", expected a run directory, which has " +
+                      kConfigFile);
   const Config config = load_config(run / kConfigFile, {}, default_configs_directory());
   if (fs::exists(run / kModelFolder))
     return {.model = run / kModelFolder,
@@ -22,10 +23,10 @@ RunWeights weights_of_run(const fs::path& run) {
             .tokenizer = config.tokenizer_path.empty() ? run / kModelFolder : config.tokenizer_path,
             .chat_template = config.chat_template};
   if (!fs::exists(run / kAdapterFolder))
-    throw DataError(run.string() +
+    throw DataError(path_text(run) +
                     ": found neither model/ nor adapter/, expected a run that has saved");
   if (config.load_parameters_path.empty())
-    throw DataError((run / kConfigFile).string() +
+    throw DataError(path_text(run / kConfigFile) +
                     ": load_parameters_path: found nothing, expected the folder of the weights "
                     "that the adapter is for");
   return {.model = config.load_parameters_path,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/chat_template.h"
 #include "data/sentencepiece_json.h"
 #include "data/small_file.h"
@@ -150,8 +151,8 @@ Ids eos_ids(const fs::path& folder) {
     std::error_code error;
     const fs::path path = folder / name;
     if (!fs::exists(path, error)) continue;
-    const json object = parsed(path.string(), data::read_small_file(path, kMostMib));
-    for (int32_t id : ids_under(object, kEos, path.string())) add_id(id, ids);
+    const json object = parsed(path_text(path), data::read_small_file(path, kMostMib));
+    for (int32_t id : ids_under(object, kEos, path_text(path))) add_id(id, ids);
   }
   return ids;
 }

@@ -551,7 +551,7 @@ TEST_F(ConfigTest, AFileThatCannotBeWrittenLeavesNothing) {
 TEST_F(ConfigTest, OddFileNamesStayOnTheirLine) {
   write_file(root / "configs/odd\xff\nsteps: 9.yml", kModelLines + "seed: 5\n");
   Config config = load("odd\xff\nsteps: 9.yml");
-  EXPECT_EQ(origin(config, "seed"), "configs/odd??steps: 9.yml:12");
+  EXPECT_EQ(origin(config, "seed"), "configs/odd\\xff\\nsteps: 9.yml:12");
   write_resolved(config, root / "config.yml");
   EXPECT_EQ(values_of(load(root / "config.yml")), values_of(config));
 }

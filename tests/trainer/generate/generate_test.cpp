@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer.h"
-#include "data/utf8.h"
 #include "models/decoder.h"
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
@@ -144,7 +144,7 @@ TEST(Generate, WritesTextAndItsSpeed) {
   EXPECT_EQ(generated.exit_code, 0);
   EXPECT_GT(generated.text.size(), 30u);
   EXPECT_TRUE(generated.text.ends_with("\n"));
-  EXPECT_EQ(data::valid_utf8_prefix(generated.text), generated.text.size());
+  EXPECT_EQ(valid_utf8_prefix(generated.text), generated.text.size());
   EXPECT_THAT(generated.text, Not(HasSubstr("The boats")));
   EXPECT_THAT(generated.errors, HasSubstr("weights: "));
   EXPECT_THAT(generated.errors, HasSubstr("; 39 more: "));

@@ -1,10 +1,10 @@
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 
-namespace longshore::data {
+namespace longshore {
 namespace {
 
 // How many bytes at the head of `text`, which begins with no valid character, begin one: at
@@ -20,6 +20,11 @@ size_t invalid_part_length(std::string_view text) {
   const bool third_belongs = lead >= 0xf0 && text.size() > 2 && (byte(2) & 0xc0) == 0x80;
   return third_belongs ? 3 : 2;
 }
+
+// Text that is not UTF-8 may have any number of them.
+constexpr int kMostContinuations = 3;
+
+bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
 }  // namespace
 
@@ -77,4 +82,18 @@ std::string replace_invalid_utf8(std::string_view text) {
   }
 }
 
-}  // namespace longshore::data
+std::string_view first_bytes(std::string_view text, size_t size) {
+  if (size >= text.size()) return text;
+  for (int i = 0; i < kMostContinuations && size > 0 && is_continuation(text[size]); ++i) --size;
+  return text.substr(0, size);
+}
+
+std::string_view last_bytes(std::string_view text, size_t size) {
+  if (size >= text.size()) return text;
+  text.remove_prefix(text.size() - size);
+  for (int i = 0; i < kMostContinuations && !text.empty() && is_continuation(text[0]); ++i)
+    text.remove_prefix(1);
+  return text;
+}
+
+}  // namespace longshore

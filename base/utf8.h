@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace longshore::data {
+namespace longshore {
 
 // Length in bytes of the character that `text`, which is not empty, begins with; 0 where that is
 // not valid UTF-8.
@@ -24,6 +24,11 @@ inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+
 // Unicode standard recommends (chapter 3.9).
 std::string replace_invalid_utf8(std::string_view text);
 
+// The most of the beginning or the end of `text` that has at most `size` bytes and does not divide
+// a character.
+std::string_view first_bytes(std::string_view text, size_t size);
+std::string_view last_bytes(std::string_view text, size_t size);
+
 struct Character {
   char32_t code_point = 0;
   size_t bytes = 0;
@@ -40,4 +45,4 @@ inline Character first_character(std::string_view text) {
   return {(lead & 7) << 18 | rest(1) << 12 | rest(2) << 6 | rest(3), 4};
 }
 
-}  // namespace longshore::data
+}  // namespace longshore

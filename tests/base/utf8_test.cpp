@@ -1,11 +1,11 @@
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 
-namespace longshore::data {
+namespace longshore {
 namespace {
 
 std::string encode(uint32_t code, int length) {
@@ -70,4 +70,4 @@ TEST(Utf8, ReplacesEachPartOfACharacterOnce) {
 }
 
 }  // namespace
-}  // namespace longshore::data
+}  // namespace longshore
