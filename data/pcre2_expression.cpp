@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace longshore::data {
 namespace {
@@ -32,7 +33,7 @@ bool Pcre2Expression::is_found_in(const std::string& name) const {
                                 0, 0, result_.get(), context_.get());
   if (found >= 0) return true;
   if (found != PCRE2_ERROR_NOMATCH)
-    throw DataError("expected an expression that is quick to match; on " + name + ": " +
+    throw DataError("expected an expression that is quick to match; on " + excerpt(name) + ": " +
                     pcre2_message(found));
   return false;
 }

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace longshore::trainer {
@@ -403,7 +404,8 @@ std::string value_text(const Key& key, const Config& config) {
 }
 
 std::string described(const Config& config, const std::string& key) {
-  return key + " = " + value_text(*find_key(key), config) + " (" + origin(config, key) + ")";
+  return key + " = " + excerpt(value_text(*find_key(key), config)) + " (" + origin(config, key) +
+         ")";
 }
 
 }  // namespace longshore::trainer

@@ -1,0 +1,47 @@
+// Reads the sources and checks that what programs say to people goes through base/print.h.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+
+namespace longshore {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::set<std::string> kMayPrint = {
+    "base/current_folder.cpp",        // before main(), where it calls printable functions itself
+    "base/program.cpp",               // flushes
+    "base/print.cpp",                 // the one place
+    "base/stop_signal.cpp",           // names of signals
+    "offload/cuda_backend.cpp",       // numbers, and names of ops
+    "trainer/generate/generate.cpp",  // the text, which a pipe gets as it is
+    "trainer/run/console.cpp",        // a progress bar's own control characters
+    "trainer/tokenize_main.cpp",      // JSON
+};
+
+TEST(Printing, GoesThroughOnePlace) {
+  const std::regex prints(
+      R"(\b(v?f?printf|v?dprintf|f?puts|putc|putchar|fwrite|perror|cout|cerr|clog)\b|fmt::print\()");
+  std::set<std::string> found;
+  int count = 0;
+  for (const char* folder : {"base", "data", "models", "offload", "trainer"})
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(LONGSHORE_SOURCE_DIR) / folder)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".cpp" && extension != ".h" && extension != ".cu") continue;
+      ++count;
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);)
+        if (std::regex_search(line.substr(0, line.find("//")), prints))
+          found.insert(fs::relative(entry.path(), LONGSHORE_SOURCE_DIR).string());
+    }
+  EXPECT_GT(count, 300);
+  EXPECT_EQ(found, kMayPrint);
+}
+
+}  // namespace
+}  // namespace longshore
