@@ -45,4 +45,11 @@ inline Character first_character(std::string_view text) {
   return {(lead & 7) << 18 | rest(1) << 12 | rest(2) << 6 | rest(3), 4};
 }
 
+// Where the last character of `text` begins, which is not empty and valid UTF-8.
+inline size_t last_character_at(std::string_view text) {
+  size_t at = text.size() - 1;
+  while ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+  return at;
+}
+
 }  // namespace longshore

@@ -13,10 +13,11 @@ namespace longshore::data {
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool special = false;     // what decoding may leave out
-  bool lstrip = false;      // takes the white space before it along
-  bool rstrip = false;      // takes the white space after it along
-  bool normalized = false;  // found in the normalised text
+  bool special = false;      // what decoding may leave out
+  bool single_word = false;  // found only where no word goes on before or after it
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // takes the white space after it along
+  bool normalized = false;   // found in the normalised text
 };
 
 // A part of a text: an added token, or what lies between two.
@@ -28,10 +29,11 @@ struct TextPart {
 // Immutable: any number of threads may use it at a time.
 class AddedTokens {
  public:
-  // A token whose content is empty is never found.
+  // A token whose content is empty is never found; of two with the same content the first is.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  // Appends the parts of `text`: at each place the longest token, from left to right.
+  // Appends the parts of `text`: at each place the longest token, from left to right, as Hugging
+  // Face's tokenizers finds them.
   void split(std::string_view text, std::vector<TextPart>& parts) const;
 
  private:

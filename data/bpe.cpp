@@ -102,6 +102,8 @@ int32_t Bpe::CharacterTable::find(char32_t character) const {
 Bpe::Bpe(const BpeModel& model)
     : alphabet_(model.alphabet),
       byte_tokens_(model.byte_tokens),
+      unknown_token_(model.unknown_token),
+      fuse_unknown_(model.fuse_unknown),
       merges_(model.merges.size()),
       joints_(0) {
   uint64_t rank = 0;
@@ -129,9 +131,7 @@ void Bpe::learn_characters(const BpeModel& model) {
     return characters_.find(first_character(token).code_point);
   };
   auto last = [&](std::string_view token) {
-    size_t at = token.size() - 1;
-    while ((static_cast<uint8_t>(token[at]) & 0xc0) == 0x80) --at;
-    return characters_.find(first_character(token.substr(at)).code_point);
+    return characters_.find(first_character(token.substr(last_character_at(token))).code_point);
   };
   std::set<std::pair<int32_t, int32_t>> joints;
   std::vector<bool> is_byte_token(model.tokens.size());
@@ -218,7 +218,14 @@ void Bpe::encode_segment(std::string_view segment, Workspace& workspace,
 
 void Bpe::append_symbols(std::string_view segment, std::vector<int32_t>& symbols) const {
   auto append_bytes = [&](std::string_view bytes) {
-    for (char byte : bytes) symbols.push_back(byte_tokens_[static_cast<uint8_t>(byte)]);
+    for (char byte : bytes) {
+      int32_t id = byte_tokens_[static_cast<uint8_t>(byte)];
+      if (id < 0) {
+        id = unknown_token_;
+        if (id < 0 || (fuse_unknown_ && !symbols.empty() && symbols.back() == id)) continue;
+      }
+      symbols.push_back(id);
+    }
   };
   if (alphabet_ == BpeModel::Alphabet::bytes) {
     append_bytes(segment);

@@ -23,10 +23,13 @@ struct BpeModel {
   enum class Alphabet { bytes, characters };
   Alphabet alphabet = Alphabet::bytes;
 
-  std::vector<std::string> tokens;         // by id, as text has them; "" where text has none
-  std::vector<BpeMerge> merges;            // best first; ids of tokens, no pair twice
-  std::array<int32_t, 256> byte_tokens{};  // ids
-  bool ignore_merges = false;              // a piece that is a token needs no merges
+  std::vector<std::string> tokens;  // by id, as text has them; "" where text has none
+  std::vector<BpeMerge> merges;     // best first; ids of tokens, no pair twice
+  // Ids; -1 for a byte that has none: it becomes unknown_token, or nothing where that is -1.
+  std::array<int32_t, 256> byte_tokens{};
+  int32_t unknown_token = -1;
+  bool fuse_unknown = false;   // of bytes beside each other
+  bool ignore_merges = false;  // a piece that is a token needs no merges
 };
 
 // Immutable but for its caches: any number of threads may use it at a time.
@@ -87,6 +90,8 @@ class Bpe {
 
   BpeModel::Alphabet alphabet_;
   std::array<int32_t, 256> byte_tokens_;
+  int32_t unknown_token_;
+  bool fuse_unknown_;
   PairTable merges_;  // to rank << 32 | result
   CharacterTable characters_;
   PairTable joints_;  // characters between which a merge can reach, as ids

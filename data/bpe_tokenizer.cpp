@@ -2,6 +2,7 @@
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
+#include <unicode/uniset.h>
 
 #include <algorithm>
 #include <array>
@@ -21,14 +22,49 @@
 namespace longshore::data {
 namespace {
 
+void expect_success(UErrorCode error) {
+  if (U_FAILURE(error))
+    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
+}
+
+// Of characters that are newer than Unicode 9 none is changed or moved, as Hugging Face's
+// tokenizers has it. What becomes of the others never changes, so it does not matter what the
+// machine's ICU knows.
+class Normalizers {
+ public:
+  static const Normalizers& get() {
+    static const Normalizers normalizers;
+    return normalizers;
+  }
+  const icu::Normalizer2& nfc() const { return nfc_; }
+  const icu::Normalizer2& nfd() const { return nfd_; }
+
+ private:
+  Normalizers()
+      : nfc_(whole(icu::Normalizer2::getNFCInstance), known_),
+        nfd_(whole(icu::Normalizer2::getNFDInstance), known_) {
+    UErrorCode error = U_ZERO_ERROR;
+    known_.applyPropertyAlias("Age", "9.0", error);
+    expect_success(error);
+    known_.freeze();
+  }
+
+  static const icu::Normalizer2& whole(const icu::Normalizer2* (*instance)(UErrorCode&)) {
+    UErrorCode error = U_ZERO_ERROR;
+    const icu::Normalizer2* normalizer = instance(error);
+    expect_success(error);
+    return *normalizer;
+  }
+
+  icu::UnicodeSet known_;
+  icu::FilteredNormalizer2 nfc_, nfd_;
+};
+
 // Puts long runs of combining marks in their canonical order. ICU sorts them by insertion, which
 // takes time by the square of their number.
 std::string with_marks_in_order(const std::string& text) {
   constexpr size_t kLongRun = 64;
-  UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* decomposer = icu::Normalizer2::getNFDInstance(error);
-  if (U_FAILURE(error))
-    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
+  const icu::Normalizer2& decomposer = Normalizers::get().nfd();
   std::string ordered;
   size_t copied = 0, begin = 0, marks = 0;  // of the run at hand
   auto end_run = [&](size_t end) {
@@ -37,10 +73,10 @@ std::string with_marks_in_order(const std::string& text) {
       for (size_t at = begin; at < end;) {
         const Character mark = first_character(std::string_view(text).substr(at));
         icu::UnicodeString parts;
-        if (!decomposer->getDecomposition(static_cast<UChar32>(mark.code_point), parts))
+        if (!decomposer.getDecomposition(static_cast<UChar32>(mark.code_point), parts))
           parts = static_cast<UChar32>(mark.code_point);
         for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1))
-          run.emplace_back(decomposer->getCombiningClass(parts.char32At(i)), parts.char32At(i));
+          run.emplace_back(decomposer.getCombiningClass(parts.char32At(i)), parts.char32At(i));
         at += mark.bytes;
       }
       std::ranges::stable_sort(run, {}, &std::pair<uint8_t, UChar32>::first);
@@ -53,7 +89,7 @@ std::string with_marks_in_order(const std::string& text) {
   };
   for (size_t at = 0; at < text.size();) {
     const Character character = first_character(std::string_view(text).substr(at));
-    if (decomposer->getCombiningClass(static_cast<UChar32>(character.code_point)) == 0) {
+    if (decomposer.getCombiningClass(static_cast<UChar32>(character.code_point)) == 0) {
       end_run(at);
     } else if (marks++ == 0) {
       begin = at;
@@ -71,14 +107,11 @@ std::string nfc(std::string text) {
     return text;
   text = with_marks_in_order(text);
   UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* normalizer = icu::Normalizer2::getNFCInstance(error);
   std::string normalized;
   icu::StringByteSink<std::string> sink(&normalized);
-  if (U_SUCCESS(error))
-    normalizer->normalizeUTF8(0, {text.data(), static_cast<int32_t>(text.size())}, sink, nullptr,
-                              error);
-  if (U_FAILURE(error))
-    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
+  Normalizers::get().nfc().normalizeUTF8(0, {text.data(), static_cast<int32_t>(text.size())}, sink,
+                                         nullptr, error);
+  expect_success(error);
   return normalized;
 }
 
@@ -91,6 +124,47 @@ const char* name_of(const NormalizerStep& step) {
   constexpr std::array kNames{"NFC", "Prepend", "Replace"};
   return kNames[step.index()];
 }
+
+class Splitter {
+ public:
+  explicit Splitter(const Split& split) : behavior_(split.behavior), invert_(split.invert) {
+    if (const auto* pattern = std::get_if<std::string>(&split.pattern))
+      pattern_.emplace(*pattern);
+    else
+      set_ = std::get<std::span<const CharacterRange>>(split.pattern);
+  }
+
+  void split(std::string_view text, std::vector<std::string_view>& pieces) const {
+    std::vector<SplitPart> parts;
+    if (pattern_)
+      pattern_->split(text, parts);
+    else
+      split_by_set(text, parts);
+    if (invert_)
+      for (SplitPart& part : parts) part.matches = !part.matches;
+    append_pieces(parts, behavior_, pieces);
+  }
+
+ private:
+  void split_by_set(std::string_view text, std::vector<SplitPart>& parts) const {
+    size_t begin = 0;  // of what is not yet in a part
+    for (size_t at = 0; at < text.size();) {
+      const Character character = first_character(text.substr(at));
+      if (contains(set_, character.code_point)) {
+        if (begin < at) parts.push_back({text.substr(begin, at - begin)});
+        parts.push_back({text.substr(at, character.bytes), true});
+        begin = at + character.bytes;
+      }
+      at += character.bytes;
+    }
+    if (begin < text.size()) parts.push_back({text.substr(begin)});
+  }
+
+  std::optional<SplitPattern> pattern_;
+  std::span<const CharacterRange> set_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
 
 class BpeTokenizer : public TokenizerModel {
  public:
@@ -107,7 +181,8 @@ class BpeTokenizer : public TokenizerModel {
         bos_id_(file.bos_id),
         eos_id_(file.eos_id),
         ids_(std::move(file.ids)) {
-    for (const std::string& pattern : file.split_patterns) patterns_.emplace_back(pattern);
+    for (const Split& split : file.splits) splitters_.emplace_back(split);
+    for (const Split& split : file.byte_splits) byte_splitters_.emplace_back(split);
     for (const AddedToken& token : file.added_tokens)
       is_special_[static_cast<size_t>(token.id)] = token.special;
     is_byte_level_ = file.model.alphabet == BpeModel::Alphabet::bytes;
@@ -183,8 +258,9 @@ class BpeTokenizer : public TokenizerModel {
 
   static std::vector<AddedToken> select(const std::vector<AddedToken>& tokens, bool normalized) {
     std::vector<AddedToken> selected;
-    for (const AddedToken& token : tokens)
-      if (token.normalized == normalized) selected.push_back(token);
+    std::ranges::copy_if(tokens, std::back_inserter(selected),
+                         [&](const AddedToken& token) { return token.normalized == normalized; });
+    std::ranges::stable_partition(selected, &AddedToken::special);
     return selected;
   }
 
@@ -244,8 +320,11 @@ class BpeTokenizer : public TokenizerModel {
       if (part.id >= 0) {
         ids.push_back(part.id);
       } else if (metaspace_) {
-        const std::string piece = spaced(part.text, is_first && part.text.data() == text.data());
-        bpe_.encode(std::vector<std::string_view>{piece}, ids);
+        const std::string spaced_text =
+            spaced(part.text, is_first && part.text.data() == text.data());
+        bpe_.encode(metaspace_->split ? marked_pieces(spaced_text)
+                                      : std::vector<std::string_view>{spaced_text},
+                    ids);
       } else {
         bpe_.encode(split(part.text), ids);
       }
@@ -267,11 +346,57 @@ class BpeTokenizer : public TokenizerModel {
 
   std::vector<std::string_view> split(std::string_view text) const {
     std::vector<std::string_view> pieces{text};
-    for (const SplitPattern& pattern : patterns_) {
+    for (const Splitter& splitter : splitters_) {
       std::vector<std::string_view> smaller;
-      for (std::string_view piece : pieces) pattern.split(piece, smaller);
+      for (std::string_view piece : pieces) splitter.split(piece, smaller);
       pieces = std::move(smaller);
     }
+    if (byte_splitters_.empty()) return pieces;
+    std::vector<std::string_view> smaller;
+    for (std::string_view piece : pieces) split_bytes(piece, smaller);
+    return smaller;
+  }
+
+  // Splits by what the piece is in the byte-level alphabet.
+  void split_bytes(std::string_view piece, std::vector<std::string_view>& smaller) const {
+    static const std::array<std::string, 256> alphabet = [] {
+      std::array<std::string, 256> spellings;
+      for (size_t byte = 0; byte < 256; ++byte)
+        icu::UnicodeString(static_cast<UChar32>(byte_level_alphabet()[byte]))
+            .toUTF8String(spellings[byte]);
+      return spellings;
+    }();
+    std::string spelled;
+    std::vector<size_t> byte_at;  // of each byte of `spelled`, and of its end
+    for (size_t i = 0; i < piece.size(); ++i) {
+      spelled += alphabet[static_cast<uint8_t>(piece[i])];
+      byte_at.resize(spelled.size(), i);
+    }
+    byte_at.push_back(piece.size());
+    std::vector<std::string_view> pieces{spelled};
+    for (const Splitter& splitter : byte_splitters_) {
+      std::vector<std::string_view> parts;
+      for (std::string_view each : pieces) splitter.split(each, parts);
+      pieces = std::move(parts);
+    }
+    for (std::string_view each : pieces) {
+      const auto at = static_cast<size_t>(each.data() - spelled.data());
+      smaller.push_back(piece.substr(byte_at[at], byte_at[at + each.size()] - byte_at[at]));
+    }
+  }
+
+  // A mark belongs to what is behind it, unless that is a mark.
+  std::vector<std::string_view> marked_pieces(std::string_view text) const {
+    const std::string& mark = metaspace_->replacement;
+    std::vector<SplitPart> parts;
+    for (size_t at = 0; at < text.size();) {
+      const size_t found = std::min(text.find(mark, at), text.size());
+      if (at < found) parts.push_back({text.substr(at, found - at)});
+      if (found < text.size()) parts.push_back({text.substr(found, mark.size()), true});
+      at = found + mark.size();
+    }
+    std::vector<std::string_view> pieces;
+    append_pieces(parts, SplitBehavior::merged_with_next, pieces);
     return pieces;
   }
 
@@ -288,7 +413,7 @@ class BpeTokenizer : public TokenizerModel {
   std::vector<NormalizerStep> normalizer_;
   std::optional<Metaspace> metaspace_;
   AddedTokens raw_tokens_, normalized_tokens_;
-  std::vector<SplitPattern> patterns_;
+  std::vector<Splitter> splitters_, byte_splitters_;
   Bpe bpe_;
   std::vector<std::string> decoded_;  // by id
   bool is_byte_level_ = false;

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // To be raised with every change to what tokens a text becomes.
-constexpr int kEncodingVersion = 3;
+constexpr int kEncodingVersion = 4;
 
 fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
                          const TokenizeOptions& options) {

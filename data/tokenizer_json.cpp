@@ -1,6 +1,8 @@
 #include "data/tokenizer_json.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <optional>
 #include <set>
 #include <span>
@@ -13,6 +15,7 @@
 #include "base/utf8.h"
 #include "data/json_place.h"
 #include "data/tokenizer_json_parts.h"
+#include "data/unicode_sets.h"
 
 namespace longshore::data {
 namespace {
@@ -89,12 +92,16 @@ bool normalizer_removes(const std::vector<NormalizerStep>& normalizer, const std
 }
 
 Metaspace metaspace_of(const JsonPlace& place) {
-  place.expect_keys({"type", "replacement", "prepend_scheme", "split"});
-  if (place.boolean("split", true)) place.refuse("\"split\": false");
+  // The older keys add_prefix_space and str_rep say nothing that the others do not.
+  place.expect_keys(
+      {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   Metaspace metaspace{.replacement = short_string(place.at("replacement"))};
   if (metaspace.replacement.empty()) place.at("replacement").refuse("a character");
-  if (!place.has("prepend_scheme")) return metaspace;
-  const std::string scheme = place.at("prepend_scheme").string();
+  metaspace.split = place.boolean("split", true);
+  const std::string scheme =
+      place.has("prepend_scheme") ? place.at("prepend_scheme").string() : "always";
+  if (!place.boolean("add_prefix_space", true) && scheme != "never")
+    place.at("add_prefix_space").refuse("true, or \"never\" as prepend_scheme");
   if (scheme == "never")
     metaspace.prepend = Metaspace::Prepend::never;
   else if (scheme == "first")
@@ -104,9 +111,62 @@ Metaspace metaspace_of(const JsonPlace& place) {
   return metaspace;
 }
 
+SplitBehavior behavior_of(const JsonPlace& place) {
+  constexpr std::array<const char*, 5> kNames{"Removed", "Isolated", "MergedWithPrevious",
+                                              "MergedWithNext", "Contiguous"};
+  const auto name = std::ranges::find(kNames, place.string());
+  if (name == kNames.end())
+    place.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+  return static_cast<SplitBehavior>(name - kNames.begin());
+}
+
+// A regular expression that matches just `text`.
+std::string matching(const std::string& text) {
+  std::string pattern;
+  for (const char c : text) {
+    if (std::ispunct(static_cast<unsigned char>(c))) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+// Nothing where it has no effect.
+std::optional<Split> split_of(const JsonPlace& place,
+                              const std::vector<NormalizerStep>& normalizer) {
+  const std::string type = type_of(place);
+  Split split;
+  if (type == "Digits") {
+    place.expect_keys({"type", "individual_digits"});
+    split.pattern = numeric_characters();
+    if (!place.boolean("individual_digits", false)) split.behavior = SplitBehavior::contiguous;
+  } else if (type == "Punctuation") {
+    place.expect_keys({"type", "behavior"});
+    split.pattern = punctuation_characters();
+    if (place.has("behavior")) split.behavior = behavior_of(place.at("behavior"));
+  } else if (type == "Split") {
+    place.expect_keys({"type", "pattern", "behavior", "invert"});
+    const JsonPlace pattern = place.at("pattern");
+    pattern.expect_keys({"String", "Regex"});
+    if (pattern.has("String")) {
+      const std::string text = short_string(pattern.at("String"));
+      // As in Gemma's files.
+      if (normalizer_removes(normalizer, text)) return std::nullopt;
+      split.pattern = matching(text);
+    } else {
+      split.pattern = pattern.at("Regex").string();
+    }
+    split.behavior = behavior_of(place.at("behavior"));
+    split.invert = place.boolean("invert", false);
+  } else {
+    place.at("type").refuse(
+        "Split, Digits, Punctuation, ByteLevel, or Sequence of them, or Metaspace alone");
+  }
+  return split;
+}
+
 struct PreTokenizer {
   std::optional<Metaspace> metaspace;
-  std::vector<std::string> split_patterns;
+  std::vector<Split> splits, byte_splits;
   bool byte_level = false;
 };
 
@@ -118,28 +178,14 @@ PreTokenizer pre_tokenizer_of(const JsonPlace& place,
     return result;
   }
   for (const JsonPlace& step : steps_of(place, "pretokenizers")) {
-    const std::string type = type_of(step);
-    if (result.byte_level) step.at("type").refuse("nothing after ByteLevel");
-    if (type == "ByteLevel") {
+    if (type_of(step) == "ByteLevel") {
+      if (result.byte_level) step.at("type").refuse("no second ByteLevel");
       step.expect_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
       if (step.boolean("add_prefix_space", true)) step.at("add_prefix_space").refuse("false");
-      if (step.boolean("use_regex", true)) result.split_patterns.push_back(kByteLevelPattern);
+      if (step.boolean("use_regex", true)) result.splits.push_back({kByteLevelPattern});
       result.byte_level = true;
-    } else if (type == "Split") {
-      step.expect_keys({"type", "pattern", "behavior", "invert"});
-      const JsonPlace pattern = step.at("pattern");
-      pattern.expect_keys({"String", "Regex"});
-      if (pattern.has("String")) {
-        // As in Gemma's files, where it has no effect.
-        if (!normalizer_removes(normalizer, pattern.at("String").string()))
-          pattern.refuse("a regular expression, or a string that the normalizer replaces");
-        continue;
-      }
-      if (step.at("behavior").string() != "Isolated") step.at("behavior").refuse("\"Isolated\"");
-      if (step.boolean("invert", false)) step.at("invert").refuse("false");
-      result.split_patterns.push_back(pattern.at("Regex").string());
-    } else {
-      step.at("type").refuse("Split, ByteLevel, or Sequence of them, or Metaspace alone");
+    } else if (std::optional<Split> split = split_of(step, normalizer)) {
+      (result.byte_level ? result.byte_splits : result.splits).push_back(*std::move(split));
     }
   }
   return result;
@@ -177,21 +223,14 @@ CharacterDecoder character_decoder_of(const JsonPlace& place) {
   return decoder;
 }
 
-// The byte that each character of a byte-level token stands for: printable Latin-1 characters for
-// themselves, and U+0100 and following for the other bytes in their order.
-std::unordered_map<char32_t, uint8_t> byte_level_alphabet() {
-  std::unordered_map<char32_t, uint8_t> bytes;
-  char32_t next = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
-    bytes[printable ? static_cast<char32_t>(byte) : next++] = static_cast<uint8_t>(byte);
-  }
-  return bytes;
-}
-
 // The bytes that a byte-level token stands for; none when a character stands for no byte.
 std::optional<std::string> bytes_of(std::string_view token) {
-  static const auto alphabet = byte_level_alphabet();
+  static const auto alphabet = [] {
+    std::unordered_map<char32_t, uint8_t> bytes;
+    for (const char32_t character : byte_level_alphabet())
+      bytes.emplace(character, static_cast<uint8_t>(bytes.size()));
+    return bytes;
+  }();
   std::string bytes;
   while (!token.empty()) {
     const Character character = first_character(token);
@@ -266,9 +305,10 @@ std::string byte_token(int byte) {
 }
 
 void expect_model(const JsonPlace& place) {
+  // The older files of GPT-2 do not say.
+  if (place.has("type") && type_of(place) != "BPE") place.at("type").refuse("BPE");
   place.expect_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
                      "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"});
-  if (type_of(place) != "BPE") place.at("type").refuse("BPE");
   if (place.has("dropout")) place.at("dropout").refuse("null");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (place.has(affix) && !place.at(affix).string().empty())
@@ -282,7 +322,7 @@ AddedToken added_token_of(const JsonPlace& place) {
   token.content = place.at("content").string();
   if (token.content.empty() || token.content.size() > kMaxAddedTokenBytes)
     place.at("content").refuse("1 to " + std::to_string(kMaxAddedTokenBytes) + " bytes");
-  if (place.boolean("single_word", false)) place.at("single_word").refuse("false");
+  token.single_word = place.boolean("single_word", false);
   token.lstrip = place.boolean("lstrip", false);
   token.rstrip = place.boolean("rstrip", false);
   token.special = place.boolean("special", false);
@@ -352,11 +392,17 @@ BpeModel byte_level_model(const Spelling& spelling) {
       model.byte_tokens[static_cast<uint8_t>(bytes[0])] =
           static_cast<int32_t>(model.tokens.size()) - 1;
   }
-  const auto missing = std::find(model.byte_tokens.begin(), model.byte_tokens.end(), -1);
-  if (missing != model.byte_tokens.end())
-    throw DataError(std::string(kVocabPlace) + ": byte " +
-                    std::to_string(missing - model.byte_tokens.begin()) + " has no token");
+  if (std::ranges::count(model.byte_tokens, -1) == std::ssize(model.byte_tokens))
+    throw DataError(std::string(kVocabPlace) + ": no byte has a token");
   return model;
+}
+
+// Nothing where a byte without a token is left out of the text.
+int32_t unknown_token_of(const JsonPlace& model, const Spelling& spelling) {
+  if (!model.has("unk_token") || model.at("unk_token").string().empty()) return -1;
+  const int32_t id = spelling.id(model.at("unk_token").string());
+  if (id < 0) model.at("unk_token").refuse("a token, as some bytes have none");
+  return id;
 }
 
 BpeModel character_model(const Spelling& spelling) {
@@ -399,6 +445,18 @@ std::vector<std::string> decoded_text(const Spelling& spelling, const Replace& r
 
 }  // namespace
 
+// Printable characters of Latin-1 for themselves, and U+0100 and following for the other bytes in
+// their order.
+std::array<char32_t, 256> byte_level_alphabet() {
+  std::array<char32_t, 256> characters{};
+  char32_t next = 0x100;
+  for (char32_t byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
+    characters[byte] = printable ? byte : next++;
+  }
+  return characters;
+}
+
 std::optional<std::string> replaced(std::string_view text, const Replace& replace,
                                     size_t most_bytes) {
   std::string result;
@@ -436,11 +494,16 @@ TokenizerJson parse_tokenizer_json(std::string_view text) {
         .refuse(byte_level ? "false beside a ByteLevel pre_tokenizer"
                            : "true, or a ByteLevel pre_tokenizer");
   tokenizer.metaspace = std::move(pre_tokenizer.metaspace);
-  tokenizer.split_patterns = std::move(pre_tokenizer.split_patterns);
+  tokenizer.splits = std::move(pre_tokenizer.splits);
+  tokenizer.byte_splits = std::move(pre_tokenizer.byte_splits);
 
   Spelling spelling;
   for (const NamedId& each : file.vocab) spelling.add(kVocabPlace, each.token, each.id);
   tokenizer.model = byte_level ? byte_level_model(spelling) : character_model(spelling);
+  if (std::ranges::count(tokenizer.model.byte_tokens, -1) > 0) {
+    tokenizer.model.unknown_token = unknown_token_of(model, spelling);
+    tokenizer.model.fuse_unknown = model.boolean("fuse_unk", false);
+  }
   tokenizer.model.merges = merges_of(file, spelling);
   tokenizer.model.ignore_merges = model.boolean("ignore_merges", false);
   tokenizer.added_tokens = added_tokens_of(root.at("added_tokens"), spelling);

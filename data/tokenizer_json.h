@@ -3,9 +3,11 @@
 // with byte fallback (Gemma, Llama 2). Knows the format, and nothing of how text is encoded.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +16,8 @@
 
 #include "data/added_tokens.h"
 #include "data/bpe.h"
+#include "data/character_set.h"
+#include "data/split_behavior.h"
 
 namespace longshore::data {
 
@@ -33,7 +37,19 @@ struct Metaspace {
   enum class Prepend { never, first, always };
   std::string replacement;
   Prepend prepend = Prepend::always;
+  bool split = true;  // a piece begins at each replacement that no other follows
 };
+
+// A pre-tokenizer that looks for matches.
+struct Split {
+  // A regular expression; or a set, of which each character is a match by itself.
+  std::variant<std::string, std::span<const CharacterRange>> pattern;
+  SplitBehavior behavior = SplitBehavior::isolated;
+  bool invert = false;  // what lies between counts as the matches
+};
+
+// The characters that byte-level tokens are spelled with, by the bytes that they stand for.
+std::array<char32_t, 256> byte_level_alphabet();
 
 // The text with every `from` replaced, from left to right; nothing where that has more than
 // `most_bytes`.
@@ -45,7 +61,9 @@ struct TokenizerJson {
   std::vector<AddedToken> added_tokens;
   std::vector<NormalizerStep> normalizer;
   std::optional<Metaspace> metaspace;
-  std::vector<std::string> split_patterns;  // each cuts what the one before it left
+  std::vector<Split> splits;  // each cuts what the one before it left
+  // Then these, which see one character for each byte: that of the byte-level alphabet.
+  std::vector<Split> byte_splits;
   // By id, as decoding writes it; "" where there is no such id.
   std::vector<std::string> decoded;
   std::unordered_map<std::string, int32_t> ids;  // of every token, as the file spells it

@@ -1,7 +1,5 @@
 #include "data/white_space.h"
 
-#include <cstdint>
-
 #include "base/utf8.h"
 
 namespace longshore::data {
@@ -29,8 +27,7 @@ size_t white_space_at_head(std::string_view text) {
 size_t white_space_at_end(std::string_view text) {
   size_t begin = text.size();
   while (begin > 0) {
-    size_t at = begin - 1;
-    while ((static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) --at;
+    const size_t at = last_character_at(text.substr(0, begin));
     if (!is_space(first_character(text.substr(at)).code_point)) break;
     begin = at;
   }

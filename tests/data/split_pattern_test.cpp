@@ -17,8 +17,10 @@ using testing::HasSubstr;
 using Pieces = std::vector<std::string_view>;
 
 Pieces split(const std::string& pattern, std::string_view text) {
+  std::vector<SplitPart> parts;
+  SplitPattern(pattern).split(text, parts);
   Pieces pieces;
-  SplitPattern(pattern).split(text, pieces);
+  for (const SplitPart& part : parts) pieces.push_back(part.text);
   return pieces;
 }
 
@@ -61,6 +63,41 @@ TEST(SplitPattern, ScriptsAreThoseOfTheCharactersThemselves) {
     EXPECT_EQ(split(R"([\p{Katakana}]+)", "\xe3\x82\xa2" + mark), (Pieces{"\xe3\x82\xa2", mark}));
 }
 
+// The machine's PCRE2 may be older or newer than Unicode 16: two emoji of 2022 and 2023, and two
+// ideographs of the same years.
+TEST(SplitPattern, NewCharactersAreWhatTheyAreToTokenizers) {
+  for (const std::string symbol : {"\U0001fae8", "\U0001fa77"})
+    EXPECT_EQ(split(R"(\p{S}+)", "a" + symbol), (Pieces{"a", symbol}));
+  for (const std::string ideograph : {"\U00031350", "\U0002ebf0"})
+    EXPECT_EQ(split(kLlama3, "x" + ideograph), (Pieces{"x" + ideograph}));
+  const std::string unicode_17 = "\U000323b0";  // an ideograph, and unassigned in Unicode 16
+  EXPECT_EQ(split(kLlama3, "x" + unicode_17), (Pieces{"x", unicode_17}));
+}
+
+TEST(SplitPattern, CasesAreThoseOfAscii) {
+  EXPECT_EQ(split("(?i:'s)", "a'\u017f'S"), (Pieces{"a", "'\u017f", "'S"}));
+  EXPECT_EQ(split("(?i:[ik])", "\u212ai\u0131"), (Pieces{"\u212a", "i", "\u0131"}));
+}
+
+TEST(SplitPattern, ClassesAreUnionsAndComplements) {
+  const std::string text = "aB1 \u00e9\u4e2d!";
+  EXPECT_EQ(split(R"([\P{L}b-y]+)", text), (Pieces{"aB", "1 ", "\u00e9\u4e2d", "!"}));
+  EXPECT_EQ(split(R"([^\P{L}B]+)", text), (Pieces{"a", "B1 ", "\u00e9\u4e2d", "!"}));
+  EXPECT_EQ(split(R"([\D]+)", text), (Pieces{"aB", "1", " \u00e9\u4e2d!"}));
+}
+
+// A text becomes a byte for each character, which tells what sets it is in.
+TEST(SplitPattern, TellsAtMost256KindsOfCharactersApart) {
+  std::string pattern;
+  for (int c = 0; c < 255; ++c) {
+    pattern += (c > 0 ? "|" : "") + std::string("\xe4") + static_cast<char>(0xb8 + c / 64) +
+               static_cast<char>(0x80 + c % 64);
+  }
+  EXPECT_EQ(split(pattern, "\u4e2d\u4e2d"), (Pieces{"\u4e2d", "\u4e2d"}));
+  EXPECT_THAT(message_of<DataError>([&] { SplitPattern{pattern + "|a"}; }),
+              HasSubstr("expected one that tells at most 256 kinds of characters apart"));
+}
+
 // A letter of each.
 TEST(SplitPattern, KnowsScriptsByName) {
   for (const auto& [name, letter] : {std::pair{"Devanagari", "\u0915"},
@@ -97,6 +134,9 @@ TEST(SplitPattern, RefusesWhatItCannotVouchFor) {
                               "[[:alpha:]]",
                               "[a-z&&b]",
                               "[^]]",
+                              "[z-a]",
+                              R"([^\s\S])",
+                              R"([^\p{L}\P{L}])",
                               "[]a]",
                               "(?<x>a)",
                               "(?<=a)b",
