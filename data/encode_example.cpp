@@ -42,10 +42,7 @@ void append_text(Document& document, std::span<const ChatPiece> pieces, const To
   }
 }
 
-// `before` is how many of the pieces, at most, are none of the text that is tokenized: the bos that
-// is put before it.
-Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
-                       size_t before) {
+Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer) {
   Document document;
   for (size_t i = 0; i < pieces.size();) {
     if (pieces[i].special_id) {
@@ -56,48 +53,79 @@ Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& token
     size_t end = i;
     while (end < pieces.size() && !pieces[end].special_id) ++end;
     append_text(document, pieces.subspan(i, end - i), tokenizer,
-                i <= before ? TextPosition::start : TextPosition::later);
+                i == 0 ? TextPosition::start : TextPosition::later);
     i = end;
   }
   return document;
 }
 
-Pieces framed(Pieces text, const Tokenizer& tokenizer) {
-  Pieces pieces;
-  if (tokenizer.bos_id() >= 0) pieces.push_back({"", tokenizer.bos_id(), text[0].is_completion});
-  std::ranges::move(text, std::back_inserter(pieces));
-  pieces.push_back({"", tokenizer.eos_id(), true});
-  return pieces;
+// The tokens around a text; -1 for none.
+struct Frame {
+  int32_t bos, eos;
+};
+
+// The text's pieces with the frame around them, but for what they begin and end with themselves.
+Document framed(Pieces pieces, Frame frame, const Tokenizer& tokenizer, AddBosEos add) {
+  bool has_bos = false, has_eos = false;
+  if (tokenizer.is_sentencepiece() && add == AddBosEos::missing) {
+    auto spelled = [&](int32_t id) { return id < 0 ? "" : tokenizer.spelling(id); };
+    const std::string bos = spelled(frame.bos), eos = spelled(frame.eos);
+    std::string &head = pieces.front().text, &tail = pieces.back().text;
+    has_bos = !bos.empty() && head.starts_with(bos);
+    if (has_bos) head.erase(0, bos.size());
+    has_eos = !eos.empty() && tail.ends_with(eos);
+    if (has_eos) tail.resize(tail.size() - eos.size());
+  }
+  const bool is_cut = has_bos || has_eos;
+  Document document = encode_pieces(pieces, tokenizer);
+  std::vector<int32_t>& tokens = document.tokens;
+  if (!is_cut && !tokens.empty()) {
+    has_bos = frame.bos >= 0 && tokens.front() == frame.bos;
+    has_eos = frame.eos >= 0 && tokens.back() == frame.eos && tokens.size() > (has_bos ? 1u : 0u);
+  }
+  document.writes_bos_or_eos = has_bos || has_eos;
+  if (add == AddBosEos::never) return document;
+  const bool puts_all = is_cut || add == AddBosEos::always;
+  if (frame.bos >= 0 && (puts_all || !has_bos)) {
+    tokens.insert(tokens.begin(), frame.bos);
+    document.carries_loss.insert(document.carries_loss.begin(), pieces.front().is_completion);
+  }
+  if (frame.eos >= 0 && (puts_all || !has_eos)) append(document, std::span(&frame.eos, 1), true);
+  return document;
 }
 
-struct PiecesOf {
+Document framed_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add) {
+  return framed({{text, std::nullopt, true}}, {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer,
+                add);
+}
+
+struct Encoder {
   const Tokenizer& tokenizer;
   const std::optional<ChatTemplate>& chat_template;
+  AddBosEos add;
 
-  Pieces operator()(const TextExample& example) const {
-    return framed({{example.text, std::nullopt, true}}, tokenizer);
+  Document operator()(const TextExample& example) const {
+    return framed_text(example.text, tokenizer, add);
   }
-  Pieces operator()(const CompletionExample& example) const {
+  Document operator()(const CompletionExample& example) const {
     return framed({{example.prompt, std::nullopt, false}, {example.completion, std::nullopt, true}},
-                  tokenizer);
+                  {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
   }
-  Pieces operator()(const ChatExample& example) const {
+  Document operator()(const ChatExample& example) const {
     if (!chat_template)
       throw DataError(
           "found messages, expected a chat template to write them with (chat_template, "
           "--chat-template): " +
           join(kChatTemplates));
-    return chat_template->pieces(example.messages, tokenizer);
+    return encode_pieces(chat_template->pieces(example.messages, tokenizer), tokenizer);
   }
 };
 
 }  // namespace
 
 Document encode(const Example& example, const Tokenizer& tokenizer,
-                const std::optional<ChatTemplate>& chat_template) {
-  const bool is_chat = std::holds_alternative<ChatExample>(example);
-  Document document = encode_pieces(std::visit(PiecesOf{tokenizer, chat_template}, example),
-                                    tokenizer, is_chat || tokenizer.bos_id() < 0 ? 0 : 1);
+                const std::optional<ChatTemplate>& chat_template, AddBosEos add) {
+  Document document = std::visit(Encoder{tokenizer, chat_template, add}, example);
   const auto& marks = document.carries_loss;
   if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
     throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
@@ -105,16 +133,20 @@ Document encode(const Example& example, const Tokenizer& tokenizer,
   return document;
 }
 
-Document encode_text(const std::string& text, const Tokenizer& tokenizer) {
-  return encode_pieces(PiecesOf{tokenizer, std::nullopt}(TextExample{text}), tokenizer,
-                       tokenizer.bos_id() < 0 ? 0 : 1);
+Document encode_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add) {
+  return framed_text(text, tokenizer, add);
+}
+
+std::vector<int32_t> prompt_tokens(const std::string& text, int32_t opening,
+                                   const Tokenizer& tokenizer) {
+  return framed({{text, std::nullopt, false}}, {opening, -1}, tokenizer, AddBosEos::missing).tokens;
 }
 
 std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
                                    const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
   const Pieces pieces =
       chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
-  return encode_pieces(pieces, tokenizer, 0).tokens;
+  return encode_pieces(pieces, tokenizer).tokens;
 }
 
 }  // namespace longshore::data

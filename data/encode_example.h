@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/add_bos_eos.h"
 #include "data/chat_template.h"
 #include "data/example.h"
 #include "data/tokenizer.h"
@@ -16,19 +17,28 @@ namespace longshore::data {
 struct Document {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> carries_loss;  // 1 or 0 for each token
+  bool writes_bos_or_eos = false;     // at its ends, by itself; of texts and pairs
 };
 
-// Text and pairs start with bos, where the tokenizer has one, and end with eos, which is learnt;
-// messages are as the template writes them, and the assistant's content is learnt with the end of
-// its turn. A token that holds characters of a prompt and of its completion is learnt.
+// Text and pairs start with bos and end with eos, which is learnt, as `add` says; messages are as
+// the template writes them, and the assistant's content is learnt with the end of its turn. A token
+// that holds characters of a prompt and of its completion is learnt. Since a sentencepiece model
+// reads the names of bos and eos as text, AddBosEos::missing takes them from the ends before.
 //
 // Throws a DataError, without file and line, on messages without a template or that the template
 // does not allow, and where nothing would be learnt: a document's first token is nobody's target.
 Document encode(const Example& example, const Tokenizer& tokenizer,
-                const std::optional<ChatTemplate>& chat_template);
+                const std::optional<ChatTemplate>& chat_template,
+                AddBosEos add = AddBosEos::missing);
 
 // Text alone, as encode() does it; it may be empty.
-Document encode_text(const std::string& text, const Tokenizer& tokenizer);
+Document encode_text(const std::string& text, const Tokenizer& tokenizer,
+                     AddBosEos add = AddBosEos::missing);
+
+// A text to go on with, behind the token `opening` (-1 for none), which is put before it as
+// AddBosEos::missing puts bos.
+std::vector<int32_t> prompt_tokens(const std::string& text, int32_t opening,
+                                   const Tokenizer& tokenizer);
 
 // The conversation up to where the assistant is to write next, tokenized as encode() does it.
 // Throws what ChatTemplate::pieces throws.

@@ -19,6 +19,9 @@ namespace longshore::data {
 struct TokenizeOptions {
   std::string chat_template;    // one of kChatTemplates; empty: messages are errors
   bool skip_bad_lines = false;  // of a .jsonl file: leave them out, and count them
+  AddBosEos add_bos_eos = AddBosEos::missing;
+  // Hears, once, what is worth saying of the text.
+  std::function<void(const std::string&)> say = {};
 };
 
 // What the first line that can be read of a .jsonl file looks like.
@@ -31,9 +34,12 @@ struct FirstExample {
 FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines);
 
 struct EncodedTexts {
+  void add(Document document);  // leaves out one without tokens
+
   std::vector<Document> documents;
   int64_t skipped_lines = 0;
-  std::string first_fault;  // why the first of these was skipped
+  std::string first_fault;       // why the first of these was skipped
+  int64_t with_own_bos_eos = 0;  // documents: see Document
 };
 
 // Documents of a .jsonl file are its lines, as encode() writes an Example; blank lines are none,

@@ -12,6 +12,7 @@
 #include "base/printable.h"
 #include "base/processors.h"
 #include "base/stop_signal.h"
+#include "base/text.h"
 #include "data/text_format.h"
 #include "data/token_file.h"
 
@@ -37,6 +38,7 @@ class OrderedEncoder {
 
   int64_t skipped_lines() const { return skipped_lines_; }
   const std::string& first_fault() const { return first_fault_; }
+  int64_t with_own_bos_eos() const { return with_own_bos_eos_; }
 
  private:
   void append_first() {
@@ -45,12 +47,14 @@ class OrderedEncoder {
     for (const Document& document : encoded.documents)
       writer_.append(document.tokens, document.carries_loss);
     skipped_lines_ += encoded.skipped_lines;
+    with_own_bos_eos_ += encoded.with_own_bos_eos;
     if (first_fault_.empty()) first_fault_ = encoded.first_fault;
   }
 
   TokenFileWriter& writer_;
   size_t most_at_work_;
   int64_t skipped_lines_ = 0;
+  int64_t with_own_bos_eos_ = 0;
   std::string first_fault_;
   std::deque<std::future<EncodedTexts>> at_work_;
 };
@@ -64,6 +68,21 @@ void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
   std::vector<fs::path> read = tokenizer.files();
   read.insert(read.end(), inputs.begin(), inputs.end());
   require_no_input(output, read);
+}
+
+// What became of texts that write bos or eos themselves.
+std::string own_bos_eos_text(int64_t texts, const Tokenizer& tokenizer, AddBosEos add) {
+  std::string names = in_quotes(tokenizer.spelling(tokenizer.eos_id()));
+  if (tokenizer.bos_id() >= 0)
+    names = in_quotes(tokenizer.spelling(tokenizer.bos_id())) + " or " + names;
+  const bool one = texts == 1;
+  const std::string found = plural(texts, "text") + (one ? " begins" : " begin") + " or " +
+                            (one ? "ends" : "end") + " with " + names +
+                            (one ? " itself" : " themselves");
+  return add == AddBosEos::always
+             ? found + " and " + (one ? "gets" : "get") +
+                   " a second one (add_bos_eos: missing would put none there)"
+             : found + ": no second one is put there (add_bos_eos: always would)";
 }
 
 }  // namespace
@@ -99,6 +118,9 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                                               : ": all lines were skipped, the first since " +
                                                     encoder.first_fault()));
   writer.finish(encoder.skipped_lines());
+  if (options.say && encoder.with_own_bos_eos() > 0 && options.add_bos_eos != AddBosEos::never)
+    options.say(path_text(inputs.size() == 1 ? inputs.front() : output) + ": " +
+                own_bos_eos_text(encoder.with_own_bos_eos(), tokenizer, options.add_bos_eos));
   return {.documents = writer.document_count(),
           .tokens = writer.token_count(),
           .skipped_lines = encoder.skipped_lines()};

@@ -23,7 +23,8 @@ fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
       std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.fingerprint()) + " " +
       std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
       text.extension().string() + " " + options.chat_template + " " +
-      std::to_string(options.skip_bad_lines);
+      std::to_string(options.skip_bad_lines) + " " +
+      std::to_string(static_cast<int>(options.add_bos_eos));
   const FileMapping contents(text, Access::from_front_to_back);
   char hash[17];
   std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(contents.text(), fnv1a(settings)));

@@ -1,6 +1,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "data/tokenizer.h"
 
 namespace {
+
+using longshore::data::AddBosEos;
 
 constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
@@ -49,8 +52,10 @@ void run(const Arguments& arguments) {
     return;
   }
   const longshore::StopSignal listening;
-  const auto summary = longshore::data::tokenize_files(tokenizer, arguments.inputs,
-                                                       arguments.output, arguments.options);
+  auto options = arguments.options;
+  options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
+  const auto summary =
+      longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
   std::string text = longshore::path_text(arguments.output) + ": " +
                      longshore::plural(summary.tokens, "token") + ", " +
                      longshore::plural(summary.documents, "document");
@@ -77,6 +82,14 @@ int main(int argc, char** argv) {
       ->needs(output);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
                "count lines of a .jsonl file that cannot be read, and go on")
+      ->needs(output);
+  app.add_option("--add-bos-eos", arguments.options.add_bos_eos,
+                 "around texts: missing (default; not where one begins or ends with it itself), "
+                 "always, never")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, AddBosEos>{{"missing", AddBosEos::missing},
+                                                                   {"always", AddBosEos::always},
+                                                                   {"never", AddBosEos::never}}))
       ->needs(output);
   output->needs(inputs);
   inputs->needs(output);

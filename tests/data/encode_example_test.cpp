@@ -38,6 +38,52 @@ TEST(EncodeExample, FramesTextWithBosAndEos) {
   }
 }
 
+// A text that a template made writes bos and eos itself. A tokenizer.json reads them in a text; a
+// sentencepiece model does not.
+TEST(EncodeExample, AddsBosAndEosWhereTheyAreMissing) {
+  struct Form {
+    const char* file;
+    std::string bos, eos;
+  };
+  for (const Form& form :
+       {Form{"bytelevel_bpe_llama3/tokenizer.json", "<|begin_of_text|>", "<|end_of_text|>"},
+        Form{"llama2_bpe/tokenizer.json", "<s>", "</s>"},
+        Form{"sp_bpe/tokenizer.model", "<s>", "</s>"}}) {
+    const Tokenizer tokenizer(kGoldens + form.file);
+    auto tokens = [&](const std::string& text, AddBosEos add) {
+      return encode(TextExample{text}, tokenizer, std::nullopt, add).tokens;
+    };
+    const std::vector<int32_t> plain = tokenizer.encode("hello");
+    std::vector<int32_t> framed = plain;
+    framed.insert(framed.begin(), tokenizer.bos_id());
+    framed.push_back(tokenizer.eos_id());
+    EXPECT_EQ(tokens("hello", AddBosEos::missing), framed);
+    EXPECT_EQ(tokens("hello", AddBosEos::always), framed);
+    EXPECT_EQ(tokens("hello", AddBosEos::never), plain);
+    for (const std::string& bos : {std::string(), form.bos})
+      for (const std::string& eos : {std::string(), form.eos}) {
+        const std::string text = bos + "hello" + eos;
+        EXPECT_EQ(tokens(text, AddBosEos::missing), framed) << form.file << " " << text;
+        EXPECT_EQ(tokens(text, AddBosEos::never), tokenizer.encode(text));
+        std::vector<int32_t> twice = tokenizer.encode(text);
+        twice.insert(twice.begin(), tokenizer.bos_id());
+        twice.push_back(tokenizer.eos_id());
+        EXPECT_EQ(tokens(text, AddBosEos::always), twice);
+        EXPECT_EQ(encode_text(text, tokenizer).writes_bos_or_eos, text != "hello");
+      }
+    const Document pair =
+        encode(CompletionExample{form.bos + "he", "llo" + form.eos}, tokenizer, std::nullopt);
+    EXPECT_EQ(pair.tokens, framed);
+    EXPECT_EQ(pair.carries_loss.front(), 0);
+    EXPECT_EQ(pair.carries_loss.back(), 1);
+    EXPECT_EQ(encode_text("", tokenizer).tokens,
+              (std::vector<int32_t>{tokenizer.bos_id(), tokenizer.eos_id()}));
+    framed.pop_back();
+    for (const std::string& prompt : {std::string("hello"), form.bos + "hello"})
+      EXPECT_EQ(prompt_tokens(prompt, tokenizer.bos_id(), tokenizer), framed);
+  }
+}
+
 // The ids are those of prompt and completion as one text; what is learnt begins with the token that
 // has the completion's first character.
 TEST(EncodeExample, LearnsTheCompletion) {

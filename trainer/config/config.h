@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/add_bos_eos.h"
 #include "data/document_rows.h"
 #include "models/lora.h"
 
@@ -160,6 +161,7 @@ struct Config {
   data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
   bool skip_bad_lines = false;
   bool verify_token_files = true;
+  data::AddBosEos add_bos_eos = data::AddBosEos::missing;
   int64_t eval_interval = -1;
   int64_t eval_steps = -1;
 

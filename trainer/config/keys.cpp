@@ -279,6 +279,8 @@ std::vector<Key> make_config_keys() {
       {"tokenizer_path", data, PathKey{&Config::tokenizer_path},
        "the tokenizer's file, or the folder it is in"},
       {"chat_template", data, chat_template_choice(), "how messages of a .jsonl file are written"},
+      {"add_bos_eos", data, choice<&Config::add_bos_eos>({"missing", "always", "never"}),
+       "bos and eos around texts and pairs; missing: unless one begins or ends with it itself"},
       {"packing", data, FlagKey{&Config::packing},
        "documents: several in a row, which do not see each other; false: one in a row"},
       {"excess_length_strategy", data,

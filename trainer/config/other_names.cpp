@@ -11,6 +11,8 @@ namespace longshore::trainer {
 const std::map<std::string, std::string>& keys_by_other_name() {
   static const std::map<std::string, std::string> kKeys{
       // MaxText
+      {"add_bos", "add_bos_eos"},
+      {"add_eos", "add_bos_eos"},
       {"attention_type", "sliding_window_size"},
       {"data_shuffle_seed", "seed"},
       {"decoder_block", "model_type"},

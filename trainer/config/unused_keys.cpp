@@ -44,8 +44,8 @@ const std::vector<Switch>& switches() {
       {"dataset_type",
        is_synthetic,
        {"dataset_path", "eval_dataset_path", "tokenizer_path", "chat_template", "packing",
-        "excess_length_strategy", "skip_bad_lines", "verify_token_files", "eval_interval",
-        "eval_steps", "sample_prompt", "sample_tokens"}},
+        "excess_length_strategy", "skip_bad_lines", "verify_token_files", "add_bos_eos",
+        "eval_interval", "eval_steps", "sample_prompt", "sample_tokens"}},
       {"eval_dataset_path",
        [](const Config& config) {
          return config.eval_dataset_path.empty() && !is_synthetic(config);

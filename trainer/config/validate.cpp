@@ -179,6 +179,9 @@ void check_files(const Config& config) {
   if (config.skip_bad_lines && !has_jsonl) {
     refuse(config, "skip_bad_lines", "false, or a .jsonl file in dataset_path");
   }
+  if (config.add_bos_eos != data::AddBosEos::missing && !text_file(config)) {
+    refuse(config, "add_bos_eos", "missing, or a .jsonl or .txt file in dataset_path");
+  }
   bool has_documents = config.dataset_type == DatasetType::documents;
   if (!config.packing && !has_documents) {
     refuse(config, "packing", "true with " + described(config, "dataset_type"));

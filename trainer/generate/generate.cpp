@@ -66,10 +66,8 @@ RunWeights source(const GenerateRequest& request) {
 }
 
 Prompt plain_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
-  Prompt prompt{.tokens = {}, .end_tokens = {tokenizer.eos_id()}};
-  if (tokenizer.bos_id() >= 0) prompt.tokens.push_back(tokenizer.bos_id());
-  for (int32_t token : tokenizer.encode(text)) prompt.tokens.push_back(token);
-  return prompt;
+  return {.tokens = data::prompt_tokens(text, tokenizer.bos_id(), tokenizer),
+          .end_tokens = {tokenizer.eos_id()}};
 }
 
 Prompt make_prompt(const std::string& text, const std::string& chat_template,

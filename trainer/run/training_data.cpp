@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/document_rows.h"
+#include "data/encode_example.h"
 #include "data/example.h"
 #include "data/text_format.h"
 #include "data/text_input.h"
@@ -127,9 +128,12 @@ class Opener {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     fs::path cache = config_.base_output_directory / kTokensFolder;
     log_(fmt::format("{}: reading it, tokenized into {}", path_text(path), path_text(cache)));
-    return data::open_tokenized(
-        path, *tokenizer_,
-        {.chat_template = config_.chat_template, .skip_bad_lines = config_.skip_bad_lines}, cache);
+    return data::open_tokenized(path, *tokenizer_,
+                                {.chat_template = config_.chat_template,
+                                 .skip_bad_lines = config_.skip_bad_lines,
+                                 .add_bos_eos = config_.add_bos_eos,
+                                 .say = log_},
+                                cache);
   }
 
   std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) const {
@@ -234,9 +238,8 @@ int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
 
 Prompt plain_prompt(const Config& config, const data::TokenFile& file,
                     const data::Tokenizer& tokenizer) {
-  Prompt prompt{.tokens = {opening(file, tokenizer)}, .end_tokens = {tokenizer.eos_id()}};
-  for (int32_t token : tokenizer.encode(config.sample_prompt)) prompt.tokens.push_back(token);
-  return prompt;
+  return {.tokens = data::prompt_tokens(config.sample_prompt, opening(file, tokenizer), tokenizer),
+          .end_tokens = {tokenizer.eos_id()}};
 }
 
 Prompt sample_prompt(const Config& config, const data::TokenFile& file,

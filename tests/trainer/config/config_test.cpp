@@ -437,6 +437,9 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(error(tokens + "packing: false\n"),
             "configs/test.yml:14 packing: found false, expected true with dataset_type = tokens "
             "(configs/test.yml:12)");
+  EXPECT_EQ(error(tokens + "add_bos_eos: never\n"),
+            "configs/test.yml:14 add_bos_eos: found never, expected missing, or a .jsonl or .txt "
+            "file in dataset_path");
   EXPECT_EQ(error(tokens + "excess_length_strategy: split\n"),
             "configs/test.yml:14 excess_length_strategy: found split, expected truncate with "
             "dataset_type = tokens (configs/test.yml:12)");
