@@ -1,13 +1,11 @@
 #include "data/text_input.h"
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/conversion.h"
 #include "data/document_reader.h"
 #include "data/example.h"
 #include "data/text_format.h"
@@ -20,15 +18,10 @@ constexpr size_t kChunkBytes = size_t{256} << 10;
 
 // Such a file could be read as plain text, and a model would learn its brackets or worse.
 void refuse_other_formats(const std::filesystem::path& path) {
-  const std::string extension = path.extension().string();
-  std::string format = extension;
-  std::ranges::transform(format, format.begin(), [](unsigned char c) { return std::tolower(c); });
-  constexpr std::array<std::string_view, 13> kFormats{
-      ".jsonl", ".ndjson", ".jsonlines", ".json", ".csv", ".tsv", ".parquet",
-      ".arrow", ".gz",     ".zst",       ".xz",   ".bz2", ".zip"};
-  if (!is_jsonl(path) && std::ranges::find(kFormats, format) != kFormats.end())
-    throw DataError(path_text(path) + ": found a " + printable(extension) +
-                    " file, expected plain text, or .jsonl: one example of JSON a line");
+  if (const std::string command = conversion_command(path); !command.empty())
+    throw DataError(
+        path_text(path) + ": found a " + printable(path.extension().string()) +
+        " file, expected plain text, or .jsonl: one example of JSON a line; nearest: " + command);
 }
 
 bool next_example(LineReader& reader, std::string& line) {
@@ -49,6 +42,11 @@ FirstExample first_example(const std::filesystem::path& path, bool skip_bad_line
     }
   }
   return {};
+}
+
+void EncodedTexts::add(Document document) {
+  with_own_bos_eos += document.writes_bos_or_eos;
+  if (!document.tokens.empty()) documents.push_back(std::move(document));
 }
 
 TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
@@ -91,7 +89,8 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
 
 EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
   EncodedTexts encoded;
-  for (const Text& text : texts) encoded.documents.push_back(encode_text(text.text, tokenizer_));
+  for (const Text& text : texts)
+    encoded.add(encode_text(text.text, tokenizer_, options_.add_bos_eos));
   return encoded;
 }
 
@@ -103,7 +102,7 @@ EncodedTexts TextInput::encode_lines(const Texts& lines) const {
       if (form_of(example) != first_.form)
         throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
                         std::to_string(first_.line_number));
-      encoded.documents.push_back(encode(example, tokenizer_, template_));
+      encoded.add(encode(example, tokenizer_, template_, options_.add_bos_eos));
     } catch (const DataError& error) {
       const std::string fault = at_line(path_, line.line_number, error.what());
       if (!options_.skip_bad_lines) throw DataError(fault);

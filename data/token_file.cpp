@@ -13,6 +13,7 @@
 #include "base/printable.h"
 #include "base/round_up.h"
 #include "data/content_hash.h"
+#include "data/conversion.h"
 
 namespace longshore::data {
 namespace {
@@ -70,18 +71,21 @@ uint64_t payload_bytes(const Header& header) {
   return padded(token_bytes) + header.document_count * kDocumentEndBytes;
 }
 
-Header read_header(std::span<const std::byte> file, const std::string& path) {
-  auto refuse = [&](const std::string& found) { throw DataError(path + ": " + found); };
+Header read_header(std::span<const std::byte> file, const std::filesystem::path& path) {
+  auto refuse = [&](const std::string& found) { throw DataError(path_text(path) + ": " + found); };
   auto require_bytes = [&](size_t bytes) {
     if (file.size() < bytes)
       refuse("truncated: " + std::to_string(file.size()) + " bytes; the header alone has " +
              std::to_string(bytes));
   };
   Header header{};
-  if (file.size() < sizeof kMagic || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0)
+  if (file.size() < sizeof kMagic || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) {
+    const std::string command = conversion_command(path);
     refuse(
-        "not a token file: it does not begin with \"LSTOKENS\". Make one with tokenize --out; "
-        "plain text is read from .txt, lines of JSON from .jsonl");
+        "not a token file: it does not begin with \"LSTOKENS\"; text is read from .txt, lines of "
+        "JSON from .jsonl, and tokenize --out makes token files of both" +
+        (command.empty() ? "" : "; nearest: " + command));
+  }
   require_bytes(header_bytes(1));
   std::memcpy(&header, file.data(), header_bytes(1));
   if (header.version < 1 || header.version > kVersion)
@@ -159,7 +163,7 @@ void store_tokens(std::span<const int32_t> tokens, std::span<const uint8_t> carr
 
 TokenFile::TokenFile(const std::filesystem::path& path)
     : path_(path), mapping_(path, Access::anywhere) {
-  const Header header = read_header(mapping_.bytes(), path_text(path));
+  const Header header = read_header(mapping_.bytes(), path);
   version_ = header.version;
   header_bytes_ = static_cast<int64_t>(header_bytes(version_));
   check_header(header, mapping_.bytes().size() - static_cast<size_t>(header_bytes_),

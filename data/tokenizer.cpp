@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "data/bpe_tokenizer.h"
 #include "data/fnv1a.h"
+#include "data/other_tokenizers.h"
 #include "data/sentencepiece_model.h"
 
 namespace longshore::data {
@@ -40,7 +41,8 @@ fs::path file_at(const fs::path& path) {
   if (!fs::is_directory(path, error)) return path;
   if (std::optional<fs::path> file = tokenizer_file(path)) return *std::move(file);
   throw DataError(path_text(path) +
-                  ": expected a tokenizer.json or tokenizer.model in this folder, found neither");
+                  ": expected a tokenizer.json or tokenizer.model in this folder, " +
+                  other_tokenizer_in(path));
 }
 
 fs::path config_beside(const fs::path& file) {
@@ -96,7 +98,8 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   try {
     model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
   } catch (const DataError& error) {
-    throw DataError(path_text(path_) + ": " + error.what());
+    const std::string other = other_tokenizer(path_, bytes);
+    throw DataError(path_text(path_) + ": " + (other.empty() ? error.what() : other));
   }
   is_sentencepiece_ = !is_json;
   eos_id_ = model_->eos_id();

@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "data/json_place.h"
+#include "data/other_tokenizers.h"
 #include "data/tokenizer_json_parts.h"
 #include "data/unicode_sets.h"
 
@@ -304,9 +305,20 @@ std::string byte_token(int byte) {
   return std::string("<0x") + kDigits[byte >> 4] + kDigits[byte & 15] + ">";
 }
 
+// Tokens with their ids, and nothing else.
+bool is_vocabulary(const nlohmann::json& object) {
+  constexpr size_t kFewest = 256;
+  return object.size() >= kFewest && std::ranges::all_of(object, [](const nlohmann::json& value) {
+           return value.is_number_unsigned();
+         });
+}
+
 void expect_model(const JsonPlace& place) {
   // The older files of GPT-2 do not say.
-  if (place.has("type") && type_of(place) != "BPE") place.at("type").refuse("BPE");
+  const std::string type = place.has("type") ? type_of(place) : "BPE";
+  if (type == "Unigram") throw DataError(kUnigramRefusal);
+  if (type != "BPE")
+    place.at("type").refuse("BPE, or a sentencepiece model: models that write text have no other");
   place.expect_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
                      "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"});
   if (place.has("dropout")) place.at("dropout").refuse("null");
@@ -474,6 +486,11 @@ std::optional<std::string> replaced(std::string_view text, const Replace& replac
 TokenizerJson parse_tokenizer_json(std::string_view text) {
   const TokenizerJsonParts file = split_tokenizer_json(text);
   const JsonPlace root(file.document, "");
+  if (root.has("config") && root.has("vocab")) throw DataError(kTekkenRefusal);
+  if (!file.document.contains("model") && is_vocabulary(file.document))
+    throw DataError(kVocabularyRefusal);
+  if (root.has("tokenizer_class"))
+    throw DataError("found a tokenizer_config.json, expected the tokenizer.json beside it");
   // Truncation and padding are settings of a caller's, which were saved along.
   root.expect_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
                     "pre_tokenizer", "post_processor", "decoder", "model"});

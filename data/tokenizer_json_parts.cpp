@@ -1,6 +1,8 @@
 #include "data/tokenizer_json_parts.h"
 
+#include "base/error.h"
 #include "base/printable.h"
+#include "data/other_tokenizers.h"
 #include "data/strict_json.h"
 
 namespace longshore::data {
@@ -82,6 +84,8 @@ class PartsReader : public StrictJson {
       parts_.has_merges = true;
       return true;
     }
+    // Which may have more values than are let through below.
+    if (is_at("vocab")) throw DataError(kUnigramRefusal);
     return open(Json::array(), "an array");
   }
 

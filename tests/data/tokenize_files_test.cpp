@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "base/error.h"
+#include "data/conversion.h"
 #include "data/encode_example.h"
 #include "data/token_file.h"
 #include "tests/data/temporary_folder.h"
@@ -83,6 +84,22 @@ TEST_F(TokenizeFiles, WritesOverNoText) {
   }
 }
 
+TEST_F(TokenizeFiles, SaysOnceThatTextsWriteBosOrEos) {
+  const std::string bos = tokenizer_.spelling(tokenizer_.bos_id());
+  const auto file =
+      folder_.write("own.txt", bos + "One.\n\nTwo.\n\n" + bos + "Three.\n\n" + bos + "Four.\n");
+  for (const auto& [add, expected] :
+       {std::pair{AddBosEos::missing, "3 texts begin or end with"},
+        std::pair{AddBosEos::always, "and get a second one"}, std::pair{AddBosEos::never, ""}}) {
+    std::vector<std::string> notes;
+    tokenize_files(
+        tokenizer_, {{file}}, folder_ / "out.tokens",
+        {.add_bos_eos = add, .say = [&](const std::string& note) { notes.push_back(note); }});
+    ASSERT_EQ(notes.size(), add == AddBosEos::never ? 0u : 1u);
+    for (const std::string& note : notes) EXPECT_THAT(note, HasSubstr(expected));
+  }
+}
+
 TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {
   for (const char* name :
        {"chat.json", "chat.jsonl.gz", "chat.parquet", "chat.JSONL", "chat.ndjson", "chat.Csv"}) {
@@ -90,7 +107,8 @@ TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {
     const std::string message = message_of<DataError>(
         [&] { tokenize_files(tokenizer_, {{file}}, folder_ / "out.tokens"); });
     EXPECT_EQ(message, file.string() + ": found a " + file.extension().string() +
-                           " file, expected plain text, or .jsonl: one example of JSON a line");
+                           " file, expected plain text, or .jsonl: one example of JSON a line; " +
+                           "nearest: " + conversion_command(file));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out.tokens"));
   }
 }

@@ -185,6 +185,60 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT(message(large), HasSubstr("found 67108865 bytes, expected at most 64 MiB"));
 }
 
+// Files of other tokenizers are named as what they are.
+TEST(Tokenizer, KnowsWhatItDoesNotRead) {
+  TemporaryFolder folder;
+  nlohmann::json vocabulary, unigram = nlohmann::json::array();
+  for (int i = 0; i < 400'000; ++i) unigram.push_back({std::to_string(i), -1.5});
+  for (int i = 0; i < 300; ++i) vocabulary[std::to_string(i)] = i;
+  auto model = [](const std::string& type) {
+    return R"({"version": "1.0", "model": {"type": ")" + type + R"(", "unk_id": 0, "vocab": )";
+  };
+  struct File {
+    const char* name;
+    std::string bytes, expected;
+  };
+  for (const File& file : std::vector<File>{
+           {"tokenizer.model", "IQ== 0\nIg== 1\n", "found a tiktoken file"},
+           {"cl100k_base.tiktoken", "IQ== 0\r\n", "found a tiktoken file"},
+           {"tekken.json", R"({"config": {"pattern": "x"}, "vocab": []})", "found a tekken.json"},
+           {"unigram.json", model("Unigram") + R"([["<unk>", 0.0]]}})",
+            "found a Unigram tokenizer"},
+           {"large.json", R"({"model": {"vocab": )" + unigram.dump() + "}}",
+            "found a Unigram tokenizer"},
+           {"wordpiece.json", model("WordPiece") + "{}}}",
+            "model/type: expected BPE, or a sentencepiece model"},
+           {"vocab.json", vocabulary.dump(), "found a vocab.json"},
+           {"tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})",
+            "found a tokenizer_config.json"},
+           {"merges.txt", "#version: 0.2\nh e\n", "found a merges.txt"},
+           {"vocab.txt", "[PAD]\n[UNK]\n", "found the vocab.txt of a WordPiece tokenizer"},
+           {"tokenizer.json", "version https://git-lfs.github.com/spec/v1\n",
+            "found a pointer of Git LFS"},
+           {"model.gguf", "GGUF\x03", "found a GGUF file"}}) {
+    const auto path = folder.write(file.name, file.bytes);
+    const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(path); });
+    EXPECT_TRUE(message.starts_with(path.string() + ": " + file.expected)) << message;
+    std::filesystem::remove(path);
+  }
+}
+
+TEST(Tokenizer, SaysWhatAFolderHasInstead) {
+  for (const auto& [files, expected] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "found neither"},
+           {{"spiece.model"}, "found spiece.model, which can be named itself"},
+           {{"tekken.json"}, "found a tekken.json"},
+           {{"vocab.json", "merges.txt"}, "found vocab.json and merges.txt"},
+           {{"vocab.txt"}, "found the vocab.txt"}}) {
+    TemporaryFolder folder;
+    for (const std::string& name : files) folder.write(name, "");
+    EXPECT_THAT(
+        message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); }),
+        HasSubstr("expected a tokenizer.json or tokenizer.model in this folder, " + expected));
+  }
+}
+
 TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {
   const Tokenizer tokenizer(kGoldens / "sp_bpe" / "tokenizer.model");
   for (int32_t id : {-1, tokenizer.vocab_size(), INT32_MAX}) {

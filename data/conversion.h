@@ -1,0 +1,14 @@
+// The shell's commands that make text for training of files in other formats.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace longshore::data {
+
+// The command that makes a .jsonl, or what a compressed file holds, of a file whose name says that
+// it has another format; "" for other names. Those for Parquet, CSV and Arrow need pandas and
+// pyarrow.
+std::string conversion_command(const std::filesystem::path& path);
+
+}  // namespace longshore::data
