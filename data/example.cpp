@@ -281,7 +281,15 @@ std::string form_of(const Example& example) {
 Example parse_example(std::string_view line) {
   if (const std::string fault = utf8_fault(line); !fault.empty()) throw DataError(fault);
   ExampleReader reader;
-  reader.read(line);
+  try {
+    reader.read(line);
+  } catch (const DataError& error) {
+    // As a file is that was written for people.
+    const size_t last = line.find_last_not_of(" \t\r\n");
+    if (last != line.npos && last == line.find_first_of("{["))
+      throw DataError(std::string(error.what()) + ", where a line has a whole example");
+    throw;
+  }
   return reader.take();
 }
 

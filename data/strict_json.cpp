@@ -14,10 +14,12 @@ void StrictJson::read(std::string_view text) {
 }
 
 bool StrictJson::parse_error(size_t byte, const std::string& token,
-                             const nlohmann::json::exception&) {
+                             const nlohmann::json::exception& error) {
   std::string found = byte > size_ ? "the end" : in_quotes(token);
   if (token.ends_with("N") || token.ends_with("I"))
     found += ", as in NaN or Infinity, for which JSON has null";
+  if (std::string_view(error.what()).find("surrogate") != std::string_view::npos)
+    found += ", half of a surrogate pair, as text has it that was cut within a character";
   throw DataError("no valid JSON at byte " + std::to_string(byte) + ": found " + found);
 }
 

@@ -1,10 +1,12 @@
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
 #include "base/print.h"
 #include "base/printable.h"
 #include "base/program.h"
@@ -19,14 +21,17 @@ namespace {
 
 using longshore::data::AddBosEos;
 
+// In the order of AddBosEos.
+const std::array<std::string, 3> kAddBosEos = {"missing", "always", "never"};
+
 constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
 
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
       Writes the files' documents to one token file, which training reads. Those of a .jsonl file
-      are its lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}, with
-      bos, where the tokenizer begins texts with one, and eos, or as the chat template says. Those
-      of another file are paragraphs, separated by blank lines; eos follows each, bos is not written.
+      are its lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}; those
+      of another file are paragraphs, separated by blank lines. Messages are written as the chat
+      template says; bos, where the tokenizer begins texts with one, and eos are put around others.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
 
@@ -40,7 +45,17 @@ struct Arguments {
   std::filesystem::path output;
   std::vector<std::filesystem::path> inputs;
   longshore::data::TokenizeOptions options;
+  std::string add_bos_eos = kAddBosEos[0];
 };
+
+AddBosEos add_bos_eos_named(const std::string& name) {
+  const auto found = std::ranges::find(kAddBosEos, name);
+  if (found == kAddBosEos.end())
+    throw longshore::ConfigError("--add-bos-eos: found " + longshore::printable(name) +
+                                 ", expected one of " + longshore::join(kAddBosEos) +
+                                 longshore::nearest_help(longshore::nearest(name, kAddBosEos)));
+  return static_cast<AddBosEos>(found - kAddBosEos.begin());
+}
 
 void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
@@ -53,6 +68,7 @@ void run(const Arguments& arguments) {
   }
   const longshore::StopSignal listening;
   auto options = arguments.options;
+  options.add_bos_eos = add_bos_eos_named(arguments.add_bos_eos);
   options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
   const auto summary =
       longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
@@ -83,13 +99,9 @@ int main(int argc, char** argv) {
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
                "count lines of a .jsonl file that cannot be read, and go on")
       ->needs(output);
-  app.add_option("--add-bos-eos", arguments.options.add_bos_eos,
+  app.add_option("--add-bos-eos", arguments.add_bos_eos,
                  "around texts: missing (default; not where one begins or ends with it itself), "
                  "always, never")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, AddBosEos>{{"missing", AddBosEos::missing},
-                                                                   {"always", AddBosEos::always},
-                                                                   {"never", AddBosEos::never}}))
       ->needs(output);
   output->needs(inputs);
   inputs->needs(output);

@@ -47,7 +47,7 @@ TEST(EncodeExample, AddsBosAndEosWhereTheyAreMissing) {
   };
   for (const Form& form :
        {Form{"bytelevel_bpe_llama3/tokenizer.json", "<|begin_of_text|>", "<|end_of_text|>"},
-        Form{"llama2_bpe/tokenizer.json", "<s>", "</s>"},
+        Form{"gemma_bpe/tokenizer.json", "<bos>", "<eos>"},
         Form{"sp_bpe/tokenizer.model", "<s>", "</s>"}}) {
     const Tokenizer tokenizer(kGoldens + form.file);
     auto tokens = [&](const std::string& text, AddBosEos add) {

@@ -101,7 +101,10 @@ TEST(Example, InvalidJsonIsShown) {
   EXPECT_THAT(
       message_of<DataError>([] { parse_example(R"({"text": "a", "x": NaN})"); }),
       AllOf(HasSubstr("no valid JSON at byte 20: found "), HasSubstr("as in NaN or Infinity")));
-  EXPECT_THAT(message_of<DataError>([] { parse_example("{"); }), HasSubstr("found the end"));
+  EXPECT_THAT(message_of<DataError>([] { parse_example("{ "); }),
+              HasSubstr("found the end, where a line has a whole example"));
+  EXPECT_THAT(message_of<DataError>([] { parse_example("{\"text\": \"\\ud83d of\"}"); }),
+              HasSubstr("half of a surrogate pair"));
   EXPECT_NO_THROW(parse_example(R"({"text": "a", "x": 1e999})"));
 }
 

@@ -14,7 +14,9 @@
 namespace longshore::data {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class TokenizeFiles : public testing::Test {
  protected:
@@ -85,19 +87,25 @@ TEST_F(TokenizeFiles, WritesOverNoText) {
 }
 
 TEST_F(TokenizeFiles, SaysOnceThatTextsWriteBosOrEos) {
-  const std::string bos = tokenizer_.spelling(tokenizer_.bos_id());
+  const std::string bos = "<|begin_of_text|>";
+  const Tokenizer tokenizer("tests/goldens/tokenizers/bytelevel_bpe_llama3");
   const auto file =
       folder_.write("own.txt", bos + "One.\n\nTwo.\n\n" + bos + "Three.\n\n" + bos + "Four.\n");
-  for (const auto& [add, expected] :
-       {std::pair{AddBosEos::missing, "3 texts begin or end with"},
-        std::pair{AddBosEos::always, "and get a second one"}, std::pair{AddBosEos::never, ""}}) {
+  auto notes = [&](AddBosEos add) {
     std::vector<std::string> notes;
-    tokenize_files(
-        tokenizer_, {{file}}, folder_ / "out.tokens",
-        {.add_bos_eos = add, .say = [&](const std::string& note) { notes.push_back(note); }});
-    ASSERT_EQ(notes.size(), add == AddBosEos::never ? 0u : 1u);
-    for (const std::string& note : notes) EXPECT_THAT(note, HasSubstr(expected));
-  }
+    auto say = [&](const std::string& note) { notes.push_back(note); };
+    tokenize_files(tokenizer, {{file}}, folder_ / "out.tokens", {.add_bos_eos = add, .say = say});
+    return notes;
+  };
+  const std::string found = file.string() +
+                            ": 3 texts begin or end with \"<|begin_of_text|>\" or "
+                            "\"<|end_of_text|>\" themselves";
+  EXPECT_THAT(notes(AddBosEos::missing),
+              ElementsAre(found + ": no second one is put there (add_bos_eos: always would)"));
+  EXPECT_THAT(
+      notes(AddBosEos::always),
+      ElementsAre(found + " and get a second one (add_bos_eos: missing would put none there)"));
+  EXPECT_THAT(notes(AddBosEos::never), IsEmpty());
 }
 
 TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {

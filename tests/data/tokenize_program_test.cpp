@@ -49,6 +49,25 @@ TEST(TokenizeProgram, FiltersJsonLines) {
   EXPECT_TRUE(result.output.ends_with("\"decoded\":\"\\u00e9\"}\n")) << result.output;
 }
 
+TEST(TokenizeProgram, AddsBosAndEosAsItIsTold) {
+  TemporaryFolder folder;
+  const auto input = folder.write("in.txt", "<bos>the<eos>\n");
+  auto tokenize = [&](const std::string& choice) {
+    return run_tokenize("--tokenizer tests/goldens/tokenizers/gemma_bpe --out " +
+                        (folder / "out.tokens").string() + " " + choice + " " + input.string());
+  };
+  EXPECT_THAT(tokenize("").output, HasSubstr("1 text begins or ends with \"<bos>\""));
+  EXPECT_THAT(tokenize("").output, HasSubstr(": 3 tokens, 1 document"));
+  EXPECT_THAT(tokenize("--add-bos-eos always").output, HasSubstr(": 5 tokens, 1 document"));
+  EXPECT_EQ(tokenize("--add-bos-eos never").output,
+            (folder / "out.tokens").string() + ": 3 tokens, 1 document\n");
+  const Result wrong = tokenize("--add-bos-eos nevr");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(wrong.output,
+            "tokenize: --add-bos-eos: found nevr, expected one of missing, always, never; nearest: "
+            "never\n");
+}
+
 // Special tokens are recognised, and stay in what is decoded.
 TEST(TokenizeProgram, TakesAFolderWithATokenizerJson) {
   TemporaryFolder folder;

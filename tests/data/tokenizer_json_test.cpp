@@ -45,7 +45,9 @@ TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
   const Change changes[] = {
       {byte_level, "/version", "2.0", "version: expected \"1.0\", found \"2.0\""},
       {byte_level, "/extra", 1, "the file: \"extra\" is not supported"},
-      {byte_level, "/model/type", "Unigram", "model/type: expected BPE, found \"Unigram\""},
+      {byte_level, "/model/type", "Unigram", "found a Unigram tokenizer"},
+      {byte_level, "/model/type", "WordLevel",
+       "model/type: expected BPE, or a sentencepiece model"},
       {byte_level, "/model/dropout", 0.1, "model/dropout: expected null, found 0.1"},
       {byte_level, "/model/end_of_word_suffix", "</w>", "model/end_of_word_suffix: expected"},
       {byte_level, "/model/surprise", 1, "model: \"surprise\" is not supported"},

@@ -179,7 +179,7 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
   // Two pieces that would turn a terminal red.
   const std::string piece = "\x0a\x07\x0a\x05\x1b[31m";
   EXPECT_THAT(message(folder.write("red", model + piece + piece)),
-              HasSubstr("?[31m is already defined"));
+              HasSubstr("\\x1b[31m is already defined"));
   const auto large = folder.write("large", "");
   std::filesystem::resize_file(large, (64 << 20) + 1);
   EXPECT_THAT(message(large), HasSubstr("found 67108865 bytes, expected at most 64 MiB"));
