@@ -65,16 +65,19 @@ RunWeights source(const GenerateRequest& request) {
   return source;
 }
 
-Prompt plain_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
-  return {.tokens = data::prompt_tokens(text, tokenizer.bos_id(), tokenizer),
+Prompt plain_prompt(const std::string& text, data::AddBosEos add,
+                    const data::Tokenizer& tokenizer) {
+  const int32_t opening = add == data::AddBosEos::never ? -1 : tokenizer.bos_id();
+  return {.tokens = data::prompt_tokens(text, opening, tokenizer),
           .end_tokens = {tokenizer.eos_id()}};
 }
 
-Prompt make_prompt(const std::string& text, const std::string& chat_template,
+Prompt make_prompt(const std::string& text, const RunWeights& from,
                    const data::Tokenizer& tokenizer, const DecoderConfig& model) {
-  Prompt prompt = chat_template.empty() ? plain_prompt(text, tokenizer)
-                                        : chat_prompt(text, chat_template, tokenizer,
-                                                      "--chat-template " + excerpt(chat_template));
+  Prompt prompt = from.chat_template.empty()
+                      ? plain_prompt(text, from.add_bos_eos, tokenizer)
+                      : chat_prompt(text, from.chat_template, tokenizer,
+                                    "--chat-template " + excerpt(from.chat_template));
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       path_text(tokenizer.path()) + " has no bos that could stand for it");
@@ -193,7 +196,7 @@ void generate(const GenerateRequest& request) {
   DecoderConfig model = read_folder_model(from.model, from.adapter, unknown_keys(config));
   model.dtype = compute_dtype(config, target);
   const data::Tokenizer tokenizer(from.tokenizer);
-  Prompt prompt = make_prompt(request.prompt, from.chat_template, tokenizer, model);
+  Prompt prompt = make_prompt(request.prompt, from, tokenizer, model);
   std::ranges::copy(eos_ids(from.model), std::back_inserter(prompt.end_tokens));
 
   const int64_t prompt_tokens = std::ssize(prompt.tokens);

@@ -21,7 +21,8 @@ RunWeights weights_of_run(const fs::path& run) {
     return {.model = run / kModelFolder,
             .adapter = fs::exists(run / kAdapterFolder) ? run / kAdapterFolder : fs::path(),
             .tokenizer = config.tokenizer_path.empty() ? run / kModelFolder : config.tokenizer_path,
-            .chat_template = config.chat_template};
+            .chat_template = config.chat_template,
+            .add_bos_eos = config.add_bos_eos};
   if (!fs::exists(run / kAdapterFolder))
     throw DataError(path_text(run) +
                     ": found neither model/ nor adapter/, expected a run that has saved");
@@ -33,7 +34,8 @@ RunWeights weights_of_run(const fs::path& run) {
           .adapter = run / kAdapterFolder,
           .tokenizer =
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
-          .chat_template = config.chat_template};
+          .chat_template = config.chat_template,
+          .add_bos_eos = config.add_bos_eos};
 }
 
 }  // namespace longshore::trainer

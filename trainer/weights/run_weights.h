@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "data/add_bos_eos.h"
+
 namespace longshore::trainer {
 
 struct RunWeights {
@@ -11,6 +13,7 @@ struct RunWeights {
   std::filesystem::path adapter = {};  // peft's, of an adapter for the model; empty: none
   std::filesystem::path tokenizer;     // a folder, or a file
   std::string chat_template = {};      // one of data::kChatTemplates; empty: none
+  data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it learnt
 };
 
 // model/ of the run, with adapter/ where it has both; or adapter/, and the folder that the run
