@@ -289,12 +289,12 @@ TEST(Generate, WritesPromptsAsTheRunWasTrained) {
   TemporaryFolder run;
   fs::create_directory(run / "model");
   copy_model(folder() / "model", run / "model");
-  run.write("config.yml",
-            "base_emb_dim: 48\nbase_num_decoder_layers: 2\nbase_num_query_heads: 4\n"
-            "base_num_kv_heads: 2\nhead_dim: 12\nbase_mlp_dim: 64\nvocab_size: 900\n"
-            "dataset_type: documents\ndataset_path: /data/chat.jsonl\nchat_template: llama2\n"
-            "tokenizer_path: " +
-                (folder() / "model").string() + "\n");
+  const std::string config =
+      "base_emb_dim: 48\nbase_num_decoder_layers: 2\nbase_num_query_heads: 4\n"
+      "base_num_kv_heads: 2\nhead_dim: 12\nbase_mlp_dim: 64\nvocab_size: 900\n"
+      "dataset_type: documents\ndataset_path: /data/chat.jsonl\ntokenizer_path: " +
+      (folder() / "model").string() + "\n";
+  run.write("config.yml", config + "chat_template: llama2\n");
   GenerateRequest of_run = request(), of_model = request();
   of_run.model.clear();
   of_run.run = run / "";
@@ -302,6 +302,10 @@ TEST(Generate, WritesPromptsAsTheRunWasTrained) {
   of_model.chat_template = "llama2";
   EXPECT_EQ(text_of(of_run), text_of(of_model));
   of_run.chat_template = of_model.chat_template = "none";
+  EXPECT_EQ(text_of(of_run), text_of(of_model));
+  run.write("config.yml", config + "add_bos_eos: never\n");
+  EXPECT_NE(text_of(of_run), text_of(of_model));
+  run.write("config.yml", config + "add_bos_eos: always\n");
   EXPECT_EQ(text_of(of_run), text_of(of_model));
 }
 
