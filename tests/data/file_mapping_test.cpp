@@ -21,7 +21,7 @@ TEST(FileMappingDeathTest, AFileThatIsShortenedIsNamed) {
         const volatile char first = static_cast<char>(mapping.bytes()[1 << 15]);
         (void)first;
       },
-      testing::ExitedWithCode(1), "a.\\[31m.tokens: became shorter");
+      testing::ExitedWithCode(1), R"(a\\x1b\[31m.tokens: became shorter)");
 }
 
 }  // namespace

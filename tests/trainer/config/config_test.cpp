@@ -381,7 +381,7 @@ TEST_F(ConfigTest, CommandLineValuesAreTakenAsTheyStand) {
   EXPECT_EQ(prompt("\"two\\nlines\""), "two\nlines");
   EXPECT_EQ(prompt("'it''s'"), "it's");
   EXPECT_EQ(error("", {"sample_prompt=\"a\"\nsteps: 3"}).substr(0, 40),
-            "command line sample_prompt: found \"a\"?st");
+            "command line sample_prompt: found \"a\"\\ns");
 }
 
 TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
