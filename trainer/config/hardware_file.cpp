@@ -24,8 +24,17 @@ using models::Dtype;
 using offload::Hardware;
 using offload::RateCurve;
 
-constexpr double kMaxGpusPerLink = 64;
-constexpr double kMaxNumber = 1e30;  // products of two such numbers are still finite
+struct Range {
+  double least, most;
+};
+// Far beyond any machine's, and such that what is computed of them is neither infinite nor nothing.
+constexpr Range kRates{1, 1e21};  // bytes or FLOPs a second
+constexpr Range kSizes{1, 1e21};  // bytes or FLOPs of the work that a rate is for
+constexpr Range kPeaks{1e6, 1e21};
+constexpr Range kBytesHeld{1, 1e18};
+constexpr Range kLaunchSeconds{1e-12, 1};
+constexpr Range kBothWays{1e-3, 1};
+constexpr Range kGpusPerLink{1, 64};
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          const std::string& choice = "") {
@@ -35,32 +44,29 @@ constexpr double kMaxNumber = 1e30;  // products of two such numbers are still f
                     ", expected " + expected + nearest_help(choice));
 }
 
-std::optional<double> positive(std::string_view text) {
+std::optional<double> number_in(Range range, std::string_view text) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   bool is_whole = error == std::errc() && end == text.data() + text.size();
-  if (!is_whole || !(value > 0) || value > kMaxNumber) return std::nullopt;
+  if (!is_whole || !(range.least <= value && value <= range.most)) return std::nullopt;
   return value;
 }
 
-double number(const Setting& setting, double most = kMaxNumber) {
+double number(const Setting& setting, Range range) {
   std::optional<double> value;
-  if (!setting.value.list) value = positive(setting.value.text);
-  if (!value || *value > most)
-    refuse(setting, most < kMaxNumber ? fmt::format("a number above 0, at most {:g}", most)
-                                      : "a number above 0");
+  if (!setting.value.list) value = number_in(range, setting.value.text);
+  if (!value) refuse(setting, fmt::format("a number from {:g} to {:g}", range.least, range.most));
   return *value;
 }
 
-int64_t bytes(const Setting& setting) {
-  constexpr double kMaxBytes = 1e18;
-  return static_cast<int64_t>(number(setting, kMaxBytes));
-}
+int64_t bytes(const Setting& setting) { return static_cast<int64_t>(number(setting, kBytesHeld)); }
 
 RateCurve curve(const Setting& setting) {
-  constexpr const char* kExpected = "a rate above 0, or a list of SIZE:RATE with ascending sizes";
+  static const std::string kExpected =
+      fmt::format("a rate from {:g} to {:g}, or a list of SIZE:RATE with ascending sizes",
+                  kRates.least, kRates.most);
   if (!setting.value.list) {
-    std::optional<double> rate = positive(setting.value.text);
+    std::optional<double> rate = number_in(kRates, setting.value.text);
     if (!rate) refuse(setting, kExpected);
     return RateCurve(*rate);
   }
@@ -69,8 +75,8 @@ RateCurve curve(const Setting& setting) {
     size_t colon = item.find(':');
     std::optional<double> size, rate;
     if (colon != std::string::npos) {
-      size = positive(std::string_view(item).substr(0, colon));
-      rate = positive(std::string_view(item).substr(colon + 1));
+      size = number_in(kSizes, std::string_view(item).substr(0, colon));
+      rate = number_in(kRates, std::string_view(item).substr(colon + 1));
     }
     if (!size || !rate || (!points.empty() && *size <= points.back().first))
       refuse(setting, kExpected);
@@ -110,12 +116,12 @@ ProfileKey bytes_key(const char* name, Presence presence, int64_t Hardware::*mem
           }};
 }
 
-ProfileKey number_key(const char* name, Presence presence, double Hardware::*member,
-                      double most = kMaxNumber) {
-  return {
-      name, presence,
-      [=](const Setting& setting, Hardware& hardware) { hardware.*member = number(setting, most); },
-      [=](const Hardware& hardware) { return number_text(hardware.*member); }};
+ProfileKey number_key(const char* name, Presence presence, double Hardware::*member, Range range) {
+  return {name, presence,
+          [=](const Setting& setting, Hardware& hardware) {
+            hardware.*member = number(setting, range);
+          },
+          [=](const Hardware& hardware) { return number_text(hardware.*member); }};
 }
 
 ProfileKey curve_key(const char* name, Presence presence, RateCurve Hardware::*member) {
@@ -127,7 +133,7 @@ ProfileKey curve_key(const char* name, Presence presence, RateCurve Hardware::*m
 ProfileKey peak_key(Dtype dtype) {
   return {std::string("peak_flops_per_second.") + name(dtype), optional,
           [=](const Setting& setting, Hardware& hardware) {
-            hardware.peak_flops_per_second[dtype] = number(setting);
+            hardware.peak_flops_per_second[dtype] = number(setting, kPeaks);
           },
           [=](const Hardware& hardware) {
             const auto peak = hardware.peak_flops_per_second.find(dtype);
@@ -143,7 +149,7 @@ void set_target(const Setting& setting, Hardware& hardware) {
 }
 
 void set_gpus_per_link(const Setting& setting, Hardware& hardware) {
-  const double count = number(setting, kMaxGpusPerLink);
+  const double count = number(setting, kGpusPerLink);
   if (count != std::floor(count)) refuse(setting, "a whole number");
   hardware.gpus_per_link = static_cast<int>(count);
 }
@@ -163,15 +169,15 @@ const std::vector<ProfileKey>& profile_keys() {
       bytes_key("host_bytes", required, &Hardware::host_bytes),
       peak_key(Dtype::bfloat16),
       peak_key(Dtype::float32),
-      number_key("launch_seconds", required, &Hardware::launch_seconds, 1),
+      number_key("launch_seconds", required, &Hardware::launch_seconds, kLaunchSeconds),
       bytes_key("cache_bytes", optional, &Hardware::cache_bytes),
-      number_key("fetch_bytes_per_second", optional, &Hardware::fetch_bytes_per_second),
+      number_key("fetch_bytes_per_second", optional, &Hardware::fetch_bytes_per_second, kRates),
       curve_key("link_to_device", required, &Hardware::link_to_device),
       curve_key("link_to_host", required, &Hardware::link_to_host),
-      number_key("link_both_ways", optional, &Hardware::link_both_ways, 1),
+      number_key("link_both_ways", optional, &Hardware::link_both_ways, kBothWays),
       {"gpus_per_link", optional, set_gpus_per_link,
        [](const Hardware& h) { return std::to_string(h.gpus_per_link); }},
-      number_key("host_bandwidth", optional, &Hardware::host_bandwidth),
+      number_key("host_bandwidth", optional, &Hardware::host_bandwidth, kRates),
       {"peer_to_peer", optional, set_peer_to_peer,
        [](const Hardware& h) { return h.peer_to_peer ? "true" : "false"; }},
       curve_key("ici", optional, &Hardware::ici),

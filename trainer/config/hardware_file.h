@@ -1,5 +1,6 @@
 // Hardware profiles, the files configs/hardware/NAME.yml. They are flat YAML and read as strictly
-// as configs. A rate is a number, or a list of "size:rate" if it depends on the size. The meanings
+// as configs. A rate is a number, or a list of "size:rate" if it depends on the size; both are at
+// least 1, and what is computed of the numbers is finite and more than nothing. The meanings
 // and units of the keys are those of the members in offload/hardware.h:
 //
 // clang-format off

@@ -295,7 +295,8 @@ std::vector<Key> make_config_keys() {
       {"eval_steps", data, IntegerKey{&Config::eval_steps, 1, kMaxSteps, -1},
        "batches of an evaluation; -1: the whole file"},
 
-      {"peak_tflops_per_device", report, at_least(0, &Config::peak_tflops_per_device),
+      {"peak_tflops_per_device", report,
+       NumberKey{&Config::peak_tflops_per_device, 1e-6, End::included, 1e9, End::included, 0},
        "what MFU is measured against; 0: measured at start"},
       {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
        "steps whose lanes are recorded in trace.json; 0: none"},

@@ -40,6 +40,9 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "or -1");
   EXPECT_EQ(error("adam_b1: 1\n"),
             "configs/test.yml:12 adam_b1: found 1, expected a number from 0 to below 1");
+  EXPECT_EQ(error("peak_tflops_per_device: 1e-300\n"),
+            "configs/test.yml:12 peak_tflops_per_device: found 1e-300, expected a number from 1e-06 "
+            "to 1e+09, or 0");
   EXPECT_EQ(error("adam_eps: 0\n"),
             "configs/test.yml:12 adam_eps: found 0, expected a number from 1e-37 to 1e+37");
   EXPECT_EQ(error("dtype: bflaot16\n"),
