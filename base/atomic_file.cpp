@@ -1,6 +1,7 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/partial_name.h"
 #include "base/printable.h"
 
@@ -28,12 +30,13 @@ std::filesystem::path target_of(std::filesystem::path path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(target_of(std::move(path))) {
+AtomicFile::AtomicFile(std::filesystem::path path, Links links)
+    : path_(links == Links::followed ? target_of(std::move(path)) : std::move(path)) {
   // It takes the name's place when it is whole, which nobody wants of a device.
-  if (std::error_code error;
-      std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error))
-    throw FileError(path_text(path_) + ": found " +
-                    (std::filesystem::is_directory(path_, error) ? "a folder" : "no file") +
+  const int flags = links == Links::followed ? 0 : AT_SYMLINK_NOFOLLOW;
+  if (struct stat status;
+      fstatat(AT_FDCWD, path_.c_str(), &status, flags) == 0 && !S_ISREG(status.st_mode))
+    throw FileError(path_text(path_) + ": found " + kind_of_file(status.st_mode) +
                     ", expected the name of a file to write");
   PartialFile partial = make_partial_file(path_);
   temporary_path_ = std::move(partial.path);
@@ -98,8 +101,8 @@ void AtomicFile::finish() {
   sync_folder(path_.parent_path());
 }
 
-void write_file(const std::filesystem::path& path, std::string_view contents) {
-  AtomicFile file(path);
+void write_file(const std::filesystem::path& path, std::string_view contents, Links links) {
+  AtomicFile file(path, links);
   file.append(contents);
   file.finish();
 }

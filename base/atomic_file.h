@@ -12,13 +12,18 @@
 
 namespace longshore {
 
+// Whether a name may be a link, as a user may make of an output's; then the file that it leads to
+// is replaced. In a folder of others, such as that of a run that is resumed, it may not.
+enum class Links { followed, refused };
+
 // A file that is written next to its final name and then renamed: any number of appends, then
 // finish(). Without finish() nothing is left over, unless the process is killed, and what had the
 // name before stays. Throws FileError where the file system refuses.
 class AtomicFile {
  public:
-  // Throws FileError where a folder has the name, before the caller has made anything to write.
-  explicit AtomicFile(std::filesystem::path path);
+  // Throws FileError where something else than a file has the name, as a folder, before the caller
+  // has made anything to write.
+  explicit AtomicFile(std::filesystem::path path, Links links = Links::followed);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -48,7 +53,8 @@ class AtomicFile {
 };
 
 // Writes an AtomicFile whose contents are known as a whole.
-void write_file(const std::filesystem::path& path, std::string_view contents);
+void write_file(const std::filesystem::path& path, std::string_view contents,
+                Links links = Links::followed);
 
 // Syncs the names in `folder` to the disk where the file system can. Files that were synced are
 // complete either way.

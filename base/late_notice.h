@@ -3,29 +3,34 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "base/print.h"
+#include "base/patient_output.h"
 
 namespace longshore {
 
-// Prints the line, once, unless its scope ends before.
+// Prints the line, once, unless its scope ends before, or no thread is to be had for it.
 class LateNotice {
  public:
   explicit LateNotice(std::string line,
-                      std::chrono::milliseconds patience = std::chrono::seconds(1))
-      : thread_([line = std::move(line), patience](const std::stop_token& stop) {
-          std::mutex mutex;
-          std::unique_lock lock(mutex);
-          std::condition_variable_any never;
-          never.wait_for(lock, stop, patience, [] { return false; });
-          if (!stop.stop_requested()) print(stderr, line + "\n");
-        }) {}
+                      std::chrono::milliseconds patience = std::chrono::seconds(1)) {
+    auto print_late = [line = std::move(line), patience](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any never;
+      never.wait_for(lock, stop, patience, [] { return false; });
+      if (!stop.stop_requested()) print_error(line + "\n");
+    };
+    try {
+      thread_ = std::jthread(std::move(print_late));
+    } catch (const std::system_error&) {
+    }
+  }
 
  private:
   std::jthread thread_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -31,7 +32,11 @@ void parallel_for(size_t count, const Work& work) {
   };
   std::vector<std::jthread> threads;
   const auto most = static_cast<size_t>(usable_processors());
-  while (threads.size() + 1 < std::min(count, most)) threads.emplace_back(run);
+  try {
+    while (threads.size() + 1 < std::min(count, most)) threads.emplace_back(run);
+  } catch (const std::system_error&) {
+    // Those that there are do it.
+  }
   run();
   threads.clear();  // joins
   if (failure) std::rethrow_exception(failure);

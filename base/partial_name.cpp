@@ -41,8 +41,8 @@ std::vector<fs::path> partials(const fs::path& folder, std::string_view beginnin
   return found;
 }
 
-// How partial files and folders are opened to be locked.
-constexpr int kForFile = O_WRONLY | O_NOFOLLOW | O_CLOEXEC,
+// How partial files and folders are opened to be locked. A pipe with such a name is not waited for.
+constexpr int kForFile = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
               kForFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 void remove_abandoned(const fs::path& path, int flags) {

@@ -18,16 +18,21 @@ std::string shown_line(std::string_view line) {
 
 }  // namespace
 
-void print(std::FILE* stream, std::string_view text) {
-  std::string shown;
+std::string shown(std::string_view text) {
+  std::string lines;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    shown += shown_line(text.substr(0, end));
+    lines += shown_line(text.substr(0, end));
     if (end == text.npos) break;
-    shown += '\n';
+    lines += '\n';
     text.remove_prefix(end + 1);
   }
-  std::fwrite(shown.data(), 1, shown.size(), stream);
+  return lines;
+}
+
+void print(std::FILE* stream, std::string_view text) {
+  const std::string lines = shown(text);
+  std::fwrite(lines.data(), 1, lines.size(), stream);
 }
 
 }  // namespace longshore

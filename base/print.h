@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdio>
+#include <string>
 #include <string_view>
 
 namespace longshore {
@@ -12,5 +13,8 @@ namespace longshore {
 // for libraries' messages among others: nothing but printable_lines() gets through, and of a line
 // of more than 8000 bytes the beginning, with its length.
 void print(std::FILE* stream, std::string_view text);
+
+// What gets through.
+std::string shown(std::string_view text);
 
 }  // namespace longshore

@@ -9,6 +9,7 @@
 
 #include "base/exit_code.h"
 #include "base/print.h"
+#include "base/refusals.h"
 
 namespace longshore {
 
@@ -45,6 +46,7 @@ void finish_standard_output();
 // disk is: the signal would end the program with the file half written.
 template <class F>
 int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant = nullptr) {
+  end_on_uncaught_exceptions();
   std::signal(SIGXFSZ, SIG_IGN);
   open_standard_streams();
   app.set_version_flag("--version", version_text());

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
+#include <string>
+
+#include "base/patient_output.h"
 
 namespace longshore {
 namespace {
@@ -55,8 +57,8 @@ void listen(const sigset_t& set) {
       first_signal = name_of(number);
       since = Clock::now();
     } else if (Clock::now() - since > kSameRequest) {
-      std::fprintf(stderr, "%s after %s: ends at once, without saving\n", name_of(number),
-                   first_signal.load());
+      print_error(std::string(name_of(number)) + " after " + first_signal.load() +
+                  ": ends at once, without saving\n");
       _exit(128 + number);
     }
   }

@@ -56,12 +56,16 @@ std::array<uint64_t, 2> ContentHash::words() const {
 
 std::string ContentHash::text() const { return digits(XXH3_128bits_digest(state_->xxh3.get())); }
 
-// Read, not mapped: a file that is cut off meanwhile, or a disk that fails, must not end the
-// process by a signal.
 std::string file_hash(const std::filesystem::path& path) {
-  constexpr size_t kPieceBytes = size_t{256} << 10;  // few calls of read, and still in the cache
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) throw DataError(path_text(path) + ": cannot open: " + std::strerror(errno));
+  return file_hash(file, path);
+}
+
+// Read, not mapped: a file that is cut off meanwhile, or a disk that fails, must not end the
+// process by a signal.
+std::string file_hash(const FileDescriptor& file, const std::filesystem::path& path) {
+  constexpr size_t kPieceBytes = size_t{256} << 10;  // few calls of read, and still in the cache
   posix_fadvise(file.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
   ContentHash hash;
   std::vector<std::byte> piece(kPieceBytes);

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_descriptor.h"
+
 namespace longshore::data {
 
 // 32 hexadecimal digits, the same that `xxhsum -H2` prints.
@@ -35,5 +37,7 @@ class ContentHash {
 
 // The hash of a whole file. Throws a DataError that names the path when it cannot be opened.
 std::string file_hash(const std::filesystem::path& path);
+// Of one that is open for reading, from where it stands to its end; messages call it `path`.
+std::string file_hash(const FileDescriptor& file, const std::filesystem::path& path);
 
 }  // namespace longshore::data

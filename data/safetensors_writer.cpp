@@ -75,8 +75,8 @@ std::vector<SafetensorsInfo> sorted_as_safetensors(std::vector<SafetensorsInfo> 
 }
 
 SafetensorsWriter::SafetensorsWriter(std::filesystem::path path,
-                                     std::vector<SafetensorsInfo> tensors)
-    : file_(std::move(path)), tensors_(std::move(tensors)) {
+                                     std::vector<SafetensorsInfo> tensors, Links links)
+    : file_(std::move(path), links), tensors_(std::move(tensors)) {
   if (const std::string what = fault(tensors_); !what.empty()) fail(what);
   file_.append(header(tensors_));
   if (!tensors_.empty()) next_bytes_ = tensors_.front().bytes();

@@ -25,7 +25,8 @@ std::vector<SafetensorsInfo> sorted_as_safetensors(std::vector<SafetensorsInfo> 
 // "__metadata__", and data that does not fit what was announced, are InternalErrors.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(std::filesystem::path path, std::vector<SafetensorsInfo> tensors);
+  SafetensorsWriter(std::filesystem::path path, std::vector<SafetensorsInfo> tensors,
+                    Links links = Links::followed);
 
   // The next bytes of tensor `name`, which must be the one whose turn it is.
   void append(std::string_view name, std::span<const std::byte> bytes);

@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "data/bpe_tokenizer.h"
 #include "data/fnv1a.h"
+#include "data/json_tree.h"
 #include "data/other_tokenizers.h"
 #include "data/sentencepiece_model.h"
 
@@ -54,9 +55,16 @@ fs::path config_beside(const fs::path& file) {
 bool is_made_from_sentencepiece(const fs::path& folder) {
   const fs::path path = config_beside(folder / "tokenizer.json");
   if (std::error_code error; !fs::exists(path, error)) return false;
-  const auto config = nlohmann::json::parse(read_tokenizer_file(path), nullptr, false);
-  return config.is_object() &&
-         config.value(kSentencepieceKey, nlohmann::json()) == "tokenizer.model";
+  const std::string text = read_tokenizer_file(path, kMaxConfigBytes);
+  try {
+    const auto config = json_tree(text);
+    return config.is_object() &&
+           config.value(kSentencepieceKey, nlohmann::json()) == "tokenizer.model";
+  } catch (const nlohmann::json::parse_error&) {
+    return false;
+  } catch (const DataError&) {
+    return false;
+  }
 }
 
 // The id that tokenizer_config.json gives under `key`, as a name or an object that holds one;
@@ -109,7 +117,7 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
   if (std::error_code error; !is_json || !fs::exists(config_path, error)) return;
   const std::string config_bytes = read_tokenizer_file(config_path, kMaxConfigBytes);
   try {
-    const auto config = nlohmann::json::parse(config_bytes);
+    const auto config = json_tree(config_bytes);
     if (!config.is_object()) throw DataError("expected an object");
     eos_id_ = configured_id(config, "eos_token", *model_, eos_id_);
   } catch (const nlohmann::json::exception&) {

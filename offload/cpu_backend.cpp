@@ -1,5 +1,6 @@
 #include "offload/cpu_backend.h"
 
+#include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,6 +17,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/openmp_threads.h"
+#include "base/refusals.h"
 #include "base/round_up.h"
 #include "offload/alignment.h"
 #include "offload/host_memory.h"
@@ -51,7 +54,10 @@ class Failure {
 // without being run.
 class Worker {
  public:
-  explicit Worker(Failure& failure) : failure_(failure), thread_([this] { work(); }) {}
+  explicit Worker(Failure& failure) : failure_(failure) {
+    require_threads(omp_get_max_threads());  // this one, and those that it starts
+    thread_ = std::thread([this] { work(); });
+  }
   ~Worker() {
     {
       std::lock_guard lock(mutex_);
@@ -76,6 +82,11 @@ class Worker {
 
  private:
   void work() {
+    try {
+      start_openmp_threads();
+    } catch (...) {
+      failure_.set(std::current_exception());
+    }
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
@@ -115,7 +126,9 @@ void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
 class CpuBackend : public Backend {
  public:
   CpuBackend(models::Target target, std::shared_ptr<Communicator> communicator)
-      : target_(target), communicator_(std::move(communicator)) {}
+      : target_(target), communicator_(std::move(communicator)) {
+    start_openmp_threads();
+  }
   ~CpuBackend() override {
     // Workers wait for each other and use this memory.
     for (auto& worker : workers_)

@@ -13,10 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::set<std::string> kMayPrint = {
+    "base/address_space.cpp",         // before main(): numbers
     "base/current_folder.cpp",        // before main(), where it calls printable functions itself
     "base/program.cpp",               // flushes
     "base/print.cpp",                 // the one place
-    "base/stop_signal.cpp",           // names of signals
     "offload/cuda_backend.cpp",       // numbers, and names of ops
     "trainer/generate/generate.cpp",  // the text, which a pipe gets as it is
     "trainer/run/console.cpp",        // a progress bar's own control characters

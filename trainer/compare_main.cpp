@@ -17,7 +17,6 @@
 #include "trainer/config/help.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/distributed/launch.h"
-#include "trainer/run/console.h"
 
 namespace longshore::trainer {
 namespace {
@@ -53,14 +52,19 @@ std::vector<Comparison> plan(const Request& request) {
   return comparisons;
 }
 
+void print_line(const std::string& line) {
+  print(stdout, line + "\n");
+  std::fflush(stdout);  // the next may be a while away
+}
+
 // Prints each warning once: most workloads cause the same ones.
-void warn_of(const std::vector<Comparison>& comparisons, Console& console) {
+void warn_of(const std::vector<Comparison>& comparisons) {
   std::set<std::string> printed;
   for (const Comparison& comparison : comparisons) {
     std::vector<std::string> policies;
     for (const Candidate& candidate : comparison.candidates) policies.push_back(candidate.policy);
     for (const std::string& line : unused_keys(comparison.workload.loaded, policies))
-      if (printed.insert(line).second) console.line("warning: " + line);
+      if (printed.insert(line).second) print_line("warning: " + line);
   }
 }
 
@@ -71,14 +75,13 @@ void compare(const Request& request) {
   ComparisonReport report{.comparisons = plan(request),
                           .steps = request.amount.steps,
                           .price_per_device_hour = request.price};
-  Console console;
-  warn_of(report.comparisons, console);
+  warn_of(report.comparisons);
   auto write_json = [&] {
     if (results.is_wanted()) results.write(json(report).dump(2) + "\n");
   };
   for (Comparison& comparison : report.comparisons)
     measure(comparison, request.amount, [&](const std::string& line) {
-      console.line(line);
+      print_line(line);
       // So that there are results if a long measurement is stopped.
       if (results.is_file()) write_json();
     });

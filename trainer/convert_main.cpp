@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/openmp_threads.h"
 #include "base/print.h"
 #include "base/program.h"
 #include "trainer/config/load_config.h"
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> keys{"allow_unknown_config_keys"};
     conversion.unknown_keys = trainer::unknown_keys(trainer::override_config({}, overrides, keys));
     if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
+    start_openmp_threads();
     print(stdout, trainer::convert(conversion) + "\n");
   });
 }

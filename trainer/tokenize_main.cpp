@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/nearest.h"
 #include "base/print.h"
 #include "base/printable.h"

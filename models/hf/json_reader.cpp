@@ -1,6 +1,7 @@
 #include "models/hf/json_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -21,13 +22,20 @@ Json parse(std::string_view text) {
     throw DataError("found a zero at byte " + std::to_string(at) + ", expected a JSON object");
   // Values are shown and written by functions that call themselves for each level of nesting.
   constexpr int kMaxDepth = 32;
-  auto check_depth = [](int depth, typename Json::parse_event_t, Json&) {
+  // More than any vocabulary has of added tokens. Ordered keys are compared with all before them.
+  constexpr int kMaxKeys = 1 << 15;
+  std::array<int, kMaxDepth + 2> keys{};  // so far, of the object at each depth
+  auto check = [&](int depth, typename Json::parse_event_t event, Json&) {
     if (depth > kMaxDepth)
       throw DataError("found values nested deeper than " + std::to_string(kMaxDepth) +
                       ", expected less");
+    if (event == Json::parse_event_t::object_start) keys[depth + 1] = 0;
+    if (event == Json::parse_event_t::key && ++keys[depth] > kMaxKeys)
+      throw DataError("found an object with more than " + std::to_string(kMaxKeys) +
+                      " keys, expected less");
     return true;
   };
-  Json object = Json::parse(text, check_depth, false);
+  Json object = Json::parse(text, check, false);
   if (object.is_discarded()) throw DataError("found no valid JSON, expected a JSON object");
   if (!object.is_object())
     throw DataError(std::string("found a JSON ") + object.type_name() + ", expected a JSON object");

@@ -61,13 +61,18 @@ Primitive make(const Matmul& matmul) {
     attributes.set_post_ops(post_ops);
   }
   const ThreadLimit limit(matmul.threads);
+  bool is_offered = false;
   try {
     dnnl::matmul::desc operation(operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout),
                                  operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout),
                                  operand(matmul.m, matmul.n, matmul.c, Layout::plain));
     dnnl::matmul::primitive_desc description(operation, attributes, engine());
+    is_offered = true;
     return {description, dnnl::matmul(description)};
   } catch (const dnnl::error& error) {
+    // What it has for a product it cannot make where memory lacks, of which it may say nothing.
+    if (is_offered || error.status == dnnl_out_of_memory)
+      throw OutOfMemoryError("oneDNN, " + text(matmul) + ": " + error.what());
     throw InternalError("oneDNN offers no " + text(matmul) + ": " + error.what());
   }
 }

@@ -32,7 +32,7 @@ TEST(AtomicFile, TakesTheNameOfAFileAlone) {
   const std::filesystem::path pipe = temporary / "pipe", link = temporary / "link";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(message_of<FileError>([&] { write_file(pipe, "text"); }),
-            pipe.string() + ": found no file, expected the name of a file to write");
+            pipe.string() + ": found a pipe, expected the name of a file to write");
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   const std::filesystem::path target = temporary.write("target", "before");
   std::filesystem::create_symlink("target", link);

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <new>
+#include <system_error>
+
+#include "base/error.h"
 
 namespace longshore {
 namespace {
@@ -17,6 +21,8 @@ TEST(ExitCode, IsTwoForWhatAnotherConfigCouldChange) {
   EXPECT_EQ(code_of(KeyError("key", "fault")), 2);
   EXPECT_EQ(code_of(PlanError("fault")), 2);
   EXPECT_EQ(code_of(OutOfMemoryError("fault")), 2);
+  EXPECT_EQ(code_of(std::bad_alloc()), 2);
+  EXPECT_EQ(code_of(std::system_error(EAGAIN, std::system_category())), 2);
 }
 
 TEST(ExitCode, IsOneForEverythingElse) {
@@ -24,7 +30,7 @@ TEST(ExitCode, IsOneForEverythingElse) {
   EXPECT_EQ(code_of(FileError("fault")), 1);
   EXPECT_EQ(code_of(UsageError("fault")), 1);
   EXPECT_EQ(code_of(InternalError("fault")), 1);
-  EXPECT_EQ(code_of(std::bad_alloc()), 1);
+  EXPECT_EQ(code_of(std::system_error(ENOENT, std::system_category())), 1);
 }
 
 TEST(ExitCode, GivesTheMessageAfterTheProgramsName) {

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "base/error.h"
 #include "base/exit_code.h"
 #include "base/print.h"
 #include "base/utf8.h"

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/atomic_file.h"
 #include "base/atomic_folder.h"
 #include "base/error.h"
+#include "base/file_inside.h"
+#include "base/integer.h"
 #include "base/parallel.h"
 #include "base/partial_name.h"
 #include "base/printable.h"
@@ -33,20 +34,15 @@ struct Candidate {
   std::string fault;  // of the manifest
 };
 
-std::optional<int64_t> step_of(const std::string& name) {
-  int64_t step = 0;
-  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return step;
-}
-
 // The latest step first.
 std::vector<Candidate> candidates(const fs::path& folder) {
   std::vector<Candidate> list;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::optional<int64_t> step = step_of(entry.path().filename().string());
-    if (!step || !entry.is_directory()) continue;
+    const std::optional<int64_t> step = integer<int64_t>(entry.path().filename().string());
+    if (!step) continue;
+    if (entry.is_symlink()) require_folder(entry.path());
+    if (!entry.is_directory()) continue;
     Candidate candidate{.folder = entry.path(), .step = *step, .manifest = {}, .fault = {}};
     try {
       candidate.manifest = read_manifest(entry.path());
@@ -90,6 +86,7 @@ void require_parts(const fs::path& folder, const Manifest& manifest) {
 }
 
 void verify(const fs::path& folder, const Manifest& manifest) {
+  require_regular_files(folder);
   require_parts(folder, manifest);
   verify_files(folder, manifest);
 }

@@ -47,8 +47,8 @@ struct Checkpoint {
   std::filesystem::path optimizer() const;  // the file
 };
 
-// The checkpoint in that very folder, with all its files verified. Throws a DataError that names
-// the file, or for a run's folder the checkpoints in it.
+// The checkpoint in that very folder, with all its files verified; it holds regular files alone.
+// Throws a DataError that names the file, or for a run's folder the checkpoints in it.
 Checkpoint open_checkpoint(const std::filesystem::path& folder);
 
 // "00000040".

@@ -1,5 +1,7 @@
 #include "trainer/checkpoint/checkpoint_saver.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -8,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/partial_name.h"
+#include "base/printable.h"
+#include "base/refusals.h"
 #include "base/timing.h"
 #include "trainer/checkpoint/shared_state.h"
 #include "trainer/config/run_files.h"
@@ -23,6 +27,13 @@ int64_t state_bytes(const offload::ParameterLayout& layout) {
   int64_t total = 0;
   for (const SavedArgument& one : saved_arguments(layout)) total += one.bytes;
   return total;
+}
+
+// In the run's folder, which is not made again where somebody has removed it.
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) throw FileError(path_text(folder) + ": cannot make the folder: " + error.message());
 }
 
 }  // namespace
@@ -48,12 +59,14 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
     manifest.step = point.step;
     manifest.batches = point.step * run_.micro_batches;
     manifest.clipping_norm = point.clipping_norm;
+    make_folder(folder);
     manifest = write_checkpoint(report.folder, run_.saved, run_.files, whole, std::move(manifest));
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
     report.seconds = seconds_since(start);
     report.is_saved = true;
   } catch (const std::exception& error) {
-    report.error = error.what();
+    report.error = refusal_text(error);
+    report.lacks_memory = is_out_of_memory(error);
     return report;
   }
   auto attempt = [&](auto call) {
@@ -94,15 +107,16 @@ void CheckpointSaver::save(const SavePoint& point) {
   const double stall = seconds_since(start);
   auto take_part = part_in_save(point, snapshot_->arguments());
   try {
+    require_threads(omp_get_max_threads() + 1);  // it starts those of OpenMP
     pending_ = std::async(std::launch::async, [stall, take_part = std::move(take_part)]() mutable {
       SaveReport report = take_part();
       report.stall_seconds = stall;
       return report;
     });
     saving_ = point.step;
-  } catch (const std::system_error& error) {  // no more threads
-    if (!run_.world.is_first()) throw;        // the first would wait for ever
-    report_({.step = point.step, .folder = {}, .error = error.what()});
+  } catch (const std::exception& error) {  // no more threads
+    if (!run_.world.is_first()) throw;     // the first would wait for ever
+    report_({.step = point.step, .folder = {}, .error = refusal_text(error)});
   }
 }
 

@@ -19,11 +19,12 @@ struct SaveReport {
   int64_t step = 0;  // steps that were done
   std::filesystem::path folder;
   bool is_saved = false;
-  bool is_linked = true;     // false: the run's folder does not show what was saved
-  int64_t bytes = 0;         // of all files
-  double stall_seconds = 0;  // that training waited
-  double seconds = 0;        // of writing, until it is on the disk
-  std::string error;         // of saving, or of what follows: links and older checkpoints
+  bool is_linked = true;      // false: the run's folder does not show what was saved
+  int64_t bytes = 0;          // of all files
+  double stall_seconds = 0;   // that training waited
+  double seconds = 0;         // of writing, until it is on the disk
+  std::string error;          // of saving, or of what follows: links and older checkpoints
+  bool lacks_memory = false;  // which is that error
 };
 
 // What a save is of besides the state: as the manifest has them.

@@ -1,24 +1,37 @@
 #include "trainer/checkpoint/manifest.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/file_inside.h"
 #include "base/parallel.h"
 #include "base/printable.h"
 #include "data/content_hash.h"
-#include "data/file_mapping.h"
+#include "data/json_tree.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 constexpr const char* kHashKey = "xxh3_128";
+// All tensors are in files of 5 GB: so many would hold 80 TB. An entry takes some 120 bytes.
+constexpr size_t kMostFiles = size_t{1} << 14, kMostEntryBytes = 256;
+constexpr size_t kMostBytes = kMostFiles * kMostEntryBytes;
+// Written anew, a key is compared with all before it.
+constexpr size_t kMostKeys = 4096;
 
 std::string dump(const ordered_json& json) { return json.dump(2) + "\n"; }
 
@@ -28,20 +41,27 @@ void require_range(const std::string& name, int64_t found, int64_t most) {
                     std::to_string(most));
 }
 
-// Numbers have the bounds of the config's keys.
-void check_numbers(const Manifest& manifest) {
+// Numbers have the bounds of the config's keys. Files are in the checkpoint's folder.
+void check(const Manifest& manifest) {
   require_range("step", manifest.step, kMaxSteps);
   require_range("seed", manifest.seed, std::numeric_limits<int64_t>::max());
   require_range("batches", manifest.batches, manifest.step * kMaxBatch);
   if (manifest.clipping_norm && !(*manifest.clipping_norm >= 0))
     throw DataError("clipping_norm: found " + std::to_string(*manifest.clipping_norm) +
                     ", expected at least 0");
-  for (const SavedFile& file : manifest.files)
+  if (manifest.config.size() > kMostKeys)
+    throw DataError("config: found " + std::to_string(manifest.config.size()) +
+                    " keys, expected at most " + std::to_string(kMostKeys));
+  for (const SavedFile& file : manifest.files) {
+    if (!is_path_below(file.path))
+      throw DataError("files: found " + in_quotes(file.path) +
+                      ", expected the path of a file in the checkpoint's folder");
     require_range("files: " + excerpt(file.path) + ": bytes", file.bytes,
                   std::numeric_limits<int64_t>::max());
+  }
 }
 
-Manifest read(const ordered_json& json) {
+Manifest read(const json& json) {
   if (const int format = json.at("format"); format != kFormat)
     throw DataError("format: found " + std::to_string(format) + ", expected " +
                     std::to_string(kFormat));
@@ -54,10 +74,10 @@ Manifest read(const ordered_json& json) {
                     .config = json.at("config"),
                     .files = {}};
   if (json.contains("clipping_norm")) manifest.clipping_norm = json.at("clipping_norm");
-  for (const ordered_json& file : json.at("files"))
+  for (const auto& file : json.at("files"))
     manifest.files.push_back(
         {.path = file.at("path"), .bytes = file.at("bytes"), .hash = file.at(kHashKey)});
-  check_numbers(manifest);
+  check(manifest);
   return manifest;
 }
 
@@ -83,7 +103,7 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text) {
   try {
-    const Manifest manifest = read(ordered_json::parse(text));
+    const Manifest manifest = read(data::json_tree(text));
     if (manifest_text(manifest) != text)
       throw DataError("found something else than what was written, by its hash");
     return manifest;
@@ -95,16 +115,11 @@ Manifest parse_manifest(std::string_view text) {
 }
 
 Manifest read_manifest(const fs::path& folder) {
-  constexpr size_t kMaxBytes = size_t{16} << 20;
-  const fs::path path = folder / kManifestFile;
-  const data::FileMapping mapping(path, data::Access::from_front_to_back);
+  const std::string text = read_inside(folder, kManifestFile, kMostBytes, "no checkpoint has more");
   try {
-    if (mapping.text().size() > kMaxBytes)
-      throw DataError("found " + std::to_string(mapping.text().size()) +
-                      " bytes, expected at most " + std::to_string(kMaxBytes));
-    return parse_manifest(mapping.text());
+    return parse_manifest(text);
   } catch (const DataError& error) {
-    throw DataError(path_text(path) + ": " + error.what());
+    throw DataError(path_text(folder / kManifestFile) + ": " + error.what());
   }
 }
 
@@ -122,21 +137,26 @@ std::vector<SavedFile> files_of(const fs::path& folder) {
 }
 
 void verify_files(const fs::path& folder, const Manifest& manifest) {
-  for (const SavedFile& file : manifest.files) {
-    std::error_code error;
-    const auto bytes = static_cast<int64_t>(fs::file_size(folder / file.path, error));
-    if (error)
-      throw DataError(path_text(folder / file.path) + ": found " + error.message() +
-                      ", expected a file of " + std::to_string(file.bytes) + " bytes");
-    if (bytes != file.bytes)
-      throw DataError(path_text(folder / file.path) + ": found " + std::to_string(bytes) +
-                      " bytes, expected " + std::to_string(file.bytes));
+  auto opened = [&](const SavedFile& saved) {
+    FileDescriptor file = open_inside(folder, saved.path, O_RDONLY);
+    if (!file.is_open())
+      throw DataError(path_text(folder / saved.path) + ": found " + std::strerror(errno) +
+                      ", expected a file of " + std::to_string(saved.bytes) + " bytes");
+    return file;
+  };
+  for (const SavedFile& saved : manifest.files) {
+    const FileDescriptor file = opened(saved);
+    struct stat status;
+    if (fstat(file.number(), &status) == 0 && status.st_size != saved.bytes)
+      throw DataError(path_text(folder / saved.path) + ": found " + std::to_string(status.st_size) +
+                      " bytes, expected " + std::to_string(saved.bytes));
   }
   parallel_for(manifest.files.size(), [&](size_t i) {
-    const SavedFile& file = manifest.files[i];
-    if (const std::string hash = data::file_hash(folder / file.path); hash != file.hash)
-      throw DataError(path_text(folder / file.path) + ": found the hash " + hash + ", expected " +
-                      excerpt(file.hash) + ": it is not what was written");
+    const SavedFile& saved = manifest.files[i];
+    const fs::path path = folder / saved.path;
+    if (const std::string hash = data::file_hash(opened(saved), path); hash != saved.hash)
+      throw DataError(path_text(path) + ": found the hash " + hash + ", expected " +
+                      excerpt(saved.hash) + ": it is not what was written");
   });
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/refusals.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
@@ -210,7 +211,7 @@ void interleave(std::vector<Candidate>& candidates, const Amount& amount, const 
         candidate.turns.push_back(take_turn(candidate, request));
         how = fmt::format("{:.4f} s", fmt::join(candidate.turns.back().seconds, ", "));
       } catch (const std::exception& error) {
-        candidate.failure = error.what();
+        candidate.failure = refusal_text(error);
         how = "failed: " + candidate.failure;
       }
       log(fmt::format("round {} of {}, {}: {}", request.round, rounds, candidate.policy, how));

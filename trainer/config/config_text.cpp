@@ -72,7 +72,7 @@ std::string resolved_text(const Config& config) {
 }
 
 void write_resolved(const Config& config, const std::filesystem::path& file) {
-  write_file(file, resolved_text(config));
+  write_file(file, resolved_text(config), Links::refused);
 }
 
 std::string config_help() {

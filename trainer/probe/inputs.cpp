@@ -211,7 +211,8 @@ void write_probe_inputs(const std::filesystem::path& file, const data::Batch& ba
   for (const auto& [name, tensor] : values)
     tensors.push_back(
         {.name = name, .dtype = SafetensorsDtype::int32, .shape = {rows, length + 1}});
-  data::SafetensorsWriter writer(file, tensors);  // which are sorted, as the map is
+  // Tensors are sorted, as the map is.
+  data::SafetensorsWriter writer(file, tensors, Links::refused);
   for (const auto& [name, tensor] : values) writer.append(name, std::as_bytes(std::span(tensor)));
   writer.finish();
 }

@@ -31,7 +31,8 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
 
 // A batch of B rows of T positions as such a file, with labels, segments and positions. It has
 // [B,T+1], since a row's last target is the label of one more position, which nothing else reads.
-// The file appears whole or not at all; throws FileError where the file system refuses.
+// The file appears whole or not at all; throws FileError where the file system refuses, or its name
+// is a link.
 void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch);
 
 }  // namespace longshore::trainer

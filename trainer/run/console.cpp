@@ -1,15 +1,22 @@
 #include "trainer/run/console.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 
 #include "base/print.h"
+#include "base/stop_signal.h"
+#include "base/text.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
+
+constexpr const char* kEraseLine = "\r\033[K";
 
 // "1:23:45", "4:05".
 std::string duration_text(double seconds) {
@@ -19,37 +26,49 @@ std::string duration_text(double seconds) {
                    : fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
+// Whether something reads it that may stand still.
+bool has_reader(int descriptor) {
+  struct stat status;
+  return isatty(descriptor) || (fstat(descriptor, &status) == 0 &&
+                                (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)));
+}
+
 }  // namespace
 
 Console::Console(bool is_enabled)
-    : is_enabled_(is_enabled), is_terminal_(is_enabled && isatty(STDOUT_FILENO)) {}
+    : is_enabled_(is_enabled), is_terminal_(is_enabled && isatty(STDOUT_FILENO)) {
+  if (has_reader(STDOUT_FILENO)) output_.emplace(STDOUT_FILENO);
+}
 
-Console::~Console() { erase_bar(); }
+Console::~Console() {
+  if (!bar_.empty()) write(kEraseLine);
+  if (!output_) return;
+  const size_t lost =
+      output_->finish([] { return std::chrono::seconds(StopSignal::is_there() ? 1 : 5); });
+  if (lost > 0)
+    print_error(fmt::format("standard output: nobody read it; {} left out. {} has all steps\n",
+                            plural(static_cast<int64_t>(lost), "line"), kMetricsFile));
+}
 
 void Console::line(const std::string& text) {
   if (!is_enabled_) return;
-  std::string bar = bar_;
-  erase_bar();
-  print(stdout, text + "\n");
-  if (!bar.empty()) std::fputs((bar_ = bar).c_str(), stdout);
-  std::fflush(stdout);
+  write((bar_.empty() ? "" : kEraseLine) + shown(text + "\n") + bar_);
 }
 
 void Console::progress(int64_t done, int64_t total, double seconds_left, const std::string& note) {
-  if (!is_terminal_) return;
+  if (!is_terminal_ || output_->waits()) return;
   constexpr int kWidth = 40;
   int filled = static_cast<int>(kWidth * done / total);
-  erase_bar();
+  const std::string erase = bar_.empty() ? "" : kEraseLine;
   bar_ = fmt::format("[{:=<{}}{:<{}}] {}/{}, {} left{}{}", "", filled, "", kWidth - filled, done,
                      total, duration_text(seconds_left), note.empty() ? "" : ", ", note);
-  std::fputs(bar_.c_str(), stdout);
-  std::fflush(stdout);
+  write(erase + bar_);
 }
 
-void Console::erase_bar() {
-  if (bar_.empty()) return;
-  std::fputs("\r\033[K", stdout);
-  bar_.clear();
+void Console::write(const std::string& text) {
+  if (output_) return output_->put(text);
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
 }
 
 }  // namespace longshore::trainer

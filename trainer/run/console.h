@@ -1,11 +1,13 @@
-// What a person sees while a program runs: lines on standard output and, if that is a terminal, a
-// progress bar below them.
+// What a person sees while training runs: lines on standard output and, if that is a terminal, a
+// progress bar below them. Training does not wait for whoever reads it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
+#include "base/patient_output.h"
 
 namespace longshore::trainer {
 
@@ -13,8 +15,12 @@ class Console {
  public:
   // A console that is not enabled prints nothing: of a run's processes only the first has an
   // enabled one.
-  explicit Console(bool is_enabled = true);
+  explicit Console(bool is_enabled);
+  // Waits some seconds for a reader that is late, less after a signal to end. Lines that it does
+  // not take are counted on the standard error.
   ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
 
   void line(const std::string& text);
   // For functions that report while they work. Must not outlive this.
@@ -26,10 +32,11 @@ class Console {
   void progress(int64_t done, int64_t total, double seconds_left, const std::string& note);
 
  private:
-  void erase_bar();
+  void write(const std::string& text);
 
   bool is_enabled_, is_terminal_;
-  std::string bar_;
+  std::optional<PatientOutput> output_;  // nothing for files, which take everything
+  std::string bar_;                      // as it stands
 };
 
 }  // namespace longshore::trainer

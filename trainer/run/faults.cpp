@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <new>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -33,17 +30,6 @@ std::string dump_batches(const std::filesystem::path& folder, int64_t step,
 }
 
 }  // namespace
-
-bool is_out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const OutOfMemoryError*>(&error))
-    return true;
-  // What LibTorch's CUDA and CPU allocators and oneDNN say.
-  constexpr std::array kWords{"out of memory", "can't allocate memory",
-                              "could not create a memory"};
-  const std::string_view what = error.what();
-  return std::ranges::any_of(
-      kWords, [&](const char* words) { return what.find(words) != std::string_view::npos; });
-}
 
 std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned) {
   std::string text;

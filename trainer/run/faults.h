@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -14,10 +13,6 @@
 #include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
-
-// Whether memory was refused: by our backends, by the C++ library, or by another library, whose
-// message says so.
-bool is_out_of_memory(const std::exception& error);
 
 // A table of what is taken now and what was planned, by memory kind and category.
 std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& planned);

@@ -2,13 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -16,6 +18,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -89,6 +92,29 @@ std::optional<int64_t> parse_validation(const std::string& line) {
   }
 }
 
+// The lines of a file, but for those longer than any record.
+class Lines {
+ public:
+  explicit Lines(const FileDescriptor& file)
+      : file_(file.is_open() ? fdopen(dup(file.number()), "r") : nullptr, fclose) {}
+
+  bool has_failed() const { return file_ && ferror(file_.get()); }
+
+  bool next(std::string& line) {
+    constexpr size_t kMostBytes = 4096;
+    line.clear();
+    size_t bytes = 0;
+    int c = EOF;
+    while (file_ && (c = getc_unlocked(file_.get())) != EOF && c != '\n')
+      if (bytes++ < kMostBytes) line += static_cast<char>(c);
+    if (bytes > kMostBytes) line.clear();
+    return bytes > 0 || c == '\n';
+  }
+
+ private:
+  std::unique_ptr<FILE, int (*)(FILE*)> file_;
+};
+
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 }  // namespace
@@ -109,10 +135,11 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,
   auto refuse = [&](const char* what) {
     throw FileError(path_text(path) + ": cannot be " + what + ": " + std::strerror(errno));
   };
-  std::ifstream before(path);
-  if (!before && errno != ENOENT) refuse("read");
-  AtomicFile after(path);
-  for (std::string line; std::getline(before, line);) {
+  const FileDescriptor existing = open_inside(path.parent_path(), path.filename(), O_RDONLY);
+  if (!existing.is_open() && errno != ENOENT) refuse("read");
+  Lines before(existing);
+  AtomicFile after(path, Links::refused);
+  for (std::string line; before.next(line);) {
     if (const std::optional<StepMetrics> metrics = parse_record(line)) {
       if (metrics->step >= first_step) continue;
       keep(*metrics);
@@ -123,9 +150,9 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,
     }
     after.append(line + "\n");
   }
-  if (before.bad()) refuse("read");
+  if (before.has_failed()) refuse("read");
   after.finish();
-  file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  file_ = open_inside(path.parent_path(), path.filename(), O_WRONLY | O_APPEND);
   if (!file_.is_open()) refuse("written");
 }
 
@@ -150,7 +177,21 @@ void MetricsFile::append(const std::string& line) {
   write_waiting();
 }
 
+void MetricsFile::open_anew_if_removed() {
+  struct stat here, there;
+  const bool is_there = lstat(path_.c_str(), &there) == 0;
+  if (fstat(file_.number(), &here) != 0) return;
+  if (is_there ? here.st_dev == there.st_dev && here.st_ino == there.st_ino : errno != ENOENT)
+    return;
+  FileDescriptor file =
+      open_inside(path_.parent_path(), path_.filename(), O_WRONLY | O_APPEND | O_CREAT);
+  if (!file.is_open()) return;
+  file_ = std::move(file);
+  log_(path_text(path_) + ": was removed; records go on in a new file");
+}
+
 void MetricsFile::write_waiting() {
+  open_anew_if_removed();
   std::string trouble;
   while (trouble.empty() && !waiting_.empty()) {
     const ssize_t count = ::write(file_.number(), waiting_.data(), waiting_.size());

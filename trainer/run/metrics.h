@@ -29,14 +29,16 @@ struct StepMetrics {
 std::string text(const StepMetrics& metrics);
 
 // Appends records. The system has a record when write() returns; where it takes none, as with a
-// full disk, the record waits in memory: that ends no run.
+// full disk, the record waits in memory: that ends no run. Where somebody removes the file, records
+// go on in a new one.
 class MetricsFile {
  public:
   // Records of steps before `first_step` stay in an existing file. The others are removed, since a
   // run that resumes writes them again, and so are lines that are no records, as a line that was
   // cut off. `keep` gets the records of steps that stay, one after the other; nothing here grows
   // with their number. `log` gets a line where records begin to wait, or wait for another reason.
-  // Throws FileError where the file cannot be read or written.
+  // Throws FileError where the file cannot be read or written, DataError where the name is that of
+  // something else than a regular file.
   MetricsFile(const std::filesystem::path& path, int64_t first_step,
               const std::function<void(const StepMetrics&)>& keep, Log log);
 
@@ -55,6 +57,7 @@ class MetricsFile {
 
  private:
   void append(const std::string& line);
+  void open_anew_if_removed();
   void write_waiting();
 
   std::filesystem::path path_;

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/stop_signal.h"
+#include "base/file_inside.h"
 #include "base/printable.h"
+#include "base/refusals.h"
+#include "base/stop_signal.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/prefetched_batches.h"
@@ -223,6 +225,7 @@ class Run {
       done_ = i + 1;
       all_steps_.add(step);
       own_steps_.add(step);
+      require_directory();
       if (metrics_) metrics_->write(step);
       training_seconds += step.seconds;
       checkpoints_.poll();
@@ -255,6 +258,11 @@ class Run {
     const bool has_steps = opened_.first_step() < config_.steps;
     if (config_.verify_token_files && has_steps && find_launch().local_rank == 0)
       data_check_.emplace(opened_.data.files);
+  }
+
+  // What would be written into another folder, or none, ends the run.
+  void require_directory() const {
+    if (world_.is_first()) opened_.directory->require_there();
   }
 
   // No checkpoint is ahead of the records that the system took, whatever ends the machine.
@@ -291,6 +299,7 @@ class Run {
     summary.checkpoints = checkpoints_.figures();
     summary.ranks = compare_ranks(own_steps_, world_);
     if (!world_.is_first()) return;
+    require_directory();
     // Of a run that had ended before, this process has measured nothing.
     const bool had_ended = fs::exists(directory() / kSummaryFile);
     if (!had_ended) console_.line(text(summary));
@@ -372,7 +381,10 @@ class Run {
 
   // Every process has a part of the batch.
   fs::path folder_for_dumps() const {
-    return world_.is_first() ? directory() : directory() / fmt::format("rank-{}", world_.rank());
+    if (world_.is_first()) return directory();
+    const fs::path folder = directory() / fmt::format("rank-{}", world_.rank());
+    require_folder(folder);
+    return folder;
   }
 
   void stop(int64_t done) {

@@ -66,9 +66,11 @@ void RunCheckpoints::save(const SavePoint& point, void (CheckpointSaver::*how)(c
 }
 
 void RunCheckpoints::require_last() const {
-  if (last_failed() || (last_ && !last_->is_linked))
-    throw Error(fmt::format("the last save, after {}, failed: {}", plural(last_->step, "step"),
-                            last_->error));
+  if (!last_failed() && (!last_ || last_->is_linked)) return;
+  const std::string text =
+      fmt::format("the last save, after {}, failed: {}", plural(last_->step, "step"), last_->error);
+  if (last_->lacks_memory) throw OutOfMemoryError(text);
+  throw Error(text);
 }
 
 void RunCheckpoints::poll() {

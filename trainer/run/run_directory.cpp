@@ -1,15 +1,19 @@
 #include "trainer/run/run_directory.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/file_lock.h"
+#include "base/integer.h"
 #include "base/partial_name.h"
 #include "base/printable.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -19,8 +23,6 @@ namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kLockFile = "lock";
 
 // A new folder, named by config and time, and by a number where that name is taken: only a run_name
 // in the config resumes a run.
@@ -38,15 +40,25 @@ fs::path new_directory(const Config& config) {
 }
 
 std::string owner(const FileDescriptor& file) {
-  char text[32] = {};
-  const ssize_t count = pread(file.number(), text, sizeof text - 1, 0);
-  return count > 0 ? "process " + printable({text, static_cast<size_t>(count)}) : "a process";
+  char text[32];
+  const ssize_t count = pread(file.number(), text, sizeof text, 0);
+  const std::optional<pid_t> process =
+      count > 0 ? integer<pid_t>({text, static_cast<size_t>(count)}) : std::nullopt;
+  return process ? "process " + std::to_string(*process) : "a process";
+}
+
+// What a run finds of its own in its folder, which may be somebody else's.
+void require_own_files(const fs::path& folder) {
+  for (const char* file :
+       {kConfigFile, kPlanFile, kMetricsFile, kSummaryFile, kTraceFile, kLockFile})
+    require_regular_file(folder / file);
+  require_folder(folder / kCheckpointsFolder);
 }
 
 // The lock file of the folder, with this process's number in it. Without locks nobody is kept out.
 FileDescriptor locked(const fs::path& folder, const Config& config) {
   const fs::path path = folder / kLockFile;
-  FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  FileDescriptor file = open_inside(folder, kLockFile, O_RDWR | O_CREAT);
   auto fail = [&] {
     throw FileError(path_text(path) + ": cannot be written: " + std::strerror(errno));
   };
@@ -70,9 +82,26 @@ RunDirectory::RunDirectory(const Config& config) {
                                   : config.base_output_directory / config.run_name;
   fs::create_directories(path_, error);
   if (error) throw FileError(path_text(path_) + ": cannot be made: " + error.message());
+  folder_ = FileDescriptor(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  require_own_files(path_);
   lock_ = locked(path_, config);
   remove_leftovers(path_);
   remove_leftovers(path_ / kCheckpointsFolder);
+}
+
+void RunDirectory::require_there() const {
+  struct stat begun, now;
+  if (!folder_.is_open() || fstat(folder_.number(), &begun) != 0) return;
+  auto fail = [&](const std::string& found) {
+    throw FileError(path_text(path_) + ": found " + found +
+                    ", expected the folder in which this run began: it ends, since what it writes "
+                    "there would be lost");
+  };
+  if (stat(path_.c_str(), &now) == 0) {
+    if (now.st_dev != begun.st_dev || now.st_ino != begun.st_ino) fail("another folder");
+  } else if (errno == ENOENT || errno == ENOTDIR) {  // not a file system that fails for a while
+    fail(begun.st_nlink > 0 ? "that it was moved" : "that it was removed");
+  }
 }
 
 }  // namespace longshore::trainer

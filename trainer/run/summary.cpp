@@ -99,7 +99,7 @@ void write(const Summary& s, const std::filesystem::path& path) {
                               {"bytes", s.checkpoints->bytes},
                               {"median_stall_seconds", s.checkpoints->median_stall_seconds},
                               {"bytes_per_second", s.checkpoints->bytes_per_second}};
-  write_file(path, summary.dump(2) + "\n");
+  write_file(path, summary.dump(2) + "\n", Links::refused);
 }
 
 }  // namespace longshore::trainer

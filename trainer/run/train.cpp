@@ -122,7 +122,7 @@ void train(const Config& given) {
   if (world->is_first()) {
     const std::filesystem::path& folder = opened.directory->path();
     write_resolved(config, folder / kConfigFile);
-    write_file(folder / kPlanFile, account + text(plans));
+    write_file(folder / kPlanFile, account + text(plans), Links::refused);
   }
   run({.config = config,
        .plans = plans,

@@ -19,7 +19,7 @@ StepResult StepRecorder::run(TrainStep& train, int64_t step,
 }
 
 std::string StepRecorder::write(const StepPlans& plans, const std::filesystem::path& path) const {
-  write_trace(steps_, plans, path);
+  write_trace(steps_, plans, path, Links::refused);
   const offload::Overlap times = offload::overlap(steps_.back().events);
   const std::string copies = times.copying == 0
                                  ? "nothing was moved"

@@ -95,7 +95,7 @@ void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& pl
 }  // namespace
 
 void write_trace(const std::vector<RecordedStep>& steps, const StepPlans& plans,
-                 const std::filesystem::path& path) {
+                 const std::filesystem::path& path, Links links) {
   ordered_json events = ordered_json::array();
   events.push_back({{"name", "process_name"},
                     {"ph", "M"},
@@ -111,7 +111,8 @@ void write_trace(const std::vector<RecordedStep>& steps, const StepPlans& plans,
     for (const offload::Event& event : step.events) events.push_back(event_json(step, event));
   for (offload::MemoryKind kind : offload::kMemoryKinds)
     append_counters(steps, plans, kind, events);
-  write_file(path, ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n");
+  write_file(path, ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n",
+             links);
 }
 
 }  // namespace longshore::trainer

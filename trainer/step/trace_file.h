@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "offload/timeline.h"
 #include "trainer/step/step_plans.h"
 
@@ -20,6 +21,6 @@ struct RecordedStep {
 
 // The steps are of these plans.
 void write_trace(const std::vector<RecordedStep>& steps, const StepPlans& plans,
-                 const std::filesystem::path& path);
+                 const std::filesystem::path& path, Links links = Links::followed);
 
 }  // namespace longshore::trainer

@@ -6,12 +6,13 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/file_mapping.h"
 #include "data/safetensors_float.h"
 #include "data/safetensors_writer.h"
+#include "data/small_file.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/validate.h"
 #include "trainer/weights/adapter_format.h"
@@ -27,6 +28,7 @@ using offload::Parameter;
 
 constexpr const char* kAdapterConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
+constexpr uint64_t kMostConfigMib = 4;  // targets may be listed module by module
 
 std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& layout) {
   std::vector<const Parameter*> weights;
@@ -39,14 +41,15 @@ std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& la
 fs::path adapter_folder(const Config& config) {
   const fs::path saved = config.base_output_directory / config.run_name / kAdapterFolder;
   const bool is_saved = !config.run_name.empty() && fs::exists(saved);
-  return is_saved && !fs::exists(config.load_adapter_path) ? saved : config.load_adapter_path;
+  if (!is_saved || fs::exists(config.load_adapter_path)) return config.load_adapter_path;
+  require_regular_files(folder_inside(saved.parent_path(), kAdapterFolder));
+  return saved;
 }
 
 // Training would drop nothing.
 void require_no_dropout(const Config& config, const fs::path& folder) {
   const fs::path file = folder / kAdapterConfigFile;
-  const double dropout =
-      adapter_dropout(data::FileMapping(file, data::Access::from_front_to_back).text());
+  const double dropout = adapter_dropout(data::read_small_file(file, kMostConfigMib));
   if (dropout > 0)
     throw ConfigError(fmt::format(
         "{}: {}: lora_dropout: found {}, expected 0, since no dropout is trained with here; 0 in "
@@ -68,9 +71,9 @@ LoraConfig read_adapter_config(const fs::path& folder, int layers) {
                     ", expected a folder of an adapter" +
                     nearest_help(is_run ? path_text(folder / kAdapterFolder) : ""));
   }
-  const data::FileMapping mapping(file, data::Access::from_front_to_back);
+  const std::string text = data::read_small_file(file, kMostConfigMib);
   try {
-    return parse_adapter_config(mapping.text(), layers);
+    return parse_adapter_config(text, layers);
   } catch (const DataError& error) {
     throw DataError(path_text(file) + ": " + error.what());
   }

@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "data/small_file.h"
 #include "data/tokenizer.h"
 #include "models/hf/config.h"
@@ -22,9 +24,14 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
-void add(const fs::path& folder, const std::string& name, ModelFiles& files) {
-  if (is_there(folder / name)) files.set(name, data::read_small_file(folder / name, kMostMib));
+void add(const fs::path& folder, const std::string& name, ModelFiles& files,
+         uint64_t most_mib = kMostMib) {
+  if (is_there(folder / name)) files.set(name, data::read_small_file(folder / name, most_mib));
 }
+
+// Of those that are found by a part of their names there may be any number.
+constexpr size_t kMostFound = 64;
+constexpr uint64_t kMostFoundMib = 1;
 
 // What the model's makers ask to be passed on.
 bool is_licence(std::string name) {
@@ -42,6 +49,10 @@ std::vector<std::string> names_in(const fs::path& folder, F wanted) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
     if (entry.is_regular_file(error) && wanted(entry.path()))
       names.push_back(entry.path().filename().string());
+  if (names.size() > kMostFound)
+    throw DataError(path_text(folder) + ": found " + plural(std::ssize(names), "file") + " such as " +
+                    in_quotes(names[0]) + ", expected at most " +
+                    std::to_string(kMostFound));
   std::ranges::sort(names);
   return names;
 }
@@ -49,10 +60,10 @@ std::vector<std::string> names_in(const fs::path& folder, F wanted) {
 void add_of_model(const fs::path& source, ModelFiles& files) {
   files.config =
       models::with_both_spellings(read_hf_config(source, models::UnknownKeys::ignore).text);
-  add(source, "generation_config.json", files);
+  add(source, "generation_config.json", files, kMostParsedMib);
   for (const std::string& name :
        names_in(source, [](const fs::path& path) { return is_licence(path.filename().string()); }))
-    add(source, name, files);
+    add(source, name, files, kMostFoundMib);
 }
 
 void add_of_tokenizer(const fs::path& tokenizer, ModelFiles& files) {
@@ -65,12 +76,13 @@ void add_of_tokenizer(const fs::path& tokenizer, ModelFiles& files) {
     const bool is_json = data::is_tokenizer_json(tokenizer, bytes);
     files.set(is_json ? "tokenizer.json" : "tokenizer.model", std::move(bytes));
   }
-  for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json",
-                           "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"})
+  for (const char* name : {"vocab.json", "merges.txt", "special_tokens_map.json",
+                           "added_tokens.json", "chat_template.jinja"})
     add(folder, name, files);
+  add(folder, "tokenizer_config.json", files, kMostParsedMib);
   const auto is_template = [](const fs::path& path) { return path.extension() == ".jinja"; };
   for (const std::string& name : names_in(folder / kAdditionalTemplates, is_template))
-    add(folder, std::string(kAdditionalTemplates) + "/" + name, files);
+    add(folder, std::string(kAdditionalTemplates) + "/" + name, files, kMostFoundMib);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace longshore::trainer {
 
-// What each of these files may have.
-inline constexpr uint64_t kMostMib = 64;
+// What each of these files may have, and one of which a tree is made in memory.
+inline constexpr uint64_t kMostMib = 64, kMostParsedMib = 16;
 
 struct SmallFile {
   std::string name;  // within the folder; may have a folder of its own before it

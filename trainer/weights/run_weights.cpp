@@ -1,6 +1,7 @@
 #include "trainer/weights/run_weights.h"
 
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/config.h"
@@ -12,18 +13,32 @@ namespace longshore::trainer {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// A folder of the run, which holds regular files alone; "" where there is none.
+fs::path part(const fs::path& run, const char* name) {
+  if (!fs::exists(fs::symlink_status(run / name))) return {};
+  const fs::path folder = folder_inside(run, name);
+  require_regular_files(folder);
+  return folder;
+}
+
+}  // namespace
+
 RunWeights weights_of_run(const fs::path& run) {
   if (!fs::exists(run / kConfigFile))
     throw ConfigError("--run: found " + path_text(run) + ", expected a run directory, which has " +
                       kConfigFile);
+  require_regular_file(run / kConfigFile);
   const Config config = load_config(run / kConfigFile, {}, default_configs_directory());
-  if (fs::exists(run / kModelFolder))
-    return {.model = run / kModelFolder,
-            .adapter = fs::exists(run / kAdapterFolder) ? run / kAdapterFolder : fs::path(),
-            .tokenizer = config.tokenizer_path.empty() ? run / kModelFolder : config.tokenizer_path,
+  const fs::path model = part(run, kModelFolder), adapter = part(run, kAdapterFolder);
+  if (!model.empty())
+    return {.model = model,
+            .adapter = adapter,
+            .tokenizer = config.tokenizer_path.empty() ? model : config.tokenizer_path,
             .chat_template = config.chat_template,
             .add_bos_eos = config.add_bos_eos};
-  if (!fs::exists(run / kAdapterFolder))
+  if (adapter.empty())
     throw DataError(path_text(run) +
                     ": found neither model/ nor adapter/, expected a run that has saved");
   if (config.load_parameters_path.empty())
@@ -31,7 +46,7 @@ RunWeights weights_of_run(const fs::path& run) {
                     ": load_parameters_path: found nothing, expected the folder of the weights "
                     "that the adapter is for");
   return {.model = config.load_parameters_path,
-          .adapter = run / kAdapterFolder,
+          .adapter = adapter,
           .tokenizer =
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
           .chat_template = config.chat_template,

@@ -151,7 +151,7 @@ Ids eos_ids(const fs::path& folder) {
     std::error_code error;
     const fs::path path = folder / name;
     if (!fs::exists(path, error)) continue;
-    const json object = parsed(path_text(path), data::read_small_file(path, kMostMib));
+    const json object = parsed(path_text(path), data::read_small_file(path, kMostParsedMib));
     for (int32_t id : ids_under(object, kEos, path_text(path))) add_id(id, ids);
   }
   return ids;

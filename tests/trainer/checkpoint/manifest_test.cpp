@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -69,6 +70,36 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
   EXPECT_NE(fault([](Manifest& m) { m.clipping_norm = NAN; }), "");
   EXPECT_EQ(fault([](Manifest& m) { m.files[0].bytes = -1; }),
             "files: model/config.json: bytes: found -1, expected 0 to 9223372036854775807");
+}
+
+TEST(Manifest, NamesFilesOfItsFolderAlone) {
+  for (const char* path : {"../b", "/etc/passwd", "model/../../b", "model//b", "model/", ".", ""}) {
+    Manifest manifest = sample();
+    manifest.files[0].path = path;
+    EXPECT_EQ(message_of<DataError>([&] { parse_manifest(manifest_text(manifest)); }),
+              "files: found \"" + std::string(path) +
+                  "\", expected the path of a file in the checkpoint's folder");
+  }
+}
+
+// What no run writes is refused before it takes memory or time.
+TEST(Manifest, HasItsBounds) {
+  TemporaryFolder folder;
+  folder.write(kManifestFile, std::string((size_t{4} << 20) + 1, ' '));
+  EXPECT_EQ(message_of<DataError>([&] { read_manifest(folder / ""); }),
+            (folder / kManifestFile).string() +
+                ": found 4194305 bytes, expected at most 4194304: no checkpoint has more");
+  EXPECT_EQ(message_of<DataError>([] { parse_manifest(std::string(1 << 20, '[')); }),
+            "found values nested deeper than 32, expected less");
+  // A key that is looked for among all before it, as ordered objects do, would take minutes.
+  std::string keys;
+  for (int i = 0; i < 300'000; ++i) keys += "\"" + std::to_string(i) + "\":\"\",";
+  std::string text = manifest_text(sample());
+  text.insert(text.find("\"learning_rate\""), keys);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(message_of<DataError>([&] { parse_manifest(text); }),
+            "config: found 300002 keys, expected at most 4096");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 // The limits are those of the config's keys.

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/refusals.h"
 #include "data/token_file.h"
 #include "offload/memory.h"
 #include "tests/data/temporary_folder.h"

@@ -309,6 +309,28 @@ TEST(Generate, WritesPromptsAsTheRunWasTrained) {
   EXPECT_EQ(text_of(of_run), text_of(of_model));
 }
 
+TEST(Generate, ReadsOfARunWhatIsInItsFolder) {
+  TemporaryFolder run, outside;
+  fs::create_directory(run / "model");
+  copy_model(folder() / "model", run / "model");
+  run.write("config.yml", "tokenizer_path: " + (folder() / "model").string() + "\n");
+  GenerateRequest of_run = request();
+  of_run.model.clear();
+  of_run.run = run / "";
+  auto refused = [&](const std::string& words) {
+    EXPECT_THAT(message_of<DataError>([&] { generate(of_run); }), HasSubstr(words));
+  };
+  fs::create_symlink("/etc/passwd", run / "model/LICENSE");
+  refused("model/LICENSE: found a symbolic link, expected a regular file");
+  fs::remove(run / "model/LICENSE");
+  fs::rename(run / "model", outside / "model");
+  fs::create_directory_symlink(outside / "model", run / "model");
+  refused("model: found a symbolic link that leads elsewhere, expected a folder, or a link to one");
+  fs::rename(run / "config.yml", outside / "config.yml");
+  fs::create_symlink(outside / "config.yml", run / "config.yml");
+  refused("config.yml: found a symbolic link, expected a regular file");
+}
+
 TEST(Generate, RefusesWhatIsNotThere) {
   auto expect = [](const GenerateRequest& bad, const std::string& words) {
     try {

@@ -16,6 +16,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "trainer/run/summary.h"
 
 namespace longshore::trainer {
@@ -74,6 +75,39 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
   MetricsFile file = file_at(path, 3);
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
   EXPECT_FALSE(file_at(path, 1).ends_with_validation());
+}
+
+// Of somebody else's: not read as a whole, whatever there is in one line, nor looked for elsewhere.
+TEST(MetricsFile, LeavesOutLinesThatAreNoRecords) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  file_at(path, 0).write({.step = 0});
+  std::ofstream(path, std::ios::app) << R"({"step":1,"keys":[)" << std::string(1 << 20, '[') << "\n"
+                                     << "\n";
+  file_at(path, 9).write({.step = 1});
+  EXPECT_EQ(records(path), "0 1 ");
+  std::filesystem::rename(path, folder / "other");
+  std::filesystem::create_symlink("other", path);
+  EXPECT_THAT(message_of<DataError>([&] { file_at(path, 9); }),
+              HasSubstr("metrics.jsonl: found a symbolic link, expected a regular file"));
+}
+
+TEST(MetricsFile, GoesOnInANewFileWhereItIsRemoved) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  std::vector<std::string> said;
+  MetricsFile file(
+      path, 0, [](const StepMetrics&) {}, [&](const std::string& line) { said.push_back(line); });
+  file.write({.step = 0});
+  std::filesystem::remove(path);
+  file.write({.step = 1});
+  EXPECT_EQ(records(path), "1 ");
+  std::filesystem::rename(path, folder / "rotated");
+  file.write({.step = 2});
+  EXPECT_EQ(records(path), "2 ");
+  EXPECT_THAT(said, testing::Each(path.string() + ": was removed; records go on in a new file"));
+  EXPECT_EQ(said.size(), 2u);
+  file.require_written();
 }
 
 // All numbers of a record come back, and those that are not finite as NaN.
@@ -172,7 +206,7 @@ TEST(MetricsFile, RefusesToTakeForEmptyWhatItCannotRead) {
   data::TemporaryFolder folder;
   const std::filesystem::path path = folder / "metrics.jsonl";
   std::filesystem::create_symlink(path, path);  // which nobody can open, not even root
-  EXPECT_THROW(file_at(path, 0), FileError);
+  EXPECT_THROW(file_at(path, 0), DataError);
 }
 
 TEST(MetricsFile, RefusesAFolderThatIsNotThere) {
