@@ -1,12 +1,17 @@
 #include "trainer/distributed/store_world.h"
 
 #include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <future>
 #include <map>
@@ -18,7 +23,7 @@
 
 #include "base/error.h"
 #include "base/integer.h"
-#include "base/print.h"
+#include "base/patient_output.h"
 #include "base/printable.h"
 
 namespace longshore::trainer {
@@ -33,6 +38,48 @@ constexpr std::chrono::hours kPatience{24 * 7};
 // The store drops whoever sets more than 8 MiB at once.
 constexpr size_t kMaxBytes = size_t{4} << 20;
 
+bool is_loopback(const addrinfo& address) {
+  if (address.ai_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 ==
+           127;
+  return address.ai_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+}
+
+// A socket that listens at the address of the first process, and nowhere else: whoever reaches the
+// store can change what it holds. None where others must come another way: where the address is no
+// machine's own, as in front of containers, or where it is a name that means this machine to itself
+// alone.
+std::optional<int> listening_socket(const StoreLaunch& launch) {
+  const std::string& host = launch.launch.master_address;
+  const std::string port = std::to_string(launch.launch.master_port);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
+    return std::nullopt;  // which connecting says
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    if (launch.has_other_nodes && is_loopback(*one)) continue;
+    const int number = socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol);
+    if (number < 0) continue;
+    constexpr int kOn = 1;
+    setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn);
+    if (bind(number, one->ai_addr, one->ai_addrlen) == 0 && listen(number, SOMAXCONN) == 0)
+      return number;
+    const int refusal = errno;
+    close(number);
+    if (refusal != EADDRNOTAVAIL)
+      throw Error(fmt::format("torchrun's store, listening at {}, port {}: {}", host, port,
+                              std::strerror(refusal)));
+  }
+  print_error(
+      fmt::format("torchrun's store listens on all addresses of this machine: {} is none "
+                  "by which other nodes reach it\n",
+                  host));
+  return std::nullopt;
+}
+
 // One connection, for one thread at a time: a store answers a call before it takes the next. It
 // waits for others for as long as the launch has patience, until it is told to wait_long().
 class Connection {
@@ -41,6 +88,7 @@ class Connection {
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(launch.launch.master_port);
     options.isServer = is_server;
+    if (is_server) options.masterListenFd = listening_socket(launch);
     options.waitWorkers = false;
     options.timeout = launch.patience;
     calling("connecting to " + excerpt(launch.launch.master_address), [&] {
@@ -152,7 +200,7 @@ class Pulse {
   }
 
   [[noreturn]] void end(const std::string& why) const {
-    print(stderr, fmt::format("rank {} ends: {}\n", rank_, why));
+    print_error(fmt::format("rank {} ends: {}\n", rank_, why), std::chrono::seconds(1));
     std::_Exit(1);
   }
 
@@ -273,6 +321,15 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+// Where the launcher does not say how many are here, an address that is this machine's to everybody
+// says that all are.
+bool has_other_nodes(const Launch& launch) {
+  if (const auto here = integer<int64_t>(variable("LOCAL_WORLD_SIZE")))
+    return *here < launch.world_size;
+  const std::string& host = launch.master_address;
+  return host != "localhost" && host != "::1" && !host.starts_with("127.");
+}
+
 }  // namespace
 
 std::unique_ptr<World> connect_by_store(const Launch& launch) {
@@ -280,6 +337,7 @@ std::unique_ptr<World> connect_by_store(const Launch& launch) {
   return connect_by_store(
       StoreLaunch{.launch = launch,
                   .agent_has_store = variable("TORCHELASTIC_USE_AGENT_STORE") == "True",
+                  .has_other_nodes = has_other_nodes(launch),
                   .prefix = "/longshore/" + (attempt.empty() ? "0" : attempt) + "/"});
 }
 

@@ -1,6 +1,7 @@
 // Processes that torchrun launched, connected by the key-value store (c10d::TCPStore) at the
-// address that it names: its agent's, or else the first process's own. For texts and checkpoints;
-// tensors go between GPUs by NCCL.
+// address that it names: its agent's, or else the first process's own, which listens at that
+// address alone if it is this machine's. For texts and checkpoints; tensors go between GPUs by
+// NCCL.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@ namespace longshore::trainer {
 struct StoreLaunch {
   Launch launch;
   bool agent_has_store = false;  // TORCHELASTIC_USE_AGENT_STORE
+  bool has_other_nodes = false;  // processes that are not on the first one's machine
   std::string prefix = {};       // of keys: an agent's store outlives the processes it starts anew
   std::chrono::seconds patience{300};  // until the store answers and all processes are there
   std::chrono::seconds silence{20};    // until a process, or the store, counts as dead

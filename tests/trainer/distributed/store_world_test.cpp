@@ -10,9 +10,14 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <memory>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
+#include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
 
 namespace longshore::trainer {
@@ -90,6 +95,131 @@ TEST(StoreWorld, WaitsForOthersNoLongerThanItIsTold) {
     const std::string text = error.what();
     EXPECT_TRUE(text.starts_with("not all 2 processes came within 1 s; ")) << text;
   }
+}
+
+// Addresses at which a process listens on that port: of IPv4, as /proc/net/tcp has them.
+std::vector<std::string> listeners(int64_t port) {
+  std::vector<std::string> found;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line, number, local, remote, state;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+      std::istringstream fields(line);
+      fields >> number >> local >> remote >> state;
+      const size_t colon = local.find(':');
+      constexpr const char* kListens = "0A";
+      if (state == kListens && std::stoll(local.substr(colon + 1), nullptr, 16) == port)
+        found.push_back(local.substr(0, colon));
+    }
+  }
+  return found;
+}
+
+TEST(StoreWorld, ListensAtTheAddressOfTheFirstAlone) {
+  auto of_host = [](const char* host, bool has_other_nodes) {
+    StoreLaunch launch = store_launch(0, 1, free_port());
+    launch.launch.master_address = host;
+    launch.has_other_nodes = has_other_nodes;
+    testing::internal::CaptureStderr();
+    const auto world = connect_by_store(launch);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.empty(), !has_other_nodes) << said;
+    return listeners(launch.launch.master_port);
+  };
+  constexpr const char* kLoopback = "0100007F";
+  EXPECT_EQ(of_host("127.0.0.1", false), std::vector<std::string>{kLoopback});
+  // As a name that is the first process's machine to itself, and not to others.
+  for (const std::string& at : of_host("127.0.0.1", true)) EXPECT_NE(at, kLoopback);
+
+  const int64_t port = free_port();
+  auto first = connect_by_store(store_launch(0, 1, port));
+  EXPECT_THAT(message_of<Error>([&] { connect_by_store(store_launch(0, 1, port)); }),
+              HasSubstr("torchrun's store, listening at 127.0.0.1, port " + std::to_string(port) +
+                        ": Address already in use"));
+}
+
+// Somebody else on the network, who speaks the store's protocol.
+class Stranger {
+ public:
+  explicit Stranger(int64_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(socket_.number(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+      throw std::runtime_error("a stranger cannot connect");
+  }
+
+  void send(const std::string& bytes) const {
+    (void)::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  static std::string number(uint64_t value) {
+    return {reinterpret_cast<const char*>(&value), sizeof value};
+  }
+  static std::string text(const std::string& text) { return number(text.size()) + text; }
+  static std::string greeting() { return {'\0', '\xce', '\xf7', '\x85', '\x3c'}; }
+  static std::string set(const std::string& key, const std::string& value) {
+    return "\1" + text(key) + text(value);
+  }
+  static std::string get(const std::string& key) { return "\3" + text(key); }
+  static std::string add(const std::string& key) { return "\4" + text(key) + number(1); }
+
+ private:
+  FileDescriptor socket_;
+};
+
+TEST(StoreWorld, SurvivesStrangers) {
+  const int64_t port = free_port();
+  std::promise<void> strangers_came;
+  std::shared_future<void> came = strangers_came.get_future().share();
+  auto run = [&](int64_t rank) {
+    auto world = connect_by_store(store_launch(rank, 2, port));
+    EXPECT_EQ(world->sum(1), 2);
+    came.wait();
+    for (int round = 0; round < 20; ++round) EXPECT_EQ(world->sum(rank), 1);
+  };
+  std::jthread first(run, 0), second(run, 1);
+  std::vector<std::unique_ptr<Stranger>> strangers;  // who stay
+  using S = Stranger;
+  const std::string large(4'000'000, 'x');
+  for (const std::string& said :
+       {std::string("GET / HTTP/1.0\r\n\r\n"), std::string(100'000, '\xa5'), std::string(1, '\0'),
+        S::greeting() + std::string(100, '\xc8'), S::greeting() + S::set("n", "text") + S::add("n"),
+        S::greeting() + "\1" + S::text("n") + S::number(uint64_t{1} << 62),
+        S::greeting() + "\1" + S::text("n") + S::number(100) + "half",
+        S::greeting() + "\13" + S::number(uint64_t{1} << 61),
+        S::greeting() + S::set("n", large) + S::get("n") + S::get("n") + S::get("n")}) {
+    for (int tries = 0;; ++tries) try {
+        strangers.push_back(std::make_unique<S>(port));
+        break;
+      } catch (const std::runtime_error&) {  // the store is not there yet
+        if (tries == 500) throw;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    strangers.back()->send(said);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  strangers_came.set_value();
+}
+
+// One that takes the place of rank 1.
+TEST(StoreWorld, SaysWhereWordsStandForANumber) {
+  const int64_t port = free_port();
+  std::jthread impostor([&] {
+    for (int tries = 0; tries < 500; ++tries) try {
+        const Stranger stranger(port);
+        stranger.send(Stranger::greeting() + Stranger::set("//test/gather/0/1", "") +
+                      Stranger::set("//test/gather/1/1", "text"));
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        return;
+      } catch (const std::runtime_error&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+  });
+  EXPECT_EQ(message_of<Error>([&] { connect_by_store(store_launch(0, 2, port))->sum(3); }),
+            "the store: found 4 bytes of another program, expected a number of one of the "
+            "processes");
 }
 
 // Runs in a process of its own, with what it says in `log`. It gets the signal when all are there;
