@@ -129,14 +129,18 @@ void require_regular_files(const fs::path& folder) {
 }
 
 fs::path folder_inside(const fs::path& folder, const std::string& name) {
-  std::error_code error;
-  const fs::path whole = fs::canonical(folder, error), found = fs::canonical(folder / name, error);
-  const auto [rest, ignored] = std::ranges::mismatch(whole, found);
-  if (error || rest != whole.end() || !fs::is_directory(found, error))
-    throw DataError(path_text(folder / name) + ": found " +
-                    (fs::is_symlink(folder / name, error) ? "a symbolic link that leads elsewhere"
-                                                          : "no folder") +
+  auto refuse = [&](const char* found) {
+    throw DataError(path_text(folder / name) + ": found " + found +
                     ", expected a folder, or a link to one, below " + path_text(folder));
+  };
+  std::error_code error;
+  const bool is_link = fs::is_symlink(folder / name, error);
+  const fs::path found = fs::canonical(folder / name, error);
+  if (error) refuse(is_link ? "a symbolic link to nothing" : "nothing");
+  const fs::path whole = fs::canonical(folder, error);
+  const auto [rest, ignored] = std::ranges::mismatch(whole, found);
+  if (error || rest != whole.end()) refuse("a symbolic link that leads elsewhere");
+  if (!fs::is_directory(found, error)) refuse("no folder");
   return folder / name;
 }
 
