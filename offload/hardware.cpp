@@ -36,6 +36,20 @@ double seconds(const RateCurve* curve, double size) {
 
 }  // namespace
 
+const char* name(ProfileSource source) {
+  switch (source) {
+    case ProfileSource::unstated:
+      return "unstated";
+    case ProfileSource::data_sheet:
+      return "data_sheet";
+    case ProfileSource::published_runs:
+      return "published_runs";
+    case ProfileSource::measured:
+      return "measured";
+  }
+  return "";
+}
+
 double RateCurve::at(double size) const {
   if (points_.empty()) return std::numeric_limits<double>::infinity();
   auto above = std::upper_bound(points_.begin(), points_.end(), size,
@@ -79,12 +93,26 @@ double Hardware::collective_seconds(const models::Op& op, const std::any& attrs,
   const auto& among = std::any_cast<const Collective&>(attrs);
   const double bytes = wire_bytes(op, attrs, in);
   if (bytes == 0) return launch_seconds;
-  double rate = ici.at(bytes);
-  if (among.nodes > 1) {
-    const double side_by_side = static_cast<double>(among.ranks) / among.nodes;
-    rate = std::min(rate, dcn.at(bytes) * side_by_side);
-  }
-  return launch_seconds + bytes / rate;
+  const double nodes = static_cast<double>(among.nodes),
+               per_node = static_cast<double>(among.ranks) / nodes;
+  const double links = ici_links.points().empty() ? 1 : ici_links.at(per_node);
+  const double within_node = links * ici.at(bytes / links);
+  if (among.nodes == 1) return launch_seconds + bytes / within_node;
+  const double doublings = std::log2(nodes);
+  const double between =
+      dcn.at(bytes) * per_node * std::pow(1 - dcn_contention, std::max(0., doublings - 1));
+  const double rate = std::min(within_node, between);
+  // As NCCL's model of itself has it (ncclTopoTuneModel() in src/graph/tuning.cc).
+  const bool is_all_reduce = &op == &all_reduce_op;
+  const double passes = is_all_reduce ? 2 : 1;
+  const double ring = bytes / rate + passes * ((nodes - 1) * dcn_hop_seconds +
+                                               nodes * (per_node - 1) * ici_hop_seconds);
+  if (!is_all_reduce) return launch_seconds + ring;
+  constexpr double kOfTree = 0.92;  // of the ring's rate
+  const double tree =
+      passes * static_cast<double>(in.bytes()) / (kOfTree * rate) +
+      passes * (std::ceil(doublings) * dcn_hop_seconds + (per_node - 1) * ici_hop_seconds);
+  return launch_seconds + std::min(ring, tree);
 }
 
 Hardware Hardware::shared_by(int64_t devices) const {

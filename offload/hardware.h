@@ -34,8 +34,20 @@ class RateCurve {
   std::vector<Point> points_;
 };
 
+// How the figures of a profile are known, from the least to the best.
+enum class ProfileSource {
+  unstated,
+  data_sheet,      // data sheets, others' measurements of single kernels, and assumptions
+  published_runs,  // as data_sheet, and compared with what others published of whole runs, or set
+                   // by it
+  measured,        // on the device itself
+};
+
+const char* name(ProfileSource source);  // "data_sheet"
+
 struct Hardware {
   std::string name;
+  ProfileSource source = ProfileSource::unstated;
   models::Target target = models::Target::cpu;
   int64_t device_bytes = 0;           // bytes of memory of one device
   int64_t device_reserved_bytes = 0;  // bytes of these that the driver and libraries take
@@ -63,8 +75,18 @@ struct Hardware {
   int gpus_per_link = 1;      // devices of a node that share one link if all of them use it
   double host_bandwidth = 0;  // bytes/s that all links of a node carry each way; 0: no limit
   bool peer_to_peer = false;  // whether devices reach each other without these links
-  // What a device sends in collectives: within its node, and to other nodes.
-  RateCurve ici, dcn;  // bytes/s by bytes
+
+  // What a device sends in collectives: within its node, on each of its links, and to other nodes.
+  RateCurve ici, dcn;   // bytes/s by bytes
+  RateCurve ici_links;  // links at work, by the devices of a node that take part; none: one
+  double dcn_contention =
+      0;  // the part of dcn's rate that each doubling of the nodes beyond 2 takes
+  // Latency of each hop from device to device of a collective between nodes: to one of the same
+  // node, and to one of another. Within one node, `ici` is with its latency.
+  double ici_hop_seconds = 0, dcn_hop_seconds = 0;
+  // The fraction of their rate that kernels reach while a collective between nodes runs beside
+  // them, which takes multiprocessors, memory's rate and power from them.
+  double kernels_beside_dcn = 1;
 
   // Whether kernels, copies and updates on the host take turns on the same cores, which they do if
   // the device is the host's processor.
@@ -80,7 +102,8 @@ struct Hardware {
   // matter.
   double copy_seconds(Lane lane, int64_t bytes,
                       OtherDirection other_direction = OtherDirection::idle) const;
-  // The ranks of a node send to other nodes at the same time, each at the rate of `dcn`.
+  // A collective goes around a ring, and all_reduce between nodes through a tree where that is
+  // quicker. The ranks of a node send to other nodes at the same time, each at the rate of `dcn`.
   double collective_seconds(const models::Op& op, const std::any& attrs,
                             const models::Type& in) const;
 

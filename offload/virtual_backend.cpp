@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "offload/alignment.h"
+#include "offload/collectives.h"
 #include "offload/processor_cache.h"
 
 namespace longshore::offload {
@@ -32,11 +33,15 @@ class VirtualBackend : public Backend {
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
     if (lane == Lane::network) {
       const double alone = hardware_.collective_seconds(op, call.attrs, call.in[0].type);
-      return enqueue(lane, alone, alone / hardware_.link_both_ways);
+      enqueue(lane, alone, alone / hardware_.link_both_ways);
+      queue(lane).back().is_between_nodes = std::any_cast<const Collective&>(call.attrs).nodes > 1;
+      return;
     }
-    double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
-                                              models::types_of(call.out));
-    enqueue(lane, seconds + fetch_seconds(call.in, call.out, call.workspace));
+    const double seconds = hardware_.kernel_seconds(lane, op, call.attrs, models::types_of(call.in),
+                                                    models::types_of(call.out)),
+                 fetching = fetch_seconds(call.in, call.out, call.workspace);
+    const double beside = lane == Lane::compute ? hardware_.kernels_beside_dcn : 1;
+    enqueue(lane, seconds + fetching, seconds / beside + fetching);
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
@@ -79,13 +84,14 @@ class VirtualBackend : public Backend {
   // What a lane does, in its turn: work, or marking a moment, or waiting for one.
   struct Task {
     Lane lane;
-    double seconds = 0, seconds_if_busy = 0;  // alone on its link, and beside others
+    double seconds = 0, seconds_if_busy = 0;  // alone, and beside others that slow it
+    bool is_between_nodes = false;            // a collective
     int records = -1, waits_for = -1;         // places in recorded_
 
     bool is_work() const { return records < 0 && waits_for < 0; }
   };
 
-  // The work that a lane is at. Its speed changes when others on its link begin or end.
+  // The work that a lane is at. Its speed changes when others that slow it begin or end.
   struct Work {
     double begin = 0;
     double since = 0, left = 1;  // the part of it that was left at `since`
@@ -101,7 +107,6 @@ class VirtualBackend : public Backend {
   }
   std::deque<Task>& queue(Lane lane) { return queues_[queue_of(lane)]; }
 
-  void enqueue(Lane lane, double seconds) { enqueue(lane, seconds, seconds); }
   void enqueue(Lane lane, double seconds, double seconds_if_busy) {
     queue(lane).push_back({.lane = lane, .seconds = seconds, .seconds_if_busy = seconds_if_busy});
   }
@@ -150,13 +155,16 @@ class VirtualBackend : public Backend {
     return !queue.empty() && queue.front().is_work() && queue.front().lane == lane;
   }
 
-  // Whether others are at work on the link that the lane uses. Collectives use it where devices
-  // reach each other through the host.
-  bool shares_link(Lane lane) const {
+  // Whether others are at work that slow the lane: those on the link that it uses, which
+  // collectives are where devices reach each other through the host; and of kernels, collectives
+  // between nodes.
+  bool is_slowed(Lane lane) const {
     const bool to_device = is_at_work(Lane::host_to_device),
                to_host = is_at_work(Lane::device_to_host),
                across = !hardware_.peer_to_peer && is_at_work(Lane::network);
     switch (lane) {
+      case Lane::compute:
+        return is_at_work(Lane::network) && queues_[Lane::network].front().is_between_nodes;
       case Lane::host_to_device:
         return to_host || across;
       case Lane::device_to_host:
@@ -171,7 +179,7 @@ class VirtualBackend : public Backend {
   void choose_speed(Lane lane) {
     const Task& task = queue(lane).front();
     Work& work = works_[lane];
-    const double seconds = shares_link(lane) ? task.seconds_if_busy : task.seconds;
+    const double seconds = is_slowed(lane) ? task.seconds_if_busy : task.seconds;
     if (work.seconds == seconds && work.seconds > 0) return;
     if (work.seconds == 0)
       work.begin = now_;

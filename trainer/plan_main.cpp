@@ -22,6 +22,7 @@
 #include "trainer/config/named_hardware.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/measuring/measure_hardware.h"
+#include "trainer/planning/hardware_comparison.h"
 #include "trainer/planning/largest_that_fits.h"
 #include "trainer/planning/plan_question.h"
 #include "trainer/planning/plan_report.h"
@@ -93,24 +94,25 @@ void find_room_here(std::vector<PolicyPlan>& plans, models::Target target) {
 }
 
 // Prints a line for each profile, with what the config takes on it.
-void plan_on_all_hardware(const Request& request) {
-  for (const auto& [option, is_given] : {std::pair{"--policies", !request.policies.empty()},
-                                         {"--json", !request.json.empty()},
-                                         {"--trace", !request.trace.empty()},
-                                         {"--explain", request.explain}})
+void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
+  for (const auto& [option, is_given] :
+       {std::pair{"--trace", !request.trace.empty()}, {"--explain", request.explain}})
     if (is_given)
       throw ConfigError(std::string(option) +
                         ": found --hardware all, which prints a line for each; expected one of " +
-                        join(hardware_names(default_configs_directory())) +
-                        (request.policies.empty() ? "" : "; nearest: remat_policy=NAME"));
+                        join(hardware_names(default_configs_directory())));
   std::vector<std::string> overrides = request.overrides;
-  // hardware_table() replaces this profile by each one. Some policies require that there is one.
+  // Each profile takes the place of this one. Some policies require that there is one.
   overrides.push_back("hardware=" + hardware_names(default_configs_directory()).at(0));
-  const Config config =
-      with_adapter(load_config(request.config, overrides, default_configs_directory()));
-  warn_of(config, {config.remat_policy});
-  print(stdout, fmt::format("{}, remat_policy {}\n{}", config.config_file, config.remat_policy,
-                            hardware_table(config, request.question)));
+  const Config config = with_adapter(
+      load_config_for_policies(request.config, overrides, default_configs_directory()));
+  const std::vector<std::string> policies = split(request.policies);
+  const std::vector<HardwarePlan> plans = plans_on_all_hardware(config, policies, request.question);
+  warn_of(config, policy_names(config, policies));
+  if (results.is_wanted()) results.write(json_text(plans, request.question));
+  print(stdout, fmt::format("{}{}\n{}", config.config_file,
+                            policies.empty() ? ", remat_policy " + config.remat_policy : "",
+                            table(plans, request.question)));
 }
 
 // Before what takes long. Reads the prices.
@@ -159,7 +161,7 @@ void plan(Request& request) {
   const ResultOutput results(request.json);
   if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
-  if (request.hardware == "all") return plan_on_all_hardware(request);
+  if (request.hardware == "all") return plan_on_all_hardware(request, results);
   std::vector<std::string> overrides = request.overrides;
   if (!request.hardware.empty()) overrides.push_back("hardware=" + request.hardware);
   const Config config = with_adapter(
@@ -189,7 +191,9 @@ void plan(Request& request) {
     write_trace({{.step = 0, .begin = 0, .events = offload::events_of(plans[0].estimate->runs)}},
                 plans[0].plans.step, request.trace);
   print(stdout, fmt::format("{}, planned for {}\n", config.config_file,
-                            hardware ? hardware->name : name(target)));
+                            hardware ? fmt::format("{} (source: {})", hardware->name,
+                                                   name(hardware->source))
+                                     : name(target)));
   if (compute_dtype(config, target) == models::Dtype::bfloat16 && !has_bfloat16(target))
     print(stdout, "this processor does not multiply bfloat16: planned for one that does\n");
   std::vector<const PolicyPlan*> list;

@@ -171,6 +171,35 @@ TEST(VirtualClock, CollectivesRunBesideTheOtherLanes) {
     }
 }
 
+// Kernels beside a collective between nodes run at half their rate, for as long as it takes. Sums
+// of 1000 floats take a second each.
+TEST(VirtualClock, CollectivesBetweenNodesSlowKernels) {
+  for (const auto& [nodes, slowed] : {std::pair<int64_t, bool>{1, false}, {2, true}})
+    for (double network_seconds : {1., 3.}) {
+      PlanBuilder builder("plan", Target::cuda);
+      const models::Type type{{1000}};
+      auto argument = [&](const char* name) {
+        return builder.argument(name, type, MemoryKind::device, Category::batch);
+      };
+      const Operand x = argument("x"), y = argument("y"), sum = argument("sum");
+      builder.collective(all_reduce_op, {.axis = Axis::data, .ranks = 2, .nodes = nodes}, x, x,
+                         {"a"});
+      models::Program addition = models::addition(type);
+      PlanBuilder::Bindings bindings{y, y, sum};
+      builder.run(addition, bindings, {"a"});
+      const Plan plan = builder.finish();
+      Hardware hardware = uniform_hardware(Target::cuda, {.flops_per_second = 1000});
+      hardware.ici = hardware.dcn = RateCurve(4000 / network_seconds);
+      hardware.kernels_beside_dcn = 0.5;
+      const std::vector<Event> events = walk({&plan}, hardware);
+      expect_span(events[0], Lane::network, 0, network_seconds);
+      // The slow network lets the kernel take twice its time; the fast one, until half of it is
+      // done.
+      const double beside = network_seconds == 1 ? 1.5 : 2;
+      expect_span(events[1], Lane::compute, 0, slowed ? beside : 1);
+    }
+}
+
 // Copies slow each other down while they overlap, whatever their order in the list.
 TEST(VirtualClock, CopiesShareTheLinkForAsLongAsBothWaysAreBusy) {
   enum class List { one_way_first, in_turn };

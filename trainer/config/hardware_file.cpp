@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using models::Dtype;
 using offload::Hardware;
+using offload::ProfileSource;
 using offload::RateCurve;
 
 struct Range {
@@ -33,8 +34,11 @@ constexpr Range kSizes{1, 1e21};  // bytes or FLOPs of the work that a rate is f
 constexpr Range kPeaks{1e6, 1e21};
 constexpr Range kBytesHeld{1, 1e18};
 constexpr Range kLaunchSeconds{1e-12, 1};
-constexpr Range kBothWays{1e-3, 1};
+constexpr Range kParts{1e-3, 1};
 constexpr Range kGpusPerLink{1, 64};
+constexpr Range kHopSeconds{1e-12, 1};
+constexpr Range kContention{1e-6, 0.5};
+constexpr double kMostLinks = 64;
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          const std::string& choice = "") {
@@ -148,6 +152,27 @@ void set_target(const Setting& setting, Hardware& hardware) {
   hardware.target = text == "cuda" ? models::Target::cuda : models::Target::cpu;
 }
 
+constexpr ProfileSource kSources[] = {ProfileSource::measured, ProfileSource::published_runs,
+                                      ProfileSource::data_sheet};
+
+void set_source(const Setting& setting, Hardware& hardware) {
+  std::vector<std::string> names;
+  for (ProfileSource source : kSources) names.push_back(name(source));
+  const std::string& text = setting.value.text;
+  const auto found = setting.value.list ? names.end() : std::ranges::find(names, text);
+  if (found == names.end()) refuse(setting, "one of " + join(names), nearest(text, names));
+  hardware.source = kSources[found - names.begin()];
+}
+
+void set_ici_links(const Setting& setting, Hardware& hardware) {
+  hardware.ici_links = curve(setting);
+  for (const auto& [devices, links] : hardware.ici_links.points())
+    if (links > kMostLinks)
+      refuse(setting, fmt::format("a number of links from 1 to {:g}, or a list of DEVICES:LINKS "
+                                  "with ascending numbers of devices",
+                                  kMostLinks));
+}
+
 void set_gpus_per_link(const Setting& setting, Hardware& hardware) {
   const double count = number(setting, kGpusPerLink);
   if (count != std::floor(count)) refuse(setting, "a whole number");
@@ -164,6 +189,10 @@ const std::vector<ProfileKey>& profile_keys() {
   static const std::vector<ProfileKey> keys{
       {"target", required, set_target,
        [](const Hardware& h) { return models::is_cuda(h.target) ? "cuda" : "cpu"; }},
+      {"source", optional, set_source,
+       [](const Hardware& h) {
+         return h.source == ProfileSource::unstated ? "" : std::string(name(h.source));
+       }},
       bytes_key("device_bytes", required, &Hardware::device_bytes),
       bytes_key("device_reserved_bytes", optional, &Hardware::device_reserved_bytes),
       bytes_key("host_bytes", required, &Hardware::host_bytes),
@@ -174,14 +203,24 @@ const std::vector<ProfileKey>& profile_keys() {
       number_key("fetch_bytes_per_second", optional, &Hardware::fetch_bytes_per_second, kRates),
       curve_key("link_to_device", required, &Hardware::link_to_device),
       curve_key("link_to_host", required, &Hardware::link_to_host),
-      number_key("link_both_ways", optional, &Hardware::link_both_ways, kBothWays),
+      number_key("link_both_ways", optional, &Hardware::link_both_ways, kParts),
       {"gpus_per_link", optional, set_gpus_per_link,
        [](const Hardware& h) { return std::to_string(h.gpus_per_link); }},
       number_key("host_bandwidth", optional, &Hardware::host_bandwidth, kRates),
       {"peer_to_peer", optional, set_peer_to_peer,
        [](const Hardware& h) { return h.peer_to_peer ? "true" : "false"; }},
       curve_key("ici", optional, &Hardware::ici),
+      {"ici_links", optional, set_ici_links,
+       [](const Hardware& h) { return curve_text(h.ici_links); }},
+      number_key("ici_hop_seconds", optional, &Hardware::ici_hop_seconds, kHopSeconds),
       curve_key("dcn", optional, &Hardware::dcn),
+      number_key("dcn_hop_seconds", optional, &Hardware::dcn_hop_seconds, kHopSeconds),
+      number_key("dcn_contention", optional, &Hardware::dcn_contention, kContention),
+      {"kernels_beside_dcn", optional,
+       [](const Setting& setting, Hardware& h) { h.kernels_beside_dcn = number(setting, kParts); },
+       [](const Hardware& h) {
+         return h.kernels_beside_dcn < 1 ? number_text(h.kernels_beside_dcn) : "";
+       }},
   };
   return keys;
 }

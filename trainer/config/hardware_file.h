@@ -5,6 +5,8 @@
 //
 // clang-format off
 //   target: cuda                                    cuda or cpu: the target that plans are made for
+//   source: measured                                how the figures are known: measured,
+//                                                   published_runs or data_sheet
 //   device_bytes, device_reserved_bytes, host_bytes
 //   peak_flops_per_second.bf16: 989e12              and .f32; MFU is against it
 //   launch_seconds: 4e-6
@@ -15,6 +17,9 @@
 //   link_both_ways: 0.9
 //   gpus_per_link: 1          host_bandwidth: 300e9          peer_to_peer: true
 //   ici, dcn: 300e9                                 needed if several devices train together
+//   ici_links: [4:2, 64:6]                          DEVICES:LINKS; `ici` is then the rate of one
+//   ici_hop_seconds: 3e-6     dcn_hop_seconds: 14e-6
+//   dcn_contention: 0.1       kernels_beside_dcn: 0.7
 // clang-format on
 #pragma once
 

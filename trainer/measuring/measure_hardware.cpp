@@ -28,7 +28,8 @@ void measure_memory(offload::Backend& backend, Hardware& hardware) {
 }  // namespace
 
 Hardware measure_hardware(offload::Backend& backend, const std::string& name, const Log& log) {
-  Hardware hardware{.name = name, .target = backend.target()};
+  Hardware hardware{
+      .name = name, .source = offload::ProfileSource::measured, .target = backend.target()};
   std::vector<Dtype> dtypes{Dtype::float32};
   if (compute_dtype(Config(), backend.target()) == Dtype::bfloat16)
     dtypes.push_back(Dtype::bfloat16);

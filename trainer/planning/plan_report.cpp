@@ -9,8 +9,6 @@
 #include "base/printable.h"
 #include "offload/explain.h"
 #include "trainer/config/device_mesh.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
 #include "trainer/planning/advice.h"
 #include "trainer/planning/auto_account.h"
@@ -54,10 +52,6 @@ std::string profile_name(const Config& config) {
   return printable(std::filesystem::path(config.hardware).stem().native());
 }
 
-TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question) {
-  return training_cost(question, profile_name(plan.config), plan.tokens_per_second, devices(plan));
-}
-
 std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware) {
   const Estimate& e = *plan.estimate;
   std::string result = fmt::format(
@@ -92,6 +86,10 @@ int64_t recomputed(const offload::Partition& partition) {
 }
 
 }  // namespace
+
+TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question) {
+  return training_cost(question, profile_name(plan.config), plan.tokens_per_second, devices(plan));
+}
 
 std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& question) {
   auto fits = [](const PolicyPlan* plan) { return !plan->has_room || plan->room.fits(); };
@@ -171,6 +169,7 @@ nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question
                              {"per_device_batch_size", plan.config.per_device_batch_size},
                              {"max_target_length", plan.config.max_target_length}};
   if (!plan.config.hardware.empty()) one["hardware"] = plan.config.hardware;
+  if (plan.estimate) one["hardware_source"] = name(plan.source);
   if (plan.has_room) one["fits"] = plan.room.fits();
   if (plan.estimate) {
     const Phases& phases = plan.estimate->phases;
@@ -201,73 +200,6 @@ std::string json_text(const std::vector<PolicyPlan>& plans, const CostQuestion& 
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const PolicyPlan& plan : plans) list.push_back(json(plan, question));
   return nlohmann::ordered_json{{"plans", list}}.dump(2) + "\n";
-}
-
-namespace {
-
-// What a table over all profiles says of one.
-struct HardwareRow {
-  std::string name;
-  std::string instead;  // of a plan: why there is none
-  std::string answer;   // the cell of what was asked
-  std::optional<PolicyPlan> plan;
-};
-
-HardwareRow hardware_row(const Config& config, const PlanQuestion& question) {
-  HardwareRow row{.name = config.hardware, .instead = "", .answer = "", .plan = {}};
-  const std::string missing =
-      missing_in(read_hardware(config.hardware, default_configs_directory()), config);
-  if (!missing.empty()) {
-    row.instead = "has no " + missing;
-    return row;
-  }
-  const PlanAnswer found = answer(question, config);
-  row.answer = found.cell;
-  if (!found.is_found) {
-    row.instead = found.text;
-    return row;
-  }
-  const offload::Hardware hardware = *named_hardware(found.config);
-  const std::optional<Config> chosen = with_found_policy(found.config, hardware.target);
-  if (!chosen)
-    row.instead = "nothing that " + config.remat_policy + " may choose fits";
-  else
-    row.plan = plan_policy(*chosen, hardware.target, hardware);
-  return row;
-}
-
-}  // namespace
-
-std::string hardware_table(const Config& config, const PlanQuestion& question) {
-  std::vector<HardwareRow> rows;
-  size_t width = std::string("fits").size();
-  for (const std::string& name : hardware_names(default_configs_directory())) {
-    Config one = config;
-    one.hardware = name;
-    rows.push_back(hardware_row(one, question));
-    if (rows.back().plan) width = std::max(width, fits_text(rows.back().plan->room).size());
-  }
-  const std::string asked = question.fewest_devices ? "devices" : question.largest;
-  std::string result =
-      fmt::format("{:<16} {:<{}}{} {:>9} {:>7} {:>9}{} {:>12} {:>12}\n", "hardware", "fits", width,
-                  asked.empty() ? "" : " " + asked, "step s", "MFU", "tokens/s",
-                  cost_head(question.cost), "device peak", "host peak");
-  for (const HardwareRow& row : rows) {
-    result += fmt::format("{:<16} ", row.name);
-    if (!row.plan) {
-      result += row.instead + "\n";
-      continue;
-    }
-    const PolicyPlan& plan = *row.plan;
-    result += fmt::format("{:<{}}", fits_text(plan.room), width);
-    if (!asked.empty()) result += fmt::format(" {:>{}}", row.answer, asked.size());
-    result += fmt::format(" {:>9.4f} {:>5.1f} % {:>9.1f}{} {:>12} {:>12}\n",
-                          plan.estimate->step_seconds, 100 * plan.mfu, plan.tokens_per_second,
-                          cost_cells(question.cost, training_cost(plan, question.cost)),
-                          bytes_text(plan.memory[MemoryKind::device].peak_bytes),
-                          bytes_text(host_peak_bytes(plan.memory)));
-  }
-  return result;
 }
 
 }  // namespace longshore::trainer

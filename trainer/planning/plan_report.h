@@ -12,6 +12,9 @@
 
 namespace longshore::trainer {
 
+// What training by a plan costs, which has a profile.
+TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question);
+
 // A line for each plan. Plans that do not fit come last; of those that fit, if they have times, the
 // fastest comes first.
 std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& question = {});
@@ -26,14 +29,12 @@ std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware);
 std::string explanation(const PolicyPlan& plan);
 
 // {"policy", "config", "devices", "per_device_batch_size", "max_target_length", "fits" (where that
-// is known), "memory": {kind: {...}}}; with a profile also "hardware", "step_seconds", "mfu",
+// is known), "memory": {kind: {...}}}; with a profile also "hardware", "hardware_source",
+// "step_seconds", "mfu",
 // "tokens_per_second_per_device", "phases", "bottleneck", "used_device_bytes", "chosen" (of
 // `auto`), and of what is asked "training_days", "training_cost" and "tokens_per_money".
 nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question = {});
 // {"plans": [...]}, as a file has it.
 std::string json_text(const std::vector<PolicyPlan>& plans, const CostQuestion& question = {});
-
-// A line for each profile of configs/hardware, with what the config takes on it.
-std::string hardware_table(const Config& config, const PlanQuestion& question = {});
 
 }  // namespace longshore::trainer

@@ -45,6 +45,7 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   plan.account = std::move(account);
   plan.memory = analyze(plan.plans);
   if (!hardware) return plan;
+  plan.source = hardware->source;
   plan.estimate = estimate(plan.plans.step, *hardware);
   plan.used_device_bytes = used_device_bytes(plan.memory, *hardware);
   plan.room = room(plan.memory, *hardware, memory_limits(config));

@@ -21,6 +21,7 @@ struct PolicyPlan {
   std::string account;    // of the search, if the policy is `auto`
   bool has_room = false;  // whether `room` is known: by a profile, or from this machine
   // These are set if there is a profile:
+  offload::ProfileSource source = offload::ProfileSource::unstated;
   std::optional<Estimate> estimate;
   int64_t used_device_bytes = 0;  // as used_device_bytes() in room.h counts them
   Room room;

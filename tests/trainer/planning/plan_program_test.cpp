@@ -3,14 +3,17 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "offload/policy.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/config.h"
+#include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
@@ -270,14 +273,38 @@ TEST(PlanProgram, PlansOnEveryProfile) {
   const ProgramResult result = run_plan(config + "remat_policy=auto host_memory_limit=0.5");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(line_of(result.output, "h200"), "yes")) << result.output;
+  EXPECT_TRUE(contains(line_of(result.output, "h200"), "measured")) << result.output;
   EXPECT_TRUE(contains(line_of(result.output, "rtx4090"), "nothing")) << result.output;
   EXPECT_TRUE(contains(line_of(result.output, "hardware"), "tokens/s")) << result.output;
-  for (const char* option : {"--json x", "--trace x", "--policies full", "--explain"}) {
+  for (const char* option : {"--trace x", "--explain"}) {
     const ProgramResult refused = run_plan(config + option);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     for (const char* words : {"found --hardware all", "h200"})
       EXPECT_TRUE(contains(refused.output, words)) << refused.output;
   }
+}
+
+// A plan on all profiles is the plan on each of them.
+TEST(PlanProgram, PlansPoliciesOnEveryProfile) {
+  const std::string config =
+      "--config llama2_7b.yml base_num_decoder_layers=2 max_target_length=512 "
+      "ici_fsdp_parallelism=4 dcn_fsdp_parallelism=2 ";
+  const ordered_json all = json_of(config + "--hardware all --policies full,none");
+  const ordered_json h100 = json_of(config + "--hardware h100 --policies full,none");
+  std::map<std::string, std::vector<ordered_json>> by_profile;
+  for (const ordered_json& plan : all["plans"]) by_profile[plan["hardware"]].push_back(plan);
+  EXPECT_EQ(by_profile["h100"], h100["plans"].get<std::vector<ordered_json>>());
+  EXPECT_EQ(by_profile["h100"][0]["hardware_source"], "published_runs");
+  for (const auto& [name, plans] : by_profile) EXPECT_EQ(plans.size(), 2u) << name;
+  // Profiles of cards that nobody puts into several nodes.
+  ASSERT_FALSE(all["not_planned"].empty());
+  for (const ordered_json& one : all["not_planned"])
+    EXPECT_TRUE(contains(one["reason"], "has no dcn")) << one;
+  EXPECT_EQ(std::ssize(all["plans"]) + std::ssize(all["not_planned"]),
+            2 * std::ssize(hardware_names(default_configs_directory())));
+  const std::string table = run_plan(config + "--hardware all --policies full,none").output;
+  EXPECT_TRUE(contains(line_of(table, "hardware"), "policy")) << table;
+  EXPECT_TRUE(contains(line_of(table, "h100"), "full")) << table;
 }
 
 const std::string kSmall =
