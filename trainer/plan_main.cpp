@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 
@@ -93,6 +94,15 @@ void find_room_here(std::vector<PolicyPlan>& plans, models::Target target) {
   }
 }
 
+// Calls `plan`, and says that it is at work if that takes longer than two seconds, as the search of
+// `auto`, of the largest value or of the fewest devices may.
+template <class Plan>
+auto said_if_slow(const Plan& plan) {
+  const LateNotice notice("plan: trying many plans, to find the one that is asked for",
+                          std::chrono::seconds(2));
+  return plan();
+}
+
 // Prints a line for each profile, with what the config takes on it.
 void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
   for (const auto& [option, is_given] :
@@ -107,7 +117,8 @@ void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
   const Config config = with_adapter(
       load_config_for_policies(request.config, overrides, default_configs_directory()));
   const std::vector<std::string> policies = split(request.policies);
-  const std::vector<HardwarePlan> plans = plans_on_all_hardware(config, policies, request.question);
+  const std::vector<HardwarePlan> plans =
+      said_if_slow([&] { return plans_on_all_hardware(config, policies, request.question); });
   warn_of(config, policy_names(config, policies));
   if (results.is_wanted()) results.write(json_text(plans, request.question));
   print(stdout, fmt::format("{}{}\n{}", config.config_file,
@@ -176,11 +187,13 @@ void plan(Request& request) {
     throw ConfigError("--trace: found " + excerpt(request.policies) +
                       " as --policies, expected one");
   std::vector<PlanAnswer> answers;
-  std::vector<PolicyPlan> plans = plan_policies(config, policies, target, [&](const Config& one) {
-    PlanAnswer found = answer(request.question, one);
-    const Config planned = found.config;
-    answers.push_back(std::move(found));
-    return planned;
+  std::vector<PolicyPlan> plans = said_if_slow([&] {
+    return plan_policies(config, policies, target, [&](const Config& one) {
+      PlanAnswer found = answer(request.question, one);
+      const Config planned = found.config;
+      answers.push_back(std::move(found));
+      return planned;
+    });
   });
   warn_of(config, policy_names(config, policies));
   if (!hardware) find_room_here(plans, target);
