@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/printable.h"
 #include "base/refusals.h"
 
 namespace {
@@ -42,7 +43,8 @@ __attribute__((constructor)) void require_address_space() {
   dprintf(STDERR_FILENO,
           "%s: address space: found %llu MiB that are left, expected at least %llu MiB; "
           "limits: ulimit -v %llu KiB\n",
-          program_invocation_short_name, static_cast<unsigned long long>(left >> 20),
+          longshore::excerpt(program_invocation_short_name).c_str(),
+          static_cast<unsigned long long>(left >> 20),
           static_cast<unsigned long long>(kLeastBytes >> 20),
           static_cast<unsigned long long>(limit.rlim_cur >> 10));
   _exit(2);

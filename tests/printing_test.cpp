@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::set<std::string> kMayPrint = {
-    "base/address_space.cpp",         // before main(): numbers
+    "base/address_space.cpp",         // before main(): numbers, and a name that it makes printable
     "base/current_folder.cpp",        // before main(), where it calls printable functions itself
     "base/program.cpp",               // flushes
     "base/print.cpp",                 // the one place
