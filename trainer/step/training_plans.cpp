@@ -189,7 +189,7 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);
-  plans.writes_checkpoints = config.enable_checkpointing && rank == 0;
+  plans.writes_checkpoints = config.enable_checkpointing && rank == 0 && !is_toy(config);
   plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
                        config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
                        !given_arguments(plans.layout).empty();
