@@ -153,7 +153,9 @@ std::string shortage(const MemoryByKind& memory, offload::Backend& backend,
     line(name(kind), kind == MemoryKind::device,
          fmt::format("{} ({})", bytes_text(a.peak_bytes), categories_text(a.by_category)));
   }
-  if (has_unpinned) line("the host", false, bytes_text(host_peak_bytes(memory)));
+  // What is one memory is added up below.
+  if (has_unpinned && (!there.is_shared || limits.host_bytes))
+    line("the host", false, bytes_text(host_peak_bytes(memory)));
   if (there.is_shared)
     table +=
         fmt::format("  {:<13} needs {}, available {}{}\n", "together",
