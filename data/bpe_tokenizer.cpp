@@ -260,7 +260,9 @@ class BpeTokenizer : public TokenizerModel {
     std::vector<AddedToken> selected;
     std::ranges::copy_if(tokens, std::back_inserter(selected),
                          [&](const AddedToken& token) { return token.normalized == normalized; });
-    std::ranges::stable_partition(selected, &AddedToken::special);
+    // Not std::ranges', which clang 14 cannot compile with this library.
+    std::stable_partition(selected.begin(), selected.end(),
+                          [](const AddedToken& token) { return token.special; });
     return selected;
   }
 

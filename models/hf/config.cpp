@@ -182,7 +182,7 @@ void read_sizes(JsonReader& reader, const std::string& type, DecoderConfig& conf
   config.kv_heads = size("num_key_value_heads", 1, kMaxHeads, config.query_heads);
   config.head_dim = size("head_dim", 1, kMaxHeadDim, config.width / config.query_heads);
   config.mlp_width = size("intermediate_size", 1, kMaxMlpWidth);
-  config.norm_epsilon = reader.number("rms_norm_eps");
+  config.norm_epsilon = reader.number("rms_norm_eps", 1e-6);  // as all of transformers' families
   if (config.query_heads % config.kv_heads != 0)
     throw DataError("num_key_value_heads: found " + std::to_string(config.kv_heads) +
                     ", expected a divisor of num_attention_heads, " +

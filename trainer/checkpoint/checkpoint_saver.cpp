@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/partial_name.h"
 #include "base/printable.h"
 #include "base/refusals.h"
@@ -55,6 +56,8 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
       .step = point.step, .folder = folder / checkpoint_name(point.step), .error = {}};
   const auto start = Clock::now();
   try {
+    // Which was made when the run began: nobody is to lead it elsewhere since.
+    require_folder(folder);
     Manifest manifest = run_.manifest;
     manifest.step = point.step;
     manifest.batches = point.step * run_.micro_batches;

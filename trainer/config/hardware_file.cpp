@@ -36,8 +36,8 @@ constexpr Range kBytesHeld{1, 1e18};
 constexpr Range kLaunchSeconds{1e-12, 1};
 constexpr Range kParts{1e-3, 1};
 constexpr Range kGpusPerLink{1, 64};
-constexpr Range kHopSeconds{1e-12, 1};
-constexpr Range kContention{1e-6, 0.5};
+constexpr Range kHopSeconds{0, 1};
+constexpr Range kContention{0, 0.5};
 constexpr double kMostLinks = 64;
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,

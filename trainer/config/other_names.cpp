@@ -47,6 +47,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"local_batch_size", "per_device_batch_size"},
       {"lr", "learning_rate"},
       {"max_norm", "gradient_clipping_threshold"},
+      {"model.flavor", "model_name"},
       {"min_lr_factor", "cosine_learning_rate_final_fraction"},
       {"mixed_precision_param", "dtype"},
       {"seq_len", "max_target_length"},
@@ -54,6 +55,14 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"validation.dataset_path", "eval_dataset_path"},
       {"validation.freq", "eval_interval"},
       {"validation.steps", "eval_steps"},
+      // Lightning, LLaMA-Factory and nanoGPT
+      {"accumulate_grad_batches", "gradient_accumulation_steps"},
+      {"cutoff_len", "max_target_length"},
+      {"gradient_clip_val", "gradient_clipping_threshold"},
+      {"n_embd", "base_emb_dim"},
+      {"n_head", "base_num_query_heads"},
+      {"n_layer", "base_num_decoder_layers"},
+      {"template", "chat_template"},
       // transformers' Trainer, peft and TRL
       {"activation_checkpointing", "remat_policy"},
       {"adam_beta1", "adam_b1"},

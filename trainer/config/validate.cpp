@@ -203,9 +203,10 @@ void check_data(const Config& config) {
 
 void check_run(const Config& config) {
   bool is_folder_name = config.run_name.find('/') == std::string::npos && config.run_name != "." &&
-                        config.run_name != ".." && config.run_name.size() <= NAME_MAX;
+                        config.run_name != ".." && config.run_name.size() <= NAME_MAX &&
+                        printable(config.run_name) == config.run_name;
   if (!is_folder_name) {
-    refuse(config, "run_name", "the name of one folder inside base_output_directory");
+    refuse(config, "run_name", "the printable name of one folder inside base_output_directory");
   }
   if (config.run_name == kTokensFolder) {
     refuse(config, "run_name", "another name: tokenized texts of all runs are there");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -46,11 +47,12 @@ Ids ids_under(const json& object, const char* key, const std::string& file) {
   const json value = object.value(key, json());
   if (value.is_null()) return {};
   Ids ids;
+  std::set<int32_t> seen;  // a list may have thousands
   for (const json& id : value.is_array() ? value : json::array({value})) {
     if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<int32_t>::max())
       throw DataError(file + ": " + key + ": found " + models::shown(nlohmann::json(value)) +
                       ", expected an id, or a list of them");
-    add_id(id.get<int32_t>(), ids);
+    if (seen.insert(id.get<int32_t>()).second) ids.push_back(id);
   }
   return ids;
 }
@@ -147,12 +149,14 @@ void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_te
 
 Ids eos_ids(const fs::path& folder) {
   Ids ids;
+  std::set<int32_t> seen;
   for (const char* name : {kGenerationConfig, kHfConfigFile}) {
     std::error_code error;
     const fs::path path = folder / name;
     if (!fs::exists(path, error)) continue;
     const json object = parsed(path_text(path), data::read_small_file(path, kMostParsedMib));
-    for (int32_t id : ids_under(object, kEos, path_text(path))) add_id(id, ids);
+    for (int32_t id : ids_under(object, kEos, path_text(path)))
+      if (seen.insert(id).second) ids.push_back(id);
   }
   return ids;
 }
