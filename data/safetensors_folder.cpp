@@ -74,8 +74,7 @@ class IndexReader : public StrictJson {
 
   bool string(string_t& value) override {
     if (!in_map()) return ignore("a string");
-    while (value.starts_with("./"))
-      value.erase(0, std::min(value.find_first_not_of('/', 1), value.size()));
+    while (value.starts_with("./")) value.erase(0, 2);
     if (value.empty() || value == "." || value == ".." || value.find('/') != std::string::npos ||
         value.find('\0') != std::string::npos)
       refuse(in_quotes(value));

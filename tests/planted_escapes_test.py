@@ -283,7 +283,7 @@ class PlantedEscapes(unittest.TestCase):
         for option, value in [("--sweep", LONGEST_ARGUMENT), ("--html", PLANTED + "/a")]:
             self.case("compare", "--config", "quickstart.yml", *SMALL, "--policies", "none", option, value)
         self.case("compare", *SYNTHETIC, "--policies", "none", "--steps", "1", "--rounds", "1",
-                  "--sweep", "run_name=\u202e]0;,b", shows=False, code=0)
+                  "--sweep", "sample_prompt=\u202e]0;,b", shows=False, code=0)
 
     def test_the_environment(self):
         mine = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <utility>
 
 #include "tests/data/temporary_folder.h"
 
@@ -79,16 +82,25 @@ TEST_F(ControlGroups, AreNoneWhereNothingIsSaid) {
 }
 
 // Other tests' memory is not limited: the limits end with the process.
+// Bytes, by a field of /proc/self/statm.
+rlim_t in_use(int field) {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  for (int i = 0; i <= field; ++i) statm >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
 TEST(HostMemoryDeathTest, IsWithinTheProcesssOwnLimits) {
-  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA})
+  for (const auto& [resource, field] : {std::pair{RLIMIT_AS, 0}, {RLIMIT_DATA, 5}})
     EXPECT_EXIT(
         {
+          // Beyond what is in use: below that, nothing could be allocated at all.
           rlimit limit;
           getrlimit(resource, &limit);
-          limit.rlim_cur = rlim_t{100} << 20;
+          limit.rlim_cur = in_use(field) + (rlim_t{100} << 20);
           setrlimit(resource, &limit);
-          const int64_t data = available_host_bytes();
-          std::exit(0 <= data && data < int64_t{100} << 20 ? 0 : 1);
+          const int64_t available = available_host_bytes();
+          std::exit(0 <= available && available <= int64_t{100} << 20 ? 0 : 1);
         },
         testing::ExitedWithCode(0), "");
   EXPECT_EQ(limited_bytes(), INT64_MAX);
