@@ -17,7 +17,7 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size(); }
+bool is_utf8(std::string_view text) { return longshore::valid_utf8_prefix(text) == text.size(); }
 
 struct Check {
   void operator()(const TextExample& example) const {

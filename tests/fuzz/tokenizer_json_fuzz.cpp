@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (id < 0 || id >= tokenizer->vocab_size()) std::abort();
     for (SpecialTokens special : {SpecialTokens::keep, SpecialTokens::skip}) {
       const std::string decoded = tokenizer->decode(ids, special);
-      if (valid_utf8_prefix(decoded) != decoded.size()) std::abort();
+      if (longshore::valid_utf8_prefix(decoded) != decoded.size()) std::abort();
     }
   } catch (const longshore::DataError&) {
   }
