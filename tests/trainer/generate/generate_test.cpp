@@ -313,7 +313,11 @@ TEST(Generate, ReadsOfARunWhatIsInItsFolder) {
   TemporaryFolder run, outside;
   fs::create_directory(run / "model");
   copy_model(folder() / "model", run / "model");
-  run.write("config.yml", "tokenizer_path: " + (folder() / "model").string() + "\n");
+  run.write("config.yml",
+            "base_emb_dim: 48\nbase_num_decoder_layers: 2\nbase_num_query_heads: 4\n"
+            "base_num_kv_heads: 2\nhead_dim: 12\nbase_mlp_dim: 64\nvocab_size: 900\n"
+            "tokenizer_path: " +
+                (folder() / "model").string() + "\n");
   GenerateRequest of_run = request();
   of_run.model.clear();
   of_run.run = run / "";
