@@ -30,8 +30,10 @@ int64_t state_bytes(const offload::ParameterLayout& layout) {
   return total;
 }
 
-// In the run's folder, which is not made again where somebody has removed it.
+// In the run's folder, which is not made again where somebody has removed it. A link in its place
+// would lead elsewhere what is saved.
 void make_folder(const fs::path& folder) {
+  require_folder(folder);
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) throw FileError(path_text(folder) + ": cannot make the folder: " + error.message());
@@ -56,8 +58,6 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
       .step = point.step, .folder = folder / checkpoint_name(point.step), .error = {}};
   const auto start = Clock::now();
   try {
-    // Which was made when the run began: nobody is to lead it elsewhere since.
-    require_folder(folder);
     Manifest manifest = run_.manifest;
     manifest.step = point.step;
     manifest.batches = point.step * run_.micro_batches;

@@ -5,10 +5,10 @@
 namespace longshore::trainer {
 
 SaveMemory::SaveMemory(offload::Backend& backend, offload::Ledger& ledger)
-    : memory_(std::make_unique<offload::Arguments>(backend, ledger)) {
+    : memory_(backend, ledger) {
   constexpr const char* kName = "saving";
-  memory_->at(kName, kSaveBytes, offload::MemoryKind::unpinned_host, offload::Category::saving);
-  memory_->write_zeros(kName);
+  memory_.at(kName, kSaveBytes, offload::MemoryKind::unpinned_host, offload::Category::saving);
+  memory_.write_zeros(kName);
 }
 
 }  // namespace longshore::trainer

@@ -2,8 +2,6 @@
 // late in a long run finds it.
 #pragma once
 
-#include <memory>
-
 #include "offload/arguments.h"
 
 namespace longshore::trainer {
@@ -16,7 +14,7 @@ class SaveMemory {
   SaveMemory(offload::Backend& backend, offload::Ledger& ledger);
 
  private:
-  std::unique_ptr<offload::Arguments> memory_;
+  offload::Arguments memory_;
 };
 
 }  // namespace longshore::trainer

@@ -177,8 +177,9 @@ class Run {
 
   void enable_checkpoints(Manifest described) {
     std::unique_ptr<Snapshot> snapshot;
-    std::optional<SaveMemory> memory;
-    if (plans_.writes_checkpoints) memory.emplace(backend_, session_->ledger());
+    std::unique_ptr<SaveMemory> memory;
+    if (plans_.writes_checkpoints)
+      memory = std::make_unique<SaveMemory>(backend_, session_->ledger());
     if (plans_.has_snapshot)
       snapshot = std::make_unique<Snapshot>(plans_.layout, backend_, session_->ledger());
     checkpoints_.enable({.saved = {.config = config_, .model = model_, .layout = whole_},

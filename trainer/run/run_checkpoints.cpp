@@ -33,7 +33,7 @@ RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Log log)
     : opened_(opened), world_(world), log_(std::move(log)), newest_(opened.saved_step) {}
 
 void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot,
-                            std::optional<SaveMemory> memory) {
+                            std::unique_ptr<SaveMemory> memory) {
   memory_ = std::move(memory);
   saver_.emplace(std::move(run), std::move(snapshot), [this](const SaveReport& report) {
     log_(text(report));

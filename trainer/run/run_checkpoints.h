@@ -23,7 +23,7 @@ class RunCheckpoints {
 
   // As CheckpointSaver takes them. `memory` is what the first save will need.
   void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot,
-              std::optional<SaveMemory> memory);
+              std::unique_ptr<SaveMemory> memory);
   // Gives back what saving takes; waits for a save under way.
   void disable() {
     saver_.reset();
@@ -71,7 +71,7 @@ class RunCheckpoints {
   int64_t last_saved_bytes_ = 0;
   int64_t newest_;  // step of the newest in the run's folder, or of a save begun since
   double stall_seconds_ = 0;
-  std::optional<SaveMemory> memory_;
+  std::unique_ptr<SaveMemory> memory_;
   std::optional<CheckpointSaver> saver_;
 };
 

@@ -38,22 +38,25 @@ json parsed(const std::string& file, const std::string& text) {
 
 std::string written(const json& object) { return object.dump(2) + "\n"; }
 
-void add_id(int32_t id, Ids& ids) {
-  if (id >= 0 && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+// Those that are not there yet, in their order; a file's list may have thousands.
+void add_ids(const Ids& more, Ids& ids) {
+  std::set<int32_t> there(ids.begin(), ids.end());
+  for (int32_t id : more)
+    if (id >= 0 && there.insert(id).second) ids.push_back(id);
 }
 
 // Under `key`, where there may be one, a list or null.
 Ids ids_under(const json& object, const char* key, const std::string& file) {
   const json value = object.value(key, json());
   if (value.is_null()) return {};
-  Ids ids;
-  std::set<int32_t> seen;  // a list may have thousands
+  Ids found, ids;
   for (const json& id : value.is_array() ? value : json::array({value})) {
     if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<int32_t>::max())
       throw DataError(file + ": " + key + ": found " + models::shown(nlohmann::json(value)) +
                       ", expected an id, or a list of them");
-    if (seen.insert(id.get<int32_t>()).second) ids.push_back(id);
+    found.push_back(id.get<int32_t>());
   }
+  add_ids(found, ids);
   return ids;
 }
 
@@ -70,8 +73,8 @@ void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_tem
   if (ends == TextEnds::of_tokenizer) {
     bos.clear();
     eos.clear();
-    add_id(tokenizer.bos_id(), bos);
-    add_id(tokenizer.eos_id(), eos);
+    add_ids({tokenizer.bos_id()}, bos);
+    add_ids({tokenizer.eos_id()}, eos);
   } else if (chat_template.empty()) {
     return;
   }
@@ -82,8 +85,8 @@ void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_tem
   if (generation_eos.empty()) generation_eos = eos;
   if (!chat_template.empty()) {
     const int32_t end = data::ChatTemplate::named(chat_template).end_of_turn(tokenizer);
-    add_id(end, eos);
-    add_id(end, generation_eos);
+    add_ids({end}, eos);
+    add_ids({end}, generation_eos);
   }
   config[kBos] = text_of(bos);
   config[kEos] = text_of(eos);
@@ -149,14 +152,12 @@ void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_te
 
 Ids eos_ids(const fs::path& folder) {
   Ids ids;
-  std::set<int32_t> seen;
   for (const char* name : {kGenerationConfig, kHfConfigFile}) {
     std::error_code error;
     const fs::path path = folder / name;
     if (!fs::exists(path, error)) continue;
     const json object = parsed(path_text(path), data::read_small_file(path, kMostParsedMib));
-    for (int32_t id : ids_under(object, kEos, path_text(path)))
-      if (seen.insert(id).second) ids.push_back(id);
+    add_ids(ids_under(object, kEos, path_text(path)), ids);
   }
   return ids;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "offload/cpu_backend.h"
+#include "offload/host_memory.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
@@ -276,23 +277,15 @@ TEST(Saving, TakesWhatWasPlanned) {
   }
 }
 
-// Of this process, in bytes: "VmRSS", or "VmHWM", the most since it was forgotten.
-int64_t resident(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) << 10;
-  return 0;
-}
-
 TEST(Saving, TakesNoMoreThanPlannedOnTheMachine) {
   std::ofstream forget("/proc/self/clear_refs");
   if (!(forget << 5 << std::flush)) GTEST_SKIP() << "the kernel keeps the peak";
   TemporaryFolder folder;
   Part part({"vocab_size=100000", "dtype=bfloat16", "base_num_decoder_layers=1"}, {});
-  const int64_t before = resident("VmRSS");
+  const int64_t before = offload::resident_bytes();
   std::ofstream("/proc/self/clear_refs") << 5 << std::flush;
   part.save(folder / "1");
-  const int64_t taken = resident("VmHWM") - before;
+  const int64_t taken = offload::peak_resident_bytes() - before;
   EXPECT_LE(taken, kSaveBytes);
   EXPECT_GE(taken, kSaveBytes / 4) << "pieces of full size";
 }
