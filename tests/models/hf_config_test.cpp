@@ -195,6 +195,18 @@ TEST(HfConfigWriting, TheDtypeChangesAlone) {
     EXPECT_THROW(with_hf_dtype(text, "float32"), DataError) << text;
 }
 
+// transformers' default in all of these families.
+TEST(HfConfigReading, TheNormsEpsilonMayBeLeftOut) {
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"})
+    EXPECT_EQ(parse_hf_config("{\"model_type\":\"" + std::string(type) + "\"," +
+                              R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
+                              R"("num_attention_heads":2,"intermediate_size":12,)"
+                              R"("num_key_value_heads":1,"head_dim":4})")
+                  .norm_epsilon,
+              1e-6)
+        << type;
+}
+
 // Nothing and null are not the same to transformers.
 TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
   const std::string start =

@@ -66,6 +66,24 @@ TEST(RunOfOthers, HoldsNoLinksAndNoPipes) {
   EXPECT_TRUE(fs::exists(outside / "00000001.partial-1"));
 }
 
+// Nor where the link comes in mid-run.
+TEST(RunOfOthers, SavesNothingOutside) {
+  TemporaryFolder folder, outside;
+  const fs::path checkpoints = folder / "a" / kCheckpointsFolder;
+  Process process(tiny_train(folder / "", "steps=1000000 run_name=a checkpoint_period=1000"),
+                  folder / "log");
+  ASSERT_TRUE(process.wait_for("completed step: 3"));
+  fs::create_directory_symlink(outside / "", folder / "link");
+  fs::create_directory(checkpoints);
+  ASSERT_EQ(renameat2(AT_FDCWD, (folder / "link").c_str(), AT_FDCWD, checkpoints.c_str(),
+                      RENAME_EXCHANGE),
+            0);
+  process.send(SIGTERM);
+  EXPECT_EQ(process.wait(), 1) << process.output();
+  EXPECT_TRUE(has(process.output(), "checkpoints: found a symbolic link, expected a folder"));
+  EXPECT_TRUE(fs::is_empty(outside / ""));
+}
+
 TEST(RunOfOthers, ResumesFromNothingOutside) {
   TemporaryFolder folder, outside;
   ASSERT_EQ(train_in(folder).exit_code, 0);

@@ -40,9 +40,10 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
             "or -1");
   EXPECT_EQ(error("adam_b1: 1\n"),
             "configs/test.yml:12 adam_b1: found 1, expected a number from 0 to below 1");
-  EXPECT_EQ(error("peak_tflops_per_device: 1e-300\n"),
-            "configs/test.yml:12 peak_tflops_per_device: found 1e-300, expected a number from 1e-06 "
-            "to 1e+09, or 0");
+  EXPECT_EQ(
+      error("peak_tflops_per_device: 1e-300\n"),
+      "configs/test.yml:12 peak_tflops_per_device: found 1e-300, expected a number from 1e-06 "
+      "to 1e+09, or 0");
   EXPECT_EQ(error("adam_eps: 0\n"),
             "configs/test.yml:12 adam_eps: found 0, expected a number from 1e-37 to 1e+37");
   EXPECT_EQ(error("dtype: bflaot16\n"),
@@ -86,6 +87,9 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
       "runs are there");
   EXPECT_EQ(error("", {"base_config=other.yml"}),
             "command line base_config: found other.yml, expected this key in a file only");
+  EXPECT_EQ(error("", {R"(run_name="a\u202e")"}),
+            R"(command line run_name: found "a\u202e", expected the printable name of one folder )"
+            "inside base_output_directory");
   EXPECT_EQ(error("", {"run_name=\xff"}),
             "command line run_name: found the byte 0xff, expected UTF-8 text without control "
             "characters");

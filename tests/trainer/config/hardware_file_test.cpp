@@ -254,6 +254,9 @@ TEST(HardwareFile, WritesEveryKeyThatIsSet) {
             "flops_per_second.attention: 1e+13\nflops_per_second.matmul.bf16: 1e+14\n"
             "bytes_per_second.host.memory: 1e+11\n"
             "bytes_per_second.memory: 1e+12\n");
+  EXPECT_EQ(text(parse("ici_hop_seconds: 0\ndcn_hop_seconds: 0\ndcn_contention: 0\n")),
+            text(parse("")))
+      << "what is there where nothing is said";
   const std::string all =
       text(parse("device_reserved_bytes: 1e9\npeak_flops_per_second.bf16: 2e14\n"
                  "peak_flops_per_second.f32: 1e14\ncache_bytes: 3e7\nfetch_bytes_per_second: 1e10\n"

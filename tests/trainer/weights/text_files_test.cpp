@@ -110,6 +110,11 @@ TEST(TextFiles, AllEndsOfBothFilesAreFound) {
   EXPECT_EQ(eos_ids(folder / ""), std::vector{4});
   folder.write("generation_config.json", R"({"eos_token_id": [7, 4, 9]})");
   EXPECT_EQ(eos_ids(folder / ""), (std::vector{7, 4, 9}));
+  // As many as a file may have: a list is not gone through for each of its ids.
+  std::string many = "0";
+  for (int id = 1; id < 200'000; ++id) many += "," + std::to_string(id);
+  folder.write("generation_config.json", "{\"eos_token_id\": [" + many + "]}");
+  EXPECT_EQ(eos_ids(folder / "").size(), 200'000u);
   for (const char* wrong : {R"({"eos_token_id": "</s>"})", R"({"eos_token_id": [1.5]})",
                             R"({"eos_token_id": 99999999999})", "[]", "{"}) {
     folder.write("generation_config.json", wrong);
