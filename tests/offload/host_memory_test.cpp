@@ -81,17 +81,19 @@ TEST_F(ControlGroups, AreNoneWhereNothingIsSaid) {
   EXPECT_EQ(control_group_bytes(folder_ / "absent"), INT64_MAX);
 }
 
-// Other tests' memory is not limited: the limits end with the process.
-// Bytes, by a field of /proc/self/statm.
-rlim_t in_use(int field) {
-  std::ifstream statm("/proc/self/statm");
-  rlim_t pages = 0;
-  for (int i = 0; i <= field; ++i) statm >> pages;
-  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+// Bytes, as the kernel counts them towards a limit.
+rlim_t in_use(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  std::string key, rest;
+  rlim_t kilobytes = 0;
+  while (status >> key && key != field + ":") std::getline(status, rest);
+  status >> kilobytes;
+  return kilobytes << 10;
 }
 
+// Other tests' memory is not limited: the limits end with the process.
 TEST(HostMemoryDeathTest, IsWithinTheProcesssOwnLimits) {
-  for (const auto& [resource, field] : {std::pair{RLIMIT_AS, 0}, {RLIMIT_DATA, 5}})
+  for (const auto& [resource, field] : {std::pair{RLIMIT_AS, "VmSize"}, {RLIMIT_DATA, "VmData"}})
     EXPECT_EXIT(
         {
           // Beyond what is in use: below that, nothing could be allocated at all.
