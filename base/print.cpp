@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/printable.h"
+#include "base/standard_output.h"
 #include "base/utf8.h"
 
 namespace longshore {
@@ -32,6 +33,7 @@ std::string shown(std::string_view text) {
 
 void print(std::FILE* stream, std::string_view text) {
   const std::string lines = shown(text);
+  if (stream == stdout) return put_output(lines);
   std::fwrite(lines.data(), 1, lines.size(), stream);
 }
 

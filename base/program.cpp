@@ -1,14 +1,10 @@
 #include "base/program.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <iostream>
 #include <string_view>
 #include <vector>
 
@@ -31,9 +27,8 @@ std::string nearest_option(const CLI::App& app, const std::string& argument) {
 std::string version_text() { return "longshore " LONGSHORE_VERSION; }
 
 void open_standard_streams() {
-  int number = open("/dev/null", O_RDWR);
-  while (0 <= number && number <= STDERR_FILENO) number = open("/dev/null", O_RDWR);
-  if (number > STDERR_FILENO) close(number);
+  for (int number = 0; number <= STDERR_FILENO; ++number)
+    if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 void require_thread_count() {
@@ -50,21 +45,6 @@ void require_thread_count() {
   if (!is_number || count < 1 || count > kMost)
     throw ConfigError("OMP_NUM_THREADS: found " + excerpt(rest) + ", expected 1 to " +
                       std::to_string(kMost));
-}
-
-// As after head(1), or after tee(1) that got the same signal as this program.
-bool has_lost_reader() {
-  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
-  return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP));
-}
-
-void finish_standard_output() {
-  errno = 0;
-  std::cout.flush();
-  const bool is_flushed = std::fflush(stdout) == 0;
-  if ((is_flushed && std::cout && !std::ferror(stdout)) || has_lost_reader()) return;
-  throw FileError(std::string("standard output: cannot be written") +
-                  (errno ? std::string(": ") + std::strerror(errno) : ""));
 }
 
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant) {

@@ -5,11 +5,13 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <string>
 
 #include "base/exit_code.h"
 #include "base/print.h"
 #include "base/refusals.h"
+#include "base/standard_output.h"
 
 namespace longshore {
 
@@ -25,17 +27,13 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
 // "longshore 0.1.0"
 std::string version_text();
 
-// Opens those of the standard streams that are closed, on nothing: else files would get their
-// numbers, and what is printed would go into them.
+// Opens those of the standard streams that are closed, else files would get their numbers, and what
+// is printed would go into them. They stay of no use: reading or writing them fails, as it should.
 void open_standard_streams();
 
 // Throws ConfigError where OMP_NUM_THREADS is no number of threads that OpenMP can start: it would
 // take another number, or end the program in the middle of its work.
 void require_thread_count();
-
-// Writes out what was printed. Throws FileError where standard output took less than all of it,
-// unless whoever read it is gone.
-void finish_standard_output();
 
 // Parses the arguments and runs what they ask for. Gives the exit code: 2 for wrong arguments, of
 // which wrong_arguments() says what is wrong, and else exit_code_of()'s.
@@ -55,8 +53,10 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0)  // --help, --version
       return exit_code_of(app.get_name().c_str(), [&] {
-        app.exit(error);
-        finish_standard_output();
+        std::ostringstream text;
+        app.exit(error, text);
+        print(stdout, text.str());
+        finish_output();
       });
     print(stderr, app.get_name() + ": " + wrong_arguments(app, error, meant) +
                       "\nRun with --help for more information.\n");
@@ -65,7 +65,7 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
   return exit_code_of(app.get_name().c_str(), [&] {
     require_thread_count();
     run();
-    finish_standard_output();
+    finish_output();
   });
 }
 

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <istream>
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -27,20 +26,19 @@ std::string read_json_string(const std::string& line) {
 
 }  // namespace
 
-void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out) {
+void tokenize_json_lines(const Tokenizer& tokenizer, std::istream& in,
+                         const std::function<void(const std::string& line)>& answer) {
   std::string line;
   int64_t number = 1;
   for (; std::getline(in, line); ++number) {
     try {
       const std::vector<int32_t> ids = tokenizer.encode(read_json_string(line));
-      const nlohmann::ordered_json answer = {
+      const nlohmann::ordered_json found = {
           {"ids", ids}, {"decoded", tokenizer.decode(ids, SpecialTokens::keep)}};
       constexpr int kOneLine = -1;
       constexpr bool kAscii = true;
       // A model's pieces need not be UTF-8.
-      out << answer.dump(kOneLine, ' ', kAscii, nlohmann::json::error_handler_t::replace)
-          << std::endl;
-      if (!out) throw DataError("cannot write the answer");
+      answer(found.dump(kOneLine, ' ', kAscii, nlohmann::json::error_handler_t::replace) + "\n");
     } catch (const DataError& error) {
       throw DataError("line " + std::to_string(number) + ": " + error.what());
     }

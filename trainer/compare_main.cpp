@@ -9,6 +9,7 @@
 #include "base/print.h"
 #include "base/program.h"
 #include "base/result_output.h"
+#include "base/standard_output.h"
 #include "base/text.h"
 #include "trainer/compare/compare.h"
 #include "trainer/compare/figures.h"
@@ -54,7 +55,7 @@ std::vector<Comparison> plan(const Request& request) {
 
 void print_line(const std::string& line) {
   print(stdout, line + "\n");
-  std::fflush(stdout);  // the next may be a while away
+  flush_output();  // the next may be a while away
 }
 
 // Prints each warning once: most workloads cause the same ones.

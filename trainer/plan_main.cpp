@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/program.h"
 #include "base/result_output.h"
+#include "base/standard_output.h"
 #include "base/text.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
@@ -58,7 +59,7 @@ void measure(std::filesystem::path file) {
   offload::Hardware hardware =
       measure_hardware(*backend, "this_machine", [](const std::string& what) {
         print(stdout, "measuring " + what + "\n");
-        std::fflush(stdout);
+        flush_output();
       });
   if (file.empty()) file = default_configs_directory() / "hardware/this_machine.yml";
   std::string said = text(hardware);
@@ -219,7 +220,7 @@ void plan(Request& request) {
       // Who asks for the largest batch that fits has said what is to change.
       if (plans.size() == 1 && hardware && request.advice &&
           !(request.question.changes_config() && one.room.fits())) {
-        std::fflush(stdout);
+        flush_output();
         const LateNotice notice(
             "plan: working out what other choices would do; --no-advice leaves that out");
         print(stdout, changes(one, *its_hardware));

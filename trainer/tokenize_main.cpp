@@ -11,6 +11,7 @@
 #include "base/print.h"
 #include "base/printable.h"
 #include "base/program.h"
+#include "base/standard_output.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/chat_template.h"
@@ -64,7 +65,11 @@ void run(const Arguments& arguments) {
   const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
   if (arguments.stdin_json) {
     std::ios::sync_with_stdio(false);  // with it, a read error would look like the end of the input
-    longshore::data::tokenize_json_lines(tokenizer, std::cin, std::cout);
+    longshore::data::tokenize_json_lines(tokenizer, std::cin, [](const std::string& line) {
+      longshore::put_output(line);
+      longshore::flush_output();
+      longshore::require_output();
+    });
     return;
   }
   const longshore::StopSignal listening;

@@ -304,9 +304,9 @@ TEST(Tokenizer, DamagedModelsAreRefusedOrSafe) {
 
 std::string filter(const Tokenizer& tokenizer, const std::string& lines) {
   std::istringstream in(lines);
-  std::ostringstream out;
-  tokenize_json_lines(tokenizer, in, out);
-  return out.str();
+  std::string out;
+  tokenize_json_lines(tokenizer, in, [&](const std::string& line) { out += line; });
+  return out;
 }
 
 TEST(TokenizeJson, AnswersEachLine) {

@@ -4,15 +4,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "base/print.h"
 #include "base/printable.h"
+#include "base/standard_output.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/chat_template.h"
@@ -177,9 +175,9 @@ class GeneratedText {
   // Flushes each piece, so that a full disk ends the program before more is computed.
   void print(const std::string& piece) const {
     const std::string text = is_terminal_ ? printable_lines(piece) : piece;
-    const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
-    if (written != text.size() || std::fflush(stdout) != 0)
-      throw FileError(std::string("standard output: cannot write: ") + std::strerror(errno));
+    put_output(text);
+    flush_output();
+    require_output();
   }
 
  private:

@@ -6,9 +6,9 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 
 #include "base/print.h"
+#include "base/standard_output.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "trainer/config/run_files.h"
@@ -67,8 +67,8 @@ void Console::progress(int64_t done, int64_t total, double seconds_left, const s
 
 void Console::write(const std::string& text) {
   if (output_) return output_->put(text);
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  put_output(text);
+  flush_output();
 }
 
 }  // namespace longshore::trainer

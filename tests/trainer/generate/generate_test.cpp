@@ -176,7 +176,7 @@ TEST(Generate, SaysWhenTheTextCannotBeWritten) {
                                            " --prompt 'The boats' --max-tokens 5 >/dev/full");
   EXPECT_EQ(generated.exit_code, 1);
   EXPECT_THAT(generated.errors,
-              HasSubstr("generate: standard output: cannot write: No space left"));
+              HasSubstr("generate: standard output: cannot be written: No space left"));
 }
 
 TEST(Generate, TheSeedGivesTheText) {
