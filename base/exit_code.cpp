@@ -1,7 +1,6 @@
 #include "base/exit_code.h"
 
 #include <chrono>
-#include <exception>
 #include <string>
 
 #include "base/error.h"
@@ -9,7 +8,6 @@
 #include "base/refusals.h"
 
 namespace longshore {
-namespace {
 
 int code_of(const std::exception& error) {
   const bool is_users = dynamic_cast<const ConfigError*>(&error) ||
@@ -17,8 +15,6 @@ int code_of(const std::exception& error) {
                         is_out_of_threads(error);
   return is_users ? 2 : 1;
 }
-
-}  // namespace
 
 int report_failure(const char* program) {
   try {

@@ -1,11 +1,16 @@
 // How a program ends.
 #pragma once
 
+#include <exception>
+
 namespace longshore {
 
+// 2 for what the user or the machine's limits can change, as base/error.h says of each kind and
+// where the system refused memory or threads; else 1.
+int code_of(const std::exception& error);
+
 // For the exception at hand, in a catch block: its message goes to stderr after the program's name.
-// Returns the exit code that base/error.h gives for it. Where the system refused memory or threads
-// the message says what limits them, and the code is 2.
+// Returns its code. Where the system refused memory or threads the message says what limits them.
 int report_failure(const char* program);
 
 // Calls `run` and returns the exit code: 0, or that of what it throws.

@@ -9,8 +9,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/refusals.h"
+#include "base/exit_code.h"
 #include "base/printable.h"
+#include "base/refusals.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "trainer/compare/energy_meter.h"
@@ -212,6 +213,7 @@ void interleave(std::vector<Candidate>& candidates, const Amount& amount, const 
         how = fmt::format("{:.4f} s", fmt::join(candidate.turns.back().seconds, ", "));
       } catch (const std::exception& error) {
         candidate.failure = refusal_text(error);
+        candidate.failure_code = code_of(error);
         how = "failed: " + candidate.failure;
       }
       log(fmt::format("round {} of {}, {}: {}", request.round, rounds, candidate.policy, how));

@@ -52,6 +52,7 @@ struct Candidate {
   std::string obstacle;            // why the policy gets no turns; "" if it gets them
   std::vector<Turn> turns;         // one for each round
   std::string failure;             // why the turn after these failed; "" if none has failed
+  int failure_code = 0;            // 1 or 2, as the program would exit with for that alone
 };
 
 // A workload, with the policies in the order in which they were named. Gains are relative to the

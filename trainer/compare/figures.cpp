@@ -68,6 +68,16 @@ std::string difference(const Candidate& first, const Turn& expected, const Candi
   return "";
 }
 
+// The first with that code; "" if there is none.
+std::string failure_with(int code, const std::vector<Comparison>& comparisons) {
+  for (const Comparison& comparison : comparisons)
+    for (const Candidate& candidate : comparison.candidates)
+      if (!candidate.failure.empty() && candidate.failure_code == code)
+        return comparison.workload.shown_name() + ", " + candidate.policy + ": " +
+               candidate.failure;
+  return "";
+}
+
 }  // namespace
 
 Figures figures(const Comparison& comparison, const Candidate& candidate,
@@ -126,15 +136,14 @@ std::string equality_text(const std::vector<Comparison>& comparisons) {
 }
 
 void require_sound(const std::vector<Comparison>& comparisons) {
-  for (const Comparison& comparison : comparisons)
-    for (const Candidate& candidate : comparison.candidates)
-      if (!candidate.failure.empty())
-        throw Error(comparison.workload.shown_name() + ", " + candidate.policy + ": " +
-                    candidate.failure);
-  if (std::ranges::none_of(comparisons, is_measured))
-    throw PlanError("none of the policies can be measured here");
+  if (const std::string failure = failure_with(1, comparisons); !failure.empty())
+    throw Error(failure);
   if (std::vector<std::string> lines = differences(comparisons); !lines.empty())
     throw Error("results depend on the policy, which they must not:\n" + join(lines, "\n"));
+  if (const std::string failure = failure_with(2, comparisons); !failure.empty())
+    throw ConfigError(failure);
+  if (std::ranges::none_of(comparisons, is_measured))
+    throw PlanError("none of the policies can be measured here");
 }
 
 }  // namespace longshore::trainer

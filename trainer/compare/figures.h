@@ -46,7 +46,8 @@ std::vector<std::string> differences(const std::vector<Comparison>& comparisons)
 // policies", or under those with micro-batches of the same size.
 std::string equality_text(const std::vector<Comparison>& comparisons);
 
-// Throws PlanError if no policy has turns, and Error if one has failed or there are differences().
+// Throws Error if a policy has failed by more than what the user can change, or there are
+// differences(); else ConfigError if one has failed, and PlanError if none has turns.
 void require_sound(const std::vector<Comparison>& comparisons);
 
 }  // namespace longshore::trainer

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <string>
+#include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/exit_code.h"
 #include "tests/data/temporary_folder.h"
 #include "trainer/compare/charts.h"
 #include "trainer/compare/figures.h"
@@ -141,6 +145,40 @@ TEST(Compare, OnePolicysFailureIsNotTheOthers) {
   } catch (const Error& error) {
     EXPECT_TRUE(contains(error.what(), "full: an odd address")) << error.what();
   }
+}
+
+// The exit code of a report where policies fail in these ways, and the others work.
+template <class... Failures>
+int code_after(const Failures&... failures) {
+  ComparisonReport report{
+      .comparisons = {plan_comparison(workloads("", {})[0], {"full", "none", "minimal"})},
+      .steps = 2};
+  Comparison& comparison = report.comparisons[0];
+  std::vector<std::function<void()>> fail{[&] { throw failures; }...};
+  interleave(
+      comparison.candidates, {.steps = 2, .rounds = 1},
+      [&](const Candidate& candidate, const TurnRequest& request) {
+        const auto index = static_cast<size_t>(&candidate - comparison.candidates.data());
+        if (index < fail.size()) fail[index]();
+        return even_turn(candidate, request.timed_steps, 1);
+      },
+      [](const std::string&) {});
+  return exit_code_of("compare", [&] { require_sound(report.comparisons); });
+}
+
+TEST(Compare, EndsAsWhatFailedDoes) {
+  const std::system_error no_thread(
+      std::make_error_code(std::errc::resource_unavailable_try_again));
+  const std::bad_alloc no_memory;
+  const OutOfMemoryError too_little("device: asked for 3 bytes");
+  const DataError fault("an odd address");
+  EXPECT_EQ(code_after(), 0);
+  EXPECT_EQ(code_after(no_thread), 2);
+  EXPECT_EQ(code_after(no_memory), 2);
+  EXPECT_EQ(code_after(too_little, no_thread, no_memory), 2);
+  EXPECT_EQ(code_after(fault), 1);
+  EXPECT_EQ(code_after(no_thread, fault), 1);
+  EXPECT_EQ(code_after(fault, no_memory, too_little), 1);
 }
 
 TEST(Compare, MeasuresWhatWasPlanned) {
