@@ -28,19 +28,27 @@ void require_kind(const fs::path& path, mode_t expected) {
     refuse(path, status.st_mode, expected);
 }
 
+// What is written to a file goes to every name that it has, wherever those are.
+void require_one_name(const fs::path& path, const struct stat& status, int flags) {
+  if ((flags & O_ACCMODE) == O_RDONLY || !S_ISREG(status.st_mode) || status.st_nlink <= 1) return;
+  throw DataError(path_text(path) + ": found a file with " + std::to_string(status.st_nlink) +
+                  " names (hard links), expected one: what is written there would change the "
+                  "others; nearest: a copy in its place");
+}
+
 // Opens `name` in the folder unless it is of another kind; `path` is how messages call it. It is
 // looked at first, for some devices act when they are opened, and again when it is open.
 FileDescriptor open_kind(int folder, const fs::path& name, int flags, mode_t expected,
                          const fs::path& path) {
   struct stat status;
-  if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-      (status.st_mode & S_IFMT) != expected)
-    refuse(path, status.st_mode, expected);
+  auto require_own = [&] {
+    if ((status.st_mode & S_IFMT) != expected) refuse(path, status.st_mode, expected);
+    require_one_name(path, status, flags);
+  };
+  if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) require_own();
   FileDescriptor opened(
       openat(folder, name.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
-  if (opened.is_open() && fstat(opened.number(), &status) == 0 &&
-      (status.st_mode & S_IFMT) != expected)
-    refuse(path, status.st_mode, expected);
+  if (opened.is_open() && fstat(opened.number(), &status) == 0) require_own();
   return opened;
 }
 

@@ -1,6 +1,6 @@
 // Files in folders of others, such as that of a run that is resumed: they are opened only where
-// they are regular files in that very folder. A link could lead to any file of the user's, and a
-// pipe would be waited for.
+// they are regular files in that very folder. A link could lead to any file of the user's, by its
+// name or as another name of the same file, and a pipe would be waited for.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,8 @@ bool is_path_below(const std::string& path);
 
 // Opens a file with these flags of open(). The folder itself may be a link; from there on none is
 // followed. Throws a DataError where the path names something else than a regular file, whose kind
-// it says. Not open, with errno, where the system refuses, as for a file that is not there.
+// it says, and for writing one that has other names as well (hard links). Not open, with errno,
+// where the system refuses, as for a file that is not there.
 FileDescriptor open_inside(const std::filesystem::path& folder, const std::filesystem::path& below,
                            int flags);
 

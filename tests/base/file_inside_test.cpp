@@ -64,6 +64,22 @@ TEST(FileInside, IsOnlyThatOfTheFolder) {
   EXPECT_EQ(read_inside(other / "run", "plain", 4, ""), "text");
 }
 
+// To read, it is one file like another: who keeps copies often links them.
+TEST(FileInside, IsNotWrittenThroughAHardLink) {
+  TemporaryFolder outside, folder;
+  outside.write("mine", "as it was");
+  fs::create_hard_link(outside / "mine", folder / "lock");
+  EXPECT_EQ(read_inside(folder / "", "lock", 9, ""), "as it was");
+  for (int flags : {O_WRONLY, O_RDWR, O_WRONLY | O_CREAT | O_TRUNC, O_RDWR | O_APPEND}) {
+    const std::string message =
+        message_of<DataError>([&] { open_inside(folder / "", "lock", flags); });
+    EXPECT_THAT(message, HasSubstr((folder / "lock").string() + ": found a file with 2 names"));
+  }
+  EXPECT_EQ(data::read_file(outside / "mine"), "as it was");
+  fs::remove(outside / "mine");
+  EXPECT_TRUE(open_inside(folder / "", "lock", O_RDWR).is_open());
+}
+
 TEST(FileInside, HasItsBound) {
   TemporaryFolder folder;
   folder.write("five", "12345");

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -16,16 +17,18 @@
 #include <utility>
 #include <variant>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file_inside.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr int64_t kMostBytesRead = int64_t{256} << 20;  // some 700,000 steps
 
 struct Field {
   const char* key;
@@ -92,20 +95,32 @@ std::optional<int64_t> parse_validation(const std::string& line) {
   }
 }
 
-// The lines of a file, but for those longer than any record.
+// The whole lines of a file's end; those longer than any record come as "".
 class Lines {
  public:
-  explicit Lines(const FileDescriptor& file)
-      : file_(file.is_open() ? fdopen(dup(file.number()), "r") : nullptr, fclose) {}
+  // Of the last `most_bytes`.
+  Lines(const FileDescriptor& file, int64_t most_bytes)
+      : file_(fdopen(dup(file.number()), "r"), fclose) {
+    if (!file_ || fseeko(file_.get(), 0, SEEK_END) != 0) return;
+    size_ = ftello(file_.get());
+    // From the byte before, which may be the break that ends a line.
+    position_ = std::max(size_ - most_bytes - 1, int64_t{0});
+    if (fseeko(file_.get(), position_, SEEK_SET) != 0) return;
+    std::string part;
+    if (size_ > most_bytes) next(part);
+  }
 
-  bool has_failed() const { return file_ && ferror(file_.get()); }
+  bool has_failed() const { return !file_ || size_ < 0 || ferror(file_.get()); }
+  int64_t size() const { return size_; }
+  // In the file, behind what was read so far.
+  int64_t position() const { return position_; }
 
   bool next(std::string& line) {
     constexpr size_t kMostBytes = 4096;
     line.clear();
     size_t bytes = 0;
     int c = EOF;
-    while (file_ && (c = getc_unlocked(file_.get())) != EOF && c != '\n')
+    while (position_ < size_ && (c = getc_unlocked(file_.get())) != EOF && ++position_ && c != '\n')
       if (bytes++ < kMostBytes) line += static_cast<char>(c);
     if (bytes > kMostBytes) line.clear();
     return bytes > 0 || c == '\n';
@@ -113,6 +128,7 @@ class Lines {
 
  private:
   std::unique_ptr<FILE, int (*)(FILE*)> file_;
+  int64_t size_ = -1, position_ = 0;
 };
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
@@ -132,35 +148,56 @@ std::string text(const StepMetrics& m) {
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,
                          const std::function<void(const StepMetrics&)>& keep, Log log)
     : path_(path), log_(std::move(log)) {
-  auto refuse = [&](const char* what) {
-    throw FileError(path_text(path) + ": cannot be " + what + ": " + std::strerror(errno));
-  };
-  const FileDescriptor existing = open_inside(path.parent_path(), path.filename(), O_RDONLY);
-  if (!existing.is_open() && errno != ENOENT) refuse("read");
-  Lines before(existing);
-  AtomicFile after(path, Links::refused);
-  for (std::string line; before.next(line);) {
+  file_ = open_inside(path.parent_path(), path.filename(), O_RDWR | O_CREAT);
+  const int64_t end = file_.is_open() ? end_of_records(first_step, keep) : -1;
+  if (end < 0 || ftruncate(file_.number(), end) != 0 ||
+      fcntl(file_.number(), F_SETFL, O_APPEND) != 0)
+    throw FileError(path_text(path) + ": cannot be read and written: " + std::strerror(errno));
+}
+
+int64_t MetricsFile::end_of_records(int64_t first_step,
+                                    const std::function<void(const StepMetrics&)>& keep) {
+  if (first_step == 0) return 0;
+  Lines lines(file_, kMostBytesRead);
+  const int64_t begin = lines.position();
+  int64_t end = begin;
+  for (std::string line; lines.next(line);) {
     if (const std::optional<StepMetrics> metrics = parse_record(line)) {
       if (metrics->step >= first_step) continue;
       keep(*metrics);
     } else {
       const std::optional<int64_t> validated = parse_validation(line);
       if (!validated || *validated >= first_step) continue;
-      if (*validated == first_step - 1) last_validations_.insert(line);
+      if (*validated == first_step - 1) last_validation_ = line;
     }
-    after.append(line + "\n");
+    line += '\n';
+    const auto bytes = std::ssize(line);
+    // It follows a line that does not stay, or was cut off before its break.
+    if (end + bytes != lines.position() &&
+        pwrite(file_.number(), line.data(), line.size(), end) != bytes)
+      return -1;
+    end += bytes;
   }
-  if (before.has_failed()) refuse("read");
-  after.finish();
-  file_ = open_inside(path.parent_path(), path.filename(), O_WRONLY | O_APPEND);
-  if (!file_.is_open()) refuse("written");
+  if (lines.has_failed()) return -1;
+  if (begin == 0) return end;
+  if (end == begin)
+    throw DataError(
+        fmt::format("{}: found {} bytes, of which the last {} hold no record of a step "
+                    "before {}, expected one; nearest: move the file away, and the run "
+                    "begins another",
+                    path_text(path_), lines.size(), lines.size() - begin, first_step));
+  log_(
+      fmt::format("{} has {} bytes, of which the last {} were read; those before stay as they are, "
+                  "and {} knows nothing of them",
+                  path_text(path_), lines.size(), lines.size() - begin, kSummaryFile));
+  return end;
 }
 
 void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
 
 void MetricsFile::write_validation(int64_t step, double loss) {
   const std::string record = validation_record(step, loss);
-  if (!last_validations_.contains(record)) append(record);
+  if (record != last_validation_) append(record);
 }
 
 void MetricsFile::sync() {

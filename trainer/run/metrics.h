@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <set>
 #include <string>
 
 #include "base/file_descriptor.h"
@@ -36,9 +35,11 @@ class MetricsFile {
   // Records of steps before `first_step` stay in an existing file. The others are removed, since a
   // run that resumes writes them again, and so are lines that are no records, as a line that was
   // cut off. `keep` gets the records of steps that stay, one after the other; nothing here grows
-  // with their number. `log` gets a line where records begin to wait, or wait for another reason.
-  // Throws FileError where the file cannot be read or written, DataError where the name is that of
-  // something else than a regular file.
+  // with their number. Of a file of more than 256 MiB only the end is read, and `log` says so. It
+  // also gets a line where records begin to wait, or wait for another reason. Throws FileError
+  // where the file cannot be read or written, DataError where the name is that of something else
+  // than a regular file, or of one with other names (hard links), or where the end that is read has
+  // no record that stays.
   MetricsFile(const std::filesystem::path& path, int64_t first_step,
               const std::function<void(const StepMetrics&)>& keep, Log log);
 
@@ -48,7 +49,7 @@ class MetricsFile {
   // is of the step before `first_step` and the file had it already.
   void write_validation(int64_t step, double loss);
   // Whether the file had a validation after the step before `first_step`.
-  bool ends_with_validation() const { return !last_validations_.empty(); }
+  bool ends_with_validation() const { return !last_validation_.empty(); }
   // Records are on the disk, those that waited too, as far as the system takes them and the disk
   // can.
   void sync();
@@ -56,15 +57,17 @@ class MetricsFile {
   void require_written() const;
 
  private:
+  // Brings the records that stay together; gives the end of the last, or -1, with errno.
+  int64_t end_of_records(int64_t first_step, const std::function<void(const StepMetrics&)>& keep);
   void append(const std::string& line);
   void open_anew_if_removed();
   void write_waiting();
 
   std::filesystem::path path_;
   Log log_;
-  std::set<std::string> last_validations_;  // the records that the file had after its last step
-  std::string waiting_;                     // the text of records that wait
-  std::string trouble_;                     // why they wait; "" where none does
+  std::string last_validation_;  // the record that the file had after its last step
+  std::string waiting_;          // the text of records that wait
+  std::string trouble_;          // why they wait; "" where none does
   FileDescriptor file_;
 };
 

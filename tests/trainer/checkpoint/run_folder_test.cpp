@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 
 #include "base/file_descriptor.h"
@@ -64,6 +65,32 @@ TEST(RunOfOthers, HoldsNoLinksAndNoPipes) {
   EXPECT_EQ(of_folder.exit_code, 1) << of_folder.output;
   EXPECT_TRUE(has(of_folder.output, "checkpoints: found a symbolic link, expected a folder"));
   EXPECT_TRUE(fs::exists(outside / "00000001.partial-1"));
+}
+
+// As `cp -al` makes a copy: what is written in place is refused, the rest is replaced.
+TEST(RunOfOthers, IsNotWrittenThroughHardLinks) {
+  TemporaryFolder folder, outside;
+  ASSERT_EQ(train_in(folder).exit_code, 0);
+  std::map<fs::path, std::string> before;  // by the names outside
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "a"))
+    if (entry.is_regular_file() && !entry.is_symlink()) {
+      const fs::path other = outside / std::to_string(before.size());
+      before[other] = data::read_file(entry.path());
+      fs::create_hard_link(entry.path(), other);
+    }
+  ASSERT_GT(before.size(), 8u);
+  for (const char* name : {kLockFile, kMetricsFile}) {
+    const ProgramResult result = train_in(folder, "steps=4 run_name=a");
+    EXPECT_EQ(result.exit_code, 1) << result.output;
+    EXPECT_TRUE(has(result.output, (folder / "a" / name).string() + ": found a file with 2 names"));
+    const std::string text = data::read_file(folder / "a" / name);
+    fs::remove(folder / "a" / name);
+    folder.write(fs::path("a") / name, text);
+  }
+  const ProgramResult result = train_in(folder, "steps=4 run_name=a");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(losses(folder / "a").size(), 4u);
+  for (const auto& [other, text] : before) EXPECT_EQ(data::read_file(other), text) << other;
 }
 
 // Nor where the link comes in mid-run.

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -90,6 +91,72 @@ TEST(MetricsFile, LeavesOutLinesThatAreNoRecords) {
   std::filesystem::create_symlink("other", path);
   EXPECT_THAT(message_of<DataError>([&] { file_at(path, 9); }),
               HasSubstr("metrics.jsonl: found a symbolic link, expected a regular file"));
+}
+
+// Lines between records, and a last record without its break.
+TEST(MetricsFile, BringsTogetherTheRecordsThatStay) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl", other = folder / "other";
+  file_at(other, 0).write({.step = 3});
+  std::string record = data::read_file(other);
+  const auto with_step = [&](const std::string& step) {
+    return R"({"step":)" + step + record.substr(record.find(','));
+  };
+  record.pop_back();
+  std::ofstream(path) << "\n{}\n"
+                      << with_step("0") << "\n"
+                      << std::string(9000, '[') << "\n"
+                      << with_step("7") << "\n"
+                      << with_step("1") << "\n"
+                      << R"({"step":1,"validation_loss":0.5})"
+                      << "\n\n"
+                      << with_step("2");
+  std::vector<StepMetrics> kept;
+  MetricsFile file = file_at(path, 3, &kept);
+  EXPECT_EQ(kept.size(), 3u);
+  EXPECT_EQ(records(path), "0 1 1=0.5 2 ");
+  file.write({.step = 3});
+  EXPECT_EQ(records(path), "0 1 1=0.5 2 3 ");
+}
+
+// Holes of gigabytes are lines of as many zeros.
+TEST(MetricsFile, ReadsTheEndOfAHugeFileAlone) {
+  constexpr int64_t kHole = int64_t{6} << 30;
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  file_at(path, 0).write({.step = 0});
+  std::filesystem::resize_file(path, kHole);
+  {
+    EXPECT_THAT(
+        message_of<DataError>([&] {
+          MetricsFile(
+              path, 3, [](const StepMetrics&) {}, [](const std::string&) {});
+        }),
+        testing::AllOf(HasSubstr("metrics.jsonl: found 6442450944 bytes, of which the last "),
+                       HasSubstr("hold no record of a step before 3")));
+    EXPECT_EQ(std::filesystem::file_size(path), kHole);
+  }
+  {
+    MetricsFile other = file_at(folder / "other", 0);
+    for (int64_t step = 1; step < 5; ++step) other.write({.step = step});
+  }
+  const std::string more = "\n" + data::read_file(folder / "other");
+  std::ofstream(path, std::ios::app) << more;
+  std::vector<std::string> said;
+  std::vector<int64_t> kept;
+  const auto begin = std::chrono::steady_clock::now();
+  MetricsFile file(
+      path, 3, [&](const StepMetrics& step) { kept.push_back(step.step); },
+      [&](const std::string& line) { said.push_back(line); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_THAT(kept, testing::ElementsAre(1, 2));
+  file.write({.step = 3});
+  // To the byte what it was, up to the third record of four.
+  const size_t size = std::filesystem::file_size(path);
+  EXPECT_EQ(size, kHole + more.size() - (more.size() - 1) / 4);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_THAT(said[0], HasSubstr("metrics.jsonl has " + std::to_string(kHole + more.size()) +
+                                 " bytes, of which the last "));
 }
 
 TEST(MetricsFile, GoesOnInANewFileWhereItIsRemoved) {
