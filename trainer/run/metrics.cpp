@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostBytesRead = int64_t{256} << 20;  // some 700,000 steps
+constexpr int64_t kMostBytesRead = int64_t{64} << 20;  // some 200,000 steps
 
 struct Field {
   const char* key;

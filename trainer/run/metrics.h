@@ -35,7 +35,7 @@ class MetricsFile {
   // Records of steps before `first_step` stay in an existing file. The others are removed, since a
   // run that resumes writes them again, and so are lines that are no records, as a line that was
   // cut off. `keep` gets the records of steps that stay, one after the other; nothing here grows
-  // with their number. Of a file of more than 256 MiB only the end is read, and `log` says so. It
+  // with their number. Of a file of more than 64 MiB only the end is read, and `log` says so. It
   // also gets a line where records begin to wait, or wait for another reason. Throws FileError
   // where the file cannot be read or written, DataError where the name is that of something else
   // than a regular file, or of one with other names (hard links), or where the end that is read has
