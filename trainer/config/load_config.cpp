@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -25,6 +27,7 @@ namespace fs = std::filesystem;
 
 const std::string kBaseConfig = "base_config";
 const std::string kModelName = "model_name";
+const std::string kLoadParametersPath = "load_parameters_path";
 constexpr size_t kMostBases = 32;  // of which one is based on the next
 
 // Words that are longer than any key are not taken for misspellings.
@@ -201,7 +204,10 @@ class Resolver {
   }
 
   void apply_settings(std::span<const Setting> settings, const fs::path& relative_to) {
-    if (const Setting* model = find_setting(settings, kModelName)) apply_model(*model);
+    const bool brings_weights =
+        find_setting(settings, kLoadParametersPath) || !config_.load_parameters_path.empty();
+    if (const Setting* model = find_setting(settings, kModelName))
+      apply_model(*model, brings_weights);
     for (const Setting& setting : settings) {
       if (setting.key == kBaseConfig) continue;
       add(find_key(setting.key) ? set(setting, relative_to, config_) : unknown_key_fault(setting));
@@ -210,7 +216,7 @@ class Resolver {
 
   // An empty name stands for no model so far: that of load_parameters_path, or the keys that
   // follow.
-  void apply_model(const Setting& model) {
+  void apply_model(const Setting& model, bool brings_weights) {
     fs::path directory = configs_ / "models";
     std::vector<std::string> models = yaml_files(directory);
     for (std::string& file : models) file = fs::path(file).stem().string();
@@ -221,13 +227,15 @@ class Resolver {
       refuse(model, found_text(model.value), "a model of configs/models: " + join(models),
              help(name, models));
     }
-    const Config defaults;
-    for (const Key& key : config_keys()) {
-      if (key.section != Section::model) continue;
-      copy_value(key, defaults, config_);
-      config_.origins.erase(key.name);
+    const bool had_name = !config_.model_name.empty(), had_model = had_name || has_model_keys();
+    for (const Key& key : config_keys())
+      if (key.section == Section::model) unset(key);
+    if (is_none) {
+      // A model of one's own may be replaced by another for the same data.
+      if (had_name || (had_model && brings_weights)) unset_companions();
+      return;
     }
-    if (is_none) return;
+    if (!had_model) before_model_ = config_.origins;
     fs::path file = directory / (name + ".yml");
     for (const Setting& setting : parse_yaml_settings(read_file(file), shown(file))) {
       const Key* key = find_key(setting.key);
@@ -239,6 +247,28 @@ class Resolver {
     }
   }
 
+  bool has_model_keys() const {
+    return std::ranges::any_of(config_keys(), [&](const Key& key) {
+      return key.section == Section::model && config_.origins.contains(key.name);
+    });
+  }
+
+  void unset(const Key& key) {
+    copy_value(key, Config(), config_);
+    config_.origins.erase(key.name);
+  }
+
+  // What was set with the model that goes, and is of use with no other.
+  void unset_companions() {
+    for (const char* name : {"tokenizer_path", "chat_template"}) {
+      const auto now = config_.origins.find(name), before = before_model_.find(name);
+      const bool is_older = now != config_.origins.end() && before != before_model_.end() &&
+                            now->second == before->second;
+      if (!is_older) unset(*find_key(name));
+    }
+    before_model_.clear();
+  }
+
   void add(std::string fault) {
     if (!fault.empty()) problems_.add(std::move(fault));
   }
@@ -246,6 +276,8 @@ class Resolver {
   fs::path configs_;
   fs::path root_;
   Config config_;
+  std::map<std::string, std::string>
+      before_model_;  // origins, where a source names the first model
   // Faults of single keys, reported together, so that a file of another trainer is corrected in one
   // go.
   ProblemList problems_;

@@ -156,6 +156,16 @@ void check_dtypes(const Config& config) {
   }
 }
 
+// Where a tokenizer was looked for, of a config that names none.
+std::string looked_for_tokenizer(const Config& config) {
+  if (!config.model_name.empty() || config.load_parameters_path.empty() ||
+      config.origins.contains("tokenizer_path"))
+    return "";
+  return "; " + path_text(config.load_parameters_path) + ", that of " +
+         location(config, "load_parameters_path") +
+         ", holds no tokenizer.json and no tokenizer.model";
+}
+
 void check_files(const Config& config) {
   if (config.dataset_path.empty()) {
     refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
@@ -167,7 +177,8 @@ void check_files(const Config& config) {
   }
   if (std::optional<std::filesystem::path> text = text_file(config);
       text && config.tokenizer_path.empty()) {
-    refuse(config, "tokenizer_path", "a path, to tokenize " + path_text(*text));
+    refuse(config, "tokenizer_path",
+           "a path, to tokenize " + path_text(*text) + looked_for_tokenizer(config));
   }
   const std::vector<std::filesystem::path> paths = data_files(config);
   bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);
@@ -197,7 +208,10 @@ void check_data(const Config& config) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }
   if (config.sample_tokens > 0 && config.tokenizer_path.empty()) {
-    refuse(config, "tokenizer_path", "a path, for " + described(config, "sample_tokens"));
+    const bool reads_tokens = config.dataset_type != DatasetType::synthetic;
+    refuse(config, "tokenizer_path",
+           "a path, for " + described(config, "sample_tokens") +
+               (reads_tokens ? looked_for_tokenizer(config) : ""));
   }
 }
 

@@ -267,6 +267,73 @@ TEST_F(ConfigTest, AnEmptyModelNameLeavesNothingOfTheModelBefore) {
   EXPECT_EQ(config.steps, 7);
 }
 
+// They were set with that model. What weaker sources had before, or the same one sets, stays.
+TEST_F(ConfigTest, AnEmptyModelNameTakesTheModelsTokenizerWithIt) {
+  const fs::path folder = default_configs_directory().parent_path() / "tests/goldens/models/gemma2";
+  const std::string weights = "load_parameters_path=" + folder.string();
+  auto texts_of = [&](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> overrides{"model_name=", weights};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const Config config = load(file, overrides);
+    return config.tokenizer_path.filename().string() + " " + config.chat_template;
+  };
+  write_file(root / "configs/own.yml",
+             "model_name: small\ntokenizer_path: small.json\nchat_template: llama3\n"
+             "dataset_type: documents\ndataset_path: a.jsonl\n");
+  EXPECT_EQ(load("own.yml").chat_template, "llama3");
+  EXPECT_THAT(message_of<ConfigError>([&] { texts_of("own.yml", {}); }),
+              AllOf(HasSubstr("default tokenizer_path: found \"\", expected a path, to tokenize "),
+                    HasSubstr("; " + folder.string() +
+                              ", that of command line load_parameters_path, "
+                              "holds no tokenizer.json and no tokenizer.model")));
+  EXPECT_EQ(texts_of("own.yml", {"tokenizer_path=mine.json"}), "mine.json ");
+  EXPECT_EQ(texts_of("own.yml", {"tokenizer_path=mine.json", "chat_template=gemma"}),
+            "mine.json gemma");
+  // In a file that names another, or changes the tokenizer.
+  write_file(root / "configs/other.yml",
+             "base_config: own.yml\nmodel_name: large\nchat_template: chatml\n");
+  EXPECT_EQ(texts_of("other.yml", {"tokenizer_path=mine.json"}), "mine.json ");
+  // Set before there was a model.
+  write_file(root / "configs/base.yml",
+             "tokenizer_path: base.json\nchat_template: gemma\n"
+             "dataset_type: documents\ndataset_path: a.jsonl\n");
+  write_file(root / "configs/named.yml",
+             "base_config: base.yml\nmodel_name: small\nchat_template: llama3\n");
+  EXPECT_EQ(texts_of("named.yml", {}), "base.json ");
+  EXPECT_EQ(texts_of("base.yml", {}), "base.json gemma");
+  // A model of its own keys.
+  write_file(root / "configs/keys.yml", kModelLines +
+                                            "dataset_type: documents\n"
+                                            "dataset_path: a.jsonl\ntokenizer_path: keys.json\n");
+  EXPECT_EQ(texts_of("keys.yml", {"tokenizer_path=mine.json"}), "mine.json ");
+  EXPECT_THAT(message_of<ConfigError>([&] { texts_of("keys.yml", {}); }),
+              HasSubstr("tokenizer_path: found \"\", expected a path"));
+}
+
+// Every recipe that names a model: nothing of that model's texts is left.
+TEST(ShippedConfigs, LeaveNoTextsOfAModelThatIsTakenBack) {
+  const fs::path configs = default_configs_directory();
+  const std::string weights =
+      "load_parameters_path=" + (configs.parent_path() / "tests/goldens/models/gemma2").string();
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(configs)) {
+    if (entry.path().extension() != ".yml") continue;
+    const std::string name = entry.path().filename().string();
+    const Config config = load_config(name, overrides_of_recipe(name), configs);
+    if (config.model_name.empty() || config.tokenizer_path.empty()) continue;
+    ++count;
+    const Config other = load_config(
+        name,
+        std::vector<std::string>{"model_name=", weights, "dataset_type=tokens",
+                                 "dataset_path=a.tokens", "packing=true", "offload_layers=-1"},
+        configs);
+    EXPECT_EQ(other.tokenizer_path, "") << name;
+    EXPECT_EQ(other.chat_template, "") << name;
+    EXPECT_EQ(other.model_type, ModelType::gemma2) << name;
+  }
+  EXPECT_GE(count, 8);
+}
+
 // Who follows a recipe sees at once all that has to be brought.
 TEST_F(ConfigTest, InputsThatAreMissingAreNamedTogether) {
   const std::string found = message_of<ConfigError>([&] {
