@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/strict_json.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "data/strict_json.h"
 
 namespace longshore::data {
 namespace {

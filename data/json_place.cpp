@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_tree.h"
 #include "base/printable.h"
 
 namespace longshore::data {
@@ -12,7 +13,7 @@ using nlohmann::json;
 void JsonPlace::refuse(const std::string& expected) const {
   const std::string found = value_->is_string() ? in_quotes(value_->get_ref<const std::string&>())
                             : value_->is_structured() ? std::string("an ") + value_->type_name()
-                                                      : value_->dump();
+                                                      : shown(*value_);
   throw DataError(name() + ": expected " + expected + ", found " + found);
 }
 

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/strict_json.h"
+#include "base/strict_json.h"
 
 namespace longshore::data {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
+#include "base/strict_json.h"
 #include "data/file_mapping.h"
-#include "data/strict_json.h"
 
 namespace longshore::data {
 namespace {

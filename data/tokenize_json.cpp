@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_tree.h"
 
 namespace longshore::data {
 namespace {
 
 std::string read_json_string(const std::string& line) {
+  nlohmann::json value;
   try {
-    const auto value = nlohmann::json::parse(line);
-    if (!value.is_string())
-      throw DataError(std::string("expected a JSON string, found: ") + value.type_name());
-    return value.get<std::string>();
-  } catch (const nlohmann::json::parse_error& error) {
-    throw DataError("expected a JSON string, found no valid JSON at byte " +
-                    std::to_string(error.byte));
+    value = json_tree(line);
+  } catch (const DataError& error) {
+    throw DataError(std::string("expected a JSON string: ") + error.what());
   }
+  if (!value.is_string()) throw DataError("expected a JSON string, found " + shown(value));
+  return value.get<std::string>();
 }
 
 }  // namespace

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_tree.h"
 #include "base/printable.h"
 #include "data/bpe_tokenizer.h"
 #include "data/fnv1a.h"
-#include "data/json_tree.h"
 #include "data/other_tokenizers.h"
 #include "data/sentencepiece_model.h"
 
@@ -60,8 +60,6 @@ bool is_made_from_sentencepiece(const fs::path& folder) {
     const auto config = json_tree(text);
     return config.is_object() &&
            config.value(kSentencepieceKey, nlohmann::json()) == "tokenizer.model";
-  } catch (const nlohmann::json::parse_error&) {
-    return false;
   } catch (const DataError&) {
     return false;
   }
@@ -76,7 +74,7 @@ int32_t configured_id(const nlohmann::json& config, const char* key, const Token
   const nlohmann::json& name =
       token->is_object() ? token->value("content", nlohmann::json()) : *token;
   if (!name.is_string())
-    throw DataError(std::string(key) + ": expected a token's name, found " + name.type_name());
+    throw DataError(std::string(key) + ": expected a token's name, found " + shown(name));
   const std::optional<int32_t> id = model.id_of(name.get<std::string>());
   if (!id)
     throw DataError(std::string(key) + ": " + in_quotes(name.get<std::string>()) +
@@ -120,8 +118,6 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
     const auto config = json_tree(config_bytes);
     if (!config.is_object()) throw DataError("expected an object");
     eos_id_ = configured_id(config, "eos_token", *model_, eos_id_);
-  } catch (const nlohmann::json::exception&) {
-    throw DataError(path_text(config_path) + ": no valid JSON");
   } catch (const DataError& error) {
     throw DataError(path_text(config_path) + ": " + error.what());
   }

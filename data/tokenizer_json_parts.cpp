@@ -1,9 +1,9 @@
 #include "data/tokenizer_json_parts.h"
 
 #include "base/error.h"
+#include "base/json_tree.h"
 #include "base/printable.h"
 #include "data/other_tokenizers.h"
-#include "data/strict_json.h"
 
 namespace longshore::data {
 namespace {
@@ -29,8 +29,8 @@ class PartsReader : public StrictJson {
     parts_.vocab.push_back({std::move(key_), static_cast<int64_t>(value)});
     return true;
   }
-  bool number_float(number_float_t value, const string_t&) override {
-    return add(value, "a number with a point");
+  bool number_float(number_float_t value, const string_t& text) override {
+    return add(json_number(value, text), excerpt(text));
   }
 
   bool string(string_t& value) override {

@@ -338,14 +338,14 @@ std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
     has_key = true;
   }
   if (!has_key) object["dtype"] = dtype;
-  return object.dump(2) + "\n";
+  return json_text(object);
 }
 
 std::string with_hf_pad_token(std::string_view text, int64_t pad_token) {
   nlohmann::ordered_json object = parse_ordered_object(text);
   object["pad_token_id"] =
       pad_token >= 0 ? nlohmann::ordered_json(pad_token) : nlohmann::ordered_json(nullptr);
-  return object.dump(2) + "\n";
+  return json_text(object);
 }
 
 }  // namespace longshore::models

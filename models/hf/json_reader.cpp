@@ -1,7 +1,6 @@
 #include "models/hf/json_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/error.h"
@@ -16,42 +15,18 @@ namespace {
 using nlohmann::json;
 
 template <class Json>
-Json parse(std::string_view text) {
-  // The parser would take a zero byte for the end.
-  if (const size_t at = text.find('\0'); at != std::string_view::npos)
-    throw DataError("found a zero at byte " + std::to_string(at) + ", expected a JSON object");
-  // Values are shown and written by functions that call themselves for each level of nesting.
-  constexpr int kMaxDepth = 32;
-  // More than any vocabulary has of added tokens. Ordered keys are compared with all before them.
-  constexpr int kMaxKeys = 1 << 15;
-  std::array<int, kMaxDepth + 2> keys{};  // so far, of the object at each depth
-  auto check = [&](int depth, typename Json::parse_event_t event, Json&) {
-    if (depth > kMaxDepth)
-      throw DataError("found values nested deeper than " + std::to_string(kMaxDepth) +
-                      ", expected less");
-    if (event == Json::parse_event_t::object_start) keys[depth + 1] = 0;
-    if (event == Json::parse_event_t::key && ++keys[depth] > kMaxKeys)
-      throw DataError("found an object with more than " + std::to_string(kMaxKeys) +
-                      " keys, expected less");
-    return true;
-  };
-  Json object = Json::parse(text, check, false);
-  if (object.is_discarded()) throw DataError("found no valid JSON, expected a JSON object");
-  if (!object.is_object())
-    throw DataError(std::string("found a JSON ") + object.type_name() + ", expected a JSON object");
-  return object;
+Json object_of(Json tree) {
+  if (!tree.is_object())
+    throw DataError(std::string("found a JSON ") + tree.type_name() + ", expected a JSON object");
+  return tree;
 }
 
 }  // namespace
 
-json parse_object(std::string_view text) { return parse<json>(text); }
+json parse_object(std::string_view text) { return object_of(json_tree(text)); }
 
 nlohmann::ordered_json parse_ordered_object(std::string_view text) {
-  return parse<nlohmann::ordered_json>(text);
-}
-
-std::string shown(const json& value) {
-  return excerpt(value.dump(-1, ' ', false, json::error_handler_t::replace));
+  return object_of(ordered_json_tree(text));
 }
 
 void expect_object(const json& value, const std::string& key) {
@@ -80,9 +55,9 @@ int64_t JsonReader::integer(const std::string& key, std::optional<int64_t> other
 double JsonReader::number(const std::string& key, std::optional<double> otherwise) {
   if (otherwise && !has(key)) return *otherwise;
   const json& value = at(key);
-  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-    refuse(key, "a number of at least 0");
-  return value.get<double>();
+  const double number = as_float64(value);
+  if (!std::isfinite(number) || number < 0) refuse(key, "a number of at least 0");
+  return number;
 }
 
 double JsonReader::positive(const std::string& key, std::optional<double> otherwise) {

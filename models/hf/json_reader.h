@@ -9,16 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_tree.h"
+
 namespace longshore::models {
 
 // `text` as a JSON object; `ordered`, with its keys in their order. Throw a DataError where it is
-// none, or is nested deeper than values can be shown and written.
+// none, and what json_tree throws.
 nlohmann::json parse_object(std::string_view text);
 nlohmann::ordered_json parse_ordered_object(std::string_view text);
-
-// `value` as a message shows it: JSON, printable and not too long. It is nested as parse_object
-// allows.
-std::string shown(const nlohmann::json& value);
 
 // Throws a DataError that names `key`.
 void expect_object(const nlohmann::json& value, const std::string& key);

@@ -53,7 +53,7 @@ std::string text_model_config(std::string_view text) {
   const json object = parse_object(text);
   if (const auto type = object.find("model_type"); type == object.end() || *type != "gemma3")
     return std::string(text);
-  return gemma3_text_config(object).dump(2) + "\n";
+  return json_text(gemma3_text_config(object));
 }
 
 std::optional<std::string> text_model_name(std::string_view tensor) {

@@ -190,7 +190,7 @@ std::string with_both_spellings(std::string_view text) {
     object[key] = value;
     is_changed = true;
   }
-  return is_changed ? object.dump(2) + "\n" : std::string(text);
+  return is_changed ? json_text(object) : std::string(text);
 }
 
 }  // namespace longshore::models

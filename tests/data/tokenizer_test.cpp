@@ -121,8 +121,12 @@ TEST(Tokenizer, BosIsTheTemplatesAndEosTheConfigurations) {
       R"({"bos_token": "<|eot_id|>", "eos_token": {"content": "<|eot_id|>"}, "chat_template": ""})");
   EXPECT_EQ(Tokenizer(path).bos_id(), 703);
   EXPECT_EQ(Tokenizer(path).eos_id(), 707);
-  for (const char* wrong :
-       {R"({"eos_token": "</s>"})", R"({"eos_token": 5})", "[]", "{", R"({"eos_token": {}})"}) {
+  folder.write("tokenizer_config.json",
+               R"({"model_max_length": 1e999, "eos_token": "<|eot_id|>", "a": [-1e999, )" +
+                   std::string(400, '9') + "]}");
+  EXPECT_EQ(Tokenizer(path).eos_id(), 707);
+  for (const char* wrong : {R"({"eos_token": "</s>"})", R"({"eos_token": 5})", "[]", "{",
+                            R"({"eos_token": {}})", R"({"eos_token": 1e999})"}) {
     folder.write("tokenizer_config.json", wrong);
     const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(path); });
     EXPECT_TRUE(message.starts_with((folder / "tokenizer_config.json: ").string())) << message;
@@ -333,9 +337,9 @@ TEST(TokenizeJson, NamesTheLineItCannotRead) {
   const Tokenizer tokenizer(kGoldens / "sp_bpe" / "tokenizer.model");
   EXPECT_EQ(filter(tokenizer, ""), "");
   for (const std::string& bad :
-       {std::string("Hello"), std::string(""), std::string("5"), std::string("[\"a\"]"),
-        std::string("\"a\" \"b\""), std::string("\"\xff\""), std::string("\"\\ud800\""),
-        std::string("\"open"), std::string(1'000'000, '[')}) {
+       {std::string("Hello"), std::string(""), std::string("5"), std::string("1e999"),
+        std::string("[\"a\"]"), std::string("\"a\" \"b\""), std::string("\"\xff\""),
+        std::string("\"\\ud800\""), std::string("\"open"), std::string(1'000'000, '[')}) {
     const std::string message =
         message_of<DataError>([&] { filter(tokenizer, "\"a\"\n" + bad + "\n\"b\"\n"); });
     EXPECT_TRUE(message.starts_with("line 2: expected a JSON string")) << message;

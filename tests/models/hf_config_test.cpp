@@ -330,6 +330,39 @@ TEST(HfConfigReading, WhatStandsForAnotherComputationIsRefused) {
             "their halves against each other");
 }
 
+TEST(HfConfigReading, NumbersBeyondFloat64AreThoseOfJson) {
+  for (const std::string& number :
+       {std::string("1e999"), std::string("-1e999"), std::string(400, '9')}) {
+    const std::string ignored =
+                          ",\"initializer_range\":" + number + ",\"id2label\":[" + number + "]",
+                      unknown = ",\"fused_zebra\":" + number;
+    EXPECT_EQ(small_model("llama", ignored), small_model("llama", ""));
+    EXPECT_EQ(small_model("llama", unknown, UnknownKeys::ignore), small_model("llama", ""));
+    for (const std::string key :
+         {"rope_theta", "head_dim", "pad_token_id", "tie_word_embeddings", "partial_rotary_factor"})
+      EXPECT_THAT(
+          message_of<DataError>([&] { small_model("llama", ",\"" + key + "\":" + number); }),
+          AllOf(HasSubstr(key + ": found " + number.substr(0, 100)), HasSubstr("expected")));
+  }
+  EXPECT_EQ(small_model("llama", ",\"rope_theta\":100000000000000000000").rope_base, 1e20);
+  const std::string text = write_hf_config(small_model("llama", ""));
+  const std::string more = "{\n  \"initializer_range\": 1e999," + text.substr(1);
+  EXPECT_THAT(with_hf_pad_token(more, 4), HasSubstr("\"initializer_range\": 1e999,"));
+  EXPECT_THAT(with_hf_dtype(more, "bfloat16"), HasSubstr("\"initializer_range\": 1e999,"));
+}
+
+TEST(HfConfigReading, ListsThatSayNothingOfAnyLayerChangeNothing) {
+  for (const char* list : {"[]", "[1,1]", "[true,true]", "null", "[1,1,1]"})
+    EXPECT_EQ(small_model("llama", std::string(",\"no_rope_layers\":") + list),
+              small_model("llama", ""));
+  for (const char* list : {"[1,0]", "[0]", "0", "1", "[[1]]", "[\"1\"]", "[1e999]"})
+    EXPECT_THAT(message_of<DataError>(
+                    [&] { small_model("llama", std::string(",\"no_rope_layers\":") + list); }),
+                HasSubstr(std::string("no_rope_layers: found ") + list +
+                          ", expected 1 or true for each layer, or null, since all layers have "
+                          "rotations"));
+}
+
 TEST(HfConfigReading, UnknownKeysAreIgnoredWhereThatIsAsked) {
   const std::string more = R"(,"fused_zebra":1,"rope_scaling":{"type":"default","zebra":2})";
   EXPECT_EQ(small_model("llama", more, UnknownKeys::ignore), small_model("llama", ""));
@@ -393,9 +426,9 @@ TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config("[1]"); }),
             "found a JSON array, expected a JSON object");
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config("{"); }),
-            "found no valid JSON, expected a JSON object");
+            "no valid JSON at byte 2: found the end");
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config(std::string_view("{}\0", 3)); }),
-            "found a zero at byte 2, expected a JSON object");
+            "no valid JSON: found a zero at byte 2");
 }
 
 // What transformers would take from one published model is to be said; Llama derives it.

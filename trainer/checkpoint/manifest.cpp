@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/file_inside.h"
+#include "base/json_tree.h"
 #include "base/parallel.h"
 #include "base/printable.h"
 #include "data/content_hash.h"
-#include "data/json_tree.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {
@@ -103,12 +103,10 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text) {
   try {
-    const Manifest manifest = read(data::json_tree(text));
+    const Manifest manifest = read(json_tree(text));
     if (manifest_text(manifest) != text)
       throw DataError("found something else than what was written, by its hash");
     return manifest;
-  } catch (const nlohmann::json::parse_error& error) {
-    throw DataError("no valid JSON at byte " + std::to_string(error.byte));
   } catch (const nlohmann::json::exception&) {
     throw DataError("no valid manifest: found a field that is missing or of another type");
   }

@@ -62,7 +62,7 @@ bool is_rank(const json& value) {
 }
 
 bool is_alpha(const json& value) {
-  return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
+  return std::isfinite(as_float64(value)) && as_float64(value) > 0;
 }
 
 json number(double value) {
@@ -95,8 +95,7 @@ class ConfigReader {
     dropout();
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
-        problems_.add(in_quotes(key) + ": found " + models::shown(value) +
-                      ", which is not supported");
+        problems_.add(in_quotes(key) + ": found " + shown(value) + ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
     set_targets(targets, layers, config);
     check_scales(config, layers);
@@ -120,7 +119,7 @@ class ConfigReader {
   }
 
   void add_problem(const std::string& key, const json& value, const std::string& expected) {
-    problems_.add(key + ": found " + models::shown(value) + ", expected " + expected);
+    problems_.add(key + ": found " + shown(value) + ", expected " + expected);
   }
 
   void expect_one_of(const std::string& key, const json& choices) {
@@ -140,7 +139,7 @@ class ConfigReader {
   void read_alpha(LoraConfig& config) {
     const json& alpha = at("lora_alpha");
     if (is_alpha(alpha))
-      config.alpha = alpha.get<double>();
+      config.alpha = as_float64(alpha);
     else
       add_problem("lora_alpha", alpha, kAlpha);
   }
@@ -209,7 +208,7 @@ class ConfigReader {
     if (!value.is_object()) return add_problem(key, value, "an object of names");
     for (const auto& [name, number] : value.items())
       if (is_valid(number))
-        pattern.emplace_back(name, number.template get<Value>());
+        pattern.emplace_back(name, static_cast<Value>(as_float64(number)));
       else
         add_problem(key, number, expected);
   }

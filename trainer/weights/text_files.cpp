@@ -36,8 +36,6 @@ json parsed(const std::string& file, const std::string& text) {
   }
 }
 
-std::string written(const json& object) { return object.dump(2) + "\n"; }
-
 // Those that are not there yet, in their order; a file's list may have thousands.
 void add_ids(const Ids& more, Ids& ids) {
   std::set<int32_t> there(ids.begin(), ids.end());
@@ -52,7 +50,7 @@ Ids ids_under(const json& object, const char* key, const std::string& file) {
   Ids found, ids;
   for (const json& id : value.is_array() ? value : json::array({value})) {
     if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<int32_t>::max())
-      throw DataError(file + ": " + key + ": found " + models::shown(nlohmann::json(value)) +
+      throw DataError(file + ": " + key + ": found " + shown(value) +
                       ", expected an id, or a list of them");
     found.push_back(id.get<int32_t>());
   }
@@ -91,8 +89,8 @@ void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_tem
   config[kBos] = text_of(bos);
   config[kEos] = text_of(eos);
   generation[kEos] = text_of(generation_eos);
-  files.config = written(config);
-  files.set(kGenerationConfig, written(generation));
+  files.config = json_text(config);
+  files.set(kGenerationConfig, json_text(generation));
 }
 
 void add_tokenizer_json(const std::string& chat_template, ModelFiles& files) {
@@ -112,7 +110,7 @@ void add_tokenizer_json(const std::string& chat_template, ModelFiles& files) {
                           "spaces_between_special_tokens", "tokenizer_class"})
     config.erase(key);
   config[data::kSentencepieceKey] = kSentencePiece;
-  files.set(kTokenizerConfig, written(config));
+  files.set(kTokenizerConfig, json_text(config));
 }
 
 void add_tokenizer_config(const data::Tokenizer& tokenizer, ModelFiles& files) {
@@ -129,7 +127,7 @@ void add_tokenizer_config(const data::Tokenizer& tokenizer, ModelFiles& files) {
   add_token("eos_token", tokenizer.eos_id());
   if (!config.contains("clean_up_tokenization_spaces"))
     config["clean_up_tokenization_spaces"] = false;
-  files.set(kTokenizerConfig, written(config));
+  files.set(kTokenizerConfig, json_text(config));
 }
 
 void add_chat_template(const std::string& chat_template, ModelFiles& files) {
@@ -137,7 +135,7 @@ void add_chat_template(const std::string& chat_template, ModelFiles& files) {
   const std::string* found = files.find(kTokenizerConfig);
   if (!found) return;
   json config = parsed(kTokenizerConfig, *found);
-  if (config.erase("chat_template") > 0) files.set(kTokenizerConfig, written(config));
+  if (config.erase("chat_template") > 0) files.set(kTokenizerConfig, json_text(config));
 }
 
 }  // namespace

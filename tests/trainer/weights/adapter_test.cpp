@@ -359,6 +359,24 @@ TEST(AdapterConfig, WhatIsNoConfigIsRefused) {
     EXPECT_NE(refusal([&] { parse_adapter_config(text, 2); }), "") << text.substr(0, 30);
 }
 
+TEST(AdapterConfig, NumbersBeyondFloat64AreThoseOfJson) {
+  auto with = [](const std::string& key, const std::string& number) {
+    json object = json::parse(golden_config());
+    object.erase(key);
+    std::string text = object.dump();
+    return parse_adapter_config(text.replace(0, 1, "{\"" + key + "\":" + number + ","), 2);
+  };
+  for (const std::string& number :
+       {std::string("1e999"), std::string("-1e999"), std::string(400, '9')}) {
+    EXPECT_EQ(with("runtime_config", number), parse_adapter_config(golden_config(), 2));
+    for (const std::string key :
+         {"r", "lora_alpha", "lora_dropout", "layers_to_transform", "fan_in_fan_out", "use_dora"})
+      EXPECT_THAT(refusal([&] { with(key, number); }),
+                  testing::HasSubstr(": found " + number.substr(0, 100)))
+          << key;
+  }
+}
+
 TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   Config config = load_config_text(
       "model_name: llama3.2_1b\n", fs::path(LONGSHORE_SOURCE_DIR) / "configs/test.yml",

@@ -77,6 +77,35 @@ TEST(TextFiles, AModelsEndsStayAndTheEndOfTurnIsAddedOnce) {
   }
 }
 
+// As in all files of tokenizers of which none knows a longest text, and in a few by an accident.
+TEST(TextFiles, NumbersBeyondFloat64StayAsTheyAreWhereNothingReadsThem) {
+  const data::Tokenizer tokenizer(kTokenizers / "bytelevel_bpe_qwen");
+  const std::string numbers = "\n  \"a\": 1e999,\n  \"b\": [\n    -1e999,\n    " +
+                              std::string(400, '9') +
+                              "\n  ],\n  \"model_max_length\": 1000000000000000019884624838656";
+  ModelFiles files = files_of("{" + numbers + "}", tokenizer.path());
+  for (const char* name : {"generation_config.json", "tokenizer_config.json"})
+    files.set(name, "{" + numbers + "}");
+  add_text_files(tokenizer, "chatml", TextEnds::of_model, files);
+  for (const std::string& text : {files.config, *files.find("generation_config.json"),
+                                  *files.find("tokenizer_config.json")}) {
+    EXPECT_TRUE(text.starts_with("{" + numbers + ",")) << text;
+    EXPECT_NE(text, "{" + numbers + "}");
+  }
+}
+
+TEST(TextFiles, FilesOfManyKeysAreNoBurden) {
+  const data::Tokenizer tokenizer(kTokenizers / "bytelevel_bpe_qwen");
+  std::string many = "{\"eos_token_id\": 8";
+  for (int i = 0; i < 60000; ++i) many += ", \"key" + std::to_string(i) + "\": 1";
+  many += "}";
+  ModelFiles files = files_of(many, tokenizer.path());
+  for (const char* name : {"generation_config.json", "tokenizer_config.json"})
+    files.set(name, many);
+  add_text_files(tokenizer, "chatml", TextEnds::of_model, files);
+  EXPECT_EQ(parsed(files, "generation_config.json").size(), 60001u);
+}
+
 // Classes of Hugging Face's would make a tokenizer.json of their own from it.
 TEST(TextFiles, ASentencepieceModelIsReadByTheTokenizerJsonThatIsMadeFromIt) {
   TemporaryFolder folder;
@@ -116,7 +145,8 @@ TEST(TextFiles, AllEndsOfBothFilesAreFound) {
   folder.write("generation_config.json", "{\"eos_token_id\": [" + many + "]}");
   EXPECT_EQ(eos_ids(folder / "").size(), 200'000u);
   for (const char* wrong : {R"({"eos_token_id": "</s>"})", R"({"eos_token_id": [1.5]})",
-                            R"({"eos_token_id": 99999999999})", "[]", "{"}) {
+                            R"({"eos_token_id": 99999999999})", R"({"eos_token_id": [1, 1e999]})",
+                            R"({"eos_token_id": -1e999})", "[]", "{"}) {
     folder.write("generation_config.json", wrong);
     const std::string message = message_of<DataError>([&] { eos_ids(folder / ""); });
     EXPECT_TRUE(message.starts_with((folder / "generation_config.json: ").string())) << message;

@@ -2,18 +2,39 @@
 // and duplicate keys are seen.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace longshore::data {
+namespace longshore {
 
-// With numbers beyond float64, which JSON does not forbid.
+// What the parser makes of a number that is no integer of 64 bits. JSON allows any number, the
+// parser no infinite one: a number beyond float64 passes for the largest.
+class JsonFloat {
+ public:
+  JsonFloat() = default;
+  JsonFloat(double value) : value_(value) {}
+
+  bool is_beyond_float64() const { return std::isinf(value_); }
+
+  operator double() const {
+    constexpr double kMost = std::numeric_limits<double>::max();
+    return std::clamp(value_, -kMost, kMost);
+  }
+  operator double&() { return value_; }  // into which the parser writes
+
+ private:
+  double value_;
+};
+
 using WideJson =
-    nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, long double>;
+    nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, JsonFloat>;
 
 // A derived class overrides the events that it can take and keeps its own place in the document;
 // every other event is refused. Keys and strings are valid UTF-8.
@@ -26,7 +47,8 @@ class StrictJson : public nlohmann::json_sax<WideJson> {
   bool boolean(bool) override { refuse("a boolean"); }
   bool number_integer(number_integer_t value) override { refuse(std::to_string(value)); }
   bool number_unsigned(number_unsigned_t value) override { refuse(std::to_string(value)); }
-  bool number_float(number_float_t, const string_t&) override { refuse("a number with a point"); }
+  // `text` is how the number is written.
+  bool number_float(number_float_t, const string_t& text) override;
   bool string(string_t&) override { refuse("a string"); }
   bool binary(binary_t&) override { refuse("binary data"); }
   bool start_object(size_t) override { refuse("an object"); }
@@ -47,4 +69,4 @@ class StrictJson : public nlohmann::json_sax<WideJson> {
   size_t size_ = 0;  // of the text that is read
 };
 
-}  // namespace longshore::data
+}  // namespace longshore

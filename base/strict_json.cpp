@@ -1,9 +1,9 @@
-#include "data/strict_json.h"
+#include "base/strict_json.h"
 
 #include "base/error.h"
 #include "base/printable.h"
 
-namespace longshore::data {
+namespace longshore {
 
 void StrictJson::read(std::string_view text) {
   // The parser would take a zero byte for the end.
@@ -12,6 +12,8 @@ void StrictJson::read(std::string_view text) {
   size_ = text.size();
   WideJson::sax_parse(text.begin(), text.end(), this);
 }
+
+bool StrictJson::number_float(number_float_t, const string_t& text) { refuse(excerpt(text)); }
 
 bool StrictJson::parse_error(size_t byte, const std::string& token,
                              const nlohmann::json::exception& error) {
@@ -27,4 +29,4 @@ void StrictJson::refuse(const std::string& found) const {
   throw DataError(expectation() + ", found " + found);
 }
 
-}  // namespace longshore::data
+}  // namespace longshore
