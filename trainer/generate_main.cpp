@@ -12,12 +12,18 @@
 
 namespace {
 
-// CLI::Range accepts NaN, which is neither below nor above its bounds.
+// CLI::Range accepts NaN, which is neither below nor above its bounds, and takes for 0 what is
+// nearer to it than any float64.
 CLI::Validator number_from(double least, double most) {
   const CLI::Range range(least, most);
   return {[range](std::string& text) {
-            const bool is_nan = std::isnan(std::strtod(text.c_str(), nullptr));
-            return is_nan ? "found " + text + ", expected a number" : range(text);
+            const double number = std::strtod(text.c_str(), nullptr);
+            if (std::isnan(number)) return "found " + text + ", expected a number";
+            const bool is_zero =
+                text.substr(0, text.find_first_of("eE")).find_first_of("123456789") == text.npos;
+            if (number == 0 && !is_zero)
+              return "found " + text + ", expected a number that float64 can tell from 0";
+            return range(text);
           },
           range.get_description()};
 }

@@ -50,10 +50,12 @@ std::optional<T> parse_number(std::string_view text) {
   T value{};
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   // It leaves the value alone where that is nearer to 0 than any number, as well as where there is
-  // none so large.
+  // none so large. The former must not pass for 0.
   if constexpr (std::is_floating_point_v<T>)
     if (error == std::errc::result_out_of_range) {
       value = std::strtod(digits.c_str(), nullptr);
+      if (value == 0)
+        value = std::copysign(std::numeric_limits<T>::denorm_min(), digits[0] == '-' ? -1 : 1);
       if (std::isfinite(value)) error = std::errc();
     }
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
@@ -83,12 +85,17 @@ bool accepts(const IntegerKey& key, int64_t value) {
   return (value >= key.low && value <= key.high) || value == key.also;
 }
 
+// Kernels take float32.
+bool counts_as_zero(double value) {
+  return value != 0 && std::abs(value) < std::numeric_limits<float>::min();
+}
+
 bool accepts(const NumberKey& key, double value) {
   bool above = key.low_end == End::included ? value >= key.low : value > key.low;
-  // Kernels take float32: what that rounds to the end is at the end.
+  // What float32 rounds to the end is at the end.
   bool below =
       key.high_end == End::included ? value <= key.high : static_cast<float>(value) < key.high;
-  return std::isfinite(value) && ((above && below) || value == key.also);
+  return std::isfinite(value) && !counts_as_zero(value) && ((above && below) || value == key.also);
 }
 
 // File names and C interfaces end at a NUL.
@@ -112,7 +119,8 @@ bool accepts(const LabelKey& key, const Items& fates) {
 
 bool accepts(const DatasetKey&, const std::vector<DatasetFile>& files) {
   return files.size() <= kMaxItems && std::ranges::all_of(files, [](const DatasetFile& file) {
-           bool is_weight = !file.weight || (std::isfinite(*file.weight) && *file.weight > 0);
+           bool is_weight = !file.weight || (std::isfinite(*file.weight) && *file.weight > 0 &&
+                                             !counts_as_zero(*file.weight));
            return !file.path.empty() && accepts_text(file.path.native()) && is_weight;
          });
 }
@@ -343,6 +351,20 @@ std::string wrong_word(const Key& key, const Scalar& value) {
        takes_lists(key) ? items_of(value).value_or(Items()) : Items{value.text})
     if (std::ranges::find(valid, word) == valid.end()) return word;
   return "";
+}
+
+std::string too_near_zero(const Key& key, const Scalar& value) {
+  std::vector<double> numbers;
+  if (const auto* kind = std::get_if<NumberKey>(&key.kind); kind && kind->low <= 0) {
+    if (is_plain(value)) numbers.push_back(parse_number<double>(value.text).value_or(0));
+  } else if (std::holds_alternative<DatasetKey>(key.kind)) {
+    for (const DatasetFile& file : dataset_files(value, "").value_or(std::vector<DatasetFile>()))
+      numbers.push_back(file.weight.value_or(0));
+  }
+  return std::ranges::any_of(numbers, counts_as_zero)
+             ? "; in float32 the least number above 0 is " +
+                   number_text(std::numeric_limits<float>::min())
+             : "";
 }
 
 bool read_value(const Key& key, const Scalar& value, const fs::path& relative_to, Config& config) {

@@ -20,6 +20,9 @@ std::vector<std::string> choices(const Key& key);
 // The first word of a value that is none of choices(); "" if all are, or if there are no choices.
 std::string wrong_word(const Key& key, const Scalar& value);
 
+// What a message says of a number that would count as 0, and is none; "" of any other value.
+std::string too_near_zero(const Key& key, const Scalar& value);
+
 // Sets the key's value. If `value` is not what the key expects, returns false and leaves `config`
 // as it was. Relative paths are resolved against `relative_to`.
 bool read_value(const Key& key, const Scalar& value, const std::filesystem::path& relative_to,

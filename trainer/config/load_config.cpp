@@ -101,7 +101,8 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
     const std::string wrong = wrong_word(key, setting.value),
                       meant = value_for_other_name(wrong, valid);
     return fault(setting, found_text(setting.value), expected(key),
-                 meant.empty() ? help(wrong, valid) : nearest_help(meant));
+                 too_near_zero(key, setting.value) +
+                     (meant.empty() ? help(wrong, valid) : nearest_help(meant)));
   }
   config.origins[key.name] = setting.origin;
   return "";

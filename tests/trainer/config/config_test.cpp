@@ -356,8 +356,26 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
   EXPECT_EQ(load_text(kModelLines, {"lora_targets=all-linear"}).lora_targets.size(), 7u);
 }
 
-TEST_F(ConfigTest, NumbersNearerToZeroThanAnyAreZero) {
-  EXPECT_EQ(load_text(kModelLines, {"learning_rate=1e-400"}).learning_rate, 0);
+// On the command line and in YAML: in float64, and in float32, which kernels take.
+TEST_F(ConfigTest, NumbersThatWouldCountAsZeroAreRefused) {
+  const std::string least = "; in float32 the least number above 0 is 1.1754943508222875e-38";
+  for (const std::string tiny : {"1e-400", "-1e-400", "+1e-99999", "1e-310", "-1e-40",
+                                 "0.0000000000000000000000000000000000000000001"})
+    for (const std::string key : {"learning_rate", "adam_weight_decay", "warmup_steps_fraction",
+                                  "gradient_clipping_threshold", "adam_b1"}) {
+      const std::string found = ": found " + tiny + ", expected a number ";
+      for (const std::string& message :
+           {error("", {key + "=" + tiny}), error(key + ": " + tiny + "\n")}) {
+        EXPECT_NE(message.find(key + found), std::string::npos) << message;
+        EXPECT_TRUE(message.ends_with(least)) << message;
+      }
+    }
+  for (const char* zero : {"0", "0.0", "-0", "0e-999999", "0.000e5"})
+    EXPECT_EQ(load_text(kModelLines, {std::string("learning_rate=") + zero}).learning_rate, 0);
+  EXPECT_EQ(load_text(kModelLines, {"learning_rate=1.2e-38"}).learning_rate, 1.2e-38);
+  EXPECT_EQ(error("", {"seed=1e-400"}),
+            "command line seed: found 1e-400, expected an integer of at least 0");
+  EXPECT_TRUE(error("", {"dataset_path=a.jsonl:1e-400"}).ends_with(least));
   EXPECT_TRUE(error("", {"learning_rate=1e400"}).ends_with("expected a number of at least 0"));
 }
 

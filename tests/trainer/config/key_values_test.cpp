@@ -31,7 +31,8 @@ std::vector<std::string> edge_values(const Key& key) {
   if (auto* number = std::get_if<NumberKey>(&key.kind)) {
     if (number->low > 0 && number->low < 1)  // above what float32 rounds to 0
       return {"0.30000000000000004", fmt::format("{}", number->low), ".5", "+5E-1"};
-    std::vector<std::string> values = {"0.30000000000000004", "1e-300", "5e-324", ".5", "+5E-1"};
+    std::vector<std::string> values = {"0.30000000000000004", "1e-30", "1.1754943508222875e-38",
+                                       ".5", "+5E-1"};
     if (number->low >= 1) values = {"1.0000000000000002", "1.7976931348623157e308", "+1E4", "3"};
     if (number->low_end == End::included) values.push_back(std::to_string(number->low));
     return values;

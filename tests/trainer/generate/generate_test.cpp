@@ -405,6 +405,7 @@ TEST(Generate, RefusesCommandLines) {
                                         {model + prompt + "--top-p 0", "--top-p"},
                                         {model + prompt + "--top-p nan", "--top-p: found nan"},
                                         {model + prompt + "--temperature NaN", "found NaN"},
+                                        {model + prompt + "--temperature 1e-400", "found 1e-400"},
                                         {model + prompt + "--temperature inf", "--temperature"}}) {
     Generated generated = run_generate(arguments);
     EXPECT_EQ(generated.exit_code, 2) << arguments << "\n" << generated.errors;
