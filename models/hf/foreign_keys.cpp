@@ -55,6 +55,7 @@ const std::set<std::string>& harmless() {
 struct Neutral {
   json values;  // a list, of none where only null is neutral
   const char* why;
+  bool is_by_layer = false;  // a list, of a neutral value for each layer
 };
 
 // Keys that stand for another computation, in transformers or in the code that a model came with:
@@ -85,7 +86,7 @@ const std::map<std::string, Neutral>& neutral() {
       {"logits_scaling", {{1}, kScales}},
       {"lora_config", {json::array(), kAdapter}},
       {"no_bias", {{true}, kBias}},
-      {"no_rope_layers", {json::array({json::array()}), "since all layers have rotations"}},
+      {"no_rope_layers", {{1, true}, "since all layers have rotations", true}},
       {"norm_type", {{"rms", "rmsnorm", "RMSNorm"}, kNorms}},
       {"num_experts", {{0, 1}, kExperts}},
       {"num_local_experts", {{0, 1}, kExperts}},
@@ -116,6 +117,7 @@ const std::map<std::string, Neutral>& neutral() {
 std::string expected_text(const Neutral& key) {
   std::string text;
   for (const json& value : key.values) text += value.dump() + " or ";
+  if (key.is_by_layer) text.replace(text.size() - 4, 4, " for each layer, or ");
   text += "null";
   return text + ", " + key.why;
 }
@@ -127,7 +129,12 @@ ForeignKeyFinding judge_foreign_key(const std::string& key, const json& value) {
   const auto known = neutral().find(key);
   if (known == neutral().end()) return {};
   const json& values = known->second.values;
-  if (std::find(values.begin(), values.end(), value) != values.end())
+  auto is_neutral = [&](const json& each) {
+    return std::find(values.begin(), values.end(), each) != values.end();
+  };
+  if (known->second.is_by_layer
+          ? value.is_array() && std::all_of(value.begin(), value.end(), is_neutral)
+          : is_neutral(value))
     return {.meaning = ForeignKey::changes_nothing};
   return {.meaning = ForeignKey::changes_results, .expected = expected_text(known->second)};
 }
