@@ -99,7 +99,8 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
   if (!read_value(key, setting.value, relative_to, config)) {
     const std::vector<std::string> valid = choices(key);
     const std::string wrong = wrong_word(key, setting.value),
-                      meant = value_for_other_name(wrong, valid);
+                      other = setting_for_value(key.name, setting.value.text),
+                      meant = other.empty() ? value_for_other_name(wrong, valid) : other;
     return fault(setting, found_text(setting.value), expected(key),
                  too_near_zero(key, setting.value) +
                      (meant.empty() ? help(wrong, valid) : nearest_help(meant)));
@@ -113,8 +114,9 @@ std::string unknown_key_fault(const Setting& setting) {
   known.push_back(kBaseConfig);
   const std::string meant = key_for_other_name(setting.key),
                     reason = reason_for_no_key(setting.key);
+  const std::string remark = remark_on_values(setting.key);
   return fault(setting, "an unknown key", "one that --help lists",
-               !meant.empty()    ? nearest_help(meant)
+               !meant.empty()    ? nearest_help(meant) + (remark.empty() ? "" : " (" + remark + ")")
                : !reason.empty() ? "; " + reason
                                  : help(setting.key, known));
 }

@@ -9,15 +9,17 @@ namespace {
 class OtherNamesTest : public ConfigTest {};
 
 TEST_F(OtherNamesTest, LeadToTheKeyHere) {
-  for (const auto& [name, key] :
-       std::map<std::string, std::string>{{"mu_dtype", "moment_dtype"},
-                                          {"training.seq_len", "max_target_length"},
-                                          {"activation_checkpoint.mode", "remat_policy"},
-                                          {"checkpoint.enable", "enable_checkpointing"},
-                                          {"num_attention_heads", "base_num_query_heads"},
-                                          {"gradient_checkpointing", "remat_policy"},
-                                          {"per_device_train_batch_size", "per_device_batch_size"},
-                                          {"weight_decay", "adam_weight_decay"}}) {
+  for (const auto& [name, key] : std::map<std::string, std::string>{
+           {"mu_dtype", "moment_dtype"},
+           {"training.seq_len", "max_target_length"},
+           {"activation_checkpoint.mode", "remat_policy"},
+           {"adapter_name_or_path", "load_adapter_path"},
+           {"checkpoint.keep_latest_k", "max_num_checkpoints_to_keep"},
+           {"micro_batch_size", "per_device_batch_size"},
+           {"checkpoint.enable", "enable_checkpointing"},
+           {"num_attention_heads", "base_num_query_heads"},
+           {"per_device_train_batch_size", "per_device_batch_size"},
+           {"weight_decay", "adam_weight_decay"}}) {
     EXPECT_NE(find_key(key), nullptr) << key;
     EXPECT_EQ(find_key(name), nullptr) << name;
     EXPECT_EQ(key_for_other_name(name), key);
@@ -25,6 +27,42 @@ TEST_F(OtherNamesTest, LeadToTheKeyHere) {
               "command line " + name +
                   ": found an unknown key, expected one that --help lists; nearest: " + key);
   }
+}
+
+// On the command line and in YAML.
+TEST_F(OtherNamesTest, SayHowTheirValuesTranslate) {
+  for (const auto& [name, hint] : std::map<std::string, std::string>{
+           {"gradient_checkpointing", "remat_policy (true is full, false none)"},
+           {"val_set_size",
+            "eval_dataset_path (a file of its own: no part of the data is split off)"},
+           {"warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
+           {"lr_scheduler.warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
+           {"lora_target_linear", "lora_targets (true is all-linear)"},
+           {"fp16", "dtype (float16 is not offered; bfloat16 is)"}}) {
+    EXPECT_TRUE(error("", {name + "=1"}).ends_with("; nearest: " + hint)) << name;
+    EXPECT_TRUE(error(name + ": 1\n").ends_with("; nearest: " + hint)) << name;
+  }
+  for (const auto& [name, key] : keys_by_other_name()) {
+    const std::string what = error("", {name + "=1"}), remark = remark_on_values(name);
+    EXPECT_TRUE(what.ends_with("; nearest: " + key + (remark.empty() ? "" : " (" + remark + ")")))
+        << what;
+  }
+  for (const Key& key : config_keys()) EXPECT_EQ(remark_on_values(key.name), "") << key.name;
+}
+
+TEST_F(OtherNamesTest, ValuesLeadToTheKeyThatTakesThem) {
+  for (const std::string number : {"1.0", "0", "5", "1e-1"})
+    EXPECT_TRUE(error("", {"gradient_clipping=" + number})
+                    .ends_with("; nearest: gradient_clipping_threshold=" + number));
+  EXPECT_TRUE(
+      error("gradient_clipping: false\n").ends_with("; nearest: gradient_clipping_threshold=0"));
+  EXPECT_TRUE(error("", {"gradient_clipping=globl_norm"}).ends_with("; nearest: global_norm"));
+  for (const auto& [setting, nearest] :
+       {std::pair<std::string, std::string>{"model_type=LlamaForCausalLM", "llama"},
+        {"model_type=Qwen3ForCausalLM", "qwen3"},
+        {"add_bos_eos=true", "always"},
+        {"dataset_type=sft", "documents"}})
+    EXPECT_TRUE(error("", {setting}).ends_with("; nearest: " + nearest)) << setting;
 }
 
 TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
@@ -35,6 +73,10 @@ TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
 TEST_F(OtherNamesTest, SayWhyThereIsNoKey) {
   for (const auto& [name, reason] :
        {std::pair{"scan_layers", "leave it out: layers of one kind are always scanned"},
+        {"optimizer.name", "leave it out: the optimizer is AdamW"},
+        {"compile.enable", "leave it out: there is nothing to choose here"},
+        {"train_on_inputs", "leave it out: answers and completions are learnt, prompts are not"},
+        {"load_in_4bit", "not offered: products of fewer than 16 bits"},
         {"parallelism.tensor_parallel_degree",
          "not offered: devices share data and weights alone"}}) {
     EXPECT_EQ(key_for_other_name(name), "");
