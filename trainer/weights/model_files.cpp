@@ -50,8 +50,8 @@ std::vector<std::string> names_in(const fs::path& folder, F wanted) {
     if (entry.is_regular_file(error) && wanted(entry.path()))
       names.push_back(entry.path().filename().string());
   if (names.size() > kMostFound)
-    throw DataError(path_text(folder) + ": found " + plural(std::ssize(names), "file") + " such as " +
-                    in_quotes(names[0]) + ", expected at most " +
+    throw DataError(path_text(folder) + ": found " + plural(std::ssize(names), "file") +
+                    " such as " + in_quotes(names[0]) + ", expected at most " +
                     std::to_string(kMostFound));
   std::ranges::sort(names);
   return names;
