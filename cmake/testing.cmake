@@ -1,14 +1,16 @@
-# longshore_test(NAME SOURCES a.cpp ... [LIBRARIES ...] [LABELS ...])
+# longshore_test(NAME SOURCES a.cpp ... [LIBRARIES ...] [LABELS ...] [EACH Suite ...])
 #
-# One GoogleTest program build/tests/NAME, each of its tests known to ctest as NAME.Suite.Test.
+# One GoogleTest program build/tests/NAME. ctest knows its suites as NAME.Suite and runs the tests of
+# one in one process, since the start of LibTorch takes longer than most tests. Those of the suites
+# after EACH have a process each, NAME.Suite.Test: they change or measure what belongs to a process
+# (its environment, limits, signals, memory), or take long.
 # Programs are costly to link, so prefer adding a source to one that exists. A test that takes
 # longer than a minute belongs in a program labelled `long`, which scripts/test leaves out.
 
-include(GoogleTest)
 enable_testing()
 
 function(longshore_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "SOURCES;LIBRARIES;LABELS;EACH")
   if(test_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "longshore_test(${name}): unexpected ${test_UNPARSED_ARGUMENTS}")
   endif()
@@ -17,13 +19,14 @@ function(longshore_test name)
     longshore_options ${test_LIBRARIES} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  set(labels)
-  if(test_LABELS)
-    list(JOIN test_LABELS "\\;" labels)
-    set(labels LABELS "${labels}")
-  endif()
-  gtest_discover_tests(${name}
-    TEST_PREFIX "${name}." WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
-    PROPERTIES TIMEOUT 600 ${labels})
+  set(suites "${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake")
+  file(GENERATE OUTPUT "${suites}" CONTENT "set(name \"${name}\")
+set(program \"$<TARGET_FILE:${name}>\")
+set(list \"${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.txt\")
+set(folder \"${PROJECT_SOURCE_DIR}\")
+set(labels \"${test_LABELS}\")
+set(each \"${test_EACH}\")
+include(\"${PROJECT_SOURCE_DIR}/cmake/test_suites.cmake\")
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${suites}")
 endfunction()
