@@ -21,7 +21,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 struct Header {
   char magic[8];
@@ -36,13 +36,19 @@ struct Header {
   uint64_t skipped_lines;
   // Version 2 has 8 bytes of zeros here, and ends.
   std::array<uint64_t, 2> content_hash;
-  uint64_t zero;
+  uint64_t header_hash;  // 0 in version 3
 };
 static_assert(sizeof(Header) == 80);
 
 size_t header_bytes(uint32_t version) {
   if (version == 1) return offsetof(Header, skipped_lines);
   return version == 2 ? offsetof(Header, content_hash) + sizeof(uint64_t) : sizeof(Header);
+}
+
+uint64_t hash_of(const Header& header) {
+  ContentHash hash;
+  hash.append(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_hash)));
+  return hash.words()[0];
 }
 
 constexpr uint64_t kDocumentEndBytes = sizeof(uint64_t);
@@ -122,9 +128,13 @@ void check_header(const Header& header, uint64_t payload, const std::string& pat
         ", the file holds " + std::to_string(payload) + " bytes of them");
   if (header.version == 2 && header.content_hash[0] != 0)
     refuse("corrupt header: bytes 56 to 63 are not zero");
-  if (header.zero != 0) refuse("corrupt header: bytes 72 to 79 are not zero");
+  if (header.version == 3 && header.header_hash != 0)
+    refuse("corrupt header: bytes 72 to 79 are not zero");
   if (header.skipped_lines >> 62)
     refuse("corrupt header: " + std::to_string(header.skipped_lines) + " lines skipped");
+  if (header.version > 3 && header.header_hash != hash_of(header))
+    refuse("changed since it was written: its header has the hash " + hexadecimal(hash_of(header)) +
+           ", expected " + hexadecimal(header.header_hash) + ". Tokenize the text again");
 }
 
 // Copies `count` tokens without the bits outside `mask` and gives the largest, read as unsigned: a
@@ -330,6 +340,7 @@ void TokenFileWriter::finish(int64_t skipped_lines) {
   header.has_loss_marks = loss_marks_ == LossMarks::present ? 1 : 0;
   header.skipped_lines = static_cast<uint64_t>(skipped_lines);
   header.content_hash = content_hash_.words();
+  header.header_hash = hash_of(header);
   file_.overwrite_start(std::as_bytes(std::span(&header, 1)));
   file_.finish();
 }

@@ -1,7 +1,7 @@
 // Pre-tokenised documents in one file. Little-endian; 80 bytes of header:
 //
 //   0   8 bytes  "LSTOKENS"
-//   8   uint32   format version, 3
+//   8   uint32   format version, 4
 //   12  uint32   bytes per token, 2 or 4
 //   16  uint64   number of tokens
 //   24  uint64   number of documents
@@ -10,11 +10,12 @@
 //   44  uint32   1 if a token's highest bit says that it carries no loss; else 0
 //   48  uint64   number of lines of the text that were skipped, since they could not be read
 //   56  2 uint64 XXH3-128 of all that follows the header, the high half first
-//   72  uint64   0
+//   72  uint64   the high half of the XXH3-128 of all that precedes it
 //
 // then the tokens, zeros up to a multiple of 8 bytes, and for each document a uint64: where among
 // the tokens it ends. Documents follow each other without gaps, and none is empty.
 //
+// Version 3 has 0 in the last 8 bytes of the header.
 // Version 2 has the first 56 bytes of the header and 8 bytes of zeros: no hash.
 // Version 1 has the first 48 bytes of the header, with 0 in the last four, and the tokens: one
 // stream, in which no document is known.

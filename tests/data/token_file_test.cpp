@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "base/error.h"
@@ -26,7 +27,7 @@ void write_token_file(const std::filesystem::path& path, int32_t vocab_size,
   writer.finish();
 }
 
-// Versions 1 and 2, which this program no longer writes.
+// Versions 1 to 3, which this program no longer writes.
 std::string version1(std::string latest, int64_t documents) {
   latest[8] = 1;
   std::memcpy(latest.data() + 24, &documents, sizeof documents);
@@ -40,6 +41,11 @@ std::string version1(std::string latest, int64_t documents) {
 std::string version2(std::string latest) {
   latest[8] = 2;
   return latest.substr(0, 56) + std::string(8, '\0') + latest.substr(kHeaderBytes);
+}
+
+std::string version3(std::string latest) {
+  latest[8] = 3;
+  return latest.replace(72, 8, 8, '\0');
 }
 
 std::vector<int32_t> read_all(const TokenFile& file) {
@@ -161,7 +167,27 @@ TEST(TokenFile, Version2HasNoHash) {
   }
 }
 
-// Whatever it is: a token, a mark, a document's end, what fills the gap between them.
+TEST(TokenFile, Version3HasNoHashOfItsHeader) {
+  TemporaryFolder folder;
+  write_token_file(folder / "a.tokens", 100, std::vector<int32_t>{5, 6, 7});
+  const std::string old = version3(read_file(folder / "a.tokens"));
+  const TokenFile file(folder.write("old.tokens", old));
+  EXPECT_EQ(read_all(file), (std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(file.tokenizer_fingerprint(), 0x1234u);
+  file.verify({});
+  std::string changed = old;
+  changed[72] = 1;
+  EXPECT_THAT(message_of<DataError>([&] { TokenFile damaged(folder.write("b.tokens", changed)); }),
+              HasSubstr("bytes 72 to 79 are not zero"));
+  changed = old;
+  changed[kHeaderBytes] = 4;
+  EXPECT_THAT(
+      message_of<DataError>([&] { TokenFile(folder.write("b.tokens", changed)).verify({}); }),
+      HasSubstr("changed since it was written"));
+}
+
+// Whatever it is: a field of the header, a token, a mark, a document's end, what fills the gap
+// between them.
 TEST(TokenFile, NoticesAnyChangedBit) {
   TemporaryFolder folder;
   TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMarks::present);
@@ -170,15 +196,21 @@ TEST(TokenFile, NoticesAnyChangedBit) {
   writer.finish();
   const std::string whole = read_file(folder / "a.tokens");
   TokenFile(folder / "a.tokens").verify({});
-  for (size_t bit = 8 * kHeaderBytes; bit < 8 * whole.size(); ++bit) {
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string changed = whole;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     const auto path = folder.write("changed.tokens", changed);
-    const std::string message =
-        message_of<DataError>([&] { TokenFile(path).verify({}); });  // the last end at once
+    const bool is_in_header = bit < 8 * kHeaderBytes;
+    std::optional<TokenFile> file;
+    const std::string message = message_of<DataError>([&] {
+      file.emplace(path);  // the last end at once
+      if (!is_in_header) file->verify({});
+    });
     EXPECT_THAT(message, HasSubstr(path.string()));
-    EXPECT_THAT(message, testing::AnyOf(HasSubstr("changed since it was written"),
-                                        HasSubstr("the last document ends")));
+    if (!is_in_header) {
+      EXPECT_THAT(message, testing::AnyOf(HasSubstr("changed since it was written"),
+                                          HasSubstr("the last document ends")));
+    }
   }
 }
 
@@ -345,16 +377,16 @@ TEST(TokenFile, SaysWhatItFoundAndExpected) {
     return message_of<DataError>([&] { TokenFile file(folder.write("b.tokens", bytes)); });
   };
   EXPECT_THAT(changed(0, 'X'), HasSubstr("b.tokens: not a token file"));
-  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 3"));
+  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 4"));
   EXPECT_THAT(changed(12, 3), HasSubstr("3 bytes per token; expected 2 or 4"));
   EXPECT_THAT(
       changed(17, 15),
       HasSubstr("header says 3843 tokens of 2 bytes in 1 documents, the file holds 16 bytes"));
   EXPECT_THAT(changed(24, 2),
               HasSubstr("header says 3 tokens of 2 bytes in 2 documents, the file holds 16"));
-  EXPECT_THAT(changed(16, 2), HasSubstr("the last document ends at token 3 of 2"));
+  EXPECT_THAT(changed(16, 2), HasSubstr("changed since it was written: its header has the hash"));
   EXPECT_THAT(changed(44, 2), HasSubstr("bytes 44 to 47 are 2"));
-  EXPECT_THAT(changed(72, 1), HasSubstr("bytes 72 to 79 are not zero"));
+  EXPECT_THAT(changed(72, 1), HasSubstr("its header has the hash"));
   EXPECT_THAT(changed(55, 127), HasSubstr(" lines skipped"));
   EXPECT_THAT(changed(24, 4), HasSubstr("4 documents in 3 tokens"));
   EXPECT_THAT(changed(42, 1), HasSubstr("vocabulary size 65636"));

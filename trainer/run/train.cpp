@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/stop_signal.h"
+#include "data/token_file_check.h"
 #include "models/hf/config.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/backend_choice.h"
@@ -79,6 +80,12 @@ std::vector<std::string> doubts_about_weights(const Config& config) {
   return lines;
 }
 
+// Files that are no longer those that a checkpoint is of say so where they were changed, rather
+// than that this is another run.
+void require_unchanged(const Config& config, const TrainingData& data) {
+  if (config.verify_token_files) data::TokenFileCheck(data.files).finish(StopSignal::is_there);
+}
+
 }  // namespace
 
 void train(const Config& given) {
@@ -117,6 +124,7 @@ void train(const Config& given) {
     config = with_schedule_of(*opened.start, config);
     const Manifest here = describe_run(config, model.dtype, opened.data.identity,
                                        opened.start->manifest.frozen_weights);
+    if (here.data != opened.start->manifest.data) require_unchanged(config, opened.data);
     require_same_run(config, here, *opened.start);
   }
   if (world->is_first()) {

@@ -299,6 +299,37 @@ TEST(TokenFiles, AChangedTokenEndsTheRun) {
   EXPECT_EQ(run("steps=4 verify_token_files=false").exit_code, 0);
 }
 
+// Of which the part with the changed token tells apart this run's files from another's.
+TEST(TokenFiles, AChangedTokenOfASmallFileIsSaidToBeOne) {
+  TemporaryFolder folder;
+  const fs::path text = folder / "text.tokens";
+  data::TokenFileWriter writer(text, 61, 0);
+  for (int32_t token = 0; token < 61; ++token) writer.append(std::vector(10, token));
+  writer.finish();
+  auto run = [&](const std::string& settings) {
+    std::string command = tiny_train(folder / "", "run_name=a " + settings);
+    const std::string synthetic = "dataset_type=synthetic ";
+    command.replace(command.find(synthetic), synthetic.size(),
+                    "dataset_type=tokens dataset_path=" + text.string() + " ");
+    return run_program(command);
+  };
+  ASSERT_EQ(run("steps=2").exit_code, 0);
+  const std::string whole = data::read_file(text);
+  for (const auto& [place, what] : {std::pair{100, "its contents have"}, {40, "its header has"}}) {
+    std::fstream(text).seekp(place).put(60);
+    const ProgramResult changed = run("steps=4");
+    EXPECT_EQ(changed.exit_code, 1);
+    EXPECT_TRUE(has(changed.output, text.string() + ": changed since it was written: " + what))
+        << changed.output;
+    EXPECT_FALSE(has(changed.output, "another run"));
+    std::ofstream(text) << whole;
+  }
+  std::fstream(text).seekp(100).put(60);
+  const ProgramResult other = run("steps=4 verify_token_files=false");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_TRUE(has(other.output, "is of another run")) << other.output;
+}
+
 // One that comes after a save, when the process was stopped or killed between them.
 TEST(Resume, MakesUpForAnEvaluation) {
   TemporaryFolder folder;
