@@ -114,13 +114,19 @@ class Generation {
       throw PlanError(fmt::format("{} with {} tokens does not fit on this machine:\n{}",
                                   path_text(source.model), plans_.capacity, table));
     load(source);
+    weights_ = path_text(source.model);
+    if (!source.adapter.empty()) weights_ += " with the adapter " + path_text(source.adapter);
     arenas_.emplace(*backend_, plans_.all());
     decoding_.emplace(plans_, *backend_, arguments_, *arenas_);
   }
 
   std::vector<int32_t> run(const Prompt& prompt, const ContinuationOptions& options,
                            const std::function<void(int32_t)>& on_token) {
-    return continue_text(*decoding_, prompt.tokens, options, ledger_, on_token);
+    try {
+      return continue_text(*decoding_, prompt.tokens, options, ledger_, on_token);
+    } catch (const NonFiniteLogit& error) {
+      throw Error(weights_ + ": " + error.what() + ": these weights give no text");
+    }
   }
 
  private:
@@ -131,6 +137,7 @@ class Generation {
                       "\n");
   }
 
+  std::string weights_;  // where they are from
   std::unique_ptr<offload::Backend> backend_;
   offload::ParameterLayout layout_;
   DecodingPlans plans_;

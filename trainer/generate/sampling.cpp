@@ -73,7 +73,7 @@ int32_t choose_token(std::span<const float> logits, const Sampling& sampling, in
   if (logits.empty()) throw InternalError("no logits to choose a token by");
   for (size_t token = 0; token < logits.size(); ++token)
     if (!std::isfinite(logits[token]))
-      throw Error(
+      throw NonFiniteLogit(
           fmt::format("the logit of token {} is {}, not a finite number", token, logits[token]));
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (sampling.temperature == 0) return static_cast<int32_t>(largest - logits.begin());

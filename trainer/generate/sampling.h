@@ -4,7 +4,14 @@
 #include <cstdint>
 #include <span>
 
+#include "base/error.h"
+
 namespace longshore::trainer {
+
+// Weights that are finite and make numbers that are not.
+struct NonFiniteLogit : Error {
+  using Error::Error;
+};
 
 struct Sampling {
   double temperature = 0.8;  // logits are divided by it; 0: the token with the largest logit
@@ -16,8 +23,8 @@ struct Sampling {
 };
 
 // The token at place `index` of a text: a pure function of its arguments. Of equal logits the first
-// is the larger. Throws Error where a logit is not finite, InternalError without logits and for a
-// Sampling that is not as said above.
+// is the larger. Throws NonFiniteLogit where one is not finite, InternalError without logits and
+// for a Sampling that is not as said above.
 int32_t choose_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
 
 }  // namespace longshore::trainer

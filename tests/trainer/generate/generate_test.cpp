@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -390,6 +392,34 @@ TEST(Generate, RefusesWhatIsNotThere) {
   expect(bad, "nearest: dtype");
   bad.overrides = {"steps=3"};
   expect(bad, "of no use here");
+}
+
+// Finite ones, so that reading them finds nothing.
+TEST(Generate, NamesTheWeightsThatGiveNoNumbers) {
+  TemporaryFolder broken;
+  copy_model(folder() / "model", broken / "");
+  fs::copy(kTokenizers / "sp_bpe/tokenizer.model", broken / "tokenizer.model");
+  std::fstream file(broken / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t size = 0;
+  file.read(reinterpret_cast<char*>(&size), sizeof size);
+  std::string header(size, '\0');
+  file.read(header.data(), static_cast<std::streamsize>(size));
+  const auto norm = nlohmann::json::parse(header).at("model.norm.weight");
+  const std::vector<float> huge(small_model().width, std::numeric_limits<float>::max());
+  file.seekp(static_cast<std::streamoff>(sizeof size + size) +
+             norm.at("data_offsets").at(0).get<int64_t>());
+  file.write(reinterpret_cast<const char*>(huge.data()), std::ssize(huge) * 4);
+  file.close();
+  for (const std::string& adapter : {std::string(), (folder() / "adapter").string()}) {
+    const Generated generated =
+        run_generate("--model " + quoted((broken / "").string()) + " --prompt x dtype=float32" +
+                     (adapter.empty() ? "" : " --adapter " + quoted(adapter)));
+    EXPECT_EQ(generated.exit_code, 1);
+    EXPECT_THAT(generated.errors,
+                HasSubstr("generate: " + (broken / "").string() +
+                          (adapter.empty() ? "" : " with the adapter " + adapter) +
+                          ": the logit of token "));
+  }
 }
 
 TEST(Generate, RefusesCommandLines) {
