@@ -57,6 +57,21 @@ void require_no_dropout(const Config& config, const fs::path& folder) {
         location(config, "load_adapter_path"), path_text(file), dropout));
 }
 
+// Throws where the weights are there in the format of older releases of peft alone.
+fs::path tensor_file(const fs::path& folder) {
+  constexpr const char* kOlder = "adapter_model.bin";
+  std::error_code error;
+  if (!fs::exists(folder / kTensorFile, error) && fs::exists(folder / kOlder, error))
+    throw DataError(
+        path_text(folder) + ": found no " + kTensorFile + ", but \"" + kOlder +
+        "\", as older releases of peft write it: weights are read from safetensors alone; in that "
+        "folder python3 -c 'import torch, safetensors.torch as s; s.save_file({k: "
+        "v.contiguous() for k, v in torch.load(\"" +
+        kOlder + "\", weights_only=True, map_location=\"cpu\").items()}, \"" + kTensorFile +
+        "\")' makes one of it");
+  return folder / kTensorFile;
+}
+
 }  // namespace
 
 std::vector<fs::path> adapter_files(const fs::path& folder) {
@@ -114,7 +129,7 @@ Config with_adapter(Config config) {
 }
 
 Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
-    : file_(folder / kTensorFile) {
+    : file_(tensor_file(folder)) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const Parameter* weight : adapter_weights(layout))
     expected[peft_name(weight->name)] = weight->type.shape.sizes();

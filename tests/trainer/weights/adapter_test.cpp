@@ -184,6 +184,18 @@ TEST(Adapter, WhatDoesNotFitIsListedAtOnce) {
   EXPECT_THAT(refusal([&] { Loaded(kGolden, kGolden); }), HasSubstr("adapter_model.safetensors"));
 }
 
+TEST(Adapter, WeightsInAnOlderFormatAreSaidToBeThat) {
+  TemporaryFolder folder;
+  folder.write("adapter_model.bin", "PK");
+  const std::string what = refusal([&] { Loaded(kGolden, folder / ""); });
+  for (const std::string& part :
+       {(folder / "").string() + ": found no adapter_model.safetensors, but \"adapter_model.bin\"",
+        std::string("s.save_file(")})
+    EXPECT_THAT(what, HasSubstr(part));
+  fs::copy(kAdapter / "adapter_model.safetensors", folder / "");
+  EXPECT_EQ(refusal([&] { Loaded(kGolden, folder / ""); }), "");
+}
+
 TEST(Adapter, ValuesMustBeFinite) {
   TemporaryFolder folder;
   std::vector<Tensor> tensors;
