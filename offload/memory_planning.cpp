@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
-#include <map>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "offload/alignment.h"
@@ -31,98 +29,126 @@ int end_of(std::span<const BufferLifetime> buffers) {
   return end;
 }
 
-// The buffers that have their offsets already, in lists that are sorted by offset. Time is divided
-// into periods. A buffer that lives in one period or in two neighbouring ones is in the lists of
-// these periods; all longer-lived ones are in one list of their own.
+// A part of the arena, [begin, end).
+struct Extent {
+  int64_t begin, end;
+  int buffer = -1;  // whose it is; -1: that of several
+};
+
+// The union of extents, as disjoint ones in ascending order that do not touch.
+class ExtentUnion {
+ public:
+  void add(const Extent& extent) {
+    const auto first = std::ranges::lower_bound(extents_, extent.begin, {}, &Extent::end);
+    if (first == extents_.end() || first->begin > extent.end) {
+      extents_.insert(first, {extent.begin, extent.end});
+      return;
+    }
+    if (first->begin <= extent.begin && extent.end <= first->end) return;
+    const auto after =
+        std::ranges::upper_bound(first, extents_.end(), extent.end, {}, &Extent::begin);
+    first->begin = std::min(first->begin, extent.begin);
+    first->end = std::max(std::prev(after)->end, extent.end);
+    extents_.erase(first + 1, after);
+  }
+
+  void clear() { extents_.clear(); }
+  const std::vector<Extent>& extents() const { return extents_; }
+
+ private:
+  std::vector<Extent> extents_;
+};
+
+// The buffers that have their offsets already. Time is divided into periods. In the first and the
+// last period of its life a buffer lives for a part of the time, and in those between for all of
+// it, so that there only the union of what is live matters.
 class PlacedBuffers {
  public:
   explicit PlacedBuffers(std::span<const BufferLifetime> buffers)
-      : buffers_(buffers), seen_(buffers.size(), -1) {
-    lists_.resize(1 + end_of(buffers) / kPeriod + 1);
-  }
+      : buffers_(buffers), periods_(1 + end_of(buffers) / kPeriod) {}
 
   void add(int index) {
     const BufferLifetime& buffer = buffers_[index];
-    if (!is_short(buffer)) return insert(index, lists_[0]);
-    for (int s = first_list(buffer); s <= last_list(buffer); ++s) insert(index, lists_[s]);
+    const Extent extent{buffer.offset, align_up(buffer.offset + buffer.bytes), index};
+    auto add_end = [&](int number) {
+      Period& period = periods_[number];
+      period.in_part.insert(
+          std::ranges::upper_bound(period.in_part, extent.begin, {}, &Extent::begin), extent);
+      period.at_any_time.add(extent);
+    };
+    add_end(first_period(buffer));
+    if (last_period(buffer) != first_period(buffer)) add_end(last_period(buffer));
+    each_between(buffer, [&](Period& period) {
+      period.throughout.add(extent);
+      period.at_any_time.add(extent);
+    });
   }
 
   // The lowest offset that is free throughout the buffer's life.
   int64_t lowest_free(int index) {
     const BufferLifetime& buffer = buffers_[index];
-    static const std::vector<int> kNone;
-    if (is_short(buffer)) {
-      const std::vector<int>& first = lists_[first_list(buffer)];
-      bool has_second = last_list(buffer) > first_list(buffer);
-      return lowest_free(buffer,
-                         {&lists_[0], &first, has_second ? &lists_[last_list(buffer)] : &kNone});
+    const Period &first = periods_[first_period(buffer)], &last = periods_[last_period(buffer)];
+    between_.clear();
+    each_between(buffer, [&](const Period& period) {
+      for (const Extent& extent : period.at_any_time.extents()) between_.add(extent);
+    });
+    std::array<std::span<const Extent>, 5> lists{first.in_part, first.throughout.extents(),
+                                                 between_.extents()};
+    if (&last != &first) {
+      lists[3] = last.in_part;
+      lists[4] = last.throughout.extents();
     }
-    found_.clear();
-    auto find = [&](int first, int last) {
-      for (int s = first; s <= last; ++s)
-        for (int other : lists_[s])
-          if (seen_[other] != index && interfere(buffer, buffers_[other])) {
-            seen_[other] = index;
-            found_.push_back(other);
-          }
-    };
-    int end = static_cast<int>(lists_.size()) - 1;
-    find(first_list(buffer), wraps(buffer) ? end : last_list(buffer));
-    if (wraps(buffer)) find(1, last_list(buffer));
-    std::sort(found_.begin(), found_.end(), ByOffset{buffers_});
-    return lowest_free(buffer, {&lists_[0], &found_, &kNone});
+    return lowest_free(buffer, lists);
   }
 
  private:
-  static constexpr int kPeriod = 128;  // instructions
+  static constexpr int kPeriod = 64;  // instructions
 
-  struct ByOffset {
-    std::span<const BufferLifetime> buffers;
-    bool operator()(int a, int b) const { return buffers[a].offset < buffers[b].offset; }
+  struct Period {
+    std::vector<Extent> in_part;  // of the buffers whose lives begin or end here, by their begins
+    ExtentUnion throughout;       // of those whose lives begin before and end after
+    ExtentUnion at_any_time;      // of all
   };
 
-  static int first_list(const BufferLifetime& buffer) { return 1 + buffer.first / kPeriod; }
-  static int last_list(const BufferLifetime& buffer) { return 1 + buffer.last / kPeriod; }
-  static bool is_short(const BufferLifetime& buffer) {
-    return !wraps(buffer) && last_list(buffer) - first_list(buffer) <= 1;
+  static int first_period(const BufferLifetime& buffer) { return buffer.first / kPeriod; }
+  static int last_period(const BufferLifetime& buffer) { return buffer.last / kPeriod; }
+
+  // The periods between those in which its life begins and ends.
+  template <class F>
+  void each_between(const BufferLifetime& buffer, const F& f) {
+    const int first = first_period(buffer), last = last_period(buffer);
+    const int end = wraps(buffer) ? static_cast<int>(periods_.size()) : last;
+    for (int period = first + 1; period < end; ++period) f(periods_[period]);
+    if (!wraps(buffer)) return;
+    for (int period = 0; period < std::min(first, last); ++period) f(periods_[period]);
   }
 
-  void insert(int index, std::vector<int>& list) {
-    list.insert(std::upper_bound(list.begin(), list.end(), index, ByOffset{buffers_}), index);
-  }
-
-  // The lists are merged by offset. Buffers in them that are never live together with `buffer` do
-  // not matter.
+  // The lists, each in ascending order, are merged. Buffers in them that are never live together
+  // with `buffer` do not matter.
   int64_t lowest_free(const BufferLifetime& buffer,
-                      const std::array<const std::vector<int>*, 3>& lists) const {
-    std::array<size_t, 3> at{};
+                      std::array<std::span<const Extent>, 5>& lists) const {
     int64_t offset = 0;
     while (true) {
-      int next = -1;
-      size_t from = 0;
-      for (size_t l = 0; l < lists.size(); ++l) {
-        while (at[l] < lists[l]->size() && !interfere(buffer, buffers_[(*lists[l])[at[l]]]))
-          ++at[l];
-        if (at[l] == lists[l]->size()) continue;
-        int other = (*lists[l])[at[l]];
-        if (next >= 0 && buffers_[next].offset <= buffers_[other].offset) continue;
-        next = other;
-        from = l;
-      }
-      if (next < 0 || offset + buffer.bytes <= buffers_[next].offset) return offset;
-      offset = std::max(offset, align_up(buffers_[next].offset + buffers_[next].bytes));
-      ++at[from];
+      std::span<const Extent>* next = nullptr;
+      for (std::span<const Extent>& list : lists)
+        if (!list.empty() && (!next || list.front().begin < next->front().begin)) next = &list;
+      if (!next || offset + buffer.bytes <= next->front().begin) return offset;
+      const Extent& extent = next->front();
+      if (extent.end > offset && (extent.buffer < 0 || interfere(buffer, buffers_[extent.buffer])))
+        offset = extent.end;
+      *next = next->subspan(1);
     }
   }
 
   std::span<const BufferLifetime> buffers_;
-  std::vector<std::vector<int>> lists_;  // the long-lived buffers, then a list for each period
-  std::vector<int> seen_, found_;
+  std::vector<Period> periods_;
+  ExtentUnion between_;
 };
 
 // Puts each buffer, in that order, at the lowest offset that is free throughout its life; returns
-// the arena's size.
-int64_t assign_offsets_in_order(std::span<BufferLifetime> buffers, const std::vector<int>& order) {
+// the arena's size. Stops once it is known to be at least `enough`, and then returns that.
+int64_t assign_offsets_in_order(std::span<BufferLifetime> buffers, const std::vector<int>& order,
+                                int64_t enough) {
   PlacedBuffers placed(buffers);
   int64_t size = 0;
   for (int index : order) {
@@ -132,6 +158,7 @@ int64_t assign_offsets_in_order(std::span<BufferLifetime> buffers, const std::ve
     placed.add(index);
   }
   for (int index : order) {
+    if (size >= enough) return enough;
     BufferLifetime& buffer = buffers[index];
     if (buffer.is_fixed) continue;
     buffer.offset = placed.lowest_free(index);
@@ -143,14 +170,14 @@ int64_t assign_offsets_in_order(std::span<BufferLifetime> buffers, const std::ve
 
 // The most bytes that are live at one time. No arena can be smaller.
 int64_t most_live(std::span<const BufferLifetime> buffers) {
-  std::map<int, int64_t> change;
+  std::vector<int64_t> change(static_cast<size_t>(end_of(buffers)) + 1);
   for (const BufferLifetime& buffer : buffers) {
     change[buffer.first] += align_up(buffer.bytes);
     change[buffer.last + 1] -= align_up(buffer.bytes);
     if (wraps(buffer)) change[0] += align_up(buffer.bytes);
   }
   int64_t live = 0, most = 0;
-  for (const auto& [time, bytes] : change) most = std::max(most, live += bytes);
+  for (const int64_t bytes : change) most = std::max(most, live += bytes);
   return most;
 }
 
@@ -163,28 +190,26 @@ double area(const BufferLifetime& buffer, int end) {
 
 int64_t assign_offsets(std::span<BufferLifetime> buffers) {
   if (buffers.empty()) return 0;
-  using Before = std::function<bool(const BufferLifetime&, const BufferLifetime&)>;
-  const Before kOrders[] = {
-      [end = end_of(buffers)](const BufferLifetime& a, const BufferLifetime& b) {
-        return area(a, end) > area(b, end);
-      },
-      [](const BufferLifetime& a, const BufferLifetime& b) { return a.first < b.first; },
-      [](const BufferLifetime& a, const BufferLifetime& b) { return a.bytes > b.bytes; },
-  };
-  int64_t bound = most_live(buffers), best = std::numeric_limits<int64_t>::max();
+  const int64_t bound = most_live(buffers);
+  int64_t best = std::numeric_limits<int64_t>::max();
   std::vector<BufferLifetime> attempt(buffers.begin(), buffers.end());
-  for (const Before& before : kOrders) {
-    std::vector<int> order(buffers.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return before(buffers[a], buffers[b]); });
-    int64_t size = assign_offsets_in_order(attempt, order);
-    if (size < best) {
-      best = size;
-      std::copy(attempt.begin(), attempt.end(), buffers.begin());
-    }
-    if (best == bound) break;
-  }
+  // The buffers with the least keys come first.
+  auto try_order = [&](const auto& key) {
+    if (best == bound) return;
+    std::vector<std::pair<decltype(key(attempt[0])), int>> keyed;
+    for (const BufferLifetime& buffer : buffers)
+      keyed.emplace_back(key(buffer), static_cast<int>(keyed.size()));
+    std::ranges::sort(keyed);
+    std::vector<int> order;
+    for (const auto& [_, index] : keyed) order.push_back(index);
+    const int64_t size = assign_offsets_in_order(attempt, order, best);
+    if (size >= best) return;
+    best = size;
+    std::ranges::copy(attempt, buffers.begin());
+  };
+  try_order([end = end_of(buffers)](const BufferLifetime& b) { return -area(b, end); });
+  try_order([](const BufferLifetime& b) { return b.first; });
+  try_order([](const BufferLifetime& b) { return -b.bytes; });
   return best;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -75,6 +76,66 @@ TEST(MemoryPlanning, NothingLiveTogetherOverlaps) {
       EXPECT_TRUE(!some_fixed[i].is_fixed || some_fixed[i].offset == buffers[i].offset);
   }
   RecordProperty("worst_over_bound", std::to_string(worst));
+}
+
+// The arena's size with the buffers in that order, each at the lowest offset that is free, as
+// comparing each with all finds it.
+int64_t place_in_order(std::vector<BufferLifetime>& buffers, const std::vector<int>& order) {
+  int64_t size = 0;
+  std::vector<const BufferLifetime*> placed;
+  for (int index : order) {
+    BufferLifetime& buffer = buffers[index];
+    std::ranges::sort(placed, {}, &BufferLifetime::offset);
+    buffer.offset = 0;
+    for (const BufferLifetime* other : placed) {
+      if (!live_together(buffer, *other)) continue;
+      if (buffer.offset + buffer.bytes <= other->offset) break;
+      buffer.offset = std::max(buffer.offset, align_up(other->offset + other->bytes));
+    }
+    placed.push_back(&buffer);
+    size = std::max(size, align_up(buffer.offset + buffer.bytes));
+  }
+  return size;
+}
+
+TEST(MemoryPlanning, PlacesAreThoseOfTheFirstOrderWithTheSmallestArena) {
+  std::mt19937 random(2);
+  auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int round = 0; round < 60; ++round) {
+    // Lives within one of the stretches into which time may be cut, and across many of them.
+    std::vector<BufferLifetime> buffers(1 + below(150));
+    const int end = 2 + below(2000);
+    for (BufferLifetime& buffer : buffers) {
+      buffer.first = below(end);
+      buffer.last = std::min(end, buffer.first + below(below(3) ? 30 : end));
+      if (buffer.first < buffer.last && below(8) == 0) std::swap(buffer.first, buffer.last);
+      buffer.bytes = below(3) ? (1 + below(4)) * 4096 : 1 + below(20000);
+    }
+    int after = 0;  // the first instruction after all lives
+    for (const BufferLifetime& b : buffers) after = std::max({after, b.first + 1, b.last + 1});
+    auto area_of = [&](int i) {
+      const BufferLifetime& b = buffers[i];
+      const int life = b.last - b.first + 1 + (b.first > b.last ? after : 0);
+      return static_cast<double>(b.bytes) * life;
+    };
+    std::vector<int> by_area(buffers.size());
+    for (size_t i = 0; i < by_area.size(); ++i) by_area[i] = static_cast<int>(i);
+    std::vector<int> by_birth = by_area, by_bytes = by_area;
+    std::ranges::stable_sort(by_area, std::greater{}, area_of);
+    std::ranges::stable_sort(by_birth, {}, [&](int i) { return buffers[i].first; });
+    std::ranges::stable_sort(by_bytes, std::greater{}, [&](int i) { return buffers[i].bytes; });
+    std::vector<BufferLifetime> best;
+    int64_t least = INT64_MAX;
+    for (const std::vector<int>& order : {by_area, by_birth, by_bytes}) {
+      std::vector<BufferLifetime> attempt = buffers;
+      if (const int64_t size = place_in_order(attempt, order); size < least) {
+        least = size;
+        best = attempt;
+      }
+    }
+    ASSERT_EQ(assign_offsets(buffers), least);
+    for (size_t i = 0; i < buffers.size(); ++i) EXPECT_EQ(buffers[i].offset, best[i].offset) << i;
+  }
 }
 
 TEST(MemoryPlanning, NestedLifetimesTakeNoMoreThanTheBound) {
