@@ -99,15 +99,17 @@ void JsonReader::refuse(const std::string& key, const std::string& expected) con
 }
 
 std::vector<UnknownKey> JsonReader::unknown_keys() const {
+  constexpr size_t kMostWithNearest = 64;  // more than a message shows
+  std::vector<std::string> known = foreign_keys();
+  known.insert(known.end(), read_.begin(), read_.end());
   std::vector<UnknownKey> unknown;
   for (const auto& [key, value] : object_.items()) {
     if (read_.contains(key)) continue;
     const ForeignKeyFinding finding = judge_foreign_key(key, value);
     if (finding.meaning == ForeignKey::changes_results) refuse(key, finding.expected);
     if (finding.meaning != ForeignKey::unknown) continue;
-    std::vector<std::string> known = foreign_keys();
-    known.insert(known.end(), read_.begin(), read_.end());
-    unknown.push_back({prefix_ + key, nearest(key, known)});
+    const bool is_shown = unknown.size() < kMostWithNearest;
+    unknown.push_back({prefix_ + key, is_shown ? nearest(key, known) : ""});
   }
   return unknown;
 }
