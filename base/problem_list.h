@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace longshore {
@@ -17,6 +18,18 @@ class ProblemList {
   void add(std::string problem) {
     if (!is_full()) listed_.push_back(std::move(problem));
     ++count_;
+  }
+
+  // Adds what `check` throws as a ConfigError. Gives whether it threw nothing.
+  template <class Check>
+  bool holds(const Check& check) {
+    try {
+      check();
+      return true;
+    } catch (const ConfigError& error) {
+      add(error.what());
+      return false;
+    }
   }
 
   bool empty() const { return count_ == 0; }

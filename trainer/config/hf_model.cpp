@@ -11,7 +11,6 @@
 #include "data/tokenizer.h"
 #include "models/decoder.h"
 #include "trainer/config/hf_config.h"
-#include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/run_files.h"
@@ -133,16 +132,18 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
   set_rope(decoder.rope_scaling, config);
 }
 
-void take_model_of_weights(Config& config, void (*require)(const Config&)) {
+bool take_model_of_weights(Config& config) {
   const fs::path& folder = config.load_parameters_path;
   std::error_code error;
-  if (folder.empty()) return;
-  if (!config.model_name.empty()) return take_pad_token_of_weights(config);
+  if (folder.empty()) return true;
+  if (!config.model_name.empty()) {
+    take_pad_token_of_weights(config);
+    return true;
+  }
   if (!fs::exists(folder / kHfConfigFile, error)) {
-    if (!lacks_model(config)) return;
-    require(config);
-    say_why_there_is_none(config);
-    return;
+    if (!lacks_model(config)) return true;
+    if (fs::is_directory(folder, error)) say_why_there_is_none(config);
+    return false;
   }
   Config model;
   const std::string origin = path_text(folder / kHfConfigFile);
@@ -158,6 +159,7 @@ void take_model_of_weights(Config& config, void (*require)(const Config&)) {
     config.tokenizer_path = folder;
     config.origins["tokenizer_path"] = location(config, "load_parameters_path");
   }
+  return true;
 }
 
 }  // namespace longshore::trainer

@@ -8,10 +8,10 @@ namespace longshore::trainer {
 
 // Fills in the model keys that nobody set where load_parameters_path has a config.json, and
 // tokenizer_path where that folder has a tokenizer; their origin is that folder's file. In a config
-// with a model_name, pad_token_id alone. Throws DataError for a config.json that is no decoder's.
-// Where the model is missing since the folder is, throws what `require` does, which says what is
-// missing.
-void take_model_of_weights(Config& config, void (*require)(const Config&));
+// with a model_name, pad_token_id alone. Gives whether the model is known: not where it is missing
+// since the folder is. Throws DataError for a config.json that is no decoder's, ConfigError for a
+// folder without one that was to bring the model.
+bool take_model_of_weights(Config& config);
 
 // The model keys that make this decoder; the other keys stay.
 void set_model_keys(const models::DecoderConfig& decoder, Config& config);

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
-#include "base/problem_list.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -48,18 +47,15 @@ void check(const Config& config, const std::string& key, const fs::path& path, K
                expected + nearest_help(path_text(near)));
 }
 
-void refuse_if_any(const ProblemList& problems) {
-  if (!problems.empty()) throw ConfigError(problems.text());
-}
-
 bool may_resume(const Config& config) {
-  return !config.run_name.empty() && fs::exists(config.base_output_directory / config.run_name);
+  std::error_code error;
+  return !config.run_name.empty() &&
+         fs::exists(config.base_output_directory / config.run_name, error);
 }
 
 }  // namespace
 
-void require_inputs(const Config& config) {
-  ProblemList problems;
+void find_missing_inputs(const Config& config, ProblemList& problems) {
   if (!config.dataset_path.empty() && !config.origins.contains("dataset_type"))
     problems.add(location(config, "dataset_path") +
                  ": found no dataset_type beside it, expected documents or tokens; by default "
@@ -74,13 +70,17 @@ void require_inputs(const Config& config) {
     check(config, "load_adapter_path", config.load_adapter_path, Kind::folder, problems);
     check(config, "load_full_state_path", config.load_full_state_path, Kind::folder, problems);
   }
-  refuse_if_any(problems);
 }
 
-void require_weights_folder(const Config& config) {
+void require_inputs(const Config& config) {
   ProblemList problems;
-  check(config, "load_parameters_path", config.load_parameters_path, Kind::folder, problems);
-  refuse_if_any(problems);
+  find_missing_inputs(config, problems);
+  if (!problems.empty()) throw ConfigError(problems.text());
+}
+
+void find_missing_model(const Config& config, ProblemList& problems) {
+  if (config.model_name.empty())
+    check(config, "load_parameters_path", config.load_parameters_path, Kind::folder, problems);
 }
 
 bool starts_from_weights(const Config& config) {

@@ -96,6 +96,7 @@ const Setting* find_setting(std::span<const Setting> settings, const std::string
 // What is wrong with the setting of a key, which then is not set; "" where nothing is.
 std::string set(const Setting& setting, const fs::path& relative_to, Config& config) {
   const Key& key = *find_key(setting.key);
+  config.origins[key.name] = setting.origin;
   if (!read_value(key, setting.value, relative_to, config)) {
     const std::vector<std::string> valid = choices(key);
     const std::string wrong = wrong_word(key, setting.value),
@@ -105,7 +106,6 @@ std::string set(const Setting& setting, const fs::path& relative_to, Config& con
                  too_near_zero(key, setting.value) +
                      (meant.empty() ? help(wrong, valid) : nearest_help(meant)));
   }
-  config.origins[key.name] = setting.origin;
   return "";
 }
 
@@ -123,11 +123,11 @@ std::string unknown_key_fault(const Setting& setting) {
 
 // What a config is loaded for.
 struct Purpose {
-  void (*check)(const Config&);    // that keys go together
-  void (*require)(const Config&);  // that inputs are there, where a model is missing
+  void (*find_faults)(const Config&, ProblemList&);   // whether keys go together
+  void (*find_missing)(const Config&, ProblemList&);  // inputs, named beside what else is wrong
 };
-constexpr Purpose kTraining{validate, require_inputs},
-    kPolicies{validate_but_remat, require_weights_folder};
+constexpr Purpose kTraining{find_faults, find_missing_inputs},
+    kPolicies{find_faults_but_remat, find_missing_model};
 
 // Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
@@ -167,10 +167,15 @@ class Resolver {
   }
 
   Config finish(const fs::path& file, const Purpose& purpose) {
-    if (!problems_.empty()) throw ConfigError(problems_.text());
     config_.config_file = shown(file);
-    take_model_of_weights(config_, purpose.require);
-    purpose.check(config_);
+    bool has_model = false;
+    if (problems_.empty()) {  // else keys seem to contradict each other that do not
+      problems_.holds([&] { has_model = take_model_of_weights(config_); });
+      const auto find = has_model ? purpose.find_faults : find_faults_beside_model;
+      find(config_, problems_);
+    }
+    if (!has_model || !problems_.empty()) purpose.find_missing(config_, problems_);
+    if (!problems_.empty()) throw ConfigError(problems_.text());
     return std::move(config_);
   }
 

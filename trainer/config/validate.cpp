@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <vector>
@@ -204,15 +205,21 @@ void check_files(const Config& config) {
 
 void check_data(const Config& config) {
   if (config.dataset_type != DatasetType::synthetic) check_files(config);
+}
+
+void check_evaluation(const Config& config) {
   if (config.eval_interval != -1 && config.eval_dataset_path.empty()) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }
-  if (config.sample_tokens > 0 && config.tokenizer_path.empty()) {
-    const bool reads_tokens = config.dataset_type != DatasetType::synthetic;
-    refuse(config, "tokenizer_path",
-           "a path, for " + described(config, "sample_tokens") +
-               (reads_tokens ? looked_for_tokenizer(config) : ""));
-  }
+}
+
+void check_sample(const Config& config) {
+  if (config.sample_tokens == 0 || !config.tokenizer_path.empty()) return;
+  const bool reads_tokens = config.dataset_type != DatasetType::synthetic;
+  if (reads_tokens && text_file(config)) return;  // said of that
+  refuse(config, "tokenizer_path",
+         "a path, for " + described(config, "sample_tokens") +
+             (reads_tokens ? looked_for_tokenizer(config) : ""));
 }
 
 void check_run(const Config& config) {
@@ -249,22 +256,49 @@ void validate_remat(const Config& config) {
            "false, or remat_policy: auto, not " + described(config, "remat_policy"));
 }
 
+namespace {
+
+using Check = void (*)(const Config&);
+
+void find_faults(const Config& config, std::initializer_list<Check> checks, ProblemList& problems) {
+  for (const Check check : checks) problems.holds([&] { check(config); });
+}
+
+void refuse_if_any(const ProblemList& problems) {
+  if (!problems.empty()) throw ConfigError(problems.text());
+}
+
+}  // namespace
+
+void find_faults_beside_model(const Config& config, ProblemList& problems) {
+  find_faults(config,
+              {check_run, check_training, check_parallelism, check_optimizer, check_dtypes,
+               check_data, check_evaluation, check_sample},
+              problems);
+}
+
+void find_faults_but_remat(const Config& config, ProblemList& problems) {
+  // The others count on it.
+  if (problems.holds([&] { check_ranges(config); }))
+    find_faults(config, {check_model, check_batch, check_offload}, problems);
+  find_faults_beside_model(config, problems);
+}
+
+void find_faults(const Config& config, ProblemList& problems) {
+  find_faults_but_remat(config, problems);
+  find_faults(config, {validate_remat}, problems);
+}
+
 void validate(const Config& config) {
-  validate_but_remat(config);
-  validate_remat(config);
+  ProblemList problems;
+  find_faults(config, problems);
+  refuse_if_any(problems);
 }
 
 void validate_but_remat(const Config& config) {
-  check_ranges(config);
-  check_run(config);
-  check_model(config);
-  check_training(config);
-  check_batch(config);
-  check_parallelism(config);
-  check_offload(config);
-  check_optimizer(config);
-  check_dtypes(config);
-  check_data(config);
+  ProblemList problems;
+  find_faults_but_remat(config, problems);
+  refuse_if_any(problems);
 }
 
 }  // namespace longshore::trainer
