@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -47,6 +48,7 @@ struct Request {
   std::vector<std::string> overrides;
   std::string policies, hardware, json, trace, prices;
   PlanQuestion question;
+  std::optional<double> tokens;
   bool explain = false, measure = false, advice = true;
   std::string measure_to;  // a file; "" for the one that --hardware this_machine reads
 };
@@ -138,9 +140,10 @@ void check(Request& request) {
   if (!question.largest.empty() && question.fewest_devices)
     throw ConfigError("--fewest-devices: found --largest " + question.largest +
                       " as well, expected one of them");
-  if (!(std::isfinite(question.cost.tokens) && question.cost.tokens >= 0))
+  if (request.tokens && !(std::isfinite(*request.tokens) && *request.tokens > 0))
     throw ConfigError(fmt::format("--tokens: found {}, expected a number above 0, such as 15e12",
-                                  question.cost.tokens));
+                                  *request.tokens));
+  question.cost.tokens = request.tokens.value_or(0);
   question.cost.prices = parse_prices(request.prices);
 }
 
@@ -154,6 +157,36 @@ std::string needs_profile(const Request& request) {
                                          {"--price-per-hour", question.cost.asks_price()}})
     if (is_given) return option;
   return "";
+}
+
+// Of the prices that are given, some is to be that of this profile.
+void require_price_of(const std::string& hardware, const Prices& prices) {
+  if (prices.by_name.empty() || prices.of(hardware)) return;
+  throw ConfigError(
+      fmt::format("--price-per-hour: found none for {}, which is planned for; "
+                  "expected {}=PRICE",
+                  hardware, hardware));
+}
+
+// A measurement reads no config: what is asked of a plan would be asked in vain.
+void require_nothing_but_measure(const Request& request) {
+  const PlanQuestion& question = request.question;
+  for (const auto& [option, is_given] : {std::pair{"--config", !request.config.empty()},
+                                         {"--policies", !request.policies.empty()},
+                                         {"--hardware", !request.hardware.empty()},
+                                         {"--largest", !question.largest.empty()},
+                                         {"--fewest-devices", question.fewest_devices},
+                                         {"--tokens", request.tokens.has_value()},
+                                         {"--price-per-hour", !request.prices.empty()},
+                                         {"--trace", !request.trace.empty()},
+                                         {"--json", !request.json.empty()},
+                                         {"--no-advice", !request.advice},
+                                         {"--explain", request.explain},
+                                         {"key=value", !request.overrides.empty()}})
+    if (is_given)
+      throw ConfigError(std::string(option) +
+                        ": found --measure, which plans nothing; expected --measure-to at most "
+                        "beside it");
 }
 
 // A trace holds an event for each instruction of each micro-batch.
@@ -171,7 +204,10 @@ void require_traceable(const Estimate& step) {
 void plan(Request& request) {
   check(request);
   const ResultOutput results(request.json);
-  if (request.measure || !request.measure_to.empty()) return measure(request.measure_to);
+  if (request.measure || !request.measure_to.empty()) {
+    require_nothing_but_measure(request);
+    return measure(request.measure_to);
+  }
   if (request.config.empty()) throw ConfigError("--config: found nothing, expected a config");
   if (request.hardware == "all") return plan_on_all_hardware(request, results);
   std::vector<std::string> overrides = request.overrides;
@@ -182,6 +218,7 @@ void plan(Request& request) {
   if (const std::string option = needs_profile(request); !hardware && !option.empty())
     throw ConfigError(option + ": found no hardware, expected --hardware NAME, one of " +
                       join(hardware_names(default_configs_directory())));
+  if (hardware) require_price_of(hardware->name, request.question.cost.prices);
   const models::Target target = hardware ? hardware->target : target_of(config);
   const std::vector<std::string> policies = split(request.policies);
   if (!request.trace.empty() && policy_names(config, policies).size() > 1)
@@ -256,7 +293,7 @@ int main(int argc, char** argv) {
                  "and the plan with it");
   app.add_flag("--fewest-devices", request.question.fewest_devices,
                "the fewest devices of the hardware that it fits, and the plan with them");
-  app.add_option("--tokens", request.question.cost.tokens,
+  app.add_option("--tokens", request.tokens,
                  "how many tokens to train on, as in 15e12: the days that takes");
   app.add_option("--price-per-hour", request.prices,
                  "what a device costs an hour, or PROFILE=PRICE,...: what training costs");

@@ -60,7 +60,8 @@ Prices parse_prices(const std::string& text) {
     if (std::ranges::find(names, name) == names.end())
       throw ConfigError("--price-per-hour: found '" + excerpt(name) + "', expected one of " +
                         join(names) + nearest_help(nearest(name, names)));
-    prices.by_name[name] = parse_price(part.substr(equals + 1));
+    if (!prices.by_name.emplace(name, parse_price(part.substr(equals + 1))).second)
+      throw ConfigError("--price-per-hour: found a second price for " + name + ", expected one");
   }
   return prices;
 }

@@ -376,6 +376,12 @@ TEST(PlanProgram, SaysWhatTrainingCosts) {
   for (const auto& [options, words] :
        {std::pair{"--hardware h100 --tokens -1", "--tokens: found -1"},
         {"--hardware h100 --tokens nan", "--tokens: found nan"},
+        {"--hardware h100 --tokens 0", "--tokens: found 0, expected a number above 0"},
+        {"--hardware h100 --price-per-hour h100=2,h100=3",
+         "--price-per-hour: found a second price for h100, expected one"},
+        {"--hardware h100 --price-per-hour h200=2",
+         "--price-per-hour: found none for h100, which is planned for; expected h100=PRICE"},
+        {"--measure", "--config: found --measure, which plans nothing"},
         {"--hardware h100 --price-per-hour 0", "--price-per-hour: found '0'"},
         {"--hardware h100 --price-per-hour h10=2", "nearest: h100"},
         {"--tokens 1e9", "--tokens: found no hardware"},
