@@ -116,20 +116,38 @@ double StepFormula::offloaded_bytes(const Assignment& first, const Assignment& o
   return layers * first.offloaded_bytes + (choices_.layers - layers) * others.offloaded_bytes;
 }
 
-double StepFormula::missing_device_bytes(const Assignment& first, const Assignment& others,
-                                         int layers) const {
+template <class F>
+bool StepFormula::each_missing(const Assignment& first, const Assignment& others, int layers,
+                               const F& f) const {
   const double more = first.kept_bytes - choices_.full.kept_bytes,
                more_of_others = others.kept_bytes - choices_.full.kept_bytes;
   const double offloaded = offloaded_bytes(first, others, layers);
   const double room =
       std::min(device_room_bytes_, shared_room_bytes_ - (is_one_processor_ ? offloaded : 0));
-  double missing = 0;
   for (const BasePlan::Moment& moment : base_.moments) {
     const int held = std::min(layers, moment.holding_layers);
     const double bytes =
         moment.device_bytes + held * more + (moment.holding_layers - held) * more_of_others;
-    missing = std::max(missing, bytes - room);
+    if (!f(bytes - room)) return false;
   }
+  return true;
+}
+
+bool StepFormula::fits_device(const Assignment& first, const Assignment& others, int layers) const {
+  return each_missing(first, others, layers, [](double bytes) { return bytes <= 0; });
+}
+
+bool StepFormula::fits_host(const Assignment& first, const Assignment& others, int layers) const {
+  return missing_host_bytes(first, others, layers) == 0;
+}
+
+double StepFormula::missing_device_bytes(const Assignment& first, const Assignment& others,
+                                         int layers) const {
+  double missing = 0;
+  each_missing(first, others, layers, [&](double bytes) {
+    missing = std::max(missing, bytes);
+    return true;
+  });
   return missing;
 }
 
@@ -177,11 +195,9 @@ std::optional<LayerSplit> StepFormula::best(size_t first, size_t others,
   const Assignment &a = choices_.assignments[first], &b = choices_.assignments[others];
   LayerSplit best{.base = &base_, .first = first, .others = others, .seconds = INFINITY};
   for (int layers : first_layers ? std::vector{*first_layers} : counts_worth_a_try(a, b)) {
-    if (layers < (first_layers ? 0 : 1) || layers > choices_.layers ||
-        missing_bytes(a, b, layers) > 0)
-      continue;
+    if (layers < (first_layers ? 0 : 1) || layers > choices_.layers) continue;
     const double one = seconds(a, b, layers);
-    if (one >= best.seconds) continue;
+    if (one >= best.seconds || !fits_host(a, b, layers) || !fits_device(a, b, layers)) continue;
     best.seconds = one;
     best.layers = layers;
   }
@@ -205,8 +221,8 @@ std::vector<int> StepFormula::counts_worth_a_try(const Assignment& first,
 std::vector<int> StepFormula::ends_of_what_fits(const Assignment& first,
                                                 const Assignment& others) const {
   std::vector<int> ends;
-  for (auto missing : {&StepFormula::missing_device_bytes, &StepFormula::missing_host_bytes}) {
-    auto fits = [&](int layers) { return (this->*missing)(first, others, layers) == 0; };
+  for (auto fits_memory : {&StepFormula::fits_device, &StepFormula::fits_host}) {
+    auto fits = [&](int layers) { return (this->*fits_memory)(first, others, layers); };
     int low = 1, high = choices_.layers;
     const bool low_fits = fits(low);
     if (low_fits == fits(high)) continue;

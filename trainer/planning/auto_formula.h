@@ -86,6 +86,16 @@ class StepFormula {
  private:
   double offloaded_bytes(const offload::Assignment& first, const offload::Assignment& others,
                          int layers) const;
+  // Calls `f` with the bytes that the device lacks at each moment, negative ones if some are to
+  // spare, until it returns false; returns whether it always was true.
+  template <class F>
+  bool each_missing(const offload::Assignment& first, const offload::Assignment& others, int layers,
+                    const F& f) const;
+  // Quicker than to ask how much is missing.
+  bool fits_device(const offload::Assignment& first, const offload::Assignment& others,
+                   int layers) const;
+  bool fits_host(const offload::Assignment& first, const offload::Assignment& others,
+                 int layers) const;
   double missing_device_bytes(const offload::Assignment& first, const offload::Assignment& others,
                               int layers) const;
   double missing_host_bytes(const offload::Assignment& first, const offload::Assignment& others,
