@@ -16,7 +16,6 @@
 #include "data/added_tokens.h"
 #include "data/bpe.h"
 #include "data/split_pattern.h"
-#include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
 
 namespace longshore::data {
@@ -116,7 +115,7 @@ std::string nfc(std::string text) {
 }
 
 // A space becomes three bytes where it is written as a letter, and no character more in NFC.
-constexpr size_t kMaxNormalizedBytes = 4 * Tokenizer::kMaxTextBytes;
+constexpr size_t kMaxNormalizedBytes = 4 * kMaxTextBytes;
 constexpr size_t kMaxAddedTokenBytes = 4096;              // normalised
 constexpr size_t kMaxAddedTokensBytes = size_t{4} << 20;  // all together
 

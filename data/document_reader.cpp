@@ -19,8 +19,8 @@ bool DocumentReader::next(std::string& document) {
     }
     if (!document.empty()) document += '\n';
     document += line_;
-    if (document.size() > Tokenizer::kMaxTextBytes)
-      fail("document of more than " + std::to_string(Tokenizer::kMaxTextBytes) +
+    if (document.size() > kMaxTextBytes)
+      fail("document of more than " + std::to_string(kMaxTextBytes) +
            " bytes: no blank line so far. Separate documents by blank lines.");
   }
   return !document.empty();

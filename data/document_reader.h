@@ -13,7 +13,7 @@ namespace longshore::data {
 // line is not part of it. Reads as it goes, so a file may be of any size.
 //
 // Throws a DataError that names the file, and the line where there is one: on a file that cannot be
-// read, on invalid UTF-8, and on a document of more than Tokenizer::kMaxTextBytes.
+// read, on invalid UTF-8, and on a document of more than kMaxTextBytes.
 class DocumentReader {
  public:
   explicit DocumentReader(const std::filesystem::path& path) : lines_(path) {}

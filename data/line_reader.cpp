@@ -44,16 +44,16 @@ bool LineReader::next(std::string& line) {
     const bool is_complete = end < unread_.size() || unread_.empty();
     if (!is_too_long) line += unread_.substr(0, end);
     unread_.remove_prefix(std::min(end + 1, unread_.size()));
-    if (line.size() > Tokenizer::kMaxTextBytes) {
+    if (line.size() > kMaxTextBytes) {
       is_too_long = true;
       line.clear();
     }
     if (is_complete) break;
   }
   if (is_too_long)
-    throw DataError(at_line(path_, line_number_,
-                            "line of more than " + std::to_string(Tokenizer::kMaxTextBytes) +
-                                " bytes, which is never skipped"));
+    throw DataError(at_line(
+        path_, line_number_,
+        "line of more than " + std::to_string(kMaxTextBytes) + " bytes, which is never skipped"));
   if (line.ends_with('\r')) line.pop_back();
   if (line_number_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return true;

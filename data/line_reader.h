@@ -18,7 +18,7 @@ class LineReader {
 
   // Puts the next line into `line`, without "\n" or "\r\n", the first one without a byte order
   // mark. False at the end of the file. Throws a DataError with file and line on one of more than
-  // Tokenizer::kMaxTextBytes; the next call goes on after it.
+  // kMaxTextBytes; the next call goes on after it.
   [[nodiscard]] bool next(std::string& line);
 
   const std::filesystem::path& path() const { return path_; }

@@ -29,10 +29,6 @@ bool is_tokenizer_json(const std::filesystem::path& path, std::string_view bytes
 // Immutable once loaded: any number of threads may use it at a time.
 class Tokenizer {
  public:
-  // One call of encode() takes at most this much text: sentencepiece needs about a hundred times as
-  // much memory, and counts in int.
-  static constexpr size_t kMaxTextBytes = size_t{8} << 20;
-
   // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them: see
   // tokenizer_file(). Throws a DataError when the file is missing, larger than 64 MiB,
   // neither of the two kinds, damaged, or holds what is not supported.

@@ -1,6 +1,7 @@
 // What a Tokenizer asks of the two kinds of tokenizer files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,6 +10,10 @@
 #include <vector>
 
 namespace longshore::data {
+
+// At most this much text is tokenized at once: sentencepiece needs about a hundred times as much
+// memory, and counts in int.
+inline constexpr size_t kMaxTextBytes = size_t{8} << 20;
 
 // What decoding does with special tokens, such as eos.
 enum class SpecialTokens { skip, keep };

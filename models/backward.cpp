@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/ops/add.h"
+#include "models/add.h"
 
 namespace longshore::models {
 

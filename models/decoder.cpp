@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "models/ops/add.h"
+#include "models/add.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
 #include "models/ops/cached_attention.h"

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "models/backward.h"
-#include "models/ops/add.h"
 #include "models/trace.h"
 
 namespace longshore::models {
@@ -192,13 +191,6 @@ Model truncated(Model model, int layers) {
     stage.layers = std::vector<int>(best, best + layers);
   }
   return model;
-}
-
-Program addition(const Type& type) {
-  Trace t("addition");
-  Var a = t.input("a", type), b = t.input("b", type);
-  t.output(add(a, b));
-  return t.finish();
 }
 
 ParameterCount count_parameters(const Model& model) {

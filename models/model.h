@@ -59,10 +59,6 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
 // the first of several such rows.
 Model truncated(Model model, int layers);
 
-// add(a, b) as a program with values 0, 1 and 2: how plans sum up what layers and micro-batches
-// make.
-Program addition(const Type& type);
-
 struct ParameterCount {
   int64_t all = 0;
   int64_t trainable = 0;

@@ -6,9 +6,15 @@
 #include <span>
 
 #include "offload/plan.h"
-#include "offload/windows.h"
 
 namespace longshore::offload {
+
+// A buffer keeps its bytes up to this instruction, although nothing uses them any longer, so that
+// the copy out of them has finished before other bytes take their place.
+struct Hold {
+  int buffer = -1;
+  int until = -1;  // instruction
+};
 
 // Sets `first`, `last` and `offset` of the plan's temporaries, and the sizes of its arenas. Those
 // in `fixed_offsets` lie where another plan left them. Throws InternalError where nothing reads

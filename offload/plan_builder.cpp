@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/model.h"
+#include "models/add.h"
 #include "offload/alignment.h"
 #include "offload/place_buffers.h"
 #include "offload/put.h"

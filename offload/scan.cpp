@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/add.h"
 
 namespace longshore::offload {
 

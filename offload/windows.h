@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "offload/collectives.h"
+#include "offload/place_buffers.h"
 #include "offload/plan.h"
 
 namespace longshore::offload {
@@ -20,13 +21,6 @@ struct Window {
   Operand source;     // the range of host memory, of the same bytes; or this device's shard
   // How the shards are gathered, if `source` is one. Such windows are only read.
   std::optional<Collective> gather;
-};
-
-// A buffer keeps its bytes up to this instruction, although nothing uses them any longer, so that
-// the copy out of them has finished before other bytes take their place.
-struct Hold {
-  int buffer = -1;
-  int until = -1;  // instruction
 };
 
 struct Transfers {

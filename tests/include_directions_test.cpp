@@ -45,8 +45,8 @@ const std::map<std::string, std::set<std::string>> kTrainerMayInclude = {
 // The language that models are written in. It knows no architecture and no tensor library, and is
 // all that offload/ sees of models/.
 const std::set<std::string> kProgramHeaders = {
-    "models/backward.h", "models/labels.h", "models/model.h", "models/op.h",
-    "models/program.h",  "models/trace.h",  "models/types.h",
+    "models/add.h", "models/backward.h", "models/labels.h", "models/model.h",
+    "models/op.h",  "models/program.h",  "models/trace.h",  "models/types.h",
 };
 
 // Planning is free of tensors.

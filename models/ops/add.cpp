@@ -1,4 +1,4 @@
-#include "models/ops/add.h"
+#include "models/add.h"
 
 #include <ATen/ops/add.h>
 
@@ -69,5 +69,12 @@ const Op add_op{.name = "add",
                 .reference = {run_composed}};
 
 Var add(Var a, Var b) { return a.trace->emit(add_op, {}, {a, b})[0]; }
+
+Program addition(const Type& type) {
+  Trace t("addition");
+  const Var a = t.input("a", type), b = t.input("b", type);
+  t.output(add(a, b));
+  return t.finish();
+}
 
 }  // namespace longshore::models

@@ -1,6 +1,6 @@
 // The one list of ops.
+#include "models/add.h"
 #include "models/ops/adamw.h"
-#include "models/ops/add.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
 #include "models/ops/cached_attention.h"

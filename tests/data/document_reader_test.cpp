@@ -71,11 +71,11 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
   TemporaryFolder folder;
   const std::string line(99'999, 'x');
   std::string text = "short\n\n";
-  for (size_t i = 0; i <= Tokenizer::kMaxTextBytes / 100'000; ++i) text += line + "\n";
+  for (size_t i = 0; i <= kMaxTextBytes / 100'000; ++i) text += line + "\n";
   std::string message =
       message_of<DataError>([&] { documents_of(folder.write("many.txt", text)); });
   EXPECT_THAT(message, HasSubstr("many.txt:86: document of more than 8388608 bytes"));
-  text = "short\n\n" + std::string(Tokenizer::kMaxTextBytes + 1, 'x');
+  text = "short\n\n" + std::string(kMaxTextBytes + 1, 'x');
   message = message_of<DataError>([&] { documents_of(folder.write("one.txt", text)); });
   EXPECT_THAT(message, HasSubstr("one.txt:3: line of more than 8388608 bytes"));
   text.pop_back();
@@ -84,8 +84,8 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
 
 TEST(LineReader, GoesOnBehindALineThatIsTooLong) {
   TemporaryFolder folder;
-  LineReader reader(folder.write(
-      "a.txt", "one\r\n" + std::string(Tokenizer::kMaxTextBytes + (3 << 20), 'x') + "\nthree"));
+  LineReader reader(
+      folder.write("a.txt", "one\r\n" + std::string(kMaxTextBytes + (3 << 20), 'x') + "\nthree"));
   std::string line;
   ASSERT_TRUE(reader.next(line));
   EXPECT_EQ(line, "one");

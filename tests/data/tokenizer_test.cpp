@@ -251,7 +251,7 @@ TEST(Tokenizer, RefusesIdsAndTextsOutOfRange) {
     });
     EXPECT_THAT(message, HasSubstr("token id " + std::to_string(id) + "; the vocabulary has 850"));
   }
-  EXPECT_THROW(tokenizer.encode(std::string(Tokenizer::kMaxTextBytes + 1, 'a')), DataError);
+  EXPECT_THROW(tokenizer.encode(std::string(kMaxTextBytes + 1, 'a')), DataError);
 }
 
 TEST(Tokenizer, TakesAnyBytes) {

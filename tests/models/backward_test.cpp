@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/add.h"
 #include "models/decoder.h"
-#include "models/ops/add.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear.h"
 #include "models/ops/linear_cross_entropy.h"

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "models/add.h"
 #include "models/decoder.h"
 #include "models/labels.h"
-#include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "models/ops/rms_norm.h"
 #include "models/trace.h"

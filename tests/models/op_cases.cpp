@@ -11,10 +11,10 @@
 #include <iterator>
 #include <sstream>
 
+#include "models/add.h"
 #include "models/kernels/aten.h"
 #include "models/lora.h"
 #include "models/ops/adamw.h"
-#include "models/ops/add.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
 #include "models/ops/cached_attention.h"

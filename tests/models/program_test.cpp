@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/ops/add.h"
+#include "models/add.h"
 #include "models/ops/attention.h"
 #include "models/ops/linear.h"
 #include "models/ops/rms_norm.h"

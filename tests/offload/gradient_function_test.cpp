@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/add.h"
 #include "models/model.h"
-#include "models/ops/add.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/linear.h"

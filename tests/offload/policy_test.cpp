@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/ops/add.h"
+#include "models/add.h"
 #include "models/trace.h"
 #include "tests/offload/toy_models.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/ops/add.h"
+#include "models/add.h"
 #include "models/ops/add_bias.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "models/add.h"
 #include "models/backward.h"
-#include "models/ops/add.h"
 #include "models/ops/attention.h"
 #include "models/ops/embedding.h"
 #include "models/ops/linear.h"

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/add.h"
 #include "models/ops/adamw.h"
-#include "models/ops/add.h"
 #include "models/ops/linear.h"
 #include "models/ops/swiglu.h"
 #include "models/toys.h"

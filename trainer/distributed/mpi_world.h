@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "trainer/distributed/launch.h"
 #include "trainer/distributed/world.h"
 
 namespace longshore::trainer {

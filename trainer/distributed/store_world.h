@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 
+#include "trainer/distributed/launch.h"
 #include "trainer/distributed/world.h"
 
 namespace longshore::trainer {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/timing.h"
-#include "models/ops/add.h"
+#include "models/add.h"
 #include "trainer/measuring/timed_instruction.h"
 #include "trainer/step/step_plans.h"
 

@@ -9,6 +9,7 @@
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
 #include "trainer/config/load_config.h"
+#include "trainer/distributed/connect.h"
 #include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {

@@ -1,6 +1,4 @@
 // Processes that MPI connects, beside threads that do the same.
-#include "trainer/distributed/world.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include "tests/offload/training.h"
 #include "tests/trainer/distributed/mpirun.h"
 #include "tests/trainer/run_program.h"
+#include "trainer/distributed/connect.h"
 
 namespace longshore::trainer {
 namespace {

@@ -11,7 +11,7 @@
 #include "offload/arguments.h"
 #include "offload/cpu_backend.h"
 #include "offload/executor.h"
-#include "trainer/distributed/world.h"
+#include "trainer/distributed/connect.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/step/step.h"
 #include "trainer/weights/initialize.h"

@@ -1,4 +1,4 @@
-#include "trainer/distributed/world.h"
+#include "trainer/distributed/connect.h"
 
 #include "base/error.h"
 #include "trainer/distributed/mpi_world.h"
