@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes data/unicode_sets.cpp: sets of characters as Hugging Face's tokenizers has them.
+"""Writes data/tokenizers/unicode_sets.cpp: sets of characters as Hugging Face's tokenizers has them.
 
 They are asked of the library itself, character by character; its parts know different versions of
 Unicode. Takes about two minutes.
 usage: python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3
-       /tmp/venv/bin/python scripts/unicode_sets.py >data/unicode_sets.cpp
+       /tmp/venv/bin/python scripts/unicode_sets.py >data/tokenizers/unicode_sets.cpp
 """
 import sys
 
@@ -87,7 +87,7 @@ sets["Word"] = word()
 names = lambda keys: "".join('    {"%s", k%s},\n' % (key, key) for key in keys)
 sys.stdout.write(
     """// Written by scripts/unicode_sets.py, which asked tokenizers %s.
-#include "data/unicode_sets.h"
+#include "data/tokenizers/unicode_sets.h"
 
 // clang-format off
 namespace longshore::data {

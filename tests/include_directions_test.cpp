@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -14,47 +15,59 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the files of a folder may include of ours, beside their own folder.
-const std::map<std::string, std::set<std::string>> kMayInclude = {
+// The rooms of the house, from the ground up: what lies in a room may include what lies in its own
+// and in those before it. "*" stands for each folder there is: an op, a program.
+const std::vector<std::string> kRooms = {
+    "base",
+    "data/files",
+    "data/tokenizers",
+    "data/rows",
+    "data/text",
+    "data/safetensors",
+    "models/ir",
+    "models/ops/kernels",
+    "models/ops/*",
+    "models/ops",
+    "models/families",
+    "models/hf",
+    "offload/memory",
+    "offload/plan",
+    "offload/hardware",
+    "offload/policy",
+    "offload/lowering",
+    "offload/mpi",
+    "offload/backends",
+    "offload/backends/cuda",
+    "offload/execution",
+    "trainer/config",
+    "trainer/weights",
+    "trainer/distributed",
+    "trainer/step",
+    "trainer/checkpoint",
+    "trainer/calibration",
+    "trainer/planner",
+    "trainer/planner/auto",
+    "trainer/planner/advice",
+    "trainer/decoding",
+    "trainer/run",
+    "trainer/programs/*",
+    "tests",
+};
+
+// Of these, only rooms whose names begin like this, beside their own top folder.
+const std::map<std::string, std::vector<std::string>> kOnly = {
     {"base", {}},
     {"data", {"base"}},
     {"models", {"base"}},
-    {"offload", {"base"}},
+    // Of models, the language that they are written in.
+    {"offload", {"base", "models/ir"}},
     {"trainer", {"base", "data", "models", "offload"}},
     {"tests", {"base", "data", "models", "offload", "trainer"}},
 };
 
-// The same within trainer/: of a folder there, its other folders. What lies beside them includes
-// all.
-const std::map<std::string, std::set<std::string>> kTrainerMayInclude = {
-    {"config", {}},
-    {"weights", {"config"}},
-    {"distributed", {"config"}},
-    {"step", {"config", "weights"}},
-    {"checkpoint", {"config", "distributed", "weights"}},
-    {"measuring", {"config", "step"}},
-    {"planning", {"config", "step"}},
-    {"compare", {"config", "weights", "step", "measuring", "planning"}},
-    {"generate", {"config", "weights", "step", "planning"}},
-    {"probe", {"config", "weights", "step", "planning"}},
-    {"run",
-     {"config", "weights", "distributed", "step", "checkpoint", "measuring", "planning", "generate",
-      "probe"}},
-};
-
-// The language that models are written in. It knows no architecture and no tensor library, and is
-// all that offload/ sees of models/.
-const std::set<std::string> kProgramHeaders = {
-    "models/add.h", "models/backward.h", "models/labels.h", "models/model.h",
-    "models/op.h",  "models/program.h",  "models/trace.h",  "models/types.h",
-};
-
-// Planning is free of tensors.
-const std::set<std::string> kFreeOfTensors = {"offload/partition.h", "offload/plan.h",
-                                              "offload/policy.h"};
-
-// What the kernels of several ops are made of.
-const std::string kKernels = "models/kernels/";
+// Where LibTorch is used: by kernels, for a GPU's memory and streams, and for torchrun's store.
+const std::vector<std::string> kSeesTorch = {"models/ops", "offload/backends/cuda",
+                                             "trainer/distributed", "tests"};
 
 struct Include {
   std::string from, line_number, what;
@@ -69,44 +82,54 @@ bool is_torch(const std::string& path) {
   return folders.contains(top_folder(path));
 }
 
-// Of a path in trainer/: the folder there, or "".
-std::string trainer_folder(const std::string& path) {
-  const std::string rest = path.substr(std::string("trainer/").size());
-  return rest.find('/') == std::string::npos ? "" : top_folder(rest);
+bool begins_with(const std::string& path, const std::string& folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
 }
 
-std::string fault_in_trainer(const std::string& from_path, const std::string& to_path) {
-  const std::string from = trainer_folder(from_path), to = trainer_folder(to_path);
-  if (from.empty() || from == to) return "";
-  const auto rule = kTrainerMayInclude.find(from);
-  if (rule == kTrainerMayInclude.end()) return "trainer/" + from + "/ has no rule here";
-  return rule->second.contains(to) ? "" : "trainer/" + from + "/ may not include " + to_path;
+// The place in kRooms of what lies in that folder; -1 if it is no room.
+int room(const std::string& folder) {
+  if (begins_with(folder, "tests")) return static_cast<int>(kRooms.size()) - 1;
+  const std::string parent = folder.substr(0, folder.rfind('/'));
+  for (const std::string& name : {folder, parent + "/*"})
+    if (const auto found = std::ranges::find(kRooms, name); found != kRooms.end())
+      return static_cast<int>(found - kRooms.begin());
+  return -1;
+}
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+// A header and its sources; an op with a folder of its own is one unit.
+std::string unit_of(const std::string& path) {
+  const std::string folder = folder_of(path);
+  if (const int at = room(folder); at >= 0 && kRooms[at] == "models/ops/*") return folder;
+  return path.substr(0, path.rfind('.'));
+}
+
+bool is_in_any(const std::string& path, const std::vector<std::string>& folders) {
+  return std::ranges::any_of(folders,
+                             [&](const std::string& one) { return begins_with(path, one); });
 }
 
 // What is wrong with an include, or "".
 std::string fault(const Include& include) {
-  const std::string from = top_folder(include.from), path = include.path();
+  const std::string path = include.path(), from = folder_of(include.from);
   if (is_torch(path)) {
     if (include.from.ends_with(".cu") || include.from.ends_with(".cuh"))
       return "CUDA sources see raw pointers, no torch headers";
-    if (from == "base" || from == "data" || kProgramHeaders.contains(include.from) ||
-        kFreeOfTensors.contains(include.from))
-      return "this file is to be free of tensors";
-    return "";
+    return is_in_any(from, kSeesTorch) ? "" : from + "/ is to be free of LibTorch";
   }
   if (!include.is_ours()) return "";
-  const std::string to = top_folder(path);
-  if (!kMayInclude.contains(to)) return "not a path from the root of the repository";
-  if (kProgramHeaders.contains(include.from) && to == "models" && !kProgramHeaders.contains(path))
-    return "a program header may include only program headers of models/";
-  if (include.from.starts_with(kKernels) && to == "models" && !path.starts_with(kKernels) &&
-      path != "models/op.h" && path != "models/types.h")
-    return "what kernels share knows no op and no program";
-  if (from == "trainer" && to == "trainer") return fault_in_trainer(include.from, path);
-  if (from == to || kMayInclude.at(from).contains(to)) return "";
-  if (from == "offload" && to == "models")
-    return kProgramHeaders.contains(path) ? "" : "offload/ may include only the program headers";
-  return from + "/ may not include " + to + "/";
+  const std::string to = folder_of(path), top = top_folder(from);
+  const int from_room = room(from), to_room = room(to);
+  if (from_room < 0) return from + "/ is no room of the list here";
+  if (to_room < 0) return "not a path from the root of the repository to a room of the list here";
+  if (from == to || (top == "tests" && top_folder(to) == "tests")) return "";
+  if (top != top_folder(to) && !is_in_any(to, kOnly.at(top)))
+    return top + "/ may not include " + to + "/";
+  if (from_room < to_room) return from + "/ stands below " + to + "/";
+  if (from_room == to_room && begins_with(from, "trainer/programs"))
+    return "programs share libraries, not each other's folders";
+  return "";
 }
 
 std::vector<Include> includes_of(const fs::path& file, const std::string& name) {
@@ -131,7 +154,7 @@ std::vector<Include> includes_of(const fs::path& file, const std::string& name) 
 std::vector<Include> all_includes() {
   const fs::path root = LONGSHORE_SOURCE_DIR;
   std::vector<Include> includes;
-  for (const auto& [folder, allowed] : kMayInclude) {
+  for (const auto& [folder, allowed] : kOnly) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string name = fs::relative(entry.path(), root).generic_string();
       static const std::set<std::string> sources = {".h", ".cpp", ".cu", ".cuh"};
@@ -154,12 +177,56 @@ TEST(IncludeDirections, HoldInTheWholeTree) {
           << include.from << ":" << include.line_number << " includes " << include.what;
     }
   }
-  EXPECT_EQ(folders.size(), kMayInclude.size()) << "a folder without sources: was it renamed?";
+  EXPECT_EQ(folders.size(), kOnly.size()) << "a folder without sources: was it renamed?";
+}
+
+// The units that a unit includes.
+using Units = std::map<std::string, std::set<std::string>>;
+
+// A circle of units that include each other, "a -> b -> a", or "".
+std::string circle(const Units& units) {
+  std::set<std::string> done;
+  std::vector<std::string> way;
+  std::function<std::string(const std::string&)> walk =
+      [&](const std::string& unit) -> std::string {
+    if (const auto begin = std::ranges::find(way, unit); begin != way.end()) {
+      std::string text;
+      for (auto one = begin; one != way.end(); ++one) text += *one + " -> ";
+      return text + unit;
+    }
+    if (done.contains(unit)) return "";
+    way.push_back(unit);
+    if (const auto found = units.find(unit); found != units.end())
+      for (const std::string& next : found->second)
+        if (std::string text = walk(next); !text.empty()) return text;
+    way.pop_back();
+    done.insert(unit);
+    return "";
+  };
+  for (const auto& [unit, included] : units)
+    if (std::string text = walk(unit); !text.empty()) return text;
+  return "";
+}
+
+TEST(IncludeDirections, NoUnitsIncludeEachOther) {
+  Units units;
+  for (const Include& include : all_includes()) {
+    if (!include.is_ours() || top_folder(include.from) == "tests") continue;
+    const std::string from = unit_of(include.from), to = unit_of(include.path());
+    if (from != to) units[from].insert(to);
+  }
+  EXPECT_GT(units.size(), 100u);
+  EXPECT_EQ(circle(units), "");
+}
+
+TEST(IncludeDirections, CirclesAreSeen) {
+  EXPECT_EQ(circle({{"a", {"b"}}, {"b", {"c"}}}), "");
+  EXPECT_EQ(circle({{"a", {"b", "c"}}, {"b", {"c"}}, {"c", {"b"}}}), "b -> c -> b");
 }
 
 TEST(IncludeDirections, HeadersAreIncludedOnce) {
   const fs::path root = LONGSHORE_SOURCE_DIR;
-  for (const auto& [folder, allowed] : kMayInclude) {
+  for (const auto& [folder, allowed] : kOnly) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       if (entry.path().extension() != ".h") continue;
       std::ifstream stream(entry.path());
@@ -175,22 +242,31 @@ TEST(IncludeDirections, FaultsAreSeen) {
   auto is_faulty = [](const char* from, const char* what) {
     return !fault({from, "1", what}).empty();
   };
-  EXPECT_TRUE(is_faulty("base/error.h", "\"data/batches.h\""));
-  EXPECT_TRUE(is_faulty("data/batches.h", "\"models/types.h\""));
-  EXPECT_TRUE(is_faulty("models/llama.cpp", "\"offload/policy.h\""));
-  EXPECT_TRUE(is_faulty("offload/scan.cpp", "\"models/decoder.h\""));
-  EXPECT_TRUE(is_faulty("offload/scan.cpp", "\"trainer/config/config.h\""));
-  EXPECT_TRUE(is_faulty("models/program.h", "\"models/decoder.h\""));
-  EXPECT_TRUE(is_faulty("models/program.h", "<ATen/core/Tensor.h>"));
-  EXPECT_TRUE(is_faulty("offload/plan.h", "<c10/core/Scalar.h>"));
-  EXPECT_TRUE(is_faulty("models/ops/rope.cu", "<ATen/core/Tensor.h>"));
-  EXPECT_TRUE(is_faulty("models/kernels/simd.h", "\"models/ops/rope.h\""));
+  EXPECT_TRUE(is_faulty("base/error.h", "\"data/rows/batches.h\""));
+  EXPECT_TRUE(is_faulty("data/rows/batches.h", "\"models/ir/types.h\""));
+  EXPECT_TRUE(is_faulty("data/rows/batches.h", "\"data/text/example.h\""));
+  EXPECT_TRUE(is_faulty("models/families/decoder.h", "\"offload/policy/policy.h\""));
+  EXPECT_TRUE(is_faulty("models/ir/program.h", "\"models/families/decoder.h\""));
+  EXPECT_TRUE(is_faulty("models/ir/program.h", "<ATen/core/Tensor.h>"));
+  EXPECT_TRUE(is_faulty("models/ops/kernels/simd.h", "\"models/ops/rope/rope.h\""));
+  EXPECT_TRUE(is_faulty("models/ops/rope/rope.cu", "<ATen/core/Tensor.h>"));
+  EXPECT_TRUE(is_faulty("offload/plan/plan.h", "<c10/core/Scalar.h>"));
+  EXPECT_TRUE(is_faulty("offload/plan/plan.h", "\"offload/backends/backend.h\""));
+  EXPECT_TRUE(is_faulty("offload/lowering/scan.cpp", "\"models/families/decoder.h\""));
+  EXPECT_TRUE(is_faulty("offload/lowering/scan.cpp", "\"trainer/config/config.h\""));
+  EXPECT_TRUE(is_faulty("trainer/planner/room.cpp", "\"trainer/planner/auto/auto_policy.h\""));
+  EXPECT_TRUE(
+      is_faulty("trainer/programs/plan/plan_main.cpp", "\"trainer/programs/compare/report.h\""));
   EXPECT_TRUE(is_faulty("trainer/step/step.cpp", "\"step.h\""));
-  EXPECT_FALSE(is_faulty("offload/scan.cpp", "\"models/program.h\""));
-  EXPECT_FALSE(is_faulty("models/kernels/aten.h", "\"models/op.h\""));
-  EXPECT_FALSE(is_faulty("models/ops/rope.cpp", "<ATen/core/Tensor.h>"));
-  EXPECT_FALSE(is_faulty("trainer/step/step.cpp", "\"offload/plan.h\""));
-  EXPECT_FALSE(is_faulty("models/ops/rope.cpp", "<vector>"));
+  EXPECT_TRUE(is_faulty("trainer/attic/step.cpp", "\"base/error.h\""));
+  EXPECT_FALSE(is_faulty("offload/lowering/scan.cpp", "\"models/ir/program.h\""));
+  EXPECT_FALSE(is_faulty("models/ops/kernels/aten.h", "\"models/ir/op.h\""));
+  EXPECT_FALSE(is_faulty("models/ops/cached_attention/cached_attention.h",
+                         "\"models/ops/attention/attention.h\""));
+  EXPECT_FALSE(is_faulty("models/ops/rope/rope.cpp", "<ATen/core/Tensor.h>"));
+  EXPECT_FALSE(is_faulty("trainer/step/step.cpp", "\"offload/plan/plan.h\""));
+  EXPECT_FALSE(is_faulty("tests/trainer/step/step_test.cpp", "\"tests/offload/training.h\""));
+  EXPECT_FALSE(is_faulty("models/ops/rope/rope.cpp", "<vector>"));
 }
 
 }  // namespace

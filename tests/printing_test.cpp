@@ -18,10 +18,10 @@ const std::set<std::string> kMayPrint = {
     "base/print.cpp",            // the one place
     "base/standard_output.cpp",  // what it writes with
     "base/standard_output.h",
-    "offload/cuda_backend.cpp",       // numbers, and names of ops
-    "trainer/generate/generate.cpp",  // the text, which a pipe gets as it is
+    "offload/backends/cuda/cuda_backend.cpp",       // numbers, and names of ops
+    "trainer/programs/generate/generate.cpp",  // the text, which a pipe gets as it is
     "trainer/run/console.cpp",        // a progress bar's own control characters
-    "trainer/tokenize_main.cpp",      // JSON
+    "trainer/programs/tokenize/tokenize_main.cpp",      // JSON
 };
 
 TEST(Printing, GoesThroughOnePlace) {

@@ -13,7 +13,7 @@
 #include "base/problem_list.h"
 #include "models/hf/json_reader.h"
 #include "models/hf/text_model.h"
-#include "models/limits.h"
+#include "models/families/limits.h"
 
 namespace longshore::models {
 namespace {

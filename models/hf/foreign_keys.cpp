@@ -41,7 +41,7 @@ const std::set<std::string>& harmless() {
       "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
       "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "typical_p", "unk_token_id",
       "cross_attention_hidden_size",
-      // other families of models/decoder.h
+      // other families of models/families/decoder.h
       "_sliding_window_pattern", "attention_bias", "attn_logit_softcapping",
       "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation", "layer_types",
       "max_window_layers", "mlp_bias", "query_pre_attn_scalar", "rope_local_base_freq",

@@ -1,11 +1,11 @@
-#include "models/add.h"
+#include "models/ir/add.h"
 
 #include <ATen/ops/add.h>
 
-#include "models/backward.h"
-#include "models/kernels/aten.h"
-#include "models/kernels/simd.h"
-#include "models/ops/infer.h"
+#include "models/ir/backward.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/simd.h"
+#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

@@ -3,12 +3,12 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 
-#include "models/backward.h"
-#include "models/kernels/activations.h"
-#include "models/kernels/aten.h"
-#include "models/kernels/simd.h"
-#include "models/ops/elementwise_kernels.h"
-#include "models/ops/infer.h"
+#include "models/ir/backward.h"
+#include "models/ops/kernels/activations.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/simd.h"
+#include "models/ops/elementwise/elementwise_kernels.h"
+#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

@@ -2,7 +2,7 @@
 // linear unit (Hendrycks & Gimpel 2016, arXiv 1606.08415).
 #pragma once
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -3,7 +3,7 @@
 // threads.
 #pragma once
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -1,7 +1,7 @@
 // scale(x, factor) -> x * factor, rounded once. Its gradient is the same op.
 #pragma once
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -2,7 +2,7 @@
 // 2408.00118).
 #pragma once
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -2,11 +2,11 @@
 
 #include <ATen/ops/sum.h>
 
-#include "models/backward.h"
-#include "models/kernels/aten.h"
-#include "models/kernels/blocked_sum.h"
-#include "models/kernels/simd.h"
-#include "models/ops/infer.h"
+#include "models/ir/backward.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/blocked_sum.h"
+#include "models/ops/kernels/simd.h"
+#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

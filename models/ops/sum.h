@@ -2,7 +2,7 @@
 // in an order that does not depend on the number of threads.
 #pragma once
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -4,7 +4,7 @@
 //   geglu(gate, up) -> gelu(gate) * up, with the tanh form of models/ops/gelu.h
 #pragma once
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/batches.h"
+#include "data/rows/batches.h"
 #include "trainer/config/config.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/step/training_session.h"

@@ -14,7 +14,7 @@
 
 #include "base/exit_code.h"
 #include "base/timing.h"
-#include "offload/host_memory.h"
+#include "offload/memory/host_memory.h"
 #include "tests/bench/contender.h"
 #include "tests/offload/forwarding_backend.h"
 #include "trainer/config/backend_choice.h"

@@ -27,7 +27,7 @@
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/model_config.h"
-#include "trainer/measuring/peak.h"
+#include "trainer/calibration/peak.h"
 #include "trainer/weights/export_parameters.h"
 
 namespace longshore::bench {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace {
 

@@ -20,16 +20,16 @@
 #include <vector>
 
 #include "base/timing.h"
-#include "offload/arenas.h"
-#include "offload/cpu_backend.h"
+#include "offload/execution/arenas.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/bench/interleaved.h"
 #ifdef LONGSHORE_CUDA
 #include <cuda_runtime_api.h>
 
 #include "base/cuda_check.h"
 #include "base/parallel.h"
-#include "offload/cuda_backend.h"
-#include "offload/cuda_device.h"
+#include "offload/backends/cuda/cuda_backend.h"
+#include "offload/backends/cuda/cuda_device.h"
 #endif
 
 namespace longshore::bench {

@@ -1,4 +1,4 @@
-#include "data/batches.h"
+#include "data/rows/batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/window_rows.h"
+#include "data/rows/window_rows.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

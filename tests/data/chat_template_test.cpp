@@ -1,4 +1,4 @@
-#include "data/chat_template.h"
+#include "data/text/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/content_hash.h"
+#include "data/files/content_hash.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

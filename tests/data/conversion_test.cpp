@@ -1,4 +1,4 @@
-#include "data/conversion.h"
+#include "data/files/conversion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/token_file.h"
+#include "data/rows/token_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,4 +1,4 @@
-#include "data/document_reader.h"
+#include "data/text/document_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

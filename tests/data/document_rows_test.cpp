@@ -1,4 +1,4 @@
-#include "data/document_rows.h"
+#include "data/rows/document_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/batches.h"
+#include "data/rows/batches.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

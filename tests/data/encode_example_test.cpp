@@ -1,4 +1,4 @@
-#include "data/encode_example.h"
+#include "data/text/encode_example.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/file_mapping.h"
+#include "data/files/file_mapping.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/json_place.h"
+#include "data/files/json_place.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/mixture.h"
+#include "data/rows/mixture.h"
 
 #include <gtest/gtest.h>
 

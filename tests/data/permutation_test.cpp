@@ -1,4 +1,4 @@
-#include "data/permutation.h"
+#include "data/rows/permutation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/prefetched_batches.h"
+#include "data/rows/prefetched_batches.h"
 
 #include <gtest/gtest.h>
 

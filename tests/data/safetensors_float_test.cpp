@@ -1,4 +1,4 @@
-#include "data/safetensors_float.h"
+#include "data/safetensors/safetensors_float.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/safetensors_folder.h"
+#include "data/safetensors/safetensors_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/safetensors.h"
-#include "data/safetensors_writer.h"
+#include "data/safetensors/safetensors.h"
+#include "data/safetensors/safetensors_writer.h"
 
 namespace longshore::data {
 

@@ -1,4 +1,4 @@
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "data/safetensors_float.h"
-#include "data/safetensors_folder.h"
-#include "data/safetensors_writer.h"
+#include "data/safetensors/safetensors_float.h"
+#include "data/safetensors/safetensors_folder.h"
+#include "data/safetensors/safetensors_writer.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

@@ -1,4 +1,4 @@
-#include "data/safetensors_writer.h"
+#include "data/safetensors/safetensors_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/split_pattern.h"
+#include "data/tokenizers/split_pattern.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Streams of random tokens and of real texts, by every kind of tokenizer: nothing is lost, nothing
 // comes in halves.
-#include "data/text_stream.h"
+#include "data/tokenizers/text_stream.h"
 
 #include <gtest/gtest.h>
 

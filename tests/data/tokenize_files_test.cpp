@@ -1,13 +1,13 @@
-#include "data/tokenize_files.h"
+#include "data/text/tokenize_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include "base/error.h"
-#include "data/conversion.h"
-#include "data/encode_example.h"
-#include "data/token_file.h"
+#include "data/files/conversion.h"
+#include "data/text/encode_example.h"
+#include "data/rows/token_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/token_file.h"
-#include "data/tokenizer.h"
+#include "data/rows/token_file.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/base/process.h"
 #include "tests/data/temporary_folder.h"
 

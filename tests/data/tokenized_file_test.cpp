@@ -1,4 +1,4 @@
-#include "data/tokenized_file.h"
+#include "data/text/tokenized_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/tokenizer_json.h"
+#include "data/tokenizers/tokenizer_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/bpe_tokenizer.h"
+#include "data/tokenizers/bpe_tokenizer.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

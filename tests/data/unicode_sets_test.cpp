@@ -1,4 +1,4 @@
-#include "data/unicode_sets.h"
+#include "data/tokenizers/unicode_sets.h"
 
 #include <gtest/gtest.h>
 

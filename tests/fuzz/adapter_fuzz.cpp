@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/safetensors.h"
-#include "data/safetensors_float.h"
+#include "data/safetensors/safetensors.h"
+#include "data/safetensors/safetensors_float.h"
 #include "trainer/weights/adapter_format.h"
 
 namespace longshore::trainer {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/example.h"
+#include "data/text/example.h"
 
 namespace {
 

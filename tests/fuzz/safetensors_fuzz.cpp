@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/safetensors.h"
-#include "data/safetensors_float.h"
-#include "data/safetensors_folder.h"
-#include "data/safetensors_writer.h"
+#include "data/safetensors/safetensors.h"
+#include "data/safetensors/safetensors_float.h"
+#include "data/safetensors/safetensors_folder.h"
+#include "data/safetensors/safetensors_writer.h"
 
 namespace longshore::data {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "models/ops/attention_cudnn.h"
+#include "models/ops/attention/attention_cudnn.h"
 
 extern "C" int cuInit(unsigned flags);  // of absent_gpu.cpp
 

@@ -1,6 +1,6 @@
 // What attention's options mean, beyond the op's cases: which keys count, in which tiles, and what
-// the options cost. Shapes as in models/ops/attention.h.
-#include "models/ops/attention.h"
+// the options cost. Shapes as in models/ops/attention/attention.h.
+#include "models/ops/attention/attention.h"
 
 #include <ATen/ops/arange.h>
 #include <c10/core/CPUAllocator.h>
@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/kernels/simd.h"
-#include "models/ops/attention_kernels.h"
-#include "models/ops/attention_tiles.h"
+#include "models/ops/kernels/simd.h"
+#include "models/ops/attention/attention_kernels.h"
+#include "models/ops/attention/attention_tiles.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/harness.h"

@@ -2,7 +2,7 @@
 // our own machinery is compared with. It shares no code with models/ but the config.
 #pragma once
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

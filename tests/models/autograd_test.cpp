@@ -6,7 +6,7 @@
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
-#include "models/kernels/onednn_matmul.h"
+#include "models/ops/kernels/onednn_matmul.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/run_model.h"

@@ -1,4 +1,4 @@
-#include "models/backward.h"
+#include "models/ir/backward.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,14 +7,14 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/add.h"
-#include "models/decoder.h"
-#include "models/ops/embedding.h"
-#include "models/ops/linear.h"
-#include "models/ops/linear_cross_entropy.h"
-#include "models/ops/rms_norm.h"
+#include "models/ir/add.h"
+#include "models/families/decoder.h"
+#include "models/ops/embedding/embedding.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/swiglu.h"
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 namespace {

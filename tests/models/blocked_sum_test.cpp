@@ -1,5 +1,5 @@
 // The losses that add up all elements of a value: sum, mean_square_error and l2_penalty.
-#include "models/kernels/blocked_sum.h"
+#include "models/ops/kernels/blocked_sum.h"
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "models/ops/l2_penalty.h"
 #include "models/ops/mean_square_error.h"
 #include "models/ops/sum.h"
-#include "models/trace.h"
+#include "models/ir/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

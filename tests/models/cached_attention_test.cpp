@@ -1,5 +1,5 @@
 // Cached attention is attention: a text that is appended in any parts sees what the whole sees.
-#include "models/ops/cached_attention.h"
+#include "models/ops/cached_attention/cached_attention.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -10,7 +10,7 @@
 #include <omp.h>
 
 #include "base/error.h"
-#include "models/kernels/aten.h"
+#include "models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "models/kernels/onednn_matmul.h"
+#include "models/ops/kernels/onednn_matmul.h"
 
 namespace longshore::models {
 

@@ -11,7 +11,7 @@
 
 #include <cmath>
 
-#include "models/kernels/aten.h"
+#include "models/ops/kernels/aten.h"
 
 namespace longshore::models {
 namespace {

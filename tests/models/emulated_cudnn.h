@@ -1,7 +1,7 @@
 // A graph of cuDNN's attention as ATen computes it on the CPU, from the operands that it is given.
 #pragma once
 
-#include "models/ops/attention_cudnn.h"
+#include "models/ops/attention/attention_cudnn.h"
 
 namespace longshore::models {
 

@@ -2,7 +2,7 @@
 // models/ops/*_body.h; the threads by serial_group.h and fiber_group.h, products by ATen.
 #pragma once
 
-#include "models/op.h"
+#include "models/ir/op.h"
 
 namespace longshore::models {
 

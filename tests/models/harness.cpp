@@ -20,8 +20,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "models/kernels/aten.h"
-#include "models/kernels/onednn_matmul.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/onednn_matmul.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "models/backward.h"
-#include "models/program.h"
+#include "models/ir/backward.h"
+#include "models/ir/program.h"
 #include "tests/models/emulated_kernels.h"
 
 namespace longshore::models {

@@ -1,11 +1,11 @@
 // One row through a linear layer: against a product in float64, whatever the sizes.
-#include "models/kernels/matrix_vector.h"
+#include "models/ops/kernels/matrix_vector.h"
 
 #include <ATen/ops/matmul.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "models/kernels/aten.h"
+#include "models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

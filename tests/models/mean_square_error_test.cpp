@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/trace.h"
+#include "models/ir/trace.h"
 #include "tests/models/op_cases.h"
 
 namespace longshore::models {

@@ -1,4 +1,4 @@
-#include "models/model.h"
+#include "models/ir/model.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/add.h"
-#include "models/decoder.h"
-#include "models/labels.h"
-#include "models/ops/linear.h"
-#include "models/ops/rms_norm.h"
-#include "models/trace.h"
+#include "models/ir/add.h"
+#include "models/families/decoder.h"
+#include "models/ir/labels.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/rms_norm/rms_norm.h"
+#include "models/ir/trace.h"
 
 namespace longshore::models {
 namespace {

@@ -15,7 +15,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace longshore::models::plain {
 

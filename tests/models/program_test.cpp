@@ -1,4 +1,4 @@
-#include "models/program.h"
+#include "models/ir/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/add.h"
-#include "models/ops/attention.h"
-#include "models/ops/linear.h"
-#include "models/ops/rms_norm.h"
+#include "models/ir/add.h"
+#include "models/ops/attention/attention.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/swiglu.h"
-#include "models/trace.h"
+#include "models/ir/trace.h"
 #include "tests/message_of.h"
 
 namespace longshore::models {

@@ -1,5 +1,5 @@
 // What the op cases do not show of rms_norm: its weight's offset and shorter weights.
-#include "models/ops/rms_norm.h"
+#include "models/ops/rms_norm/rms_norm.h"
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/kernels/aten.h"
-#include "models/trace.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ir/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/plain.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "models/model.h"
+#include "models/ir/model.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

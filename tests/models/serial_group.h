@@ -1,4 +1,4 @@
-// One thread that emulates a block of threads, as models/kernels/thread_group.h describes it: every
+// One thread that emulates a block of threads, as models/ops/kernels/thread_group.h describes it: every
 // phase of a body is run for one thread after the other, with the very shares and the tree of sums
 // that a GPU's threads have.
 #pragma once
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "models/kernels/thread_group.h"
+#include "models/ops/kernels/thread_group.h"
 
 namespace longshore::models {
 

@@ -1,4 +1,4 @@
-#include "models/kernels/simd.h"
+#include "models/ops/kernels/simd.h"
 
 #include <gtest/gtest.h>
 

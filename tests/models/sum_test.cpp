@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/trace.h"
+#include "models/ir/trace.h"
 #include "tests/models/op_cases.h"
 
 namespace longshore::models {

@@ -1,7 +1,7 @@
 // How far kernels may be from the reference kernels in float64.
 #pragma once
 
-#include "models/op.h"
+#include "models/ir/op.h"
 
 namespace longshore::models {
 

@@ -1,4 +1,4 @@
-#include "models/types.h"
+#include "models/ir/types.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "offload/arenas.h"
+#include "offload/execution/arenas.h"
 
 #include <gtest/gtest.h>
 
-#include "offload/virtual_backend.h"
+#include "offload/backends/virtual_backend.h"
 
 namespace longshore::offload {
 namespace {

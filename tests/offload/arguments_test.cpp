@@ -1,12 +1,12 @@
-#include "offload/arguments.h"
+#include "offload/execution/arguments.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "base/error.h"
-#include "offload/alignment.h"
-#include "offload/cpu_backend.h"
+#include "offload/memory/alignment.h"
+#include "offload/backends/cpu_backend.h"
 
 namespace longshore::offload {
 namespace {

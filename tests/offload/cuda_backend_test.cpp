@@ -1,5 +1,5 @@
 // The CUDA backend beside what it computes.
-#include "offload/cuda_backend.h"
+#include "offload/backends/cuda/cuda_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "offload/collectives.h"
-#include "offload/cuda_device.h"
+#include "offload/plan/collectives.h"
+#include "offload/backends/cuda/cuda_device.h"
 
 namespace longshore::offload {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "offload/backend.h"
+#include "offload/backends/backend.h"
 
 namespace longshore::offload {
 

@@ -1,6 +1,6 @@
 // Networks that no decoder has, whose gradients are the cotangents themselves, shared by weights,
 // or added up over stages: against differences of their losses.
-#include "offload/gradient_function.h"
+#include "offload/execution/gradient_function.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,17 +8,17 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "models/add.h"
-#include "models/model.h"
+#include "models/ir/add.h"
+#include "models/ir/model.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
-#include "models/ops/linear.h"
+#include "models/ops/linear/linear.h"
 #include "models/ops/scale.h"
 #include "models/ops/sum.h"
-#include "models/toys.h"
-#include "models/trace.h"
-#include "offload/cpu_backend.h"
-#include "offload/scan.h"
+#include "models/families/toys.h"
+#include "models/ir/trace.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/lowering/scan.h"
 #include "tests/message_of.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/toy_models.h"

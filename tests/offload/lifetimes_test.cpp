@@ -1,4 +1,4 @@
-#include "offload/lifetimes.h"
+#include "offload/plan/lifetimes.h"
 
 #include <gtest/gtest.h>
 

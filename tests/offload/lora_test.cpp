@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/batches.h"
-#include "offload/memory_analysis.h"
-#include "offload/partition.h"
+#include "data/rows/batches.h"
+#include "offload/plan/memory_analysis.h"
+#include "offload/policy/partition.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/training.h"

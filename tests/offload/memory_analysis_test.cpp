@@ -1,11 +1,11 @@
-#include "offload/memory_analysis.h"
+#include "offload/plan/memory_analysis.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
-#include "offload/alignment.h"
+#include "offload/memory/alignment.h"
 
 namespace longshore::offload {
 namespace {

@@ -1,4 +1,4 @@
-#include "offload/memory_planning.h"
+#include "offload/plan/memory_planning.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "offload/alignment.h"
+#include "offload/memory/alignment.h"
 
 namespace longshore::offload {
 namespace {

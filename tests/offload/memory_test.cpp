@@ -7,13 +7,13 @@
 #include <fstream>
 #include <map>
 
-#include "models/model.h"
-#include "offload/alignment.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/cpu_backend.h"
-#include "offload/host_memory.h"
-#include "offload/memory_analysis.h"
+#include "models/ir/model.h"
+#include "offload/memory/alignment.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/memory/host_memory.h"
+#include "offload/plan/memory_analysis.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "offload/cuda_backend.h"
-#include "offload/cuda_device.h"
-#include "offload/nccl_communicator.h"
+#include "offload/backends/cuda/cuda_backend.h"
+#include "offload/backends/cuda/cuda_device.h"
+#include "offload/backends/cuda/nccl_communicator.h"
 
 namespace longshore::offload {
 namespace {

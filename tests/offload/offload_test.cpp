@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "offload/alignment.h"
-#include "offload/memory_analysis.h"
+#include "offload/memory/alignment.h"
+#include "offload/plan/memory_analysis.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"

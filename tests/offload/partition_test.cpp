@@ -1,4 +1,4 @@
-#include "offload/partition.h"
+#include "offload/policy/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/ops/linear.h"
+#include "models/ops/linear/linear.h"
 #include "models/ops/swiglu.h"
-#include "models/trace.h"
-#include "offload/layer_partitions.h"
+#include "models/ir/trace.h"
+#include "offload/lowering/layer_partitions.h"
 #include "tests/message_of.h"
 #include "tests/offload/toy_models.h"
 

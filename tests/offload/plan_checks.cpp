@@ -4,8 +4,8 @@
 #include <iterator>
 #include <map>
 
-#include "offload/alignment.h"
-#include "offload/collectives.h"
+#include "offload/memory/alignment.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::offload {
 namespace {

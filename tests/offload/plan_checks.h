@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan.h"
+#include "offload/plan/plan.h"
 
 namespace longshore::offload {
 

@@ -1,4 +1,4 @@
-#include "offload/plan.h"
+#include "offload/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/model.h"
-#include "offload/alignment.h"
-#include "offload/memory_analysis.h"
-#include "offload/plan_builder.h"
+#include "models/ir/model.h"
+#include "offload/memory/alignment.h"
+#include "offload/plan/memory_analysis.h"
+#include "offload/lowering/plan_builder.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"

@@ -1,4 +1,4 @@
-#include "offload/policy.h"
+#include "offload/policy/policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/add.h"
-#include "models/trace.h"
+#include "models/ir/add.h"
+#include "models/ir/trace.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::offload {

@@ -1,4 +1,4 @@
-#include "offload/processor_cache.h"
+#include "offload/hardware/processor_cache.h"
 
 #include <gtest/gtest.h>
 

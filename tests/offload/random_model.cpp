@@ -5,20 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "models/add.h"
-#include "models/ops/add_bias.h"
-#include "models/ops/attention.h"
-#include "models/ops/embedding.h"
+#include "models/ir/add.h"
+#include "models/ops/add_bias/add_bias.h"
+#include "models/ops/attention/attention.h"
+#include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
-#include "models/ops/linear.h"
-#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/mean_square_error.h"
-#include "models/ops/rms_norm.h"
+#include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
-#include "models/trace.h"
+#include "models/ir/trace.h"
 #include "tests/offload/random.h"
 
 namespace longshore::offload {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "models/model.h"
+#include "models/ir/model.h"
 
 namespace longshore::offload {
 

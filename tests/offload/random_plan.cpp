@@ -1,7 +1,7 @@
 #include "tests/offload/random_plan.h"
 
-#include "models/model.h"
-#include "offload/plan_builder.h"
+#include "models/ir/model.h"
+#include "offload/lowering/plan_builder.h"
 #include "tests/offload/random.h"
 
 namespace longshore::offload {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "models/toys.h"
+#include "models/families/toys.h"
 #include "tests/message_of.h"
 #include "tests/offload/training.h"
 #include "trainer/step/memory_report.h"

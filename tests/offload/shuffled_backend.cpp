@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/offload/forwarding_backend.h"
 
 namespace longshore::offload {

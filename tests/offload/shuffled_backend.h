@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "offload/backend.h"
+#include "offload/backends/backend.h"
 
 namespace longshore::offload {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "offload/collectives.h"
-#include "offload/communicator.h"
+#include "offload/plan/collectives.h"
+#include "offload/backends/communicator.h"
 
 namespace longshore::offload {
 

@@ -1,6 +1,6 @@
 // Times: the virtual clock against sums by hand, how well copies overlap with kernels, and what the
 // CPU's backend records of a real step.
-#include "offload/timeline.h"
+#include "offload/backends/timeline.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "models/model.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/cpu_backend.h"
-#include "offload/plan_builder.h"
-#include "offload/walk.h"
+#include "models/ir/model.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/lowering/plan_builder.h"
+#include "offload/execution/walk.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"
 

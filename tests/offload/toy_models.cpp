@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
-#include "models/add.h"
-#include "models/backward.h"
-#include "models/ops/attention.h"
-#include "models/ops/embedding.h"
-#include "models/ops/linear.h"
-#include "models/ops/linear_cross_entropy.h"
-#include "models/ops/rms_norm.h"
-#include "models/ops/rope.h"
+#include "models/ir/add.h"
+#include "models/ir/backward.h"
+#include "models/ops/attention/attention.h"
+#include "models/ops/embedding/embedding.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "models/ops/rms_norm/rms_norm.h"
+#include "models/ops/rope/rope.h"
 #include "models/ops/swiglu.h"
-#include "models/trace.h"
+#include "models/ir/trace.h"
 
 namespace longshore::offload {
 

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/decoder.h"
-#include "models/model.h"
-#include "models/program.h"
+#include "models/families/decoder.h"
+#include "models/ir/model.h"
+#include "models/ir/program.h"
 
 namespace longshore::offload {
 

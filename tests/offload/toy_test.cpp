@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "models/kernels/aten.h"
+#include "models/ops/kernels/aten.h"
 #include "tests/models/autograd.h"
 #include "tests/models/plain.h"
 #include "tests/offload/tensors.h"

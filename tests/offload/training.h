@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "offload/backend.h"
-#include "offload/communicator.h"
-#include "offload/policy.h"
+#include "offload/backends/backend.h"
+#include "offload/backends/communicator.h"
+#include "offload/policy/policy.h"
 #include "tests/offload/toy_models.h"
 #include "trainer/step/step.h"
 

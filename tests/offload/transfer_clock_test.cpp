@@ -1,4 +1,4 @@
-#include "offload/transfer_clock.h"
+#include "offload/plan/transfer_clock.h"
 
 #include <gtest/gtest.h>
 

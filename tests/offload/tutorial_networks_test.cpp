@@ -8,12 +8,12 @@
 
 #include <cstring>
 
-#include "models/toys.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/cpu_backend.h"
-#include "offload/executor.h"
-#include "offload/scan.h"
+#include "models/families/toys.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/execution/executor.h"
+#include "offload/lowering/scan.h"
 #include "tests/models/run_model.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"

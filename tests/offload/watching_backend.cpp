@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 
 namespace longshore::offload {
 namespace {

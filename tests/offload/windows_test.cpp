@@ -1,6 +1,6 @@
 // Checks where the moves of windows stand in the list of instructions, and that plans with windows
 // leave the same bytes as plain execution, however early they fetch and however late they send.
-#include "offload/windows.h"
+#include "offload/lowering/windows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <random>
 
 #include "base/error.h"
-#include "models/model.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/cpu_backend.h"
-#include "offload/executor.h"
-#include "offload/memory_analysis.h"
-#include "offload/plan_builder.h"
+#include "models/ir/model.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/execution/executor.h"
+#include "offload/plan/memory_analysis.h"
+#include "offload/lowering/plan_builder.h"
 #include "tests/message_of.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"

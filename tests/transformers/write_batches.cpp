@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
-#include "data/safetensors_writer.h"
+#include "data/safetensors/safetensors_writer.h"
 #include "trainer/config/config.h"
 #include "trainer/config/load_config.h"
 #include "trainer/run/training_data.h"

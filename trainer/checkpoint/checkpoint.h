@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "models/decoder.h"
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "models/families/decoder.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/config/config.h"
 #include "trainer/weights/hf_folder.h"

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 namespace longshore::trainer {

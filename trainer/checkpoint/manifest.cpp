@@ -15,7 +15,7 @@
 #include "base/json_tree.h"
 #include "base/parallel.h"
 #include "base/printable.h"
-#include "data/content_hash.h"
+#include "data/files/content_hash.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {

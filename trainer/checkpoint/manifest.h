@@ -15,7 +15,7 @@ namespace longshore::trainer {
 struct SavedFile {
   std::string path;  // from the checkpoint's folder
   int64_t bytes = 0;
-  std::string hash;  // data/content_hash.h
+  std::string hash;  // data/files/content_hash.h
 
   bool operator==(const SavedFile&) const = default;
 };

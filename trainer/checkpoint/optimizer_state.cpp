@@ -11,8 +11,8 @@
 #include "base/pieces.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
-#include "data/safetensors_float.h"
-#include "data/safetensors_writer.h"
+#include "data/safetensors/safetensors_float.h"
+#include "data/safetensors/safetensors_writer.h"
 #include "trainer/weights/hf_folder.h"
 
 namespace longshore::trainer {

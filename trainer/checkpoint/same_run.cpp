@@ -13,7 +13,7 @@
 #include "base/integer.h"
 #include "base/pieces.h"
 #include "base/printable.h"
-#include "data/content_hash.h"
+#include "data/files/content_hash.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 #include "trainer/weights/saved_state.h"

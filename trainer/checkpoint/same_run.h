@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"

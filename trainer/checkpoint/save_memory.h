@@ -2,7 +2,7 @@
 // late in a long run finds it.
 #pragma once
 
-#include "offload/arguments.h"
+#include "offload/execution/arguments.h"
 
 namespace longshore::trainer {
 

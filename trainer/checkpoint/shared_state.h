@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/distributed/world.h"
 
 namespace longshore::trainer {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 
 namespace longshore::trainer {
 

@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 #ifdef LONGSHORE_CUDA
-#include "offload/cuda_backend.h"
-#include "offload/cuda_device.h"
+#include "offload/backends/cuda/cuda_backend.h"
+#include "offload/backends/cuda/cuda_device.h"
 #endif
 
 namespace longshore::trainer {

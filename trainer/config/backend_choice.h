@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "offload/backend.h"
-#include "offload/communicator.h"
+#include "offload/backends/backend.h"
+#include "offload/backends/communicator.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/add_bos_eos.h"
-#include "data/document_rows.h"
-#include "models/lora.h"
+#include "data/tokenizers/add_bos_eos.h"
+#include "data/rows/document_rows.h"
+#include "models/families/lora.h"
 
 namespace longshore::trainer {
 

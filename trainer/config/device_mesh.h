@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "offload/collectives.h"
+#include "offload/plan/collectives.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

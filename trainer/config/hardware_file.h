@@ -1,7 +1,7 @@
 // Hardware profiles, the files configs/hardware/NAME.yml. They are flat YAML and read as strictly
 // as configs. A rate is a number, or a list of "size:rate" if it depends on the size; both are at
 // least 1, and what is computed of the numbers is finite and more than nothing. The meanings
-// and units of the keys are those of the members in offload/hardware.h:
+// and units of the keys are those of the members in offload/hardware/hardware.h:
 //
 // clang-format off
 //   target: cuda                                    cuda or cpu: the target that plans are made for
@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "offload/hardware.h"
+#include "offload/hardware/hardware.h"
 
 namespace longshore::trainer {
 

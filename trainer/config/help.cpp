@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "offload/policy.h"
+#include "offload/policy/policy.h"
 #include "trainer/config/config.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/keys.h"

@@ -4,7 +4,7 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
-#include "data/small_file.h"
+#include "data/files/small_file.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
 #include "trainer/config/run_files.h"

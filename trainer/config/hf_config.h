@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 #include "models/hf/config.h"
 #include "trainer/config/config.h"
 

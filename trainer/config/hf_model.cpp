@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/tokenizer.h"
-#include "models/decoder.h"
+#include "data/tokenizers/tokenizer.h"
+#include "models/families/decoder.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"

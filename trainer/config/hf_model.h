@@ -1,7 +1,7 @@
 // The model of a config that names none: that of the weights it starts from.
 #pragma once
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -5,16 +5,16 @@
 #include <type_traits>
 #include <utility>
 
-#include "data/chat_template.h"
-#include "models/labels.h"
-#include "models/limits.h"
-#include "models/lora.h"
-#include "offload/policy.h"
+#include "data/text/chat_template.h"
+#include "models/ir/labels.h"
+#include "models/families/limits.h"
+#include "models/families/lora.h"
+#include "offload/policy/policy.h"
 
 namespace longshore::trainer {
 namespace {
 
-// models/limits.h has the bounds of a model's sizes, keys.h those of a run's.
+// models/families/limits.h has the bounds of a model's sizes, keys.h those of a run's.
 constexpr int64_t kMaxDevices = 1 << 12;
 constexpr double kMaxGibibytes = 1 << 20;
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "offload/policy.h"
+#include "offload/policy/policy.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

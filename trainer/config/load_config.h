@@ -21,7 +21,7 @@ Config load_config(const std::filesystem::path& file_or_name,
                    const std::filesystem::path& configs_directory);
 
 // The same for programs that are given remat policies in addition to the config: does not check
-// whether the keys go together with the policy. with_policy() in trainer/planning/policy_plan.h
+// whether the keys go together with the policy. with_policy() in trainer/planner/policy_plan.h
 // does that for each policy.
 Config load_config_for_policies(const std::filesystem::path& file_or_name,
                                 std::span<const std::string> overrides,

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "models/kernels/onednn_matmul.h"
-#include "models/toys.h"
+#include "models/ops/kernels/onednn_matmul.h"
+#include "models/families/toys.h"
 #include "trainer/config/trainable_mask.h"
 
 namespace longshore::trainer {

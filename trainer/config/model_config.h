@@ -1,7 +1,7 @@
 // The model of models/ that a config describes.
 #pragma once
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "offload/hardware.h"
+#include "offload/hardware/hardware.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -10,8 +10,8 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/pcre2_expression.h"
-#include "models/lora.h"
+#include "data/tokenizers/pcre2_expression.h"
+#include "models/families/lora.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {

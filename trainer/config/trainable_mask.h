@@ -1,7 +1,7 @@
 // trainable_parameters_mask, which selects the parameters that a run trains.
 #pragma once
 
-#include "models/model.h"
+#include "models/ir/model.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "base/printable.h"
-#include "offload/policy.h"
+#include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 

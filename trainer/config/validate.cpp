@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/text_format.h"
-#include "models/decoder.h"
-#include "offload/policy.h"
+#include "data/text/text_format.h"
+#include "models/families/decoder.h"
+#include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 

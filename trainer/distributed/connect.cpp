@@ -4,7 +4,7 @@
 #include "trainer/distributed/mpi_world.h"
 #include "trainer/distributed/store_world.h"
 #ifdef LONGSHORE_CUDA
-#include "offload/nccl_communicator.h"
+#include "offload/backends/cuda/nccl_communicator.h"
 #endif
 
 namespace longshore::trainer {

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "models/op.h"
-#include "offload/collectives.h"
-#include "offload/communicator.h"
+#include "models/ir/op.h"
+#include "offload/plan/collectives.h"
+#include "offload/backends/communicator.h"
 #include "trainer/distributed/launch.h"
 #include "trainer/distributed/world.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/collectives.h"
-#include "offload/communicator.h"
+#include "offload/plan/collectives.h"
+#include "offload/backends/communicator.h"
 
 namespace longshore::trainer {
 

@@ -1,7 +1,7 @@
 // The plans of a run, on which all its processes agree.
 #pragma once
 
-#include "offload/backend.h"
+#include "offload/backends/backend.h"
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"
 #include "trainer/step/training_plans.h"

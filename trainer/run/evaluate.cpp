@@ -1,6 +1,6 @@
 #include "trainer/run/evaluate.h"
 
-#include "offload/scan.h"
+#include "offload/lowering/scan.h"
 #include "trainer/step/batch_arguments.h"
 
 namespace longshore::trainer {

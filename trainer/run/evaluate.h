@@ -4,9 +4,9 @@
 #include <functional>
 #include <optional>
 
-#include "data/batches.h"
-#include "offload/arguments.h"
-#include "offload/executor.h"
+#include "data/rows/batches.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
 #include "trainer/distributed/world.h"
 
 namespace longshore::trainer {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "trainer/probe/inputs.h"
+#include "trainer/step/inputs.h"
 
 namespace longshore::trainer {
 namespace {

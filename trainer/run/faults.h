@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/batches.h"
-#include "offload/memory.h"
+#include "data/rows/batches.h"
+#include "offload/memory/memory.h"
 #include "trainer/run/metrics.h"
 #include "trainer/step/memory_report.h"
 

@@ -1,7 +1,7 @@
 // A run that is planned and opened, from first values to its summary.
 #pragma once
 
-#include "offload/backend.h"
+#include "offload/backends/backend.h"
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"
 #include "trainer/run/console.h"

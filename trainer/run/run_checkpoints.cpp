@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/timing.h"
-#include "offload/memory.h"
+#include "offload/memory/memory.h"
 
 namespace longshore::trainer {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "trainer/generate/continuation.h"
+#include "trainer/decoding/continuation.h"
 #include "trainer/run/evaluate.h"
 
 namespace longshore::trainer {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/log.h"
-#include "data/batches.h"
-#include "data/token_file.h"
-#include "data/tokenizer.h"
+#include "data/rows/batches.h"
+#include "data/rows/token_file.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/config/config.h"
-#include "trainer/generate/prompt.h"
+#include "trainer/decoding/prompt.h"
 
 namespace longshore::trainer {
 

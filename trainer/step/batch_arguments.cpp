@@ -3,9 +3,9 @@
 #include <map>
 #include <vector>
 
-#include "models/ops/linear_cross_entropy.h"
-#include "offload/alignment.h"
-#include "offload/pass_operands.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "offload/memory/alignment.h"
+#include "offload/lowering/pass_operands.h"
 
 namespace longshore::trainer {
 

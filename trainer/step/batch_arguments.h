@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "data/batches.h"
-#include "models/model.h"
-#include "offload/arguments.h"
-#include "offload/plan.h"
+#include "data/rows/batches.h"
+#include "models/ir/model.h"
+#include "offload/execution/arguments.h"
+#include "offload/plan/plan.h"
 
 namespace longshore::trainer {
 

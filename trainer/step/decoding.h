@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
-#include "models/decoder.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/executor.h"
-#include "offload/parameter_layout.h"
-#include "offload/windows.h"
+#include "models/families/decoder.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
+#include "offload/lowering/parameter_layout.h"
+#include "offload/lowering/windows.h"
 
 namespace longshore::trainer {
 

@@ -1,8 +1,8 @@
 #include "trainer/step/flops.h"
 
-#include "models/ops/attention.h"
-#include "models/ops/linear.h"
-#include "models/ops/linear_cross_entropy.h"
+#include "models/ops/attention/attention.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace longshore::trainer {
 namespace {

@@ -3,7 +3,7 @@
 // Nor do products for gradients that nothing needs, so where a part trains it is less.
 #pragma once
 
-#include "models/model.h"
+#include "models/ir/model.h"
 
 namespace longshore::trainer {
 

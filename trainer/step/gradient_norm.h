@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "offload/pass_operands.h"
+#include "offload/lowering/pass_operands.h"
 
 namespace longshore::trainer {
 

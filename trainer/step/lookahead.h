@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "models/model.h"
-#include "offload/hardware.h"
+#include "models/ir/model.h"
+#include "offload/hardware/hardware.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {

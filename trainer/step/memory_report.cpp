@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "offload/alignment.h"
-#include "offload/lifetimes.h"
+#include "offload/memory/alignment.h"
+#include "offload/plan/lifetimes.h"
 
 namespace longshore::trainer {
 

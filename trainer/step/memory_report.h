@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/memory_analysis.h"
-#include "offload/plan.h"
+#include "offload/plan/memory_analysis.h"
+#include "offload/plan/plan.h"
 
 namespace longshore::trainer {
 

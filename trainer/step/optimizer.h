@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "models/ops/adamw.h"
-#include "offload/pass_operands.h"
+#include "models/ops/adamw/adamw.h"
+#include "offload/lowering/pass_operands.h"
 
 namespace longshore::trainer {
 

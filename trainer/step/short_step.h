@@ -1,7 +1,7 @@
 // Where many steps are planned only to be compared, short ones stand for them.
 #pragma once
 
-#include "models/model.h"
+#include "models/ir/model.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {

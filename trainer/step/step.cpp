@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "models/ops/square_sum.h"
+#include "models/ops/square_sum/square_sum.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/gradient_norm.h"
 

@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "data/batches.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/executor.h"
-#include "offload/timeline.h"
+#include "data/rows/batches.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
+#include "offload/backends/timeline.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {

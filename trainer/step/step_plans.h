@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
-#include "offload/policy.h"
-#include "offload/scan.h"
+#include "models/ir/model.h"
+#include "offload/policy/policy.h"
+#include "offload/lowering/scan.h"
 #include "trainer/step/optimizer.h"
 
 namespace longshore::trainer {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/atomic_file.h"
-#include "offload/memory_analysis.h"
+#include "offload/plan/memory_analysis.h"
 #include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {

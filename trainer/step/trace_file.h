@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "offload/timeline.h"
+#include "offload/backends/timeline.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {

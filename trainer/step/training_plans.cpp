@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "offload/alignment.h"
-#include "offload/explain.h"
+#include "offload/memory/alignment.h"
+#include "offload/lowering/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "models/decoder.h"
-#include "offload/hardware.h"
+#include "models/families/decoder.h"
+#include "offload/hardware/hardware.h"
 #include "trainer/config/config.h"
 #include "trainer/step/decoding.h"
 #include "trainer/step/memory_report.h"

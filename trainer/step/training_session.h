@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/executor.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
 #include "trainer/config/config.h"
 #include "trainer/step/decoding.h"
 #include "trainer/step/memory_report.h"

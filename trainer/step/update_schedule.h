@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/model.h"
+#include "models/ir/model.h"
 #include "trainer/step/gradient_norm.h"
 #include "trainer/step/optimizer.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors.h"
-#include "models/lora.h"
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "data/safetensors/safetensors.h"
+#include "models/families/lora.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -13,7 +13,7 @@
 #include "base/problem_list.h"
 #include "base/text.h"
 #include "models/hf/json_reader.h"
-#include "models/limits.h"
+#include "models/families/limits.h"
 #include "trainer/weights/adapter_targets.h"
 
 namespace longshore::trainer {

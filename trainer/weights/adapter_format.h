@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/safetensors.h"
-#include "models/lora.h"
+#include "data/safetensors/safetensors.h"
+#include "models/families/lora.h"
 
 namespace longshore::trainer {
 

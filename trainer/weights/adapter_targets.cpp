@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/pcre2_expression.h"
+#include "data/tokenizers/pcre2_expression.h"
 
 namespace longshore::trainer {
 namespace {

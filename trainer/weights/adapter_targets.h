@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/lora.h"
+#include "models/families/lora.h"
 
 namespace longshore::trainer {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "data/safetensors.h"
+#include "data/safetensors/safetensors.h"
 #include "trainer/weights/hf_folder.h"
 
 namespace longshore::trainer {

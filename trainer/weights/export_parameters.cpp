@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/pieces.h"
-#include "data/safetensors_float.h"
+#include "data/safetensors/safetensors_float.h"
 #include "models/hf/config.h"
 #include "trainer/weights/read_floats.h"
 

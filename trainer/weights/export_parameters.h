@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "models/decoder.h"
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "models/families/decoder.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/weights/hf_folder.h"
 
 namespace longshore::trainer {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 #include "models/hf/config.h"
 
 namespace longshore::trainer {

@@ -14,7 +14,7 @@
 #include "base/printable.h"
 #include "base/problem_list.h"
 #include "base/text.h"
-#include "data/safetensors_float.h"
+#include "data/safetensors/safetensors_float.h"
 #include "models/hf/weight_names.h"
 #include "trainer/weights/read_floats.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors_folder.h"
-#include "models/decoder.h"
-#include "offload/parameter_layout.h"
+#include "data/safetensors/safetensors_folder.h"
+#include "models/families/decoder.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/weights/model_files.h"
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <span>
 
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 
 namespace longshore::trainer {
 

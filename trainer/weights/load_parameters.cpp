@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/safetensors_float.h"
+#include "data/safetensors/safetensors_float.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-#include "models/decoder.h"
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "models/families/decoder.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

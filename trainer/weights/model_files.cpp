@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/small_file.h"
-#include "data/tokenizer.h"
+#include "data/files/small_file.h"
+#include "data/tokenizers/tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/config/hf_config.h"
 

@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "base/philox.h"
-#include "models/kernels/simd.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::trainer {
 namespace {

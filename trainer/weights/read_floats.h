@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "models/types.h"
-#include "offload/arguments.h"
-#include "offload/parameter_layout.h"
+#include "models/ir/types.h"
+#include "offload/execution/arguments.h"
+#include "offload/lowering/parameter_layout.h"
 
 namespace longshore::trainer {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "data/add_bos_eos.h"
+#include "data/tokenizers/add_bos_eos.h"
 
 namespace longshore::trainer {
 

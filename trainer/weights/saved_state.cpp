@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/lora.h"
+#include "models/families/lora.h"
 
 namespace longshore::trainer {
 namespace {

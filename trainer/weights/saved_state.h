@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/parameter_layout.h"
+#include "offload/lowering/parameter_layout.h"
 
 namespace longshore::trainer {
 

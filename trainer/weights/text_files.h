@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "trainer/weights/model_files.h"
 
 namespace longshore::trainer {

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "offload/cpu_backend.h"
-#include "offload/host_memory.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/memory/host_memory.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "trainer/checkpoint/checkpoint_saver.h"

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/decoder.h"
-#include "offload/cpu_backend.h"
+#include "models/families/decoder.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
 #include "trainer/config/load_config.h"

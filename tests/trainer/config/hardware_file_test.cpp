@@ -8,10 +8,10 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "models/ops/attention.h"
-#include "models/ops/attention_kernels.h"
-#include "models/ops/linear.h"
-#include "offload/collectives.h"
+#include "models/ops/attention/attention.h"
+#include "models/ops/attention/attention_kernels.h"
+#include "models/ops/linear/linear.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::trainer {
 namespace {

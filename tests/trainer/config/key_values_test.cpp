@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "data/chat_template.h"
+#include "data/text/chat_template.h"
 #include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load_config.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "models/hf/config.h"
 #include "models/hf/text_model.h"
-#include "offload/policy.h"
+#include "offload/policy/policy.h"
 #include "trainer/config/config.h"
 #include "trainer/config/load_config.h"
 #include "trainer/step/training_plans.h"

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/lora.h"
-#include "offload/parameter_layout.h"
+#include "models/families/lora.h"
+#include "offload/lowering/parameter_layout.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::trainer {

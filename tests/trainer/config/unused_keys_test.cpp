@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "offload/policy.h"
+#include "offload/policy/policy.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/load_config.h"

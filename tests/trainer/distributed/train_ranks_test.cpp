@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
-#include "data/token_file.h"
+#include "data/rows/token_file.h"
 #include "tests/base/process.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "tests/trainer/distributed/mpirun.h"

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <random>
 
-#include "models/decoder.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/cpu_backend.h"
-#include "offload/executor.h"
+#include "models/families/decoder.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/execution/executor.h"
 #include "trainer/distributed/connect.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/step/step.h"

@@ -13,7 +13,7 @@
 #include "tests/trainer/run_program.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planning/policy_plan.h"
+#include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/atomic_file.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/token_file.h"
-#include "data/tokenize_files.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/cpu_backend.h"
-#include "offload/executor.h"
+#include "data/rows/token_file.h"
+#include "data/text/tokenize_files.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/execution/executor.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "trainer/config/load_config.h"

@@ -2,9 +2,9 @@
 // and moments, wherever the optimizer's state lives.
 #include <gtest/gtest.h>
 
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/policy.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/policy/policy.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
 #include "trainer/step/step.h"

@@ -10,14 +10,14 @@
 #include <set>
 
 #include "base/error.h"
-#include "offload/arenas.h"
-#include "offload/arguments.h"
-#include "offload/executor.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
 #include "trainer/config/load_config.h"
-#include "trainer/generate/continuation.h"
+#include "trainer/decoding/continuation.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/step_plans.h"
 #include "trainer/step/training_plans.h"

@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/small_model_on.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planning/policy_plan.h"
+#include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "models/decoder.h"
+#include "models/families/decoder.h"
 
 namespace longshore::trainer {
 namespace {

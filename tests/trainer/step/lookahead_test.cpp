@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "offload/walk.h"
+#include "offload/execution/walk.h"
 #include "tests/offload/training.h"
 
 namespace longshore::trainer {

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/safetensors_writer.h"
-#include "models/decoder.h"
+#include "data/safetensors/safetensors_writer.h"
+#include "models/families/decoder.h"
 #include "models/hf/config.h"
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "trainer/config/load_config.h"

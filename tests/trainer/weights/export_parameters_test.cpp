@@ -9,7 +9,7 @@
 #include "base/bfloat16.h"
 #include "base/error.h"
 #include "models/hf/config.h"
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "trainer/config/trainable_mask.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::trainer {

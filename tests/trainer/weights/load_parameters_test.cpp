@@ -9,12 +9,12 @@
 #include <map>
 
 #include "base/error.h"
-#include "data/safetensors_float.h"
-#include "data/safetensors_folder.h"
-#include "data/safetensors_writer.h"
-#include "models/decoder.h"
+#include "data/safetensors/safetensors_float.h"
+#include "data/safetensors/safetensors_folder.h"
+#include "data/safetensors/safetensors_writer.h"
+#include "models/families/decoder.h"
 #include "models/hf/config.h"
-#include "offload/cpu_backend.h"
+#include "offload/backends/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/chat_template.h"
+#include "data/text/chat_template.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,0 +1,135 @@
+#include "data/rows/batches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "data/rows/mixture.h"
+#include "data/rows/permutation.h"
+
+namespace longshore::data {
+namespace {
+
+void check_shape(BatchShape shape) {
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  if (shape.rows < 1 || shape.length < 1 || shape.rows > most / shape.length)
+    throw InternalError("batch of " + std::to_string(shape.rows) + " rows of " +
+                        std::to_string(shape.length) + " tokens");
+}
+
+void check_rank(Rank rank) {
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  if (rank.rank < 0 || rank.rank >= rank.world_size || rank.world_size > most)
+    throw InternalError("rank " + std::to_string(rank.rank) + " of " +
+                        std::to_string(rank.world_size));
+}
+
+// The number of the first row that a rank has of a micro-batch.
+int64_t first_row(BatchShape shape, Rank rank, int64_t micro_batch) {
+  const int64_t rows_of_all = shape.rows * rank.world_size;
+  if (micro_batch < 0 || micro_batch > std::numeric_limits<int64_t>::max() / rows_of_all - 1)
+    throw InternalError("micro-batch " + std::to_string(micro_batch));
+  return micro_batch * rows_of_all + rank.rank * shape.rows;
+}
+
+Batch padding(BatchShape shape) {
+  Batch batch;
+  batch.shape = shape;
+  const size_t size = static_cast<size_t>(shape.rows * shape.length);
+  batch.tokens.assign(size, 0);
+  batch.targets.assign(size, kIgnoredTarget);
+  batch.segments.assign(size, kPadding);
+  batch.positions.resize(size);
+  for (size_t i = 0; i < size; ++i)
+    batch.positions[i] = static_cast<int32_t>(i % static_cast<size_t>(shape.length));
+  return batch;
+}
+
+Row row_of(Batch& batch, int64_t row) {
+  auto part = [&](std::vector<int32_t>& values) {
+    return std::span(values).subspan(static_cast<size_t>(row * batch.shape.length),
+                                     static_cast<size_t>(batch.shape.length));
+  };
+  return {part(batch.tokens), part(batch.targets), part(batch.positions), part(batch.segments)};
+}
+
+// Rows `first`, `first` + 1, ... as `read(number, into)` writes them.
+template <class Read>
+Batch filled(BatchShape shape, int64_t first, Read read) {
+  Batch batch = padding(shape);
+  for (int64_t row = 0; row < shape.rows; ++row) read(first + row, row_of(batch, row));
+  batch.total_weights =
+      std::ranges::count_if(batch.targets, [](int32_t target) { return target != kIgnoredTarget; });
+  return batch;
+}
+
+std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
+  double sum = 0;
+  for (const WeightedRows& source : sources) sum += source.weight.value_or(0);
+  std::vector<uint64_t> shares;
+  for (const WeightedRows& source : sources) {
+    const double part = source.weight.value_or(0) / sum * 0x1p32;
+    shares.push_back(source.weight ? std::max<uint64_t>(1, std::llround(part))
+                                   : static_cast<uint64_t>(source.rows->count()));
+  }
+  return shares;
+}
+
+}  // namespace
+
+BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed, Rank rank) {
+  check_shape(shape);
+  check_rank(rank);
+  if (vocab_size < 1) throw InternalError("vocabulary of " + std::to_string(vocab_size));
+  return [=](int64_t micro_batch) {
+    std::vector<int32_t> window(static_cast<size_t>(shape.length) + 1);
+    const std::vector<uint8_t> carries_loss(window.size(), 1);
+    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+      for (size_t t = 0; t < window.size(); t += 4) {
+        const PhiloxBlock random = philox(seed, RandomUse::synthetic_tokens,
+                                          static_cast<uint32_t>(t / 4), uint64_t(number));
+        for (size_t i = 0; i < 4 && t + i < window.size(); ++i)
+          window[t + i] = static_cast<int32_t>(uint64_t{random[i]} * uint64_t(vocab_size) >> 32);
+      }
+      into.put(0, kPadding + 1, window, carries_loss);
+    });
+  };
+}
+
+BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed,
+                             Rank rank) {
+  check_shape(shape);
+  check_rank(rank);
+  const Mixture mixture(shares(sources));
+  return [=](int64_t micro_batch) {
+    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+      const Mixture::Place place = mixture(number);
+      const Rows& rows = *sources[place.source].rows;
+      const Permutation order(uint64_t(rows.count()), seed, uint64_t(place.row / rows.count()));
+      rows.read(static_cast<int64_t>(order(uint64_t(place.row % rows.count()))), into);
+    });
+  };
+}
+
+int64_t sequential_batch_count(const Rows& rows, BatchShape shape, int64_t world_size) {
+  check_shape(shape);
+  return (rows.count() - 1) / (shape.rows * world_size) + 1;
+}
+
+BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape, Rank rank) {
+  check_rank(rank);
+  const int64_t batch_count = sequential_batch_count(*rows, shape, rank.world_size);
+  return [=](int64_t micro_batch) {
+    if (micro_batch < 0 || micro_batch >= batch_count)
+      throw InternalError("evaluation batch " + std::to_string(micro_batch) + " of " +
+                          std::to_string(batch_count));
+    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+      if (number < rows->count()) rows->read(number, into);
+    });
+  };
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,38 @@
+// What a model is tuned on, as lines of JSON (jsonlines.org) hold it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "data/text/chat_template.h"
+
+namespace longshore::data {
+
+// {"text": "..."}: all of it is learnt.
+struct TextExample {
+  std::string text;
+};
+
+// {"prompt": "...", "completion": "..."}: the completion is learnt.
+struct CompletionExample {
+  std::string prompt, completion;
+};
+
+// {"messages": [{"role": "user", "content": "..."}, ...]}: what the assistant says is learnt.
+struct ChatExample {
+  std::vector<ChatMessage> messages;
+};
+
+using Example = std::variant<TextExample, CompletionExample, ChatExample>;
+
+// The keys of its alternative, as messages list them: "text", "prompt and completion", "messages".
+std::string form_of(const Example& example);
+
+// Reads one line. Other keys of the object are ignored; those of a message are not, since they
+// could change what it means. Throws a DataError, without file and line, on what is no JSON, not
+// exactly one of the three forms, or empty where something is to be learnt.
+Example parse_example(std::string_view line);
+
+}  // namespace longshore::data

@@ -1,0 +1,71 @@
+#include "data/text/line_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace longshore::data {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr std::string_view kByteOrderMark =
+    "\xef\xbb\xbf";  // before a text, of which it is no part
+
+}  // namespace
+
+LineReader::LineReader(const std::filesystem::path& path) : path_(path), buffer_(kBufferBytes) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw DataError(path_text(path) + ": expected a text file, found a folder");
+  // A named pipe would hang, and what it gives could be read only once.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    throw DataError(path_text(path) + ": expected a text file, found no regular file");
+  errno = 0;
+  file_.open(path, std::ios::binary);
+  if (!file_) throw DataError(path_text(path) + ": cannot open: " + std::strerror(errno));
+}
+
+bool LineReader::next(std::string& line) {
+  line.clear();
+  ++line_number_;
+  bool is_too_long = false;
+  while (true) {
+    if (unread_.empty()) {
+      file_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+      if (file_.bad()) throw DataError(path_text(path_) + ": cannot read: " + std::strerror(errno));
+      unread_ = {buffer_.data(), static_cast<size_t>(file_.gcount())};
+      if (unread_.empty() && line.empty() && !is_too_long) return false;
+    }
+    const size_t end = std::min(unread_.find('\n'), unread_.size());
+    const bool is_complete = end < unread_.size() || unread_.empty();
+    if (!is_too_long) line += unread_.substr(0, end);
+    unread_.remove_prefix(std::min(end + 1, unread_.size()));
+    if (line.size() > kMaxTextBytes) {
+      is_too_long = true;
+      line.clear();
+    }
+    if (is_complete) break;
+  }
+  if (is_too_long)
+    throw DataError(at_line(
+        path_, line_number_,
+        "line of more than " + std::to_string(kMaxTextBytes) + " bytes, which is never skipped"));
+  if (line.ends_with('\r')) line.pop_back();
+  if (line_number_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  return true;
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\v\f\r") == std::string_view::npos;
+}
+
+std::string at_line(const std::filesystem::path& path, int64_t line_number,
+                    const std::string& what) {
+  return path_text(path) + ":" + std::to_string(line_number) + ": " + what;
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,115 @@
+#include "data/text/text_input.h"
+
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "data/files/conversion.h"
+#include "data/text/document_reader.h"
+#include "data/text/example.h"
+#include "data/text/text_format.h"
+
+namespace longshore::data {
+namespace {
+
+// Large enough that handing it to a thread takes no time compared with encoding it.
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+// Such a file could be read as plain text, and a model would learn its brackets or worse.
+void refuse_other_formats(const std::filesystem::path& path) {
+  if (const std::string command = conversion_command(path); !command.empty())
+    throw DataError(
+        path_text(path) + ": found a " + printable(path.extension().string()) +
+        " file, expected plain text, or .jsonl: one example of JSON a line; nearest: " + command);
+}
+
+bool next_example(LineReader& reader, std::string& line) {
+  while (reader.next(line))
+    if (!is_blank(line)) return true;
+  return false;
+}
+
+}  // namespace
+
+FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines) {
+  LineReader reader(path);
+  for (std::string line; next_example(reader, line);) {
+    try {
+      return {.form = form_of(parse_example(line)), .line_number = reader.line_number()};
+    } catch (const DataError& error) {
+      if (!skip_bad_lines) throw DataError(at_line(path, reader.line_number(), error.what()));
+    }
+  }
+  return {};
+}
+
+void EncodedTexts::add(Document document) {
+  with_own_bos_eos += document.writes_bos_or_eos;
+  if (!document.tokens.empty()) documents.push_back(std::move(document));
+}
+
+TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
+                     const TokenizeOptions& options)
+    : path_(std::move(path)), tokenizer_(tokenizer), options_(options) {
+  refuse_other_formats(path_);
+  if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
+  if (is_jsonl(path_)) first_ = first_example(path_, options_.skip_bad_lines);
+}
+
+LossMarks TextInput::loss_marks() const {
+  const bool all_is_learnt = first_.form.empty() || first_.form == form_of(TextExample{});
+  return all_is_learnt ? LossMarks::absent : LossMarks::present;
+}
+
+void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
+  Texts chunk;
+  size_t chunk_bytes = 0;
+  auto finish_chunk = [&] {
+    hand_over([this, texts = std::exchange(chunk, {})] {
+      return is_jsonl(path_) ? encode_lines(texts) : encode_paragraphs(texts);
+    });
+    chunk_bytes = 0;
+  };
+  auto add = [&](Text text) {
+    chunk_bytes += text.text.size();
+    chunk.push_back(std::move(text));
+    if (chunk_bytes >= kChunkBytes) finish_chunk();
+  };
+  if (is_jsonl(path_)) {
+    LineReader reader(path_);
+    for (std::string line; next_example(reader, line);)
+      add({std::move(line), reader.line_number()});
+  } else {
+    DocumentReader reader(path_);
+    for (std::string document; reader.next(document);) add({std::move(document)});
+  }
+  finish_chunk();
+}
+
+EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
+  EncodedTexts encoded;
+  for (const Text& text : texts)
+    encoded.add(encode_text(text.text, tokenizer_, options_.add_bos_eos));
+  return encoded;
+}
+
+EncodedTexts TextInput::encode_lines(const Texts& lines) const {
+  EncodedTexts encoded;
+  for (const Text& line : lines) {
+    try {
+      const Example example = parse_example(line.text);
+      if (form_of(example) != first_.form)
+        throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
+                        std::to_string(first_.line_number));
+      encoded.add(encode(example, tokenizer_, template_, options_.add_bos_eos));
+    } catch (const DataError& error) {
+      const std::string fault = at_line(path_, line.line_number, error.what());
+      if (!options_.skip_bad_lines) throw DataError(fault);
+      if (++encoded.skipped_lines == 1) encoded.first_fault = fault;
+    }
+  }
+  return encoded;
+}
+
+}  // namespace longshore::data

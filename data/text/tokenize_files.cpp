@@ -1,0 +1,129 @@
+#include "data/text/tokenize_files.h"
+
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/processors.h"
+#include "base/stop_signal.h"
+#include "base/text.h"
+#include "data/text/text_format.h"
+#include "data/rows/token_file.h"
+
+namespace longshore::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Encodes chunks on all cores and appends them in the order of their coming.
+class OrderedEncoder {
+ public:
+  explicit OrderedEncoder(TokenFileWriter& writer)
+      : writer_(writer), most_at_work_(static_cast<size_t>(usable_processors())) {}
+
+  void add(TextInput::EncodeChunk encode_chunk) {
+    if (at_work_.size() == most_at_work_) append_first();
+    at_work_.push_back(std::async(std::launch::async, std::move(encode_chunk)));
+  }
+
+  void finish() {
+    while (!at_work_.empty()) append_first();
+  }
+
+  int64_t skipped_lines() const { return skipped_lines_; }
+  const std::string& first_fault() const { return first_fault_; }
+  int64_t with_own_bos_eos() const { return with_own_bos_eos_; }
+
+ private:
+  void append_first() {
+    const EncodedTexts encoded = at_work_.front().get();
+    at_work_.pop_front();
+    for (const Document& document : encoded.documents)
+      writer_.append(document.tokens, document.carries_loss);
+    skipped_lines_ += encoded.skipped_lines;
+    with_own_bos_eos_ += encoded.with_own_bos_eos;
+    if (first_fault_.empty()) first_fault_ = encoded.first_fault;
+  }
+
+  TokenFileWriter& writer_;
+  size_t most_at_work_;
+  int64_t skipped_lines_ = 0;
+  int64_t with_own_bos_eos_ = 0;
+  std::string first_fault_;
+  std::deque<std::future<EncodedTexts>> at_work_;
+};
+
+void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
+                  const fs::path& output) {
+  if (is_text(output))
+    throw ConfigError(path_text(output) +
+                      ": found the name of a text file, expected another to write "
+                      "tokens to");
+  std::vector<fs::path> read = tokenizer.files();
+  read.insert(read.end(), inputs.begin(), inputs.end());
+  require_no_input(output, read);
+}
+
+// What became of texts that write bos or eos themselves.
+std::string own_bos_eos_text(int64_t texts, const Tokenizer& tokenizer, AddBosEos add) {
+  std::string names = in_quotes(tokenizer.spelling(tokenizer.eos_id()));
+  if (tokenizer.bos_id() >= 0)
+    names = in_quotes(tokenizer.spelling(tokenizer.bos_id())) + " or " + names;
+  const bool one = texts == 1;
+  const std::string found = plural(texts, "text") + (one ? " begins" : " begin") + " or " +
+                            (one ? "ends" : "end") + " with " + names +
+                            (one ? " itself" : " themselves");
+  return add == AddBosEos::always
+             ? found + " and " + (one ? "gets" : "get") +
+                   " a second one (add_bos_eos: missing would put none there)"
+             : found + ": no second one is put there (add_bos_eos: always would)";
+}
+
+}  // namespace
+
+TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
+                               const fs::path& output, const TokenizeOptions& options) {
+  if (tokenizer.eos_id() < 0)
+    throw DataError(path_text(tokenizer.path()) +
+                    ": the tokenizer has no eos, which is expected to end each document; for a "
+                    "tokenizer.json the eos_token of tokenizer_config.json beside it is one");
+  check_output(tokenizer, inputs, output);
+  std::deque<TextInput> files;  // they stay where they are
+  for (const fs::path& input : inputs) files.emplace_back(input, tokenizer, options);
+  const bool has_marks = std::ranges::any_of(
+      files, [](const TextInput& file) { return file.loss_marks() == LossMarks::present; });
+
+  TokenFileWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
+                         has_marks ? LossMarks::present : LossMarks::absent);
+  OrderedEncoder encoder(writer);
+  for (const TextInput& file : files)
+    file.read([&](TextInput::EncodeChunk chunk) {
+      if (StopSignal::is_there())
+        throw Error(path_text(output) + ": " + StopSignal::name() +
+                    " while it was written; nothing is left of it");
+      encoder.add(std::move(chunk));
+    });
+  encoder.finish();
+  if (writer.document_count() == 0)
+    throw DataError(inputs.empty() ? path_text(output) + ": no input files"
+                                   : path_text(inputs.front()) + ": found no text to tokenize" +
+                                         (encoder.skipped_lines() == 0
+                                              ? ""
+                                              : ": all lines were skipped, the first since " +
+                                                    encoder.first_fault()));
+  writer.finish(encoder.skipped_lines());
+  if (options.say && encoder.with_own_bos_eos() > 0 && options.add_bos_eos != AddBosEos::never)
+    options.say(path_text(inputs.size() == 1 ? inputs.front() : output) + ": " +
+                own_bos_eos_text(encoder.with_own_bos_eos(), tokenizer, options.add_bos_eos));
+  return {.documents = writer.document_count(),
+          .tokens = writer.token_count(),
+          .skipped_lines = encoder.skipped_lines()};
+}
+
+}  // namespace longshore::data

@@ -1,0 +1,282 @@
+// B batch, T length, C width, H query heads, G key/value heads, D head_dim, F mlp_width,
+// V vocabulary.
+#include "models/families/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "models/ir/add.h"
+#include "models/ops/add_bias/add_bias.h"
+#include "models/ops/attention/attention.h"
+#include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/embedding/embedding.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "models/ops/rms_norm/rms_norm.h"
+#include "models/ops/scale.h"
+#include "models/ops/soft_cap.h"
+#include "models/ops/swiglu.h"
+#include "models/ir/trace.h"
+
+namespace longshore::models {
+namespace {
+
+constexpr double kInitDeviation = 0.02;
+
+const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
+const Weight kBias{.decay = Decay::no};
+
+bool is_gemma(const DecoderConfig& c) { return c.block != Block::llama; }
+
+Var norm(const DecoderConfig& c, Var x, const std::string& name, int64_t width) {
+  // Where the weight is added to 1, it starts at 0.
+  Weight weight{.decay = Decay::no, .init = {is_gemma(c) ? Init::Kind::zeros : Init::Kind::ones}};
+  return rms_norm(x, x.trace->weight(name, {{width}, c.dtype}, weight), c.norm_epsilon,
+                  {.weight_offset = is_gemma(c) ? 1.0 : 0.0});
+}
+
+struct Projection {
+  std::string name;
+  int64_t width;
+  bool has_bias;
+};
+
+// What a layer is to be.
+struct LayerKind {
+  bool has_window = false;
+  int64_t cache_capacity = 0;                   // tokens of its cache; 0: none, for training
+  std::map<std::string, LoraProduct> adapters;  // by module, "self_attn.q_proj"
+
+  bool operator==(const LayerKind&) const = default;
+};
+
+Var projection(const DecoderConfig& c, const LayerKind& kind, Var x, const Projection& to) {
+  const auto& [name, width, has_bias] = to;
+  Trace& t = *x.trace;
+  Var y = linear(x, t.weight(name + ".weight", {{width, x.type().shape.back()}, c.dtype}, kMatrix));
+  if (const auto adapter = kind.adapters.find(name); adapter != kind.adapters.end())
+    y = add_lora(adapter->second, x, y, name);
+  return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c.dtype}, kBias)) : y;
+}
+
+Var embedding_weight(Trace& t, const DecoderConfig& c) {
+  return t.weight("model.embed_tokens.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);
+}
+
+Program embed(const DecoderConfig& c) {
+  Trace t("embed");
+  Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});        // [B,T]
+  Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});  // [B,T]
+  RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
+  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);                 // [B,T,C]
+  t.output(is_gemma(c) ? scale(x, std::sqrt(static_cast<double>(c.width))) : x);  // [B,T,C]
+  t.output(table.cos);                                                            // [B,T,D/2]
+  t.output(table.sin);
+  if (c.window_rope_base > 0) {
+    RopeTable windowed = rope_table(positions, c.head_dim, c.window_rope_base);
+    t.output(windowed.cos);
+    t.output(windowed.sin);
+  }
+  return t.finish();
+}
+
+struct LayerInputs {
+  Var x;            // [B,T,C]
+  RopeTable table;  // of this kind of layer
+};
+
+LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind) {
+  Type table_type{{c.batch, c.length, c.head_dim / 2}, Dtype::float32};
+  LayerInputs in;
+  in.x = t.label(t.input("decoder_layer_input", {{c.batch, c.length, c.width}, c.dtype}),
+                 "decoder_layer_input");
+  in.table = {t.input("rope_cos", table_type), t.input("rope_sin", table_type)};
+  if (c.window_rope_base > 0) {
+    RopeTable windowed{t.input("window_rope_cos", table_type),
+                       t.input("window_rope_sin", table_type)};
+    if (kind.has_window) in.table = windowed;
+  }
+  return in;
+}
+
+struct Attended {
+  Var out;  // [B,T,C]
+  std::optional<KeyValueCache> cache;
+};
+
+// n [B,T,C]
+Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
+                         const LayerKind& kind) {
+  Trace& t = *n.trace;
+  int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, c.qkv_bias});   // [B,T,H*D]
+  Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
+  Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
+  if (c.qk_norm) {
+    q = norm(c, q, "self_attn.q_norm.weight", c.head_dim);
+    k = norm(c, k, "self_attn.k_norm.weight", c.head_dim);
+  }
+  q = t.label(rope(q, table), "query_proj");
+  k = t.label(rope(k, table), "key_proj");
+  v = t.label(v, "value_proj");
+  const AttentionOptions options{.head_dim = c.head_dim,
+                                 .scale = c.query_scale,
+                                 .window = kind.has_window ? c.window : 0,
+                                 .soft_cap = c.attention_cap,
+                                 .deterministic = c.deterministic};
+  Attended attended;
+  Var context;  // [B,T,H*D]
+  if (kind.cache_capacity > 0) {
+    Type cache{{c.batch, kind.cache_capacity, c.kv_heads, c.head_dim}, c.dtype};
+    KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
+    Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});
+    CachedAttention cached = cached_attention(q, k, v, before, positions, options);
+    context = cached.context;
+    attended.cache = cached.cache;
+  } else {
+    Var segments;
+    if (c.segments) segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
+    context = attention(q, k, v, options, segments);
+  }
+  context = t.label(context, "context");
+  attended.out = t.label(projection(c, kind, context, {"self_attn.o_proj", c.width, c.output_bias}),
+                         "out_proj");
+  return attended;
+}
+
+// [B,T,C] -> [B,T,C]
+Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
+  Trace& t = *n.trace;
+  Var gate = t.label(projection(c, kind, n, {"mlp.gate_proj", c.mlp_width, c.mlp_bias}), "mlpwi_0");
+  Var up = t.label(projection(c, kind, n, {"mlp.up_proj", c.mlp_width, c.mlp_bias}), "mlpwi_1");
+  Var act = is_gemma(c) ? geglu(gate, up) : swiglu(gate, up);  // [B,T,F]
+  return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
+}
+
+Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::string& name) {
+  Trace t(name);
+  LayerInputs in = layer_inputs(t, c, kind);
+  Var n = norm(c, in.x, "input_layernorm.weight", c.width);
+  auto [out, cache] = attention_block(c, n, in.table, kind);
+  if (c.block == Block::gemma2) out = norm(c, out, "post_attention_layernorm.weight", c.width);
+  Var residual = add(in.x, out);
+
+  bool is_gemma2 = c.block == Block::gemma2;
+  Var m = norm(c, residual,
+               is_gemma2 ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
+               c.width);
+  Var down = mlp_block(c, kind, m);
+  if (is_gemma2) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
+  t.output(add(residual, down));
+  if (cache) {
+    t.output(cache->keys, OutputRole::state);
+    t.output(cache->values, OutputRole::state);
+  }
+  return t.finish();
+}
+
+Program head(const DecoderConfig& c, const HeadOptions& options) {
+  Trace t("head");
+  Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
+  auto weight = [&] {
+    return c.tied_embeddings
+               ? embedding_weight(t, c)
+               : t.weight("lm_head.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
+  };
+  auto logits = [&](Var n, Var w) {
+    Var y = linear(n, w);
+    return c.logits_cap > 0 ? soft_cap(y, c.logits_cap) : y;
+  };
+  if (options.head == Head::logits) {
+    Var rows = t.batch("rows", {{options.rows}, Dtype::int32});         // [N]
+    Var n = norm(c, take_rows(x, rows), "model.norm.weight", c.width);  // [N,C]
+    t.output(logits(n, weight()));                                      // [N,V]
+    return t.finish();
+  }
+  Var targets = t.batch("targets", {{c.batch, c.length}, Dtype::int32});  // [B,T]
+  Var n = norm(c, x, "model.norm.weight", c.width);                       // [B,T,C]
+  Var w = weight();
+  if (options.head == Head::hidden_states) {
+    t.output(n);
+    t.output(logits(n, w));  // [B,T,V]
+  }
+  t.output(linear_cross_entropy(n, w, targets, {.soft_cap = c.logits_cap}), OutputRole::loss);
+  return t.finish();
+}
+
+std::map<std::string, LoraProduct> adapters(const DecoderConfig& c, int layer) {
+  std::map<std::string, LoraProduct> adapters;
+  for (std::string_view target : kLoraTargets) {
+    const std::string_view module = lora_module(target);
+    if (const auto found = adapter_of(c.lora, lora_module_name(layer, module)))
+      adapters[std::string(module)] = {.rank = found->rank, .scale = c.lora.scale(*found)};
+  }
+  return adapters;
+}
+
+// The scan: a program for layers with a window and one for those without, as far as there are, and
+// for each set of adapters.
+Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
+  Stage stage{.name = "decoder",
+              .weight_prefix = "model.layers.{}.",
+              .programs = {},
+              .layers = {},
+              .inputs = {{0, 0}, {0, 1}, {0, 2}}};
+  if (c.window_rope_base > 0) stage.inputs.insert(stage.inputs.end(), {{0, 3}, {0, 4}});
+  std::vector<LayerKind> kinds;
+  std::array<int, 2> count_of{};  // without a window, with one
+  for (int layer = 0; layer < c.layers; ++layer) {
+    const LayerKind kind{.has_window = has_window(c, layer),
+                         .cache_capacity = cache_capacity,
+                         .adapters = adapters(c, layer)};
+    const auto known = std::ranges::find(kinds, kind);
+    stage.layers.push_back(static_cast<int>(known - kinds.begin()));
+    if (known != kinds.end()) continue;
+    std::string name = kind.has_window ? "window_layer" : "decoder_layer";
+    if (const int count = ++count_of[kind.has_window]; count > 1)
+      name += "_" + std::to_string(count);
+    stage.programs.push_back(decoder_layer(c, kind, name));
+    kinds.push_back(kind);
+  }
+  return stage;
+}
+
+Model three_stages(const DecoderConfig& config, int64_t cache_capacity,
+                   const HeadOptions& options) {
+  Model model{.name = "decoder", .stages = {}};
+  model.stages.push_back({.name = "embed",
+                          .weight_prefix = "",
+                          .programs = {embed(config)},
+                          .layers = {0},
+                          .inputs = {}});
+  model.stages.push_back(layers(config, cache_capacity));
+  model.stages.push_back({.name = "head",
+                          .weight_prefix = "",
+                          .programs = {head(config, options)},
+                          .layers = {0},
+                          .inputs = {{1, 0}}});
+  return model;
+}
+
+}  // namespace
+
+Model decoder(const DecoderConfig& config, const HeadOptions& options) {
+  Model model = three_stages(config, 0, options);
+  if (config.lora.rank > 0)
+    set_trainable(model, is_lora_weight);
+  else
+    connect(model);
+  return model;
+}
+
+Model cached_decoder(const DecoderConfig& config, int64_t capacity) {
+  Model model = three_stages(config, capacity, {.head = Head::logits, .rows = config.batch});
+  connect(model);
+  return model;
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,70 @@
+// A model: a small DAG of stages. A stage runs once, or scans: it runs one program for each layer,
+// the carry (input 0, output 0) going from layer to layer. Nothing else leaves a scan but losses.
+//
+// Parameters are known by their full names (Hugging Face's): the stage's prefix, with the layer's
+// number in place of "{}", and the weight's name in the program. The same full name in two stages
+// is one parameter (tied embeddings); the first stage that names it owns it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/ir/program.h"
+
+namespace longshore::models {
+
+// An output of an earlier stage.
+struct StageOutput {
+  int stage = 0;
+  int output = 0;
+};
+
+struct Stage {
+  std::string name;
+  std::string weight_prefix;  // "model.layers.{}." in a scan
+  // The kinds of layer there are, forward. Those of one name differ in what they train at most.
+  std::vector<Program> programs;
+  std::vector<int> layers;          // for each layer its kind; {0} for a stage that runs once
+  std::vector<StageOutput> inputs;  // what feeds each Source::input of the programs, in order
+
+  const Program& program(int layer) const { return programs[layers[layer]]; }
+  bool is_scan() const { return weight_prefix.find("{}") != std::string::npos; }
+};
+
+struct Model {
+  std::string name;
+  std::vector<Stage> stages;  // each reads earlier ones only
+};
+
+// The first stage that scans: the model's layers. Throws InternalError where none does.
+const Stage& scan_stage(const Model& model);
+
+std::string weight_name(const Stage& stage, int layer, const Value& weight);
+
+// The labels of all layers of scans, each once, in order of emission.
+std::vector<std::string> scanned_labels(const Model& model);
+
+// Checks that inputs and outputs fit, drops kinds that no layer has, and marks in each program
+// which inputs need a gradient: those that something trainable feeds. The layers of a scan up to
+// the first that trains anything get kinds of their own where their carry needs no gradient but
+// later layers' carries do.
+void connect(Model& model);
+
+// Trains the parameters that `trains` says, by full name, and freezes all others. Layers of a scan
+// that do not train the same weights get kinds of their own. Connects the model.
+void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
+
+// The model with only `layers` layers of each scan: those in a row of which most train something,
+// the first of several such rows.
+Model truncated(Model model, int layers);
+
+struct ParameterCount {
+  int64_t all = 0;
+  int64_t trainable = 0;
+};
+
+// Elements of the parameters, each counted once.
+ParameterCount count_parameters(const Model& model);
+
+}  // namespace longshore::models

@@ -1,0 +1,122 @@
+// A program: values in single assignment, and the nodes that make them, in an order that can be
+// run. A decoder layer is traced once into such a program; differentiation, remat policies,
+// scanning and planning all read it as data.
+//
+// Invariants (checked by verify): a node reads only inputs and values made before it; every value
+// has one maker; types are what the op's shape rule gives; a label marks at most one value; the
+// outputs that are states are the inputs that are, in their order and of their types.
+// A program knows nothing of memory kinds, policies or devices.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/ir/op.h"
+#include "models/ir/types.h"
+
+namespace longshore::models {
+
+struct ValueId {
+  int32_t index = -1;
+
+  explicit operator bool() const { return index >= 0; }
+  auto operator<=>(const ValueId&) const = default;
+};
+
+// Where a value comes from.
+enum class Source : uint8_t {
+  node,
+  input,        // output of another stage, or of the layer before (the carry)
+  weight,       // a parameter
+  batch,        // part of the micro-batch, the same for all layers
+  scalar,       // a number that changes from step to step, in device memory
+  state,        // what one run leaves to the next, of each layer its own: a key/value cache
+  cotangent,    // gradient of an output of the forward program
+  accumulator,  // gradient of a weight so far, to be added to
+};
+
+enum class Trainable : uint8_t { no, yes };
+enum class Decay : uint8_t { no, yes };  // whether AdamW's weight decay applies
+
+// How a weight starts.
+struct Init {
+  enum class Kind : uint8_t { normal, uniform, ones, zeros } kind = Kind::zeros;
+  double scale = 0;  // normal: standard deviation; uniform: the largest magnitude
+};
+
+struct Weight {
+  Trainable trainable = Trainable::yes;
+  Decay decay = Decay::yes;
+  Init init;
+};
+
+struct Value {
+  std::string name;   // unique in the program
+  std::string label;  // what policies know it by; "" for most
+  Type type;
+  Source source = Source::node;
+  bool needs_gradient = false;
+  int32_t producer = -1;         // index of the node that makes it
+  std::optional<Weight> weight;  // for Source::weight
+};
+
+struct Node {
+  const Op* op = nullptr;
+  std::any attrs;
+  std::vector<ValueId> in;
+  std::vector<ValueId> out;
+  bool recomputes = false;  // makes what the forward pass has made, within a backward pass
+};
+
+// What an output is to the training step.
+enum class OutputRole : uint8_t {
+  value,           // read by the next layer or another stage
+  loss,            // sum of token losses; its gradient is the scalar `loss_gradient`
+  auxiliary_loss,  // mean over the micro-batch; its gradient is `auxiliary_loss_gradient`
+  state,           // takes the place of the program's next input that is a state
+};
+
+struct Output {
+  ValueId value;
+  OutputRole role = OutputRole::value;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs;  // every value without a node, in order of declaration
+  std::vector<Output> outputs;
+
+  const Value& operator[](ValueId id) const { return values[id.index]; }
+  Value& operator[](ValueId id) { return values[id.index]; }
+  Types types(std::span<const ValueId> ids) const;
+  Cost cost(const Node& node) const;
+  std::vector<ValueId> inputs_from(Source source) const;
+  // Leaves the nodes that these values depend on.
+  void drop_nodes_but_for(std::span<const ValueId> needed);
+  std::vector<std::string> labels() const;    // emitted labels in order of emission
+  ValueId find(std::string_view name) const;  // invalid when there is none
+
+  // Adds the node and its output values, typed by the op's shape rule; first output `name`d,
+  // further ones "name.1", "name.2".
+  std::vector<ValueId> add_node(const Op& op, std::any attrs, std::vector<ValueId> in,
+                                const std::string& name);
+  ValueId add_input(Value value);
+  // Free for a value, or for all values that a node of so many outputs makes.
+  std::string unique_name(std::string_view stem, size_t outputs = 1) const;
+};
+
+// The text form, one node a line.
+std::string text(const Program& program);
+std::string text(const Program& program, const Node& node);
+
+// Throws InternalError, printing the neighbourhood of the fault.
+void verify(const Program& program);
+
+}  // namespace longshore::models

@@ -1,0 +1,49 @@
+// How model code writes a program down: call op functions on Vars, as if computing.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "models/ir/program.h"
+
+namespace longshore::models {
+
+class Trace;
+
+// A value of the program being traced.
+struct Var {
+  Trace* trace = nullptr;
+  ValueId id;
+
+  const Type& type() const;
+};
+
+class Trace {
+ public:
+  explicit Trace(std::string name) { program_.name = std::move(name); }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // The first input of a scanned program is its carry.
+  Var input(std::string_view name, Type type);
+  Var weight(std::string_view name, Type type, Weight weight);
+  Var batch(std::string_view name, Type type);
+  Var scalar(std::string_view name, Dtype dtype = Dtype::float32);
+  // Has an output of OutputRole::state.
+  Var state(std::string_view name, Type type);
+
+  // Names the value and makes it known to policies under that name.
+  Var label(Var value, std::string_view label);
+  void output(Var value, OutputRole role = OutputRole::value);
+
+  std::vector<Var> emit(const Op& op, std::any attrs, std::initializer_list<Var> in);
+  const Program& program() const { return program_; }
+
+  // Verified. The trace must not be used afterwards.
+  Program finish();
+
+ private:
+  Program program_;
+};
+
+}  // namespace longshore::models

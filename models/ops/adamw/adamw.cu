@@ -1,0 +1,10 @@
+#include "models/ops/kernels/cuda_group.cuh"
+#include "models/ops/adamw/adamw_body.h"
+
+namespace longshore::models {
+
+void launch_adamw(const AdamWArguments& arguments, void* stream) {
+  launch(arguments, CudaLauncher(stream, "adamw"));
+}
+
+}  // namespace longshore::models

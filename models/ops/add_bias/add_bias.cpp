@@ -1,0 +1,199 @@
+#include "models/ops/add_bias/add_bias.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/sum.h>
+
+#include <algorithm>
+
+#include "models/ir/backward.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/simd.h"
+#include "models/ops/add_bias/add_bias_kernels.h"
+#include "models/ir/infer.h"
+
+namespace longshore::models {
+namespace {
+
+struct GradAttrs {
+  Dtype dtype;
+};
+
+// --- records
+
+Types infer(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 2, 2, "add_bias");
+  expect(in[1].shape.rank() == 1 && in[0].shape.back() == in[1].shape[0], "add_bias",
+         "x [.., F] and b [F] do not fit");
+  expect(in[0].dtype == in[1].dtype, "add_bias", "x and b differ in dtype");
+  return {in[0]};
+}
+
+Types infer_grad(const std::any& attrs, std::span<const Type> in) {
+  expect_inputs(in, 1, 2, "add_bias_grad");
+  Type out{{in[0].shape.back()}, std::any_cast<GradAttrs>(attrs).dtype};
+  expect(in.size() == 1 || in[1] == out, "add_bias_grad", "the sum has another type");
+  return {out};
+}
+
+void vjp(Backward& backward, const Node& node) {
+  ValueId x = node.in[0], bias = node.in[1], dy = backward.gradient(node.out[0]);
+  if (backward.wants_gradient(bias)) {
+    std::vector<ValueId> in{dy};
+    if (ValueId sum = backward.sum_so_far(bias)) in.push_back(sum);
+    GradAttrs attrs{backward.weight_gradient_dtype()};
+    backward.replace_sum(bias, backward.emit(add_bias_grad_op, attrs, std::move(in), bias)[0]);
+  }
+  if (backward.wants_gradient(x)) backward.contribute(x, dy);
+}
+
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = static_cast<double>(in[0].shape.count()), .bytes = operand_bytes(in, out)};
+}
+
+std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
+
+std::vector<Reuse> reuse_grad(const std::any&, int inputs) {
+  return inputs == 2 ? std::vector<Reuse>{{.out = 0, .in = 1}} : std::vector<Reuse>{};
+}
+
+std::string print_grad(const std::any& attrs) {
+  return name(std::any_cast<GradAttrs>(attrs).dtype);
+}
+
+// --- CPU
+
+template <class T>
+LONGSHORE_INLINE void add_body(const T* x, const T* bias, T* y, int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) + load(bias[i]));
+  }
+}
+
+template <class T>
+LONGSHORE_INLINE void sum_body(const T* x, float* sum, int64_t rows, int64_t width) {
+  std::fill(sum, sum + width, 0.f);
+  for (int64_t row = 0; row < rows; ++row, x += width) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) sum[i] += load(x[i]);
+  }
+}
+
+LONGSHORE_SIMD void add_rows(const float* x, const float* bias, float* y, int64_t rows,
+                             int64_t width) {
+  add_body(x, bias, y, rows, width);
+}
+LONGSHORE_SIMD void add_rows(const bfloat16* x, const bfloat16* bias, bfloat16* y, int64_t rows,
+                             int64_t width) {
+  add_body(x, bias, y, rows, width);
+}
+LONGSHORE_SIMD void sum_rows(const float* x, float* sum, int64_t rows, int64_t width) {
+  sum_body(x, sum, rows, width);
+}
+LONGSHORE_SIMD void sum_rows(const bfloat16* x, float* sum, int64_t rows, int64_t width) {
+  sum_body(x, sum, rows, width);
+}
+
+void run_cpu(const KernelCall& call) {
+  int64_t width = call.in[1].type.shape[0];
+  with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
+      add_rows(call.in[0].as<T>() + begin * width, call.in[1].as<T>(),
+               call.out[0].as<T>() + begin * width, end - begin, width);
+    });
+  });
+}
+
+// Rows are summed in this many blocks, each in order, and then the blocks in order.
+int64_t blocks(int64_t rows) { return std::min<int64_t>(rows, 64); }
+
+int64_t workspace_grad_cpu(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return blocks(in[0].shape.rows()) * in[0].shape.back() * size_bytes(Dtype::float32);
+}
+
+void run_grad_cpu(const KernelCall& call) {
+  int64_t rows = call.in[0].type.shape.rows(), width = call.in[0].type.shape.back();
+  int64_t count = blocks(rows);
+  float* partial = reinterpret_cast<float*>(call.workspace.data());
+  with_float_type(call.in[0].type.dtype, [&]<class T>(T) {
+    parallel_ranges(count, [&](int64_t first, int64_t last) {
+      for (int64_t block = first; block < last; ++block) {
+        int64_t begin = rows * block / count, end = rows * (block + 1) / count;
+        sum_rows(call.in[0].as<T>() + begin * width, partial + block * width, end - begin, width);
+      }
+    });
+  });
+  float* dbias = call.out[0].as<float>();
+  const float* so_far = call.in.size() == 2 ? call.in[1].as<float>() : nullptr;
+  parallel_ranges(width, [&](int64_t begin, int64_t end) {
+    for (int64_t block = 1; block < count; ++block)
+      for (int64_t i = begin; i < end; ++i) partial[i] += partial[block * width + i];
+    for (int64_t i = begin; i < end; ++i) dbias[i] = so_far ? so_far[i] + partial[i] : partial[i];
+  });
+}
+
+// --- composition
+
+void run_composed(const KernelCall& call) {
+  at::Tensor out = tensor(call, call.out[0]);
+  at::add_out(out, tensor(call, call.in[0]), tensor(call, call.in[1]));
+}
+
+void run_grad_composed(const KernelCall& call) {
+  at::Tensor out = tensor(call, call.out[0]);
+  at::Tensor sum = at::sum(matrix(call, call.in[0]), {0}, false, out.scalar_type());
+  if (call.in.size() == 2) sum.add_(tensor(call, call.in[1]));
+  out.copy_(sum);
+}
+
+// What is summed, in the sum's type; the sum; and a reduction's partial sums: CUDA splits long
+// columns among blocks.
+int64_t workspace_grad_composed(const std::any&, std::span<const Type> in,
+                                std::span<const Type> out) {
+  constexpr int64_t kBlocks = 256;
+  return widened_bytes(in[0]) + (kBlocks + 1) * wide_bytes(out[0]) + (1 << 20);
+}
+
+// --- own kernels on CUDA
+
+int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return add_bias_partials(in[0].shape.rows()) * in[0].shape.back() * size_bytes(Dtype::float32);
+}
+
+}  // namespace
+
+AddBiasGradArguments add_bias_grad_arguments(const KernelCall& call) {
+  return {.dtype = call.in[0].type.dtype,
+          .rows = call.in[0].type.shape.rows(),
+          .width = call.in[0].type.shape.back(),
+          .dy = call.in[0].data,
+          .partials = reinterpret_cast<float*>(call.workspace.data()),
+          .so_far = call.in.size() == 2 ? call.in[1].as<float>() : nullptr,
+          .dbias = call.out[0].as<float>()};
+}
+
+const Op add_bias_op{.name = "add_bias",
+                     .infer = infer,
+                     .vjp = vjp,
+                     .cost = cost,
+                     .reuse = reuse,
+                     .price = Price::cheap,
+                     .cpu = {run_cpu},
+                     .cuda = {run_composed},
+                     .reference = {run_composed}};
+
+const Op add_bias_grad_op{
+    .name = "add_bias_grad",
+    .infer = infer_grad,
+    .cost = cost,
+    .print = print_grad,
+    .reuse = reuse_grad,
+    .cpu = {run_grad_cpu, workspace_grad_cpu},
+    .cuda = {own_kernel<launch_add_bias_grad, add_bias_grad_arguments>(), workspace_grad_own},
+    .cuda_composed = {run_grad_composed, workspace_grad_composed},
+    .reference = {run_grad_composed}};
+
+Var add_bias(Var x, Var bias) { return x.trace->emit(add_bias_op, {}, {x, bias})[0]; }
+
+}  // namespace longshore::models

@@ -1,0 +1,10 @@
+#include "models/ops/kernels/cuda_group.cuh"
+#include "models/ops/add_bias/add_bias_body.h"
+
+namespace longshore::models {
+
+void launch_add_bias_grad(const AddBiasGradArguments& arguments, void* stream) {
+  launch(arguments, CudaLauncher(stream, "add_bias_grad"));
+}
+
+}  // namespace longshore::models

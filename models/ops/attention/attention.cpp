@@ -1,0 +1,143 @@
+#include "models/ops/attention/attention.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+#include "models/ir/backward.h"
+#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/attention/attention_kernels.h"
+#include "models/ir/infer.h"
+
+namespace longshore::models {
+namespace {
+
+const AttentionAttrs& attrs_of(const std::any& attrs) {
+  return std::any_cast<const AttentionAttrs&>(attrs);
+}
+
+void expect_options(const AttentionOptions& o) {
+  expect(o.head_dim > 0, "attention",
+         ("head_dim is " + std::to_string(o.head_dim) + ", not positive").c_str());
+  expect(o.scale >= 0, "attention", ("scale is " + std::to_string(o.scale) + ", below 0").c_str());
+  expect(o.window >= 0, "attention",
+         ("window is " + std::to_string(o.window) + ", below 0").c_str());
+  expect(o.soft_cap >= 0, "attention",
+         ("soft_cap is " + std::to_string(o.soft_cap) + ", below 0").c_str());
+}
+
+// Input number `at`, if there are segments.
+void expect_segments(const AttentionAttrs& attrs, std::span<const Type> in, size_t at,
+                     const Shape& q, const char* op) {
+  expect_inputs(in, at + attrs.segments, at + attrs.segments, op);
+  const Type expected{{q[0], q[1]}, Dtype::int32};
+  if (attrs.segments)
+    expect(in[at] == expected, op,
+           ("segments is " + text(in[at]) + ", not " + text(expected)).c_str());
+}
+
+Types infer(const std::any& any, std::span<const Type> in) {
+  const AttentionAttrs& attrs = attrs_of(any);
+  expect_inputs(in, 3, 4, "attention");
+  expect_options(attrs.options);
+  int64_t head_dim = attrs.options.head_dim;
+  const Shape &q = in[0].shape, &k = in[1].shape;
+  expect(q.rank() == 3 && k.rank() == 3 && in[1] == in[2] && q[0] == k[0] && q[1] == k[1] &&
+             in[0].dtype == in[1].dtype,
+         "attention", "q [B,T,H*D] and k, v [B,T,G*D] do not fit");
+  expect(q[2] % head_dim == 0 && k[2] % head_dim == 0 && q[2] % k[2] == 0, "attention",
+         "query heads are not a multiple of key/value heads");
+  expect_segments(attrs, in, 3, q, "attention");
+  Dtype wide = reduction_dtype(in[0].dtype);
+  return {in[0], {{q[0], q[2] / head_dim, q[1]}, wide}};
+}
+
+Types infer_grad(const std::any& any, std::span<const Type> in) {
+  expect_inputs(in, 6, 7, "attention_grad");
+  expect(in[0] == in[1] && in[4] == in[1] && in[2] == in[3], "attention_grad",
+         "gradients and values differ in type");
+  expect_segments(attrs_of(any), in, 6, in[1].shape, "attention_grad");
+  return {in[1], in[2], in[3]};
+}
+
+void vjp(Backward& backward, const Node& node) {
+  std::vector<ValueId> in{
+      backward.gradient(node.out[0]), node.in[0], node.in[1], node.in[2], node.out[0], node.out[1]};
+  in.insert(in.end(), node.in.begin() + 3, node.in.end());
+  auto grads = backward.emit(attention_grad_op, node.attrs, std::move(in), node.in[0]);
+  for (int i = 0; i < 3; ++i)
+    if (backward.wants_gradient(node.in[i])) backward.contribute(node.in[i], grads[i]);
+}
+
+// Two products of the visible scores forward, five backward. Causal attention counts half of T×T,
+// and a window of W takes from that the half of (T-W)×(T-W). What segments hide is the batch's, and
+// not counted.
+double scores(std::span<const Type> in, const std::any& any) {
+  const AttentionOptions& options = attrs_of(any).options;
+  const Shape& q = in[0].shape;
+  double length = static_cast<double>(q[1]);
+  double hidden = options.window == 0 ? 0 : std::max(length - options.window, 0.);
+  return 0.5 * q[0] * (length * length - hidden * hidden) * (q[2] / options.head_dim);
+}
+
+Cost cost(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 4 * scores(in, any) * attrs_of(any).options.head_dim,
+          .bytes = operand_bytes(in, out)};
+}
+
+Cost cost_grad(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
+  return {.flops = 10 * scores(in, any) * attrs_of(any).options.head_dim,
+          .bytes = operand_bytes(in, out)};
+}
+
+std::string print(const std::any& any) {
+  const auto& [options, segments] = attrs_of(any);
+  std::ostringstream text;
+  text << "causal, head_dim=" << options.head_dim;
+  if (options.scale != 0) text << ", scale=" << options.scale;
+  if (options.window != 0) text << ", window=" << options.window;
+  if (options.soft_cap != 0) text << ", soft_cap=" << options.soft_cap;
+  if (segments) text << ", segments";
+  if (!options.deterministic) text << ", gradients in any order";
+  return text.str();
+}
+
+}  // namespace
+
+void refuse_attention(const AttentionAttrs& attrs, Dtype dtype) {
+  throw InternalError(std::string("attention: nothing serves ") + name(dtype) + " with " +
+                      attention_op.print(attrs));
+}
+
+const Op attention_op{
+    .name = "attention",
+    .infer = infer,
+    .vjp = vjp,
+    .cost = cost,
+    .print = print,
+    .op_class = OpClass::attention,
+    .cpu = {attention_cpu, attention_cpu_workspace, attention_cpu_path},
+    .cuda = {cuda_kernel<attention_cuda>(), attention_cuda_workspace, attention_cuda_path},
+    .cuda_composed = {attention_cuda_aten, attention_cuda_aten_workspace, attention_cuda_aten_path},
+    .reference = {attention_composed, attention_composed_workspace}};
+
+const Op attention_grad_op{
+    .name = "attention_grad",
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .print = print,
+    .op_class = OpClass::attention,
+    .variant = {"attention_grad_any_order",
+                [](const std::any& any) { return !attrs_of(any).options.deterministic; }},
+    .cpu = {attention_grad_cpu, attention_grad_cpu_workspace},
+    .cuda = {cuda_kernel<attention_grad_cuda>(), attention_grad_cuda_workspace},
+    .cuda_composed = {attention_grad_cuda_aten, attention_grad_cuda_aten_workspace},
+    .reference = {attention_grad_composed, attention_grad_composed_workspace}};
+
+Var attention(Var q, Var k, Var v, const AttentionOptions& options, Var segments) {
+  AttentionAttrs attrs{options, static_cast<bool>(segments.id)};
+  if (attrs.segments) return q.trace->emit(attention_op, attrs, {q, k, v, segments})[0];
+  return q.trace->emit(attention_op, attrs, {q, k, v})[0];
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,29 @@
+// Which keys are of another segment than a query, as numbers to add to scores: for libraries that
+// know no segments. Our own kernel on a GPU.
+#pragma once
+
+#include "models/ir/types.h"
+
+namespace longshore::models {
+
+// Added to a score it is all that is left, and a softmax of such scores alone is no NaN as that of
+// infinities is.
+inline constexpr float kHiddenScore = -1e30f;
+
+struct AttentionMaskArguments {
+  int64_t rows, length;     // T of models/ops/attention/attention.h
+  const int32_t* segments;  // [rows,T]
+  // bfloat16 [rows,T,attention_mask_width(T)]: 0, or kHiddenScore where query i and key j are of
+  // different segments.
+  void* mask;
+};
+
+// T rounded up to whole vectors; the columns from T on are hidden.
+constexpr int64_t attention_mask_width(int64_t length) { return (length + 7) / 8 * 8; }
+
+// Into a cudaStream_t; throws Error when the launch fails.
+void launch_attention_mask(const AttentionMaskArguments& arguments, void* stream);
+
+using LaunchAttentionMask = void (*)(const AttentionMaskArguments&, void* stream);
+
+}  // namespace longshore::models

@@ -1,0 +1,34 @@
+// Causal attention of a few new tokens to all tokens so far, whose keys and values are in a cache:
+// what generating text one token after the other needs (Pope et al. 2022, arXiv 2211.05102). Scores
+// are those of models/ops/attention/attention.h: the same scale, window, soft-cap and grouped heads.
+#pragma once
+
+#include "models/ops/attention/attention.h"
+
+namespace longshore::models {
+
+// (q [B,S,H*D], k, v [B,S,G*D], key_cache, value_cache [B,P,G,D], positions i32 [B,S])
+// -> context [B,S,H*D], key_cache, value_cache.
+// First the row `position` of a cache becomes the token's key or value, for all S tokens of a row
+// of the batch, whose positions differ; then a token sees the cache's rows up to its own, less what
+// the window hides. Positions are 0 to P - 1 (on the CPU others throw InternalError). Rows that
+// nothing was written to must hold finite numbers. The caches that come out take the place of those
+// that go in.
+//
+// On the CPU a token's context depends on the rows it sees alone, to the bit: not on how many other
+// tokens are in the call, nor on the number of threads.
+extern const Op cached_attention_op;
+
+struct KeyValueCache {
+  Var keys, values;
+};
+
+struct CachedAttention {
+  Var context;
+  KeyValueCache cache;
+};
+
+CachedAttention cached_attention(Var q, Var k, Var v, const KeyValueCache& cache, Var positions,
+                                 const AttentionOptions& options);
+
+}  // namespace longshore::models

@@ -1,0 +1,72 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/softmax.h>
+
+#include <limits>
+
+#include "base/pieces.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/cached_attention/cached_attention_kernels.h"
+
+namespace longshore::models {
+namespace {
+
+// Key/value heads whose scores exist at a time.
+int64_t heads_at_once(const CachedAttentionSizes& s) {
+  return std::clamp<int64_t>(kCompositionElements / (s.s * s.group() * s.p), 1, s.g);
+}
+
+}  // namespace
+
+void cached_attention_composed(const KernelCall& call) {
+  const Types types = types_of(call.in);
+  const CachedAttentionSizes s(call.attrs, types);
+  const auto wide = compute_type(call.in[0]);
+  at::Tensor positions = tensor(call, call.in[5]).to(at::kLong);
+  at::Tensor caches[2];
+  for (int cache : {0, 1}) {
+    caches[cache] = tensor(call, call.out[1 + cache]);
+    if (call.in[3 + cache].data != call.out[1 + cache].data)
+      caches[cache].copy_(tensor(call, call.in[3 + cache]));
+    at::Tensor rows = tensor(call, call.in[1 + cache]).view({s.b, s.s, s.g, s.d});
+    for (int64_t b = 0; b < s.b; ++b) caches[cache][b].index_copy_(0, positions[b], rows[b]);
+  }
+
+  at::Tensor q = tensor(call, call.in[0]).view({s.b, s.s, s.g, s.group(), s.d});
+  at::Tensor context = tensor(call, call.out[0]).view({s.b, s.s, s.g, s.group(), s.d});
+  at::Tensor keys = at::arange(s.p, positions.options());
+  for (int64_t b = 0; b < s.b; ++b) {
+    at::Tensor own = positions[b].view({s.s, 1, 1});
+    at::Tensor hidden = keys.gt(own).logical_or_(keys.le(own - s.window));  // [S,1,P]
+    for_each_piece(s.g, heads_at_once(s), [&](int64_t first, int64_t count) {
+      auto heads = [&](const at::Tensor& cache) {  // [g,P,D]
+        return cache[b].narrow(1, first, count).to(wide).transpose(0, 1);
+      };
+      at::Tensor rows = q[b].narrow(1, first, count)
+                            .to(wide)
+                            .transpose(0, 1)
+                            .reshape({count, s.s * s.group(), s.d});
+      at::Tensor scores = at::matmul(rows, heads(caches[0]).transpose(1, 2)).mul_(s.scale);
+      if (s.soft_cap > 0) scores.div_(s.soft_cap).tanh_().mul_(s.soft_cap);
+      scores.view({count, s.s, s.group(), s.p})
+          .masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+      at::Tensor part = at::matmul(at::softmax(scores, -1), heads(caches[1]));
+      context[b]
+          .narrow(1, first, count)
+          .copy_(part.view({count, s.s, s.group(), s.d}).transpose(0, 1));
+    });
+  }
+}
+
+// Scores and probabilities, both caches' heads converted and made contiguous for the products,
+// queries and context twice, masks and positions.
+int64_t cached_attention_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                            std::span<const Type>) {
+  CachedAttentionSizes s(attrs, in);
+  int64_t heads = heads_at_once(s), rows = heads * s.s * s.group();
+  int64_t numbers = 2 * rows * s.p + 4 * heads * s.p * s.d + 4 * rows * s.d;
+  return numbers * std::max(size_bytes(in[0].dtype), size_bytes(Dtype::float32)) +
+         16 * (s.p + s.b * s.s) + 4 * s.s * s.p + (1 << 20);
+}
+
+}  // namespace longshore::models

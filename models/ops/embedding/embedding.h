@@ -1,0 +1,20 @@
+// embedding(ids, W) -> the rows of W that ids name; and rows of an activation by position.
+#pragma once
+
+#include "models/ir/trace.h"
+
+namespace longshore::models {
+
+// (ids i32 [B,T], W [V,C]) -> [B,T,C]. Ids must lie in [0, V): who makes batches checks that. The
+// row of a padding id, where there is one, gets no gradient, as with torch.nn.Embedding.
+extern const Op embedding_op;
+// (ids, dy [, sum]) -> dW. Rows are added in the order of the tokens, whatever the threads.
+extern const Op embedding_grad_op;
+// (x [B,T,C], rows i32 [N]) -> [N,C]: chosen rows of the matrix [B*T,C].
+extern const Op take_rows_op;
+
+// padding: -1 for none.
+Var embedding(Var ids, Var weight, int64_t padding = -1);
+Var take_rows(Var x, Var rows);
+
+}  // namespace longshore::models

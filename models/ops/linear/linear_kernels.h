@@ -1,0 +1,13 @@
+// What linear's ops do on a GPU, with the product by what is given.
+#pragma once
+
+#include "models/ops/kernels/cublaslt_matmul.h"
+#include "models/ir/op.h"
+
+namespace longshore::models {
+
+void run_linear(const KernelCall& call, RunProduct run);
+void run_linear_input_grad(const KernelCall& call, RunProduct run);
+void run_linear_weight_grad(const KernelCall& call, RunProduct run);
+
+}  // namespace longshore::models

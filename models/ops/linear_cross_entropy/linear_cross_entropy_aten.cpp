@@ -1,0 +1,94 @@
+// A composition of ATen's ops.
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+
+#include "models/ops/kernels/aten_product.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy_chunks.h"
+
+namespace longshore::models {
+namespace {
+
+const ChunkSize& chunk_size(Target target) { return is_cuda(target) ? kChunkOnCuda : kChunkOnCpu; }
+
+at::Tensor wide_product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b,
+                        at::ScalarType dtype) {
+  if (a.scalar_type() == dtype) return at::mm(a, b);
+  if (is_cuda(call.target)) return at::mm(a, b, dtype);
+  return at::mm(a.to(dtype), b.to(dtype));
+}
+
+void run_chunks_composed(const KernelCall& call, double cap,
+                         const LinearCrossEntropyGradAttrs* attrs) {
+  auto wide = compute_type(call.in[0]);
+  at::Tensor x = matrix(call, call.in[0]), weight = tensor(call, call.in[1]);
+  at::Tensor targets = tensor(call, call.in[2]).view({-1});
+  int64_t tokens = x.size(0);
+  int64_t chunk = chunk_tokens(chunk_size(call.target), tokens, weight.size(0));
+  at::Tensor loss = at::zeros({}, x.options().dtype(wide));
+  at::Tensor dweight;
+  if (attrs && attrs->weight_gradient) {
+    dweight = tensor(call, call.out[2]);
+    if (call.in.size() == 5)
+      dweight.copy_(tensor(call, call.in[4]));
+    else
+      dweight.zero_();
+  }
+  for (int64_t begin = 0; begin < tokens; begin += chunk) {
+    int64_t size = std::min(chunk, tokens - begin);
+    at::Tensor x_chunk = x.narrow(0, begin, size);
+    at::Tensor target = targets.narrow(0, begin, size).to(at::kLong).unsqueeze(-1);
+    at::Tensor trained = target.ne(kIgnoredTarget), index = target.clamp_min(0);
+    at::Tensor logits = wide_product(call, x_chunk, weight.t(), wide);
+    at::Tensor slope;
+    if (cap > 0) {
+      logits.div_(cap).tanh_();
+      if (attrs) slope = 1 - logits.square();
+      logits.mul_(cap);
+    }
+    at::Tensor logp = at::log_softmax(logits, -1);
+    logits.reset();
+    loss.sub_(logp.gather(-1, index).masked_fill(trained.logical_not(), 0).sum());
+    if (!attrs) continue;
+    at::Tensor dlogits = logp.exp_();
+    dlogits.scatter_add_(-1, index, at::zeros_like(index, dlogits.options()).sub_(1));
+    dlogits.mul_(trained).mul_(tensor(call, call.in[3]).to(wide));
+    if (slope.defined()) dlogits.mul_(slope);
+    at::Tensor narrow = dlogits.to(x.scalar_type());
+    if (dweight.defined())
+      dweight.add_(wide_product(call, narrow.t(), x_chunk, dweight.scalar_type()));
+    matrix(call, call.out[0]).narrow(0, begin, size).copy_(at::mm(narrow, weight));
+  }
+  tensor(call, call.out[attrs ? 1 : 0]).copy_(loss);
+}
+
+}  // namespace
+
+void linear_cross_entropy_composed(const KernelCall& call) {
+  run_chunks_composed(call, linear_cross_entropy_attrs(call.attrs).soft_cap, nullptr);
+}
+void linear_cross_entropy_grad_composed(const KernelCall& call) {
+  const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(call.attrs);
+  run_chunks_composed(call, attrs.soft_cap, &attrs);
+}
+
+int64_t linear_cross_entropy_composed_workspace(const std::any&, std::span<const Type> in,
+                                                std::span<const Type>) {
+  int64_t v = in[1].shape[0], chunk = chunk_tokens(kChunkOnCuda, in[0].shape.rows(), v);
+  return 3 * chunk * v * size_bytes(Dtype::float32) + 64 * chunk + (1 << 20);
+}
+
+int64_t linear_cross_entropy_grad_composed_workspace(const std::any& any, std::span<const Type> in,
+                                                     std::span<const Type> out) {
+  const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(any);
+  int64_t v = in[1].shape[0], chunk = chunk_tokens(kChunkOnCuda, in[0].shape.rows(), v);
+  int64_t slopes = attrs.soft_cap > 0 ? 2 * chunk * v * size_bytes(Dtype::float32) : 0;
+  int64_t dweight = attrs.weight_gradient ? out[2].bytes() : 0;
+  return linear_cross_entropy_composed_workspace(any, in, out) + slopes + dweight + in[0].bytes();
+}
+
+}  // namespace longshore::models

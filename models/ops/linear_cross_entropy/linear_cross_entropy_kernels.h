@@ -1,0 +1,79 @@
+// What the kernels of linear_cross_entropy share: attributes, and who computes it.
+#pragma once
+
+#include "models/ops/kernels/cublaslt_matmul.h"
+#include "models/ir/op.h"
+
+namespace longshore::models {
+
+struct LinearCrossEntropyAttrs {
+  double soft_cap;
+};
+
+struct LinearCrossEntropyGradAttrs {
+  double soft_cap;
+  bool weight_gradient;
+  Dtype weight_gradient_dtype;
+};
+
+inline const LinearCrossEntropyAttrs& linear_cross_entropy_attrs(const std::any& attrs) {
+  return std::any_cast<const LinearCrossEntropyAttrs&>(attrs);
+}
+inline const LinearCrossEntropyGradAttrs& linear_cross_entropy_grad_attrs(const std::any& attrs) {
+  return std::any_cast<const LinearCrossEntropyGradAttrs&>(attrs);
+}
+
+void linear_cross_entropy_cpu(const KernelCall& call);
+void linear_cross_entropy_grad_cpu(const KernelCall& call);
+int64_t linear_cross_entropy_cpu_workspace(const std::any& attrs, std::span<const Type> in,
+                                           std::span<const Type> out);
+int64_t linear_cross_entropy_grad_cpu_workspace(const std::any& attrs, std::span<const Type> in,
+                                                std::span<const Type> out);
+
+void linear_cross_entropy_composed(const KernelCall& call);
+void linear_cross_entropy_grad_composed(const KernelCall& call);
+int64_t linear_cross_entropy_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                                std::span<const Type> out);
+int64_t linear_cross_entropy_grad_composed_workspace(const std::any& attrs,
+                                                     std::span<const Type> in,
+                                                     std::span<const Type> out);
+
+// --- on a GPU: products by cuBLASLt, all else by kernels of our own
+
+// The losses of a chunk's tokens and, where dlogits is not null, the gradients of their logits.
+struct CrossEntropyRowsArguments {
+  int64_t rows, vocabulary;
+  float* logits;           // [rows, vocabulary]; stays as it is unless dlogits lies there
+  const int32_t* targets;  // [rows]; kIgnoredTarget: no loss and a gradient of zero
+  float cap;               // of the logits; 0: none
+  float* losses;           // [rows]
+  Dtype dtype;             // of dlogits: float32 or bfloat16. Read without gradients too, so that
+                           // a loss is the same with them and without
+  void* dlogits;           // [rows, vocabulary], null, or float32 in the logits' place
+  const float* dloss;      // a scalar, not read without dlogits
+};
+
+struct TotalLossArguments {
+  int64_t tokens;
+  const float* losses;
+  float* total;  // their sum, added in float64 in a fixed order
+};
+
+// Into a cudaStream_t; throw Error when the launch fails.
+void launch_cross_entropy_rows(const CrossEntropyRowsArguments& arguments, void* stream);
+void launch_total_loss(const TotalLossArguments& arguments, void* stream);
+
+using LaunchCrossEntropyRows = void (*)(const CrossEntropyRowsArguments&, void* stream);
+using LaunchTotalLoss = void (*)(const TotalLossArguments&, void* stream);
+
+// The op and its gradient by what is given.
+void run_linear_cross_entropy(const KernelCall& call, RunProduct run, LaunchCrossEntropyRows rows,
+                              LaunchTotalLoss total);
+void run_linear_cross_entropy_grad(const KernelCall& call, RunProduct run,
+                                   LaunchCrossEntropyRows rows, LaunchTotalLoss total);
+int64_t linear_cross_entropy_cuda_workspace(const std::any& attrs, std::span<const Type> in,
+                                            std::span<const Type> out);
+int64_t linear_cross_entropy_grad_cuda_workspace(const std::any& attrs, std::span<const Type> in,
+                                                 std::span<const Type> out);
+
+}  // namespace longshore::models

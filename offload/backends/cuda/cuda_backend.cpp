@@ -1,0 +1,344 @@
+#include "offload/backends/cuda/cuda_backend.h"
+
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/cuda_check.h"
+#include "base/error.h"
+#include "offload/memory/alignment.h"
+#include "offload/backends/cuda/cuda_pinned_memory.h"
+#include "offload/backends/cuda/cuda_staging.h"
+#include "offload/backends/cuda/cuda_timings.h"
+#include "offload/backends/cuda/cuda_workspace_allocator.h"
+#include "offload/memory/host_memory.h"
+
+namespace longshore::offload {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(int device, std::shared_ptr<Communicator> communicator, models::Target target)
+      : device_(device),
+        communicator_(std::move(communicator)),
+        target_(target),
+        pinned_memory_(device) {
+    choose_device();
+    c10::cuda::CUDACachingAllocator::init(device_ + 1);
+    make_streams();
+    check_cuda(
+        cudaEventCreateWithFlags(&host_work_done_, cudaEventBlockingSync | cudaEventDisableTiming),
+        "making an event");
+    // ATen's cuBLAS keeps a workspace for each stream. It is made here, so that it does not come
+    // from an op's workspace.
+    c10::cuda::CUDAStreamGuard guard(compute());
+    try {
+      at::cuda::getCurrentCUDABlasHandle();
+      at::cuda::getCUDABlasLtWorkspace();
+    } catch (const c10::Error& error) {
+      throw Error("CUDA: making a cuBLAS handle, with " +
+                  bytes_text(available_bytes(MemoryKind::device)) +
+                  " of device memory available: " + error.what_without_backtrace());
+    }
+  }
+
+  ~CudaBackend() override {
+    for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
+    for (auto& [event, handle] : events_) cudaEventDestroy(handle);
+    cudaEventDestroy(host_work_done_);
+    give_back_aten_workspaces();
+    for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+  }
+
+  models::Target target() const override { return target_; }
+
+  std::byte* allocate(MemoryKind kind, int64_t bytes) override {
+    bytes = std::max(align_up(bytes), kArenaAlignment);
+    void* memory = nullptr;
+    // Exact sizes: LibTorch's pinned allocator rounds to powers of two.
+    cudaError_t status = cudaSuccess;
+    if (kind == MemoryKind::device)
+      status = cudaMalloc(&memory, bytes);
+    else if (kind == MemoryKind::pinned_host)
+      memory = pinned_memory_.allocate(bytes, status);
+    else if (!(memory = std::aligned_alloc(kArenaAlignment, bytes)))
+      status = cudaErrorMemoryAllocation;
+    if (status != cudaSuccess) {
+      cudaGetLastError();  // resets the error, which is reported here
+      throw OutOfMemoryError(std::string(name(kind)) + ": asked for " + bytes_text(bytes) + ", " +
+                             bytes_text(available_bytes(kind)) +
+                             " are available: " + cudaGetErrorString(status));
+    }
+    return static_cast<std::byte*>(memory);
+  }
+
+  void free(MemoryKind kind, std::byte* memory) override {
+    if (kind == MemoryKind::device)
+      cudaFree(memory);
+    else if (kind == MemoryKind::pinned_host)
+      pinned_memory_.free(memory);
+    else
+      std::free(memory);
+  }
+
+  int64_t available_bytes(MemoryKind kind) override {
+    return kind == MemoryKind::device ? device_memory().free : available_host_bytes();
+  }
+
+  int64_t used_device_bytes() override {
+    const DeviceBytes bytes = device_memory();
+    return bytes.total - bytes.free;
+  }
+
+  void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
+    if (host_has_failed_) synchronize();
+    if (lane == Lane::compute) stay_near();
+    const CudaTimings::Call timed(timings_, lane, stream(lane));
+    if (lane == Lane::network)
+      exchange(op, call);
+    else if (lane == Lane::host_compute)
+      run_on_host(op, call);
+    else
+      run_on_device(op, call);
+  }
+
+  void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
+    if (host_has_failed_) synchronize();
+    const CudaTimings::Call timed(timings_, lane, stream(lane));
+    check_cuda(
+        cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
+        "a copy");
+  }
+
+  void record(Lane lane, int event) override {
+    cudaEvent_t& handle = events_[event];
+    if (!handle)
+      check_cuda(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming), "making an event");
+    check_cuda(cudaEventRecord(handle, stream(lane)), "recording an event");
+  }
+
+  void wait(Lane lane, int event) override {
+    check_cuda(cudaStreamWaitEvent(stream(lane), events_.at(event), 0), "waiting for an event");
+  }
+
+  // All lanes end before anything is thrown.
+  void synchronize() override {
+    std::exception_ptr network_failure;
+    if (std::exchange(network_has_work_, false)) network_failure = wait_for_network();
+    if (std::exchange(host_has_work_, false)) sleep_until_host_is_done();
+    cudaError_t first = cudaSuccess;
+    for (cudaStream_t stream : streams_)
+      if (cudaError_t status = cudaStreamSynchronize(stream); first == cudaSuccess) first = status;
+    std::lock_guard lock(host_failure_mutex_);
+    const std::exception_ptr host_failure = std::exchange(host_failure_, nullptr);
+    host_has_failed_ = false;
+    if (network_failure) std::rethrow_exception(network_failure);
+    check_cuda(first, "a kernel or copy");
+    if (host_failure) std::rethrow_exception(host_failure);
+  }
+
+  void start_recording() override {
+    synchronize();
+    timings_.start(stream(Lane::compute));
+  }
+
+  LaneSpans stop_recording() override {
+    synchronize();
+    return timings_.stop();
+  }
+
+  void write(MemoryKind kind, std::byte* to, const void* from, int64_t bytes) override {
+    if (kind != MemoryKind::device) return void(std::memcpy(to, from, bytes));
+    choose_device();  // of the calling thread
+    staging_.to_device(to, from, bytes);
+  }
+  void read(MemoryKind kind, void* to, const std::byte* from, int64_t bytes) override {
+    if (kind != MemoryKind::device) return void(std::memcpy(to, from, bytes));
+    choose_device();  // of the calling thread
+    staging_.to_host(to, from, bytes);
+  }
+  void write_zeros(MemoryKind kind, std::byte* to, int64_t bytes) override {
+    if (kind != MemoryKind::device) return void(std::memset(to, 0, bytes));
+    choose_device();  // of the calling thread
+    check_cuda(cudaMemset(to, 0, bytes), "writing zeros");
+    // cudaMemset returns before the bytes are written, and lanes do not wait for it.
+    check_cuda(cudaStreamSynchronize(nullptr), "writing zeros");
+  }
+
+ private:
+  struct DeviceBytes {
+    int64_t free, total;
+  };
+  static DeviceBytes device_memory() {
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+  }
+
+  void run_on_device(const models::Op& op, const models::KernelCall& call) {
+    c10::cuda::CUDAStreamGuard guard(compute());
+    models::KernelCall on_stream = call;
+    on_stream.stream = stream(Lane::compute);
+    begin_workspace(call.workspace);
+    try {
+      op.kernel(target_).run(on_stream);
+    } catch (const c10::Error& error) {
+      abandon_workspace();
+      throw Error(std::string(op.name) + " on CUDA: " + error.what_without_backtrace());
+    } catch (...) {
+      abandon_workspace();
+      throw;
+    }
+    const int64_t undeclared_bytes = end_workspace();
+    if (undeclared_bytes > 0 && warned_.insert(op.name).second)
+      std::fprintf(stderr, "warning: %s declares a workspace of %zu bytes and takes %lld more\n",
+                   op.name, call.workspace.size(), static_cast<long long>(undeclared_bytes));
+  }
+
+  void exchange(const models::Op& op, const models::KernelCall& call) {
+    if (!communicator_) throw InternalError(std::string(op.name) + ": there is no other device");
+    models::KernelCall on_stream = call;
+    on_stream.stream = stream(Lane::network);
+    communicator_->run(op, on_stream);
+    network_has_work_ = true;
+  }
+  // A collective whose other devices cannot be reached any more never ends by itself. Throws why it
+  // was ended.
+  template <class Query>
+  void wait_beside_others(Query query) {
+    while (true) {
+      communicator_->require_working();
+      if (query() != cudaErrorNotReady) return;
+      cudaGetLastError();  // resets what is no error
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  std::exception_ptr wait_for_network() {
+    try {
+      wait_beside_others([&] { return cudaStreamQuery(stream(Lane::network)); });
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+
+  // Among several devices. A stream has room for about a thousand launches; the next one would
+  // block in the driver, where nobody sees that the other devices are lost. So this thread is never
+  // so far ahead of the device, but far enough that the device always has work.
+  void stay_near() {
+    constexpr int64_t kCallsPerMark = 64, kMarks = 4;
+    if (!communicator_ || ++calls_ % kCallsPerMark != 0) return;
+    const int mark = -1 - static_cast<int>(calls_ / kCallsPerMark % kMarks);  // no instruction's
+    if (const auto known = events_.find(mark); known != events_.end())
+      wait_beside_others([&] { return cudaEventQuery(known->second); });
+    record(Lane::compute, mark);
+  }
+
+  // A thread of the driver calls the kernel when the stream reaches the call.
+  struct HostCall {
+    CudaBackend& backend;
+    const models::Op& op;
+    models::KernelCall call;
+  };
+  void run_on_host(const models::Op& op, const models::KernelCall& call) {
+    auto* host_call = new HostCall{*this, op, call};
+    host_call->call.target = models::Target::cpu;
+    cudaError_t status = cudaLaunchHostFunc(stream(Lane::host_compute), host_function, host_call);
+    if (status != cudaSuccess) delete host_call;
+    check_cuda(status, "work for the host");
+    host_has_work_ = true;
+  }
+  // A thread that waits for a stream spins on a core that the host's work needs. Errors here are
+  // the stream's, and synchronize() reports them when it waits for the stream.
+  void sleep_until_host_is_done() {
+    cudaEventRecord(host_work_done_, stream(Lane::host_compute));
+    cudaEventSynchronize(host_work_done_);
+  }
+  static void host_function(void* data) {
+    std::unique_ptr<HostCall> host_call(static_cast<HostCall*>(data));
+    CudaBackend& backend = host_call->backend;
+    if (backend.host_has_failed_) return;
+    try {
+      host_call->op.cpu.run(host_call->call);
+    } catch (...) {
+      std::lock_guard lock(backend.host_failure_mutex_);
+      backend.host_failure_ = std::current_exception();
+      backend.host_has_failed_ = true;
+    }
+  }
+
+  // Collectives have priority. A collective has few blocks, and if these had to wait for all blocks
+  // of a large product, what depends on the collective would wait as long.
+  void make_streams() {
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+    for (Lane lane : kLanes)
+      check_cuda(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking,
+                                              lane == Lane::network ? greatest : least),
+                 "making a stream");
+  }
+
+  // Of our stream alone: other backends need theirs.
+  void give_back_aten_workspaces() const {
+    auto erase_ours = [&](at::cuda::WorkspaceMapWithMutex& workspaces) {
+      std::unique_lock lock(workspaces.mutex);
+      std::erase_if(workspaces.map, [&](const auto& one) {
+        const auto& [handle, of_stream] = one.first;
+        return of_stream == stream(Lane::compute);
+      });
+    };
+    try {
+      erase_ours(at::cuda::cublas_handle_stream_to_workspace());
+      erase_ours(at::cuda::cublaslt_handle_stream_to_workspace());
+      c10::cuda::CUDACachingAllocator::emptyCache();
+    } catch (const c10::Error&) {  // from a GPU that has failed, which was reported before
+    }
+  }
+
+  void choose_device() const { check_cuda(cudaSetDevice(device_), "choosing the device"); }
+
+  cudaStream_t stream(Lane lane) const { return streams_[lane]; }
+  c10::cuda::CUDAStream compute() const {
+    return c10::cuda::getStreamFromExternal(stream(Lane::compute),
+                                            static_cast<c10::DeviceIndex>(device_));
+  }
+
+  int device_;
+  std::shared_ptr<Communicator> communicator_;
+  models::Target target_;
+  CudaPinnedMemory pinned_memory_;
+  CudaStaging staging_;
+  PerLane<cudaStream_t> streams_{};
+  std::map<int, cudaEvent_t> events_;
+  std::set<std::string> warned_;
+  bool network_has_work_ = false, host_has_work_ = false;  // since the last wait
+  cudaEvent_t host_work_done_ = nullptr;
+  int64_t calls_ = 0;  // on Lane::compute, among several devices
+  std::atomic<bool> host_has_failed_ = false;
+  std::mutex host_failure_mutex_;
+  std::exception_ptr host_failure_;
+  CudaTimings timings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(int device, std::shared_ptr<Communicator> communicator,
+                                           models::Target target) {
+  return std::make_unique<CudaBackend>(device, std::move(communicator), target);
+}
+
+}  // namespace longshore::offload

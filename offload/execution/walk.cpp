@@ -1,0 +1,118 @@
+#include "offload/execution/walk.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
+
+namespace longshore::offload {
+namespace {
+
+std::vector<const Plan*> plans_of(const std::vector<PlanRuns>& runs) {
+  std::vector<const Plan*> plans;
+  for (const PlanRuns& one : runs) plans.push_back(one.plan);
+  return plans;
+}
+
+class Walk {
+ public:
+  Walk(const std::vector<PlanRuns>& plans, const Hardware& hardware)
+      : plans_(plans),
+        has_cache_(hardware.cache_bytes > 0),
+        backend_(make_virtual_backend(hardware)),
+        arenas_(*backend_, plans_of(plans)),
+        arguments_(*backend_, ledger_) {
+    for (const PlanRuns& one : plans)
+      executables_.push_back(
+          std::make_unique<Executable>(*one.plan, *backend_, arguments_, arenas_));
+  }
+
+  std::vector<WalkedRuns> run() {
+    if (has_cache_) run_all();  // fills the cache with what the previous step used last
+    walked_.clear();
+    run_all();
+    return std::move(walked_);
+  }
+
+ private:
+  void run_all() {
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      const int64_t times = plans_[i].times;
+      if (!has_cache_ || times == 1) {
+        record(i, 0, times);
+        continue;
+      }
+      record(i, 0, 1);
+      pass_over(*plans_[i].plan, times - 3);
+      // What a run uses, the run before used as well. So all runs but the first find the same in
+      // the cache: it is the last used of all that anything used since.
+      if (times > 2) executables_[i]->run(ledger_, times - 2);
+      record(i, times - 1, times - 1);
+    }
+  }
+
+  // Run number `number` stands for `times` runs.
+  void record(size_t plan, int64_t number, int64_t times) {
+    backend_->start_recording();
+    executables_[plan]->run(ledger_, number);
+    WalkedRuns runs{.times = times,
+                    .events = timeline({plans_[plan].plan}, backend_->stop_recording())};
+    for (const Event& event : runs.events) runs.seconds = std::max(runs.seconds, event.span.end);
+    walked_.push_back(std::move(runs));
+  }
+
+  // Has the cache see what `count` runs after the first read that no other run reads.
+  void pass_over(const Plan& plan, int64_t count) {
+    if (count <= 0) return;
+    for (const Instruction& instruction : plan.instructions)
+      for (const Operand& in : instruction.in) {
+        const Buffer& buffer = plan.buffers[in.buffer];
+        if (buffer.run_stride == 0) continue;
+        std::byte* memory =
+            arguments_.at(buffer.name, buffer.bytes, buffer.kind, buffer.category) + in.offset;
+        const models::Ref parts{memory + buffer.run_stride,
+                                {{count * buffer.run_stride}, models::Dtype::uint8}};
+        backend_->copy(Lane::compute, parts, parts);
+      }
+  }
+
+  const std::vector<PlanRuns>& plans_;
+  bool has_cache_;
+  std::unique_ptr<Backend> backend_;
+  Ledger ledger_;
+  Arenas arenas_;
+  Arguments arguments_;
+  std::vector<std::unique_ptr<Executable>> executables_;
+  std::vector<WalkedRuns> walked_;
+};
+
+}  // namespace
+
+std::vector<WalkedRuns> walk_runs(const std::vector<PlanRuns>& plans, const Hardware& hardware) {
+  return Walk(plans, hardware).run();
+}
+
+std::vector<Event> events_of(const std::vector<WalkedRuns>& runs) {
+  std::vector<Event> events;
+  double begin = 0;
+  for (const WalkedRuns& one : runs)
+    for (int64_t i = 0; i < one.times; ++i) {
+      for (Event event : one.events) {
+        event.span.begin += begin;
+        event.span.end += begin;
+        events.push_back(std::move(event));
+      }
+      begin += one.seconds;
+    }
+  return events;
+}
+
+std::vector<Event> walk(const std::vector<const Plan*>& plans, const Hardware& hardware) {
+  std::vector<PlanRuns> once;
+  for (const Plan* plan : plans) once.push_back({.plan = plan});
+  return events_of(walk_runs(once, hardware));
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,101 @@
+// From a model and a policy to the instructions of a pass: stages in order, layers in order, then
+// back. One program serves all layers of a kind; here it meets each layer's weights.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/ir/model.h"
+#include "offload/lowering/layer_partitions.h"
+#include "offload/lowering/pass_operands.h"
+
+namespace longshore::offload {
+
+// Whether a forward pass also gives what goes from layer to layer.
+enum class Carries { internal, returned };
+
+// The device argument that holds a layer's state between runs.
+std::string state_name(const std::string& stage, int layer, const std::string& state);
+
+// What enters that layer of a scan; with the number of layers, what leaves the last.
+std::string carry_name(const std::string& stage, int layer);
+
+// Losses end up in the device arguments "loss" and "auxiliary_loss".
+inline constexpr const char* kLoss = "loss";
+inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
+inline constexpr const char* kLossGradient = "loss_gradient";
+inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
+
+class Scan {
+ public:
+  Scan(const models::Model& model, PassOperands& operands, PlanBuilder& builder)
+      : model_(model), operands_(operands), builder_(builder) {}
+
+  // Forward and backward of one micro-batch.
+  void train(const PassOptions& options);
+  // Forward only. Outputs of the last stage that are values go to host arguments
+  // "output.<index>.host", losses (of this micro-batch alone) to "loss". Carries that are returned
+  // go to the host arguments of their carry_name(). States stay in the device arguments of their
+  // state_name(), rewritten in place.
+  void forward(Carries carries = Carries::internal);
+
+  // The distinct partitions of a training pass, in the order of stages and layers.
+  const std::vector<LayerPlan>& layer_plans() const { return layer_plans_; }
+
+ private:
+  struct Layer {
+    std::shared_ptr<const Partition> partition;
+    PlanBuilder::Bindings bindings;  // forward values
+    // Parameters whose gradients are final after this layer, by their values in the program.
+    std::map<models::ValueId, ParameterLayout::Location> final_gradients;
+  };
+  // Where the gradients of a layer's weights go.
+  struct WeightGradients {
+    std::map<models::ValueId, ParameterLayout::Location> final_at_home;  // by the gradient
+    // What is not made in its home: it comes in, or is another weight's as well.
+    std::vector<models::GradientOf> elsewhere;
+  };
+  using Key = std::pair<int, int>;  // stage, output
+
+  void prepare(const PassOptions& options);
+  void find_final_gradients();
+  void train_forward(int stage, int layer);
+  void run_forward(const models::Program& program, int stage, int layer,
+                   PlanBuilder::Bindings& bindings, const PlanBuilder::AfterNode& after = nullptr);
+  void bind_inputs(const models::Program& program, int stage, int layer,
+                   PlanBuilder::Bindings& bindings);
+  void run_backward(int stage, int layer);
+  void bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings);
+  WeightGradients bind_weight_gradients(int stage, int layer, PlanBuilder::Bindings& bindings);
+  Operand home_of_gradient(int stage, int layer, models::ValueId weight);
+  void add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings);
+  void begin_reductions(const Layer& layer, const Scope& scope);
+  void continue_reductions(const Scope& scope);
+  void give_to_host(const std::string& name, const Operand& value, const Scope& scope);
+  // Whether the step has no loss of that role yet; from then on it has.
+  bool begins_loss(models::OutputRole role);
+  void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,
+                 PlanBuilder::Bindings& bindings);
+  void finish_loss(models::ValueId value, models::OutputRole role,
+                   const PlanBuilder::Bindings& bindings, const Scope& scope);
+  void add_output_gradient(Key key, const Operand& gradient, const Scope& scope);
+  Operand loss_argument(models::OutputRole role);
+
+  const models::Model& model_;
+  PassOperands& operands_;
+  PlanBuilder& builder_;
+  PassOptions options_;
+  std::vector<std::vector<Layer>> layers_;  // by stage
+  std::map<Key, Operand> outputs_, output_gradients_;
+  std::map<int, int> gradients_missing_;  // by slab, of this pass
+  std::vector<int> reducing_;             // slabs
+  std::set<models::OutputRole> losses_begun_;
+  std::vector<LayerPlan> layer_plans_;
+};
+
+}  // namespace longshore::offload

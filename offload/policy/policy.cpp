@@ -1,0 +1,176 @@
+#include "offload/policy/policy.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+#include "base/text.h"
+
+namespace longshore::offload {
+namespace {
+
+// Labels that stand for the same values in different models: a layer emits one of the lists whole.
+struct Group {
+  Fate fate;
+  std::vector<std::vector<std::string>> alternatives;
+};
+
+struct Row {
+  PolicyInfo info;
+  Fate otherwise;
+  std::vector<Group> groups;
+};
+
+const std::vector<std::vector<std::string>> kQkv{{"query_proj", "key_proj", "value_proj"},
+                                                 {"qkv_proj"}};
+const std::vector<std::vector<std::string>> kContext{{"context"}};
+const std::vector<std::vector<std::string>> kOut{{"out_proj"}};
+const std::vector<std::vector<std::string>> kMlpIn{{"mlpwi_0", "mlpwi_1"}, {"mlpwi"}};
+const std::vector<std::vector<std::string>> kMlpOut{{"mlpwo"}};
+
+const std::vector<Row>& table() {
+  using enum Fate;
+  static const std::vector<Row> rows{
+      {{"none", "keep every value the backward pass reads; compute nothing again"}, keep, {}},
+      {{"full", "keep the layer's input only; compute the rest again"}, remat, {}},
+      {{"minimal", "keep the results of all projections"},
+       remat,
+       {{keep, kQkv}, {keep, kOut}, {keep, kMlpIn}, {keep, kMlpOut}}},
+      {{"minimal_with_context", "keep the results of all projections and of attention"},
+       remat,
+       {{keep, kQkv}, {keep, kContext}, {keep, kOut}, {keep, kMlpIn}, {keep, kMlpOut}}},
+      {{"save_dot_with_context_except_mlp",
+        "keep query, key, value, attention's result and its projection"},
+       remat,
+       {{keep, kQkv}, {keep, kContext}, {keep, kOut}}},
+      {{"save_dot_except_mlpwi", "keep the results of all projections but the MLP's first"},
+       remat,
+       {{keep, kQkv}, {keep, kOut}, {keep, kMlpOut}}},
+      {{"save_dot_except_mlp", "keep the results of all projections but the MLP's"},
+       remat,
+       {{keep, kQkv}, {keep, kOut}}},
+      {{"save_qkv_proj", "keep the layer's input and query, key and value"}, remat, {{keep, kQkv}}},
+      {{"save_out_proj", "keep the layer's input and the attention block's result"},
+       remat,
+       {{keep, kOut}}},
+      {{"qkv_proj_offloaded", "keep the layer's input; query, key and value in host memory"},
+       remat,
+       {{offload, kQkv}}},
+      {{"minimal_offloaded",
+        "keep the layer's input; the results of all projections in host memory"},
+       remat,
+       {{offload, kQkv}, {offload, kOut}, {offload, kMlpIn}, {offload, kMlpOut}}},
+      {{"custom", "keep the layer's input; each label as its own key says"}, remat, {}},
+  };
+  return rows;
+}
+
+bool emits(std::span<const std::string> labels, const std::string& label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
+
+[[noreturn]] void refuse_label(const std::string& key, const std::string& of_policy,
+                               const std::string& label, std::span<const std::string> labels) {
+  throw KeyError(key, of_policy + "the model emits no label '" + excerpt(label) + "'; it emits " +
+                          join(labels) + nearest_help(nearest(label, labels)));
+}
+
+}  // namespace
+
+const char* name(Fate fate) {
+  return fate == Fate::keep ? "device" : fate == Fate::offload ? "offload" : "remat";
+}
+
+Fate fate_named(const std::string& text) {
+  for (Fate fate : {Fate::keep, Fate::offload, Fate::remat})
+    if (text == name(fate)) return fate;
+  throw ConfigError("found '" + excerpt(text) + "', expected a fate: device, offload or remat");
+}
+
+bool Policy::offloads() const {
+  return std::any_of(fates.begin(), fates.end(),
+                     [](const auto& fate) { return fate.second == Fate::offload; });
+}
+
+Policy Policy::kept_on_device() const {
+  Policy kept = *this;
+  for (auto& [label, fate] : kept.fates)
+    if (fate == Fate::offload) fate = Fate::keep;
+  return kept;
+}
+
+Policy keep_all() { return {.name = "none", .otherwise = Fate::keep, .fates = {}}; }
+
+Policy save_and_offload(std::span<const std::string> saved, std::span<const std::string> offloaded,
+                        MemoryKind source, MemoryKind target) {
+  if (source != MemoryKind::device || target != MemoryKind::pinned_host)
+    throw ConfigError(std::string("save_and_offload: values can go from device to pinned_host, ") +
+                      "not from " + name(source) + " to " + name(target));
+  Policy policy{.name = kSaveAndOffload, .otherwise = Fate::remat, .fates = {}};
+  for (const std::string& label : saved) policy.fates[label] = Fate::keep;
+  for (const std::string& label : offloaded)
+    if (!policy.fates.emplace(label, Fate::offload).second)
+      throw ConfigError("save_and_offload: " + label + " is to be saved and to be offloaded");
+  return policy;
+}
+
+std::span<const PolicyInfo> policies() {
+  static const std::vector<PolicyInfo> infos = [] {
+    std::vector<PolicyInfo> infos;
+    for (const Row& row : table()) infos.push_back(row.info);
+    return infos;
+  }();
+  return infos;
+}
+
+Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
+                   const models::Program& layer) {
+  auto row = std::find_if(table().begin(), table().end(),
+                          [&](const Row& row) { return row.info.name == name; });
+  if (row == table().end()) {
+    std::vector<std::string> names;
+    for (const PolicyInfo& info : policies()) names.push_back(info.name);
+    names.push_back(kAuto);
+    throw KeyError("remat_policy", "found '" + excerpt(name) + "', expected one of " + join(names) +
+                                       nearest_help(nearest(name, names)));
+  }
+  if (name != "custom" && !custom.empty())
+    throw KeyError(custom.begin()->first,
+                   "is read only with remat_policy: custom, found remat_policy: " + name);
+
+  std::vector<std::string> labels = layer.labels();
+  std::vector<models::ValueId> inputs = layer.inputs_from(models::Source::input);
+  Policy policy{.name = name, .otherwise = row->otherwise, .fates = custom};
+  if (auto unlabelled = policy.fates.extract(kUnlabelled)) {
+    policy.otherwise = unlabelled.mapped();
+    if (policy.otherwise == Fate::offload)
+      throw KeyError(kUnlabelled,
+                     "found offload, expected device or remat: only values with a label can be "
+                     "offloaded");
+    for (const std::string& label : labels) policy.fates.emplace(label, Fate::remat);
+  }
+  for (const auto& [label, fate] : custom) {
+    if (label == kUnlabelled) continue;
+    if (!emits(labels, label)) refuse_label(label, "", label, labels);
+    if (fate == Fate::remat && !inputs.empty() && layer[inputs[0]].label == label)
+      throw KeyError(label,
+                     "remat is not possible: all else is computed again from it; nearest: device, "
+                     "offload");
+  }
+  for (const Group& group : row->groups) {
+    auto match = std::find_if(group.alternatives.begin(), group.alternatives.end(),
+                              [&](const std::vector<std::string>& alternative) {
+                                return std::all_of(
+                                    alternative.begin(), alternative.end(),
+                                    [&](const std::string& label) { return emits(labels, label); });
+                              });
+    if (match == group.alternatives.end())
+      refuse_label("remat_policy", name + ": ", group.alternatives[0][0], labels);
+    for (const std::string& label : *match) policy.fates[label] = group.fate;
+  }
+  return policy;
+}
+
+}  // namespace longshore::offload

@@ -1,0 +1,72 @@
+// Remat policies as data: for each labelled value of a layer, what happens to it between the
+// forward and the backward pass. Names and meanings are MaxText's.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "models/ir/program.h"
+#include "offload/memory/memory.h"
+
+namespace longshore::offload {
+
+enum class Fate {
+  keep,     // stays on the device
+  offload,  // goes to pinned host memory when made, comes back when read
+  remat,    // computed again in the backward pass
+};
+
+const char* name(Fate fate);  // as in a config: "device", "offload", "remat"
+// The fate of that name. Throws ConfigError where there is none.
+Fate fate_named(const std::string& text);
+
+struct Policy {
+  std::string name;
+  Fate otherwise = Fate::remat;       // of values without a label, or not in `fates`
+  std::map<std::string, Fate> fates;  // by label
+
+  Fate fate(const std::string& label) const {
+    auto found = fates.find(label);
+    return found == fates.end() ? otherwise : found->second;
+  }
+  bool offloads() const;
+  // The same with everything on the device that this one offloads.
+  Policy kept_on_device() const;
+
+  bool operator==(const Policy&) const = default;
+};
+
+// Keeps every value that the backward pass reads.
+Policy keep_all();
+
+inline constexpr const char* kSaveAndOffload = "save_and_offload";
+
+// A policy from lists of labels: the first stay on the device, the second go from `source` to
+// `target`, all else is computed again. Throws ConfigError where source and target are not device
+// and pinned_host, or a label is in both lists.
+Policy save_and_offload(std::span<const std::string> saved, std::span<const std::string> offloaded,
+                        MemoryKind source = MemoryKind::device,
+                        MemoryKind target = MemoryKind::pinned_host);
+
+// In the place of a label, among the keys of `custom`: values without one.
+inline constexpr const char* kUnlabelled = "unlabelled";
+// A name that stands for whatever a planner chooses; make_policy() knows it only in its messages.
+inline constexpr const char* kAuto = "auto";
+
+// The names and what they do, as the docs and --help show them.
+struct PolicyInfo {
+  std::string name;
+  std::string meaning;
+};
+std::span<const PolicyInfo> policies();
+
+// The policy called `name` for layers like `layer`. `custom` holds the per-label keys, which only
+// the policy `custom` reads; labels without a key are computed again. Throws ConfigError when the
+// name is unknown, when a named policy speaks of labels the layer does not emit, when a custom key
+// does, when there are custom keys without the policy `custom`, when the carry is to be computed
+// again, or values without a label are to be offloaded.
+Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
+                   const models::Program& layer);
+
+}  // namespace longshore::offload

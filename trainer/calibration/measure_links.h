@@ -1,0 +1,13 @@
+// How fast the link between a device and its host copies.
+#pragma once
+
+#include "offload/backends/backend.h"
+#include "offload/hardware/hardware.h"
+
+namespace longshore::trainer {
+
+// Sets the rates of the link to and from the device, for copies of several sizes, and the fraction
+// of them that is left while the other direction is busy.
+void measure_links(offload::Backend& backend, offload::Hardware& hardware);
+
+}  // namespace longshore::trainer

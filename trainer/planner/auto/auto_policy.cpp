@@ -1,0 +1,144 @@
+#include "trainer/planner/auto/auto_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "trainer/config/named_hardware.h"
+#include "trainer/planner/auto/auto_account.h"
+#include "trainer/planner/auto/auto_search.h"
+#include "trainer/planner/auto/auto_search_space.h"
+#include "trainer/planner/what_helps.h"
+#include "trainer/step/lookahead.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::bytes_text;
+using offload::Hardware;
+using offload::MemoryKind;
+
+// Sorts the plans, the best first. Removes duplicates and those that cannot be planned. Throws
+// ConfigError if none can.
+std::vector<WalkedPlan> in_order(std::vector<WalkedPlan> plans) {
+  if (std::ranges::all_of(plans, &WalkedPlan::is_refused)) throw ConfigError(plans.at(0).refusal);
+  std::erase_if(plans, [](const WalkedPlan& one) { return one.is_refused(); });
+  std::ranges::stable_sort(plans, is_better);
+  auto is_same = [](const WalkedPlan& a, const WalkedPlan& b) {
+    return a.step_seconds == b.step_seconds && chosen_keys(a.config) == chosen_keys(b.config);
+  };
+  plans.erase(std::unique(plans.begin(), plans.end(), is_same), plans.end());
+  return plans;
+}
+
+// Among the plans that are as fast as the fastest, chooses one that moves the least; among those a
+// named policy, since its config is shorter; among those the one with the smallest peaks. Returns
+// nothing if no plan fits.
+std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
+  if (fastest_seconds(plans) == INFINITY) return std::nullopt;
+  auto slower = std::ranges::find_if(plans, [&](const WalkedPlan& one) {
+    return !one.fits() || one.step_seconds > plans[0].step_seconds * (1 + kEqualTimeTolerance);
+  });
+  auto cost = [&](const WalkedPlan& one) {
+    // Rounded to whole percent of what the fastest plan moves, so that batches and results, which
+    // every plan moves, do not decide.
+    const double moved = std::round(100 * one.moved_bytes / (1 + plans[0].moved_bytes));
+    return std::tuple{moved, one.config.remat_policy == "custom", total_peak_bytes(one.memory)};
+  };
+  auto choice = std::min_element(plans.begin(), slower,
+                                 [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+  std::rotate(plans.begin(), choice, choice + 1);
+  return AutoChoice{std::move(plans)};
+}
+
+// What a search led to. Without a choice, `plans` of that `config` are those that do not fit.
+struct Outcome {
+  std::optional<AutoChoice> choice;
+  Config config;
+  std::vector<WalkedPlan> plans;
+};
+
+Outcome outcome_of(const Config& config, models::Target target, const Hardware& hardware) {
+  std::vector<WalkedPlan> plans = in_order(search(config, target, hardware));
+  std::optional<AutoChoice> choice = choose_among(plans);
+  return {std::move(choice), config, std::move(plans)};
+}
+
+// Searches with transfers that start as late as possible, so that less device memory is in use at
+// once: not ahead of their use at all, or as little ahead as may be faster than that.
+Outcome outcome_with_late_transfers(const Config& config, models::Target target,
+                                    const Hardware& hardware) {
+  Config none_ahead = config, little_ahead = config;
+  choose_value(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
+  choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kLookaheadDepths[0]);
+  Outcome outcome = outcome_of(none_ahead, target, hardware);
+  if (!outcome.choice) return outcome;
+  Outcome other = outcome_of(little_ahead, target, hardware);
+  if (other.choice && other.choice->chosen().step_seconds < outcome.choice->chosen().step_seconds)
+    return other;
+  return outcome;
+}
+
+void require_same_device(const Config& config, models::Target target, const Hardware& hardware) {
+  if (!models::same_device(hardware.target, target))
+    throw ConfigError(location(config, "hardware") + ": found " + hardware.name +
+                      ", a profile of " +
+                      (target == models::Target::cpu ? "a GPU, expected that of a processor"
+                                                     : "a processor, expected that of a GPU") +
+                      " for remat_policy: auto (plan --measure makes this machine's)");
+}
+
+Outcome best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
+  Outcome outcome = outcome_of(config, target, hardware);
+  if (outcome.choice || is_set(config, "prefetch_layers")) return outcome;
+  return outcome_with_late_transfers(config, target, hardware);
+}
+
+[[noreturn]] void refuse(const Outcome& outcome, const Hardware& hardware) {
+  const Config& config = outcome.config;
+  const WalkedPlan& least = *std::ranges::min_element(
+      outcome.plans, {}, [](const WalkedPlan& one) { return missing_bytes(one.room); });
+  throw PlanError(fmt::format(
+      "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
+      "{}; fits: {}. Besides, with\n{}",
+      config.config_file, plural(std::ssize(outcome.plans), "plan"), hardware.name,
+      summary(least.config), bytes_text(least.memory[MemoryKind::device].peak_bytes),
+      bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
+      what_helps(least.config, hardware, searched_keys(config))));
+}
+
+}  // namespace
+
+std::optional<AutoChoice> find_policy(const Config& config, models::Target target) {
+  const Hardware hardware = *named_hardware(config);
+  require_same_device(config, target, hardware);
+  if (!may_fit(config, target, hardware)) return std::nullopt;
+  return best_outcome(config, target, hardware).choice;
+}
+
+AutoChoice choose_policy(const Config& config, models::Target target) {
+  const Hardware hardware = *named_hardware(config);
+  require_same_device(config, target, hardware);
+  Outcome outcome = best_outcome(config, target, hardware);
+  if (!outcome.choice) refuse(outcome, hardware);
+  return std::move(*outcome.choice);
+}
+
+ChosenPolicy with_chosen_policy(const Config& config, models::Target target) {
+  if (config.remat_policy != offload::kAuto) return {.config = config, .account = ""};
+  const AutoChoice choice = choose_policy(config, target);
+  return {.config = choice.chosen().config, .account = text(choice)};
+}
+
+std::optional<Config> with_found_policy(const Config& config, models::Target target) {
+  if (config.remat_policy != offload::kAuto) return config;
+  const std::optional<AutoChoice> choice = find_policy(config, target);
+  return choice ? std::optional(choice->chosen().config) : std::nullopt;
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,214 @@
+#include "trainer/planner/auto/auto_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/parallel.h"
+#include "trainer/planner/auto/auto_search_space.h"
+#include "trainer/planner/auto/auto_split_walk.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Assignment;
+using offload::Hardware;
+
+// What the formula leaves unused, so that a plan which is the best by the formula fits when it is
+// walked, and is as fast.
+struct Margin {
+  double link_factor;  // the part of the link's rate that the formula counts on
+  double layers;       // device memory for the values of that many layers, all that these can keep
+};
+
+// The formula can overestimate the memory that is in use at one moment, so this margin lets one
+// layer too many keep its values. Without it the choice for Llama 3 8B on `rtx4090` with 19 GiB is
+// 2.4 % slower.
+constexpr Margin kOneLayerTooMany{1, -1};
+// The margins that are always tried: also none at all, and some of the link, of the memory and of
+// both, since a walk takes up to 9 % longer than the formula says if copies fill the link. The
+// values are a matter of judgement: leaving out any one of the last five changes the choices for
+// Llama 3 8B on `rtx4090` and `h200` by no more than 0.1 %.
+constexpr Margin kMargins[] = {kOneLayerTooMany, {1, 0}, {0.85, 0}, {0.6, 0}, {1, 1}, {0.85, 1}};
+// The margins that are tried if, by the formula, they beat the best plan so far by kWorthwhileGain.
+// Gaps in the arena can be as large as the values of several layers.
+constexpr Margin kWiderMargins[] = {{1, 2}, {1, 4}, {1, 8}};
+// A part of the step time: five times kEqualTimeTolerance, since trying a margin walks dozens of
+// plans.
+constexpr double kWorthwhileGain = 0.005;
+
+// Splits that are slower than the best one by more than this part, by the formula, are not walked.
+// The formula's times are mostly 1 to 6 % too low; with half this cutoff, two choices for Llama 3
+// 8B on `rtx4090` are 0.8 % and 1.4 % slower.
+constexpr double kRankingCutoff = 0.03;
+// The number of plans that are walked for a margin: twice as many as have sufficed for Llama 3 8B.
+constexpr size_t kWalksOfMargin = 8;
+// The number of these that may have the same base and the same assignment of the first layers,
+// since such plans differ little. With only one, choices are up to 0.04 % slower.
+constexpr size_t kWalksAlike = 2;
+// The number of the smallest plans that are walked if nothing fits, one for each base: bases differ
+// most, and an error message reports the smallest plan.
+constexpr size_t kWalksOfThriftiest = 6;
+
+class Search {
+ public:
+  Search(const Config& config, models::Target target, const Hardware& hardware)
+      : target_(target),
+        hardware_(hardware),
+        first_layers_(first_layers_set(config)),
+        bases_(base_plans(config, target, hardware)),
+        walker_(config, target, hardware) {}
+
+  std::vector<WalkedPlan> run() {
+    for (const Margin& margin : kMargins) select(ranked(margin));
+    walk_selected();
+    walk_named();
+    for (const Margin& margin : kWiderMargins)
+      if (const std::vector<LayerSplit> splits = ranked(margin);
+          !splits.empty() && splits[0].seconds < (1 - kWorthwhileGain) * fastest_seconds(walked_)) {
+        select(splits);
+        walk_selected();
+      }
+    if (fastest_seconds(walked_) == INFINITY) walk_thriftiest();
+    return std::move(walked_);
+  }
+
+ private:
+  void add(std::vector<WalkedPlan> walked) {
+    std::ranges::move(walked, std::back_inserter(walked_));
+  }
+
+  StepFormula formula_of(const BasePlan& base, const Margin& margin) const {
+    return {base,
+            hardware_,
+            {.link_factor = margin.link_factor,
+             .device_bytes = margin.layers * base.choices->most_kept_bytes()}};
+  }
+
+  // The best split that fits for each pair of assignments, the quickest first.
+  std::vector<LayerSplit> ranked(const Margin& margin) const {
+    std::vector<LayerSplit> splits;
+    for (const BasePlan& base : bases_) {
+      const StepFormula formula = formula_of(base, margin);
+      const size_t firsts = first_layers_ == 0 ? 1 : base.choices->count_for_all;
+      for (size_t first = 0; first < firsts; ++first)
+        for (size_t others = 0; others < base.choices->assignments.size(); ++others)
+          if (auto split = formula.best(first, others, first_layers_)) splits.push_back(*split);
+    }
+    std::ranges::sort(splits, {}, &LayerSplit::seconds);
+    return splits;
+  }
+
+  // Selects the best splits of a ranking, but few that are alike, and the best of each base unless
+  // it is slower by more than kRankingCutoff.
+  void select(const std::vector<LayerSplit>& ranking) {
+    std::map<const BasePlan*, size_t> of_base;
+    std::map<std::pair<const BasePlan*, size_t>, size_t> alike;
+    size_t count = 0;
+    for (const LayerSplit& split : ranking) {
+      if (split.seconds > ranking[0].seconds * (1 + kRankingCutoff)) break;
+      const bool is_first_of_base = of_base[split.base]++ == 0;
+      size_t& walks_alike = alike[{split.base, split.layers == 0 ? split.others : split.first}];
+      if (!is_first_of_base && (count >= kWalksOfMargin || walks_alike >= kWalksAlike)) continue;
+      selected_.emplace(std::tuple{split.base, split.first, split.others, split.layers}, split);
+      ++walks_alike;
+      ++count;
+    }
+  }
+
+  void walk_selected() {
+    std::vector<LayerSplit> splits;
+    for (const auto& [key, split] : selected_) splits.push_back(split);
+    selected_.clear();
+    if (splits.empty()) return;
+    std::vector<WalkedPlan> walked(splits.size());
+    parallel_for(splits.size(), [&](size_t i) { walked[i] = walker_.walk_fitting(splits[i]); });
+    const size_t best = std::ranges::min_element(walked, is_better) - walked.begin();
+    add(walker_.walk_around(splits[best], walked[best]));
+    add(std::move(walked));
+  }
+
+  // A base under a named policy.
+  struct NamedPlan {
+    double seconds;  // the step time by the formula
+    Config config;
+  };
+
+  // The bases with which a policy fits by the formula, for each policy by its name.
+  std::map<std::string, std::vector<NamedPlan>> named_plans() const {
+    std::map<std::string, std::vector<NamedPlan>> plans;
+    for (const BasePlan& base : bases_) {
+      const StepFormula formula = formula_of(base, kOneLayerTooMany);
+      const int layers = first_layers_.value_or(base.choices->layers - 1);  // all but the last
+      for (const NamedPolicy& named : base.choices->named)
+        if (formula.missing_bytes(named.layers, named.last_layer, layers) == 0)
+          plans[named.name].push_back({formula.seconds(named.layers, named.last_layer, layers),
+                                       named_config(base.config, named.name)});
+    }
+    return plans;
+  }
+
+  // Walks the plans of each policy in the formula's order, until one fits and the next is slower
+  // than it by more than kRankingCutoff.
+  void walk_named() {
+    std::map<std::string, std::vector<NamedPlan>> plans = named_plans();
+    std::vector<std::vector<WalkedPlan>> walked(plans.size());
+    parallel_for(plans.size(), [&](size_t i) {
+      std::vector<NamedPlan>& of_policy =
+          std::next(plans.begin(), static_cast<std::ptrdiff_t>(i))->second;
+      std::ranges::sort(of_policy, {}, &NamedPlan::seconds);
+      double enough = INFINITY;
+      for (const NamedPlan& plan : of_policy) {
+        if (plan.seconds > enough) break;
+        walked[i].push_back(walked_plan(plan.config, target_, hardware_));
+        if (walked[i].back().fits()) enough = std::min(enough, plan.seconds * (1 + kRankingCutoff));
+      }
+    });
+    for (std::vector<WalkedPlan>& of_policy : walked) add(std::move(of_policy));
+  }
+
+  // Walks the plans that lack the fewest bytes, at most one for each base. All their layers have
+  // the same assignment.
+  void walk_thriftiest() {
+    std::vector<std::pair<double, LayerSplit>> splits;  // with the bytes that are missing
+    for (const BasePlan& base : bases_) {
+      const StepFormula formula(base, hardware_, {});
+      const int layers = first_layers_.value_or(base.choices->layers);
+      for (size_t i = 0; i < base.choices->count_for_all; ++i) {
+        const Assignment& all = base.choices->assignments[i];
+        splits.push_back({formula.missing_bytes(all, all, layers),
+                          {.base = &base, .first = i, .others = i, .layers = layers}});
+      }
+    }
+    std::ranges::stable_sort(splits, {}, &std::pair<double, LayerSplit>::first);
+    std::vector<LayerSplit> thriftiest;
+    for (const auto& [missing, split] : splits)
+      if (thriftiest.size() < kWalksOfThriftiest &&
+          std::ranges::find(thriftiest, split.base, &LayerSplit::base) == thriftiest.end())
+        thriftiest.push_back(split);
+    add(walker_.walk_each(thriftiest));
+  }
+
+  models::Target target_;
+  const Hardware& hardware_;
+  std::optional<int> first_layers_;  // if the config sets their number
+  std::vector<BasePlan> bases_;
+  SplitWalker walker_;
+  // The splits to walk next, by base, assignments of the first and of the other layers, and number
+  // of first layers.
+  std::map<std::tuple<const BasePlan*, size_t, size_t, int>, LayerSplit> selected_;
+  std::vector<WalkedPlan> walked_;
+};
+
+}  // namespace
+
+std::vector<WalkedPlan> search(const Config& config, models::Target target,
+                               const Hardware& hardware) {
+  return Search(config, target, hardware).run();
+}
+
+}  // namespace longshore::trainer

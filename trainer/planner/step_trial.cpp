@@ -1,0 +1,81 @@
+#include "trainer/planner/step_trial.h"
+
+#include <cstdint>
+
+#include "trainer/step/estimate.h"
+#include "trainer/step/lookahead.h"
+#include "trainer/step/short_step.h"
+
+namespace longshore::trainer {
+namespace {
+
+using offload::Hardware;
+
+// The numbers of layers of the two short models that stand for a long one. With fewer than a dozen,
+// the first and last layers, which differ from the others, make up too much of a model: with five,
+// some changes seemed to gain that lose on the whole model.
+constexpr int64_t kFewLayers = 12, kMoreLayers = 24;
+
+// A step with `count` layers, and the factor by which its time enters a sum.
+struct WeightedCount {
+  int64_t count;
+  double weight;
+};
+
+// The shorter steps from whose times that of a step with `count` layers follows. Only the first and
+// last few layers take times of their own; all between them take the same. So the time is linear in
+// `count`. A step that is no longer than the two short ones together is walked itself.
+std::vector<WeightedCount> steps_to_walk(int64_t count) {
+  if (count <= kFewLayers + kMoreLayers) return {{count, 1}};
+  const double beyond =
+      static_cast<double>(count - kFewLayers) / static_cast<double>(kMoreLayers - kFewLayers);
+  return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
+}
+
+}  // namespace
+
+StepTimes StepTrial::times(const Hardware& hardware) const {
+  StepTimes sum;
+  for (const auto& [weight, step] : steps_) {
+    const Estimate walked = estimate(step, hardware);
+    sum.step += weight * walked.step_seconds;
+    sum.exposed += weight * (walked.phases.exposed_transfer + walked.phases.exposed_host);
+    sum.recompute += weight * walked.phases.recompute;
+  }
+  return sum;
+}
+
+StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const Hardware& hardware)
+    : config_(config), plans_(plans), hardware_(hardware) {}
+
+StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
+  const auto all_layers = std::ssize(scan_stage(plans_.model).layers);
+  options.transfers.layers_ahead = layers_ahead(options, layout);
+  StepTrial::WeightedSteps steps;
+  for (const WeightedCount& layers : steps_to_walk(all_layers))
+    steps.emplace_back(layers.weight, plan_short_step(plans_.model, static_cast<int>(layers.count),
+                                                      layout, options, hardware_.target));
+  return StepTrial(std::move(steps));
+}
+
+MemoryByKind StepTrials::memory(StepOptions options) const {
+  options.transfers.layers_ahead = layers_ahead(options, layout_options(config_));
+  TrainingPlans changed{.model = plans_.model,
+                        .layout = plans_.layout,
+                        .options = std::move(options),
+                        .step = {},
+                        .evaluate = plans_.evaluate,
+                        .sample = plans_.sample,
+                        .has_snapshot = plans_.has_snapshot,
+                        .writes_checkpoints = plans_.writes_checkpoints};
+  changed.step = plan_step(changed.model, changed.layout, changed.options, hardware_.target);
+  return analyze(changed);
+}
+
+double StepTrials::layers_ahead(const StepOptions& options,
+                                const offload::LayoutOptions& layout) const {
+  if (config_.prefetch_layers >= 0) return config_.prefetch_layers;
+  return choose_layers_ahead(plans_.model, layout, options, hardware_.target, hardware_);
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,230 @@
+#include "trainer/programs/generate/generate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/print.h"
+#include "base/printable.h"
+#include "base/standard_output.h"
+#include "base/text.h"
+#include "base/timing.h"
+#include "data/text/chat_template.h"
+#include "data/text/encode_example.h"
+#include "data/tokenizers/text_stream.h"
+#include "data/tokenizers/tokenizer.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/config.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/help.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/model_config.h"
+#include "trainer/config/run_files.h"
+#include "trainer/config/yaml.h"
+#include "trainer/decoding/continuation.h"
+#include "trainer/decoding/prompt.h"
+#include "trainer/planner/room.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/folder_model.h"
+#include "trainer/weights/hf_folder.h"
+#include "trainer/weights/load_parameters.h"
+#include "trainer/weights/run_weights.h"
+#include "trainer/weights/text_files.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using models::DecoderConfig;
+
+const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_offload",
+                                     "prefetch_layers", "allow_unknown_config_keys"};
+
+// Tokens of a prompt that run at a time: enough that weights are read seldom.
+constexpr int64_t kPrefillTokens = 256;
+
+RunWeights source(const GenerateRequest& request) {
+  RunWeights source = request.run.empty() ? RunWeights{.model = request.model,
+                                                       .adapter = request.adapter,
+                                                       .tokenizer = request.model}
+                                          : weights_of_run(request.run);
+  if (request.chat_template)
+    source.chat_template = *request.chat_template == "none" ? "" : *request.chat_template;
+  else if (!source.chat_template.empty())
+    print(stderr, "chat template, as the run was trained: " + excerpt(source.chat_template) + "\n");
+  return source;
+}
+
+Prompt plain_prompt(const std::string& text, data::AddBosEos add,
+                    const data::Tokenizer& tokenizer) {
+  const int32_t opening = add == data::AddBosEos::never ? -1 : tokenizer.bos_id();
+  return {.tokens = data::prompt_tokens(text, opening, tokenizer),
+          .end_tokens = {tokenizer.eos_id()}};
+}
+
+Prompt make_prompt(const std::string& text, const RunWeights& from,
+                   const data::Tokenizer& tokenizer, const DecoderConfig& model) {
+  Prompt prompt = from.chat_template.empty()
+                      ? plain_prompt(text, from.add_bos_eos, tokenizer)
+                      : chat_prompt(text, from.chat_template, tokenizer,
+                                    "--chat-template " + excerpt(from.chat_template));
+  if (prompt.tokens.empty())
+    throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
+                      path_text(tokenizer.path()) + " has no bos that could stand for it");
+  for (int32_t token : prompt.tokens)
+    if (token >= model.vocabulary)
+      throw DataError(fmt::format(
+          "{}: found the token {} in the prompt, expected 0 to {}: the model's vocab_size is {}",
+          path_text(tokenizer.path()), token, model.vocabulary - 1, model.vocabulary));
+  return prompt;
+}
+
+// Positions are computed for a text of any length, so a longer one is no error.
+void warn_of_length(const fs::path& folder, int64_t tokens) {
+  const std::optional<int64_t> most =
+      read_hf_config(folder, models::UnknownKeys::ignore).max_position_embeddings;
+  if (most && tokens > *most)
+    print(
+        stderr,
+        fmt::format("{}: max_position_embeddings is {}, and prompt and --max-tokens have {} tokens "
+                    "together: what is beyond may make no sense\n",
+                    path_text(folder / "config.json"), *most, tokens));
+}
+
+class Generation {
+ public:
+  Generation(const RunWeights& source, const DecoderConfig& model, const Config& config,
+             models::Target target, int64_t prompt_tokens, int64_t max_tokens)
+      : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
+    layout_ = offload::lay_out(models::decoder(model), layout_options(config));
+    offload::Transfers transfers;
+    if (config.prefetch_layers >= 0) transfers.layers_ahead = config.prefetch_layers;
+    const int64_t whole = std::min(prompt_tokens, kPrefillTokens);
+    const std::array lengths{whole, std::max(prompt_tokens % whole, int64_t{1})};
+    plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
+    if (std::string table = shortage(analyze(plans_.all()), *backend_); !table.empty())
+      throw PlanError(fmt::format("{} with {} tokens does not fit on this machine:\n{}",
+                                  path_text(source.model), plans_.capacity, table));
+    load(source);
+    weights_ = path_text(source.model);
+    if (!source.adapter.empty()) weights_ += " with the adapter " + path_text(source.adapter);
+    arenas_.emplace(*backend_, plans_.all());
+    decoding_.emplace(plans_, *backend_, arguments_, *arenas_);
+  }
+
+  std::vector<int32_t> run(const Prompt& prompt, const ContinuationOptions& options,
+                           const std::function<void(int32_t)>& on_token) {
+    try {
+      return continue_text(*decoding_, prompt.tokens, options, ledger_, on_token);
+    } catch (const NonFiniteLogit& error) {
+      throw Error(weights_ + ": " + error.what() + ": these weights give no text");
+    }
+  }
+
+ private:
+  void load(const RunWeights& source) {
+    constexpr std::array kWeights{offload::Copy::compute};
+    print(stderr, load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
+                               layout_, arguments_, kWeights) +
+                      "\n");
+  }
+
+  std::string weights_;  // where they are from
+  std::unique_ptr<offload::Backend> backend_;
+  offload::ParameterLayout layout_;
+  DecodingPlans plans_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+  std::optional<offload::Arenas> arenas_;
+  std::optional<Decoding> decoding_;
+};
+
+// The first new token comes of the prompt's run, the others of one run each.
+class Speed {
+ public:
+  explicit Speed(int64_t prompt_tokens) : prompt_tokens_(prompt_tokens) {}
+
+  void token_came() {
+    last_ = Clock::now();
+    if (tokens_++ == 0) first_ = last_;
+  }
+  std::string text() const {
+    auto seconds = [](Clock::time_point from, Clock::time_point to) {
+      return std::chrono::duration<double>(to - from).count();
+    };
+    if (tokens_ == 0) return "the text ends with the prompt";
+    std::string text = fmt::format("prompt of {} and the first token: {:.2f} s",
+                                   plural(prompt_tokens_, "token"), seconds(start_, first_));
+    if (tokens_ > 1)
+      text +=
+          fmt::format("; {} more: {:.2f} s, {:.1f} tokens/s", tokens_ - 1, seconds(first_, last_),
+                      static_cast<double>(tokens_ - 1) / seconds(first_, last_));
+    return text;
+  }
+
+ private:
+  int64_t prompt_tokens_, tokens_ = 0;
+  Clock::time_point start_ = Clock::now(), first_, last_;
+};
+
+// The text as it comes, to standard output: to a file or a pipe as the model wrote it, to a
+// terminal without what a terminal would obey.
+class GeneratedText {
+ public:
+  // Flushes each piece, so that a full disk ends the program before more is computed.
+  void print(const std::string& piece) const {
+    const std::string text = is_terminal_ ? printable_lines(piece) : piece;
+    put_output(text);
+    flush_output();
+    require_output();
+  }
+
+ private:
+  const bool is_terminal_ = isatty(STDOUT_FILENO);
+};
+
+}  // namespace
+
+void generate(const GenerateRequest& request) {
+  const Config config = override_config({}, request.overrides, kKeys);
+  const models::Target target = choose_backend(config).target;
+  require_dtype(config, target);
+  const RunWeights from = source(request);
+  DecoderConfig model = read_folder_model(from.model, from.adapter, unknown_keys(config));
+  model.dtype = compute_dtype(config, target);
+  const data::Tokenizer tokenizer(from.tokenizer);
+  Prompt prompt = make_prompt(request.prompt, from, tokenizer, model);
+  std::ranges::copy(eos_ids(from.model), std::back_inserter(prompt.end_tokens));
+
+  const int64_t prompt_tokens = std::ssize(prompt.tokens);
+  warn_of_length(from.model, prompt_tokens + request.max_tokens);
+  Generation generation(from, model, config, target, prompt_tokens, request.max_tokens);
+  data::TextStream stream(tokenizer, prompt.tokens);
+  const GeneratedText generated;
+  Speed speed(prompt_tokens);
+  generation.run(prompt,
+                 {.max_tokens = request.max_tokens,
+                  .vocabulary = tokenizer.vocab_size(),
+                  .end_tokens = prompt.end_tokens,
+                  .sampling = request.sampling},
+                 [&](int32_t token) {
+                   speed.token_came();
+                   generated.print(stream.add(token));
+                 });
+  generated.print(stream.finish() + "\n");
+  print(stderr, speed.text() + "\n");
+}
+
+std::string generate_footer() {
+  return "Keys, with what is taken by default:\n" + config_help(Config{}, kKeys);
+}
+
+}  // namespace longshore::trainer

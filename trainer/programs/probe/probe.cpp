@@ -1,0 +1,265 @@
+#include "trainer/programs/probe/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <span>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/print.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "data/safetensors/safetensors_writer.h"
+#include "models/ir/labels.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/config.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/help.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/model_config.h"
+#include "trainer/config/validate.h"
+#include "trainer/planner/room.h"
+#include "trainer/step/inputs.h"
+#include "trainer/step/batch_arguments.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/adapter.h"
+#include "trainer/weights/adapter_format.h"
+#include "trainer/weights/folder_model.h"
+#include "trainer/weights/hf_folder.h"
+#include "trainer/weights/load_parameters.h"
+#include "trainer/weights/read_floats.h"
+
+namespace longshore::trainer {
+namespace {
+
+using models::DecoderConfig;
+using offload::Copy;
+using offload::Plan;
+
+const std::vector<std::string>& overridable_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> names{"dtype", "backend", "remat_policy", "offload_layers"};
+    for (const models::LabelInfo& label : models::kDecoderLabels) names.emplace_back(label.name);
+    names.insert(names.end(),
+                 {offload::kUnlabelled, "parameter_memory_host_offload",
+                  "gradient_memory_host_offload", "prefetch_layers", "allow_unknown_config_keys"});
+    return names;
+  }();
+  return keys;
+}
+
+Config default_config() {
+  Config config;
+  config.dtype = ComputeDtype::float32;  // what references are computed in
+  return config;
+}
+
+// Nats at each position: log-sum-exp less the target's logit; 0 where nothing is trained.
+std::vector<float> token_losses(const std::vector<float>& logits,
+                                const std::vector<int32_t>& targets) {
+  std::vector<float> losses(targets.size());
+  size_t vocabulary = logits.size() / targets.size();
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] == data::kIgnoredTarget) continue;
+    std::span<const float> row(logits.data() + i * vocabulary, vocabulary);
+    double largest = *std::ranges::max_element(row), sum = 0;
+    for (float logit : row) sum += std::exp(logit - largest);
+    losses[i] = static_cast<float>(largest + std::log(sum) - row[targets[i]]);
+  }
+  return losses;
+}
+
+std::string gradient_name(const std::string& parameter) {
+  return models::is_lora_weight(parameter) ? "grad_adapter." + peft_name(parameter)
+                                           : "grad." + parameter;
+}
+
+// A tensor of the file; its values are there after the run.
+struct Result {
+  models::Shape shape;
+  std::function<std::vector<float>()> values;
+};
+
+class Probe {
+ public:
+  Probe(const ProbeRequest& request, const Config& config, DecoderConfig model, ProbeInputs inputs,
+        models::Target target)
+      : model_(std::move(model)),
+        inputs_(std::move(inputs)),
+        gradients_(request.gradients),
+        backend_(make_backend(target)),
+        arguments_(*backend_, ledger_) {
+    model_.batch = inputs_.batch.shape.rows;
+    model_.length = inputs_.batch.shape.length;
+    model_.segments = inputs_.has_segments;
+    model_.dtype = compute_dtype(config, target);
+    models::Model trained = models::decoder(model_);
+    layout_ = offload::lay_out(trained, layout_options(config));
+    StepOptions options = step_options(config, trained, target);
+    options.optimizer.reset();
+    step_ = plan_step(trained, layout_, options, target);
+    states_ = plan_forward(models::decoder(model_, {.head = models::Head::hidden_states}), layout_,
+                           "states", options.transfers, target, offload::Carries::returned);
+    if (std::string table = shortage(analyze(plans()), *backend_); !table.empty())
+      throw PlanError(fmt::format("{} with {} does not fit on this machine:\n{}",
+                                  path_text(request.model), path_text(request.inputs), table));
+  }
+
+  // Says what it read.
+  std::string run(const ProbeRequest& request) {
+    constexpr std::array kWeights{Copy::compute};
+    std::string said = load_weights({.folder = request.model, .adapter = request.adapter}, model_,
+                                    layout_, arguments_, kWeights);
+    offload::Arenas arenas(*backend_, plans());
+    for (const Plan* plan : plans()) {
+      offload::Executable executable(*plan, *backend_, arguments_, arenas);
+      write_inputs();
+      executable.run(ledger_);
+      backend_->synchronize();
+    }
+    return said;
+  }
+
+  double loss() const {
+    float sum;
+    arguments_.read(offload::host_name(offload::kLoss), &sum, sizeof sum);
+    return static_cast<double>(sum) / static_cast<double>(inputs_.batch.total_weights);
+  }
+
+  std::map<std::string, Result> results() const {
+    std::map<std::string, Result> results;
+    models::Shape carry{model_.batch, model_.length, model_.width};
+    auto add_carry = [&](const std::string& name, int layer) {
+      results["hidden." + name] = {
+          carry, [=, this] { return output(offload::carry_name("decoder", layer), carry); }};
+    };
+    add_carry("embed", 0);
+    for (int layer = 0; layer < model_.layers; ++layer)
+      add_carry("layers." + std::to_string(layer), layer + 1);
+    results["hidden.final_norm"] = {carry, [=, this] { return output("output.0", carry); }};
+    results["logits"] = {logits_shape(), [this] { return output("output.1", logits_shape()); }};
+    if (inputs_.has_labels) {
+      results["loss"] = {{}, [this] { return std::vector{static_cast<float>(loss())}; }};
+      results["token_loss"] = {{model_.batch, model_.length}, [this] {
+                                 return token_losses(output("output.1", logits_shape()),
+                                                     inputs_.batch.targets);
+                               }};
+    }
+    if (gradients_) add_gradients(results);
+    return results;
+  }
+
+ private:
+  // The loss is of the last one that runs: with gradients that of the training step.
+  std::vector<const Plan*> plans() const {
+    std::vector<const Plan*> plans{&states_};
+    if (gradients_) plans.push_back(&step_.plans[0]);
+    return plans;
+  }
+
+  void write_inputs() {
+    write_batch(inputs_.batch, arguments_);
+    float mean = 1 / static_cast<float>(inputs_.batch.total_weights);
+    if (arguments_.has(offload::host_name(offload::kLossGradient)))
+      arguments_.write(offload::host_name(offload::kLossGradient), &mean, sizeof mean);
+  }
+
+  models::Shape logits_shape() const { return {model_.batch, model_.length, model_.vocabulary}; }
+
+  std::vector<float> output(const std::string& name, const models::Shape& shape) const {
+    return read_floats(arguments_, offload::host_name(name), {shape, model_.dtype});
+  }
+
+  void add_gradients(std::map<std::string, Result>& results) const {
+    for (const offload::Slab& slab : layout_.slabs) {
+      if (slab.trainable == models::Trainable::no) continue;
+      for (const offload::Parameter& parameter : slab.parameters)
+        results[gradient_name(parameter.name)] = {
+            parameter.type.shape, [&] {
+              models::Type type{parameter.type.shape, dtype(slab, Copy::gradient)};
+              return read_floats(arguments_, argument_name(slab, Copy::gradient), type,
+                                 parameter.offset * models::size_bytes(type.dtype));
+            }};
+    }
+  }
+
+  DecoderConfig model_;
+  ProbeInputs inputs_;
+  bool gradients_;
+  std::unique_ptr<offload::Backend> backend_;
+  offload::ParameterLayout layout_;
+  StepPlans step_;
+  Plan states_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+};
+
+void check_output(const ProbeRequest& request) {
+  std::vector<std::filesystem::path> read = model_files(request.model);
+  read.push_back(request.inputs);
+  if (!request.adapter.empty())
+    for (const std::filesystem::path& file : adapter_files(request.adapter)) read.push_back(file);
+  require_no_input(request.out, read);
+}
+
+}  // namespace
+
+void probe(const ProbeRequest& request) {
+  Config config = override_config(default_config(), request.overrides, overridable_keys());
+  if (config.remat_policy == offload::kAuto)
+    throw ConfigError(location(config, "remat_policy") +
+                      ": found auto, expected a policy by name: it is values that are compared");
+  validate_remat(config);
+  models::Target target = choose_backend(config).target;
+  require_dtype(config, target);
+  DecoderConfig model = read_folder_model(request.model, request.adapter, unknown_keys(config));
+  ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
+  if (request.gradients && !inputs.has_labels)
+    throw DataError(path_text(request.inputs) +
+                    ": labels: found nothing, expected a tensor [B,T], as --gradients asks");
+  check_output(request);
+  Probe probe(request, config, model, inputs, target);
+
+  std::map<std::string, Result> results = probe.results();
+  std::vector<data::SafetensorsInfo> infos;
+  for (const auto& [name, result] : results)
+    infos.push_back({.name = name, .shape = result.shape.sizes()});
+  infos = data::sorted_as_safetensors(std::move(infos));
+  data::SafetensorsWriter writer(request.out, infos);  // a bad path shows before anything runs
+  print(stdout, probe.run(request) + "\n");
+  for (const data::SafetensorsInfo& tensor : infos) {
+    std::vector<float> values = results.at(tensor.name).values();
+    writer.append(tensor.name, std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+  print(stdout,
+        fmt::format("{}: {}{}\n", path_text(request.out), plural(std::ssize(infos), "tensor"),
+                    inputs.has_labels
+                        ? fmt::format(", loss {:.6f} over {}", without_sign_of_nan(probe.loss()),
+                                      plural(inputs.batch.total_weights, "target"))
+                        : ""));
+}
+
+std::string probe_footer() {
+  std::string text =
+      "INPUTS holds input_ids [B,T], int64 or int32, and optionally labels (-100: not trained),\n"
+      "attention_mask (padding on the right), segment_ids and position_ids, as transformers has\n"
+      "them. The output, in float32: hidden.embed, hidden.layers.N, hidden.final_norm, logits;\n"
+      "with labels token_loss and loss; with --gradients grad.NAME, the gradients of loss;\n"
+      "with --adapter all but the adapter is frozen, and its gradients are grad_adapter.NAME, as\n"
+      "its file has the names.\n"
+      "\nKeys, with what a probe takes by default; remat and offload keys concern --gradients,\n"
+      "parameter_memory_host_offload both passes:\n";
+  return text + config_help(default_config(), overridable_keys()) + "\n" + policies_help();
+}
+
+}  // namespace longshore::trainer

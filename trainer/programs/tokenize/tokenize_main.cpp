@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/print.h"
+#include "base/printable.h"
+#include "base/program.h"
+#include "base/standard_output.h"
+#include "base/stop_signal.h"
+#include "base/text.h"
+#include "data/text/chat_template.h"
+#include "data/text/tokenize_files.h"
+#include "data/text/tokenize_json.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace {
+
+using longshore::data::AddBosEos;
+
+// In the order of AddBosEos.
+const std::array<std::string, 3> kAddBosEos = {"missing", "always", "never"};
+
+constexpr const char* kDescription =
+    R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
+
+  tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
+      Writes the files' documents to one token file, which training reads. Those of a .jsonl file
+      are its lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}; those
+      of another file are paragraphs, separated by blank lines. Messages are written as the chat
+      template says; bos, where the tokenizer begins texts with one, and eos are put around others.
+  tokenize --tokenizer PATH --stdin-json
+      For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
+
+PATH is a tokenizer.model, a tokenizer.json, or a folder that holds one; with both,
+tokenizer.json is taken.
+Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
+
+struct Arguments {
+  std::filesystem::path tokenizer;
+  bool stdin_json = false;
+  std::filesystem::path output;
+  std::vector<std::filesystem::path> inputs;
+  longshore::data::TokenizeOptions options;
+  std::string add_bos_eos = kAddBosEos[0];
+};
+
+AddBosEos add_bos_eos_named(const std::string& name) {
+  const auto found = std::ranges::find(kAddBosEos, name);
+  if (found == kAddBosEos.end())
+    throw longshore::ConfigError("--add-bos-eos: found " + longshore::printable(name) +
+                                 ", expected one of " + longshore::join(kAddBosEos) +
+                                 longshore::nearest_help(longshore::nearest(name, kAddBosEos)));
+  return static_cast<AddBosEos>(found - kAddBosEos.begin());
+}
+
+void run(const Arguments& arguments) {
+  if (!arguments.stdin_json && arguments.output.empty())
+    throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
+  const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
+  if (arguments.stdin_json) {
+    std::ios::sync_with_stdio(false);  // with it, a read error would look like the end of the input
+    longshore::data::tokenize_json_lines(tokenizer, std::cin, [](const std::string& line) {
+      longshore::put_output(line);
+      longshore::flush_output();
+      longshore::require_output();
+    });
+    return;
+  }
+  const longshore::StopSignal listening;
+  auto options = arguments.options;
+  options.add_bos_eos = add_bos_eos_named(arguments.add_bos_eos);
+  options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
+  const auto summary =
+      longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
+  std::string text = longshore::path_text(arguments.output) + ": " +
+                     longshore::plural(summary.tokens, "token") + ", " +
+                     longshore::plural(summary.documents, "document");
+  if (arguments.options.skip_bad_lines)
+    text += ", " + longshore::plural(summary.skipped_lines, "line") + " skipped";
+  longshore::print(stdout, text + "\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app(kDescription, "tokenize");
+  app.add_option("--tokenizer", arguments.tokenizer, "tokenizer.model, tokenizer.json or a folder")
+      ->check(CLI::ExistingPath)
+      ->required();
+  auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
+  auto* output =
+      app.add_option("--out", arguments.output, "token file to write")->excludes(stdin_json);
+  auto* inputs =
+      app.add_option("INPUT", arguments.inputs, "UTF-8 text files")->check(CLI::ExistingFile);
+  app.add_option("--chat-template", arguments.options.chat_template,
+                 "how messages are written: " + longshore::join(longshore::data::kChatTemplates))
+      ->needs(output);
+  app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
+               "count lines of a .jsonl file that cannot be read, and go on")
+      ->needs(output);
+  app.add_option("--add-bos-eos", arguments.add_bos_eos,
+                 "around texts: missing (default; not where one begins or ends with it itself), "
+                 "always, never")
+      ->needs(output);
+  output->needs(inputs);
+  inputs->needs(output);
+  return longshore::run_program(app, argc, argv, [&] { run(arguments); });
+}

@@ -1,0 +1,38 @@
+// One batch from a safetensors file, as tests/goldens and transformers name its tensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "data/rows/batches.h"
+
+namespace longshore::trainer {
+
+struct ProbeInputs {
+  data::Batch batch;
+  bool has_segments = false;
+  bool has_labels = false;  // without, no target is trained
+};
+
+// Reads tensors [B,T] of int64 or int32:
+//
+//   input_ids       token ids below `vocabulary`
+//   labels          optional; labels[b,t] is the target of position t - 1, -100 is not trained;
+//                   labels[b,0] is the target of nothing
+//   attention_mask  optional; 1, then 0 where a row is padded on its right. Nothing before the
+//                   padding sees it, so it only must not be trained: what positions there give
+//                   means nothing
+//   segment_ids     optional; runs of equal ids are documents that do not see each other
+//   position_ids    optional; otherwise 0, 1, ... in each row
+//
+// The file may also have tensors that a probe writes. Throws DataError, naming file and tensor, for
+// every other tensor, and for values that are not as said above.
+ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabulary);
+
+// A batch of B rows of T positions as such a file, with labels, segments and positions. It has
+// [B,T+1], since a row's last target is the label of one more position, which nothing else reads.
+// The file appears whole or not at all; throws FileError where the file system refuses, or its name
+// is a link.
+void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch);
+
+}  // namespace longshore::trainer
