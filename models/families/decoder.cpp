@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 
+#include "models/families/lora.h"
 #include "models/ir/add.h"
+#include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
@@ -20,7 +22,6 @@
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 
 namespace longshore::models {
 namespace {
@@ -30,13 +31,14 @@ constexpr double kInitDeviation = 0.02;
 const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
 const Weight kBias{.decay = Decay::no};
 
-bool is_gemma(const DecoderConfig& c) { return c.block != Block::llama; }
+const LayerTraits& traits(const DecoderConfig& c) { return c.family->layer; }
 
 Var norm(const DecoderConfig& c, Var x, const std::string& name, int64_t width) {
-  // Where the weight is added to 1, it starts at 0.
-  Weight weight{.decay = Decay::no, .init = {is_gemma(c) ? Init::Kind::zeros : Init::Kind::ones}};
+  const double offset = traits(c).norm_offset;
+  const Weight weight{.decay = Decay::no,
+                      .init = {offset == 0 ? Init::Kind::ones : Init::Kind::zeros}};
   return rms_norm(x, x.trace->weight(name, {{width}, c.dtype}, weight), c.norm_epsilon,
-                  {.weight_offset = is_gemma(c) ? 1.0 : 0.0});
+                  {.weight_offset = offset});
 }
 
 struct Projection {
@@ -72,9 +74,10 @@ Program embed(const DecoderConfig& c) {
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});        // [B,T]
   Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});  // [B,T]
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
-  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);                 // [B,T,C]
-  t.output(is_gemma(c) ? scale(x, std::sqrt(static_cast<double>(c.width))) : x);  // [B,T,C]
-  t.output(table.cos);                                                            // [B,T,D/2]
+  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);  // [B,T,C]
+  if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
+  t.output(x);          // [B,T,C]
+  t.output(table.cos);  // [B,T,D/2]
   t.output(table.sin);
   if (c.window_rope_base > 0) {
     RopeTable windowed = rope_table(positions, c.head_dim, c.window_rope_base);
@@ -108,15 +111,21 @@ struct Attended {
   std::optional<KeyValueCache> cache;
 };
 
+// Of the scores; 0: attention's own, head_dim^-1/2.
+double query_scale(const DecoderConfig& c) {
+  return c.query_pre_attn_scalar > 0 ? 1 / std::sqrt(c.query_pre_attn_scalar) : 0;
+}
+
 // n [B,T,C]
 Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
                          const LayerKind& kind) {
   Trace& t = *n.trace;
   int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
-  Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, c.qkv_bias});   // [B,T,H*D]
-  Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
-  Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, c.qkv_bias});  // [B,T,G*D]
-  if (c.qk_norm) {
+  const bool has_bias = traits(c).qkv_bias || c.attention_bias;
+  Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, has_bias});   // [B,T,H*D]
+  Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, has_bias});  // [B,T,G*D]
+  Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, has_bias});  // [B,T,G*D]
+  if (traits(c).qk_norm) {
     q = norm(c, q, "self_attn.q_norm.weight", c.head_dim);
     k = norm(c, k, "self_attn.k_norm.weight", c.head_dim);
   }
@@ -124,7 +133,7 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   k = t.label(rope(k, table), "key_proj");
   v = t.label(v, "value_proj");
   const AttentionOptions options{.head_dim = c.head_dim,
-                                 .scale = c.query_scale,
+                                 .scale = query_scale(c),
                                  .window = kind.has_window ? c.window : 0,
                                  .soft_cap = c.attention_cap,
                                  .deterministic = c.deterministic};
@@ -143,8 +152,8 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
     context = attention(q, k, v, options, segments);
   }
   context = t.label(context, "context");
-  attended.out = t.label(projection(c, kind, context, {"self_attn.o_proj", c.width, c.output_bias}),
-                         "out_proj");
+  attended.out = t.label(
+      projection(c, kind, context, {"self_attn.o_proj", c.width, c.attention_bias}), "out_proj");
   return attended;
 }
 
@@ -153,7 +162,8 @@ Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
   Trace& t = *n.trace;
   Var gate = t.label(projection(c, kind, n, {"mlp.gate_proj", c.mlp_width, c.mlp_bias}), "mlpwi_0");
   Var up = t.label(projection(c, kind, n, {"mlp.up_proj", c.mlp_width, c.mlp_bias}), "mlpwi_1");
-  Var act = is_gemma(c) ? geglu(gate, up) : swiglu(gate, up);  // [B,T,F]
+  const bool is_silu = traits(c).activation == Activation::silu;
+  Var act = is_silu ? swiglu(gate, up) : geglu(gate, up);  // [B,T,F]
   return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
 }
 
@@ -162,15 +172,15 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   LayerInputs in = layer_inputs(t, c, kind);
   Var n = norm(c, in.x, "input_layernorm.weight", c.width);
   auto [out, cache] = attention_block(c, n, in.table, kind);
-  if (c.block == Block::gemma2) out = norm(c, out, "post_attention_layernorm.weight", c.width);
+  const bool is_around = traits(c).norm_placement == NormPlacement::around;
+  if (is_around) out = norm(c, out, "post_attention_layernorm.weight", c.width);
   Var residual = add(in.x, out);
 
-  bool is_gemma2 = c.block == Block::gemma2;
   Var m = norm(c, residual,
-               is_gemma2 ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
+               is_around ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
                c.width);
   Var down = mlp_block(c, kind, m);
-  if (is_gemma2) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
+  if (is_around) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
   t.output(add(residual, down));
   if (cache) {
     t.output(cache->keys, OutputRole::state);

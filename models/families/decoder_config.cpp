@@ -1,37 +1,26 @@
-// What a decoder's config says by itself, without the ops that a decoder is made of.
-#include <algorithm>
-#include <cmath>
-#include <utility>
-#include <vector>
+#include "models/families/decoder_config.h"
 
-#include "models/families/decoder.h"
+#include <algorithm>
+#include <utility>
 
 namespace longshore::models {
 
-bool has_window(const DecoderConfig& config, int layer) {
-  return config.window > 0 && (config.windowed.empty() || config.windowed[layer]);
-}
-
-double query_pre_attn_scalar(double query_scale) {
-  const double near = 1 / (query_scale * query_scale);
-  if (const double whole = std::round(near); 1 / std::sqrt(whole) == query_scale) return whole;
-  constexpr int kMaxSteps = 8;  // roundings are fewer
-  double below = near, above = near;
-  for (int step = 0; step < kMaxSteps; ++step) {
-    for (double candidate : {below, above})
-      if (1 / std::sqrt(candidate) == query_scale) return candidate;
-    below = std::nextafter(below, 0.0);
-    above = std::nextafter(above, INFINITY);
-  }
-  return near;
+bool has_window(const DecoderConfig& config, int64_t layer) {
+  if (config.window == 0) return false;
+  if (!config.windowed.empty()) return config.windowed[layer % std::ssize(config.windowed)];
+  return config.full_attention_period == 0 || (layer + 1) % config.full_attention_period != 0;
 }
 
 DecoderConfig with_defaults_written_out(DecoderConfig config) {
-  if (config.query_scale == 0)
-    config.query_scale = 1 / std::sqrt(static_cast<double>(config.head_dim));
+  config.family = *std::ranges::find_if(
+      families(), [&](const Family* one) { return computes_as(*one, *config.family); });
+  if (config.query_pre_attn_scalar == 0)
+    config.query_pre_attn_scalar = static_cast<double>(config.head_dim);
   std::vector<bool> windowed;
-  for (int layer = 0; layer < config.layers; ++layer) windowed.push_back(has_window(config, layer));
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    windowed.push_back(has_window(config, layer));
   config.windowed = std::move(windowed);
+  config.full_attention_period = 0;
   const bool has_windows = std::ranges::find(config.windowed, true) != config.windowed.end();
   if (!has_windows) config.window = 0;
   // Base 0 is the other layers' rotation, scaling included, which no base can say.

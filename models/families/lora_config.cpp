@@ -1,9 +1,9 @@
-// The part of lora.h that knows no ops: what reads adapters needs no more.
+#include "models/families/lora_config.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
-#include "models/families/lora.h"
 
 namespace longshore::models {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
+#include "models/families/fields.h"
 #include "models/hf/json_reader.h"
 #include "models/hf/text_model.h"
-#include "models/families/limits.h"
 
 namespace longshore::models {
 namespace {
@@ -78,8 +78,8 @@ void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
     return;
   }
   JsonReader kinds(value, "rope_parameters.");
-  read_rope_parameters(kinds.at("full_attention"), "rope_parameters.full_attention",
-                       config.rope_base, config.rope_scaling, unknown);
+  read_rope_parameters(kinds.at(kFullAttention), "rope_parameters.full_attention", config.rope_base,
+                       config.rope_scaling, unknown);
   RopeScaling local;
   read_rope_parameters(kinds.at("sliding_attention"), "rope_parameters.sliding_attention",
                        config.window_rope_base, local, unknown);
@@ -89,10 +89,12 @@ void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
   append(unknown, kinds.unknown_keys());
 }
 
-void read_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
-               std::vector<UnknownKey>& unknown) {
-  if (has_local) config.window_rope_base = reader.positive("rope_local_base_freq", 10000);
-  config.rope_base = reader.positive("rope_theta", has_local ? 1e6 : 10000);
+void read_rope(JsonReader& reader, DecoderConfig& config, std::vector<UnknownKey>& unknown) {
+  const HfKeys& keys = config.family->hf;
+  const bool has_local = keys.window_rope_base > 0;
+  if (has_local)
+    config.window_rope_base = reader.positive(kWindowRopeBase.hf_key, keys.window_rope_base);
+  config.rope_base = reader.positive(kRopeBase.hf_key, keys.rope_base);
   if (reader.has("rope_scaling")) {
     const json& value = reader.at("rope_scaling");
     expect_object(value, "rope_scaling");
@@ -122,26 +124,20 @@ void check_original_length(JsonReader& reader, const DecoderConfig& config) {
     reader.refuse(kKey, "the same as in RoPE's parameters");
 }
 
-void read_window(JsonReader& reader, DecoderConfig& config) {
-  constexpr int64_t kWhereNothingIsSaid = 4096;
-  config.window =
-      reader.is_said("sliding_window") ? reader.integer("sliding_window", 0) : kWhereNothingIsSaid;
-}
-
 // Which layers have a window: as layer_types says, or all but each `period`th.
 void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
   bool has_list = reader.has("layer_types");
   if (config.window == 0) {
     if (has_list)
       for (const json& type : reader.at("layer_types"))
-        if (type != "full_attention")
+        if (type != kFullAttention)
           throw DataError("layer_types: found " + shown(type) +
                           ", expected full_attention, since there is no sliding_window");
     return;
   }
   if (!has_list) {
-    for (int layer = 0; layer < config.layers; ++layer)
-      config.windowed.push_back((layer + 1) % period != 0);
+    for (int64_t layer = 1; layer <= config.layers; ++layer)
+      config.windowed.push_back(layer % period != 0);
     return;
   }
   const json& types = reader.at("layer_types");
@@ -151,38 +147,74 @@ void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
         (types.is_array() ? "a list of " + std::to_string(types.size()) : shown(types)) +
         ", expected a list of " + std::to_string(config.layers) + ", as num_hidden_layers says");
   for (const json& type : types) {
-    if (type != "full_attention" && type != "sliding_attention")
+    if (type != kFullAttention && type != kSlidingAttention)
       throw DataError("layer_types: found " + shown(type) +
                       ", expected full_attention or sliding_attention");
-    config.windowed.push_back(type == "sliding_attention");
+    config.windowed.push_back(type == kSlidingAttention);
   }
 }
 
-void read_sizes(JsonReader& reader, const std::string& type, DecoderConfig& config) {
+// As those of Qwen are published: the layers from max_window_layers on have a window, where
+// use_sliding_window says so and no layer_types say otherwise.
+void require_no_windows(JsonReader& reader, int64_t layers) {
+  constexpr int64_t kMaxWindowLayersWhereNothingIsSaid = 28;
+  const bool has_windows = reader.flag("use_sliding_window", false);
+  if (reader.has("layer_types")) {
+    for (const json& type : reader.at("layer_types"))
+      if (type != kFullAttention)
+        throw DataError("layer_types: found " + shown(type) +
+                        ", expected full_attention: windows of a Qwen are not supported");
+  } else if (has_windows && reader.is_said(kWindow.hf_key) && reader.has(kWindow.hf_key) &&
+             reader.integer("max_window_layers", kMaxWindowLayersWhereNothingIsSaid) < layers) {
+    reader.refuse("use_sliding_window", "false: windows of a Qwen are not supported");
+  }
+}
+
+void read_windows(JsonReader& reader, DecoderConfig& config) {
+  constexpr int64_t kWhereNothingIsSaid = 4096;
+  const HfKeys& keys = config.family->hf;
+  int64_t period = keys.full_attention_period;
+  if (keys.period_key) {
+    period = reader.integer(keys.period_key, period);
+    if (period == 0) reader.refuse(keys.period_key, "a number above 0");
+  }
+  switch (keys.windows) {
+    case Windows::none:
+      return;
+    case Windows::refused:
+      return require_no_windows(reader, config.layers);
+    case Windows::all:
+    case Windows::by_layer:
+      break;
+  }
+  config.window =
+      reader.is_said(kWindow.hf_key) ? reader.integer(kWindow.hf_key, 0) : kWhereNothingIsSaid;
+  if (keys.windows == Windows::by_layer) read_windowed(reader, config, period);
+}
+
+void read_size(JsonReader& reader, const Field& field, DecoderConfig& config,
+               std::optional<int64_t> otherwise = std::nullopt) {
+  const int64_t size = reader.integer(field.hf_key, otherwise);
+  // An odd head_dim has a message of its own.
+  const auto least = static_cast<int64_t>(&field == &kHeadDim ? 1 : field.low),
+             most = static_cast<int64_t>(field.high);
+  if (size < least || size > most)
+    throw DataError(std::string(field.hf_key) + ": found " + std::to_string(size) + ", expected " +
+                    std::to_string(least) + " to " + std::to_string(most));
+  set_value(field, static_cast<double>(size), config);
+}
+
+void read_sizes(JsonReader& reader, DecoderConfig& config) {
   // Where nothing is said transformers takes these from another key, or else the size of one
   // published model, which is nobody's intention.
-  auto expect = [&](const char* key) {
+  for (const std::string& key : config.family->hf.required)
     if (!reader.is_said(key)) reader.at(key);
-  };
-  if (type != "llama") expect("num_key_value_heads");
-  if (type == "qwen3" || type.starts_with("gemma")) expect("head_dim");
-
-  auto size = [&](const std::string& key, int64_t least, int64_t most,
-                  std::optional<int64_t> otherwise = std::nullopt) {
-    int64_t value = reader.integer(key, otherwise);
-    if (value < least || value > most)
-      throw DataError(key + ": found " + std::to_string(value) + ", expected " +
-                      std::to_string(least) + " to " + std::to_string(most));
-    return value;
-  };
-  config.vocabulary = size("vocab_size", kMinVocabulary, kMaxVocabulary);
-  config.width = size("hidden_size", 1, kMaxWidth);
-  config.layers = static_cast<int>(size("num_hidden_layers", 1, kMaxLayers));
-  config.query_heads = size("num_attention_heads", 1, kMaxHeads);
-  config.kv_heads = size("num_key_value_heads", 1, kMaxHeads, config.query_heads);
-  config.head_dim = size("head_dim", 1, kMaxHeadDim, config.width / config.query_heads);
-  config.mlp_width = size("intermediate_size", 1, kMaxMlpWidth);
-  config.norm_epsilon = reader.number("rms_norm_eps", 1e-6);  // as all of transformers' families
+  for (const Field* field : {&kVocabulary, &kWidth, &kLayers, &kQueryHeads})
+    read_size(reader, *field, config);
+  read_size(reader, kKvHeads, config, config.query_heads);
+  read_size(reader, kHeadDim, config, config.width / config.query_heads);
+  read_size(reader, kMlpWidth, config);
+  config.norm_epsilon = reader.number(kNormEpsilon.hf_key, 1e-6);  // as all of transformers' have
   if (config.query_heads % config.kv_heads != 0)
     throw DataError("num_key_value_heads: found " + std::to_string(config.kv_heads) +
                     ", expected a divisor of num_attention_heads, " +
@@ -192,12 +224,28 @@ void read_sizes(JsonReader& reader, const std::string& type, DecoderConfig& conf
                     ", expected an even number");
 }
 
-// As torch.nn.Embedding takes it: negative numbers count from the end. Gemmas have one where
-// nothing is said.
-void read_pad_token(JsonReader& reader, const std::string& type, DecoderConfig& config) {
-  constexpr const char* kKey = "pad_token_id";
+// What only some families have.
+void read_fields(JsonReader& reader, DecoderConfig& config) {
+  const HfKeys& keys = config.family->hf;
+  reader.word(keys.activation, keys.activations, keys.activations[0]);
+  for (const std::string& key : keys.off) reader.expect_off(key);
+  config.tied_embeddings = reader.flag(kTiedEmbeddings.hf_key, keys.tied_embeddings);
+  for (const FamilyField& of_family : keys.fields) {
+    const Field& field = *of_family.field;
+    const double otherwise = of_family.otherwise;
+    set_value(field,
+              field.kind == FieldKind::flag  ? reader.flag(field.hf_key, otherwise != 0)
+              : field.kind == FieldKind::cap ? reader.cap(field.hf_key, otherwise)
+                                             : reader.positive(field.hf_key, otherwise),
+              config);
+  }
+}
+
+// As torch.nn.Embedding takes it: negative numbers count from the end.
+void read_pad_token(JsonReader& reader, DecoderConfig& config) {
+  const char* kKey = kPadToken.hf_key;
   if (!reader.has(kKey)) {
-    config.pad_token = type.starts_with("gemma") && !reader.is_said(kKey) ? 0 : -1;
+    config.pad_token = reader.is_said(kKey) ? -1 : config.family->hf.pad_token.value_or(-1);
     return;
   }
   const json& value = reader.at(kKey);
@@ -219,62 +267,12 @@ void read_dtype(const json& object, DecoderConfig& config) {
   }
 }
 
-// As those of Qwen are published: the layers from max_window_layers on have a window, where
-// use_sliding_window says so and no layer_types say otherwise.
-void require_no_windows(JsonReader& reader, int layers) {
-  constexpr int64_t kMaxWindowLayersWhereNothingIsSaid = 28;
-  const bool has_windows = reader.flag("use_sliding_window", false);
-  if (reader.has("layer_types")) {
-    for (const json& type : reader.at("layer_types"))
-      if (type != "full_attention")
-        throw DataError("layer_types: found " + shown(type) +
-                        ", expected full_attention: windows of a Qwen are not supported");
-  } else if (has_windows && reader.is_said("sliding_window") && reader.has("sliding_window") &&
-             reader.integer("max_window_layers", kMaxWindowLayersWhereNothingIsSaid) < layers) {
-    reader.refuse("use_sliding_window", "false: windows of a Qwen are not supported");
-  }
-}
-
-void read_llama_like(JsonReader& reader, const std::string& type, DecoderConfig& config) {
-  reader.word("hidden_act", {"silu", "swish"}, "silu");
-  config.tied_embeddings = reader.flag("tie_word_embeddings", false);
-  if (type == "llama") {
-    config.qkv_bias = config.output_bias = reader.flag("attention_bias", false);
-    config.mlp_bias = reader.flag("mlp_bias", false);
-  } else if (type == "mistral") {
-    config.is_mistral = true;
-    read_window(reader, config);
-  } else {
-    config.qkv_bias = type == "qwen2" || reader.flag("attention_bias", false);
-    config.output_bias = type == "qwen3" && config.qkv_bias;
-    config.qk_norm = type == "qwen3";
-    require_no_windows(reader, config.layers);
-  }
-}
-
-void read_gemma_like(JsonReader& reader, const std::string& type, DecoderConfig& config) {
-  // Gemma 1 was published with hidden_act "gelu", which transformers takes for its tanh form.
-  if (type == "gemma")
-    reader.word("hidden_act", {"gelu_pytorch_tanh", "gelu"}, "gelu_pytorch_tanh");
-  else
-    reader.word("hidden_activation", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
-  reader.expect_off("attention_bias");
-  reader.expect_off("use_bidirectional_attention");
-  config.tied_embeddings = reader.flag("tie_word_embeddings", true);
-  config.block = type == "gemma" ? Block::gemma : Block::gemma2;
-  if (type == "gemma") return;
-  config.query_scale = 1 / std::sqrt(reader.positive("query_pre_attn_scalar", 256));
-  if (type == "gemma2") config.attention_cap = reader.cap("attn_logit_softcapping", 50);
-  config.logits_cap = reader.cap("final_logit_softcapping", type == "gemma2" ? 30 : 0);
-  config.qk_norm = type == "gemma3_text";
-  int64_t period = 2;
-  if (type == "gemma3_text") {
-    constexpr const char* kPeriod = "sliding_window_pattern";
-    period = reader.integer(kPeriod, 6);
-    if (period == 0) reader.refuse(kPeriod, "a number above 0");
-  }
-  read_window(reader, config);
-  read_windowed(reader, config, period);
+// Those that are read: of a model that also reads images, its text model.
+std::vector<std::string> model_types() {
+  std::vector<std::string> names;
+  for (const Family* family : families()) names.emplace_back(family->name);
+  names.emplace_back("gemma3");
+  return names;
 }
 
 struct Reading {
@@ -285,20 +283,19 @@ struct Reading {
 Reading read_decoder(std::string_view text) {
   const json object = parse_object(text);
   JsonReader reader(object);
-  const std::string type = reader.word("model_type", {"llama", "mistral", "qwen2", "qwen3", "gemma",
-                                                      "gemma2", "gemma3_text", "gemma3"});
+  const std::string type = reader.word("model_type", model_types());
   if (type == "gemma3") return read_decoder(text_model_config(text));
   Reading reading;
-  read_sizes(reader, type, reading.decoder);
-  read_dtype(object, reading.decoder);
-  read_rope(reader, reading.decoder, type == "gemma3_text", reading.unknown_keys);
-  check_original_length(reader, reading.decoder);
-  read_pad_token(reader, type, reading.decoder);
+  DecoderConfig& decoder = reading.decoder;
+  decoder.family = find_family(type);
+  read_sizes(reader, decoder);
+  read_dtype(object, decoder);
+  read_rope(reader, decoder, reading.unknown_keys);
+  check_original_length(reader, decoder);
+  read_pad_token(reader, decoder);
   reader.expect_off("attention_dropout");
-  if (type.starts_with("gemma"))
-    read_gemma_like(reader, type, reading.decoder);
-  else
-    read_llama_like(reader, type, reading.decoder);
+  read_fields(reader, decoder);
+  read_windows(reader, decoder);
   append(reading.unknown_keys, reader.unknown_keys());
   return reading;
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/families/decoder.h"
+#include "models/families/decoder_config.h"
 
 namespace longshore::models {
 
@@ -17,8 +17,8 @@ enum class UnknownKeys : uint8_t { refuse, ignore };
 // older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
 // dtype, layer_types); batch and length stay as they are by default, dtype is that of the weights
 // (float16 is read as float32). Throws DataError, naming the key, for what is missing, is not of
-// its type, is beyond models/families/limits.h, or would change results and is not supported. Unknown keys
-// are refused unless told otherwise, since nobody knows what they change.
+// its type, is beyond models/families/limits.h, or would change results and is not supported.
+// Unknown keys are refused unless told otherwise, since nobody knows what they change.
 //
 // A key that transformers' code of that family does not read changes nothing here either, whatever
 // its value; nor does null, which is as good as no key unless transformers tells them apart.

@@ -1,11 +1,12 @@
+#include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/families/fields.h"
 #include "models/hf/config.h"
 #include "models/hf/json_reader.h"
 
@@ -14,31 +15,12 @@ namespace {
 
 using nlohmann::json;
 
-const char* model_type(const DecoderConfig& c) {
-  if (c.block == Block::gemma) return "gemma";
-  if (c.block == Block::gemma2) return c.qk_norm ? "gemma3_text" : "gemma2";
-  if (c.qk_norm) return "qwen3";
-  const bool has_bias = c.qkv_bias || c.output_bias || c.mlp_bias;  // which no mistral has
-  if (c.window > 0 || (c.is_mistral && !has_bias)) return "mistral";
-  return c.qkv_bias && !c.output_bias ? "qwen2" : "llama";
-}
-
-const char* architecture(const std::string& type) {
-  static const std::map<std::string, const char*> kClasses{
-      {"llama", "LlamaForCausalLM"},        {"mistral", "MistralForCausalLM"},
-      {"qwen2", "Qwen2ForCausalLM"},        {"qwen3", "Qwen3ForCausalLM"},
-      {"gemma", "GemmaForCausalLM"},        {"gemma2", "Gemma2ForCausalLM"},
-      {"gemma3_text", "Gemma3ForCausalLM"},
-  };
-  return kClasses.at(type);
-}
-
-double default_query_scale(const DecoderConfig& c) {
-  return 1 / std::sqrt(static_cast<double>(c.head_dim));
+double query_pre_attn_scalar(const DecoderConfig& c) {
+  return c.query_pre_attn_scalar > 0 ? c.query_pre_attn_scalar : static_cast<double>(c.head_dim);
 }
 
 bool has_window_everywhere(const DecoderConfig& c) {
-  for (int layer = 0; layer < c.layers; ++layer)
+  for (int64_t layer = 0; layer < c.layers; ++layer)
     if (!has_window(c, layer)) return false;
   return true;
 }
@@ -53,35 +35,44 @@ json number(double value) {
   return is_integer(value) ? json(static_cast<int64_t>(value)) : json(value);
 }
 
-// What the model has and its model_type has not, in the words of the config's keys.
-std::vector<std::string> beyond(const DecoderConfig& c, const std::string& type) {
-  const bool is_gemma = type.starts_with("gemma"), is_llama = type == "llama";
-  const bool is_gemma3 = type == "gemma3_text", is_windowed = is_gemma3 || type == "gemma2";
+bool reads(const Family& family, const Field& field) {
+  return std::ranges::find(family.hf.fields, &field, &FamilyField::field) != family.hf.fields.end();
+}
+
+// What the model has and config.json of that family cannot say, in the words of its keys.
+std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
+  const bool has_windows = family.hf.windows == Windows::by_layer;
   std::vector<std::string> found;
   auto check = [&](bool is_beyond, const char* what) {
-    if (is_beyond) found.push_back(what);
+    if (is_beyond) found.emplace_back(what);
   };
-  check(c.qkv_bias && (is_gemma || type == "mistral"), "attention_bias");
-  check(c.output_bias != (c.qkv_bias && (is_llama || type == "qwen3")),
-        "a bias on attention's output as on its inputs");
-  check(c.mlp_bias && !is_llama, "mlp_bias");
-  check(c.qk_norm && type == "gemma", "norms on query and key");
-  check(c.window > 0 && !is_windowed && type != "mistral", "sliding_window");
-  check(type == "mistral" && c.window > 0 && !has_window_everywhere(c), "layer_types");
-  check(c.window == 0 && is_windowed, "sliding_window");
-  check(c.query_scale > 0 && c.query_scale != default_query_scale(c) && !is_windowed,
-        "query_pre_attn_scalar");
-  check(c.query_scale > 0 && is_windowed && !is_integer(query_pre_attn_scalar(c.query_scale)),
-        "query_pre_attn_scalar, which has to be an integer");
-  check(c.attention_cap > 0 && type != "gemma2", "attn_logit_softcapping");
-  check(c.logits_cap > 0 && !is_windowed, "final_logit_softcapping");
-  check(c.window_rope_base > 0 && !is_gemma3, "rope_local_base_freq");
-  check(c.window_rope_base == 0 && is_gemma3 && c.rope_scaling != RopeScaling{},
+  for (const Field* field : {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap})
+    check(value(*field, c) != 0 && !reads(family, *field), field->hf_key);
+  const double scalar = query_pre_attn_scalar(c);
+  if (!reads(family, kQueryPreAttnScalar))
+    check(scalar != static_cast<double>(c.head_dim), kQueryPreAttnScalar.hf_key);
+  else
+    check(!is_integer(scalar), "query_pre_attn_scalar, which has to be an integer");
+  check(c.window > 0 && !has_windows && family.hf.windows != Windows::all, kWindow.hf_key);
+  check(c.window > 0 && family.hf.windows == Windows::all && !has_window_everywhere(c),
+        "layer_types");
+  check(c.window == 0 && has_windows, kWindow.hf_key);
+  const bool has_local = family.hf.window_rope_base > 0;
+  check(c.window_rope_base > 0 && !has_local, kWindowRopeBase.hf_key);
+  check(c.window_rope_base == 0 && has_local && c.rope_scaling != RopeScaling{},
         "rope_scaling of layers with a window");
   return found;
 }
 
-json cap(double value) { return value > 0 ? json(value) : json(nullptr); }
+// The family whose config.json says all that the model is: its own, or else another that computes
+// the same.
+const Family& family_that_says(const DecoderConfig& c) {
+  if (beyond(c, *c.family).empty()) return *c.family;
+  for (const Family* other : families())
+    if (computes_as(*other, *c.family) && beyond(c, *other).empty()) return *other;
+  throw ConfigError("no model_type of Hugging Face describes this model; the nearest, " +
+                    std::string(c.family->name) + ", differs in " + join(beyond(c, *c.family)));
+}
 
 // rope_scaling's keys, with the type in the spelling that all readers know.
 json scaling(const RopeScaling& scaling) {
@@ -96,12 +87,12 @@ json scaling(const RopeScaling& scaling) {
   return {{"rope_type", "default"}};
 }
 
-void write_rope(const DecoderConfig& c, bool has_local, json& object) {
+void write_rope(const DecoderConfig& c, const Family& family, json& object) {
   json rope = scaling(c.rope_scaling);
   object["rope_theta"] = c.rope_base;
   if (c.rope_scaling != RopeScaling{}) object["rope_scaling"] = rope;
   rope["rope_theta"] = c.rope_base;
-  if (!has_local) {
+  if (family.hf.window_rope_base == 0) {
     object["rope_parameters"] = rope;
     return;
   }
@@ -113,77 +104,84 @@ void write_rope(const DecoderConfig& c, bool has_local, json& object) {
 }
 
 // Each `period`th layer is without a window, and no other: the older spelling of layer_types.
-int period(const DecoderConfig& c) {
-  int first = 0;
+int64_t period(const DecoderConfig& c) {
+  int64_t first = 0;
   while (first < c.layers && has_window(c, first)) ++first;
-  for (int layer = 0; layer < c.layers; ++layer)
+  for (int64_t layer = 0; layer < c.layers; ++layer)
     if (has_window(c, layer) != ((layer + 1) % (first + 1) != 0)) return 0;
   return first + 1;
 }
 
-void write_gemma_like(const DecoderConfig& c, const std::string& type, json& object) {
-  constexpr const char* kTanhGelu = "gelu_pytorch_tanh";
-  object["attention_bias"] = false;
-  object[type == "gemma" ? "hidden_act" : "hidden_activation"] = kTanhGelu;
-  if (type == "gemma") return;
-  object["query_pre_attn_scalar"] =
-      number(query_pre_attn_scalar(c.query_scale > 0 ? c.query_scale : default_query_scale(c)));
-  object["attn_logit_softcapping"] = cap(c.attention_cap);
-  object["final_logit_softcapping"] = cap(c.logits_cap);
-  object["sliding_window"] = c.window;
+void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
+  switch (keys.windows) {
+    case Windows::none:
+      return;
+    case Windows::refused:
+      object["use_sliding_window"] = false;
+      return;
+    case Windows::all:
+      object[kWindow.hf_key] = c.window > 0 ? json(c.window) : json(nullptr);
+      return;
+    case Windows::by_layer:
+      break;
+  }
+  object[kWindow.hf_key] = c.window;
   json types = json::array();
-  for (int layer = 0; layer < c.layers; ++layer)
+  for (int64_t layer = 0; layer < c.layers; ++layer)
     types.push_back(has_window(c, layer) ? kSlidingAttention : kFullAttention);
   object["layer_types"] = types;
-  if (type == "gemma3_text" && period(c) > 0) object["sliding_window_pattern"] = period(c);
+  if (keys.period_key && period(c) > 0) object[keys.period_key] = period(c);
 }
 
-void write_llama_like(const DecoderConfig& c, const std::string& type, json& object) {
-  object["hidden_act"] = "silu";
-  if (type == "llama" || type == "qwen3") object["attention_bias"] = c.qkv_bias;
-  if (type == "llama") object["mlp_bias"] = c.mlp_bias;
-  if (type == "mistral") object["sliding_window"] = c.window > 0 ? json(c.window) : json(nullptr);
-  if (type.starts_with("qwen")) object["use_sliding_window"] = false;
+json written(const Field& field, const DecoderConfig& c) {
+  if (&field == &kQueryPreAttnScalar) return number(query_pre_attn_scalar(c));
+  const double said = value(field, c);
+  switch (field.kind) {
+    case FieldKind::flag:
+      return said != 0;
+    case FieldKind::cap:
+      return said > 0 ? json(said) : json(nullptr);
+    case FieldKind::size:
+      return static_cast<int64_t>(said);
+    case FieldKind::number:
+    case FieldKind::other:
+      break;
+  }
+  return said;
 }
 
 }  // namespace
 
 std::string write_hf_config(const DecoderConfig& config) {
   const DecoderConfig& c = config;
-  const std::string type = model_type(c);
-  if (const std::vector<std::string> found = beyond(c, type); !found.empty())
-    throw ConfigError("no model_type of Hugging Face describes this model; the nearest, " + type +
-                      ", differs in " + join(found));
-  json object = {{"architectures", {architecture(type)}},
+  const Family& family = family_that_says(c);
+  json object = {{"architectures", {family.hf_class}},
                  {"dtype", c.dtype == Dtype::bfloat16 ? "bfloat16" : "float32"},
-                 {"head_dim", c.head_dim},
-                 {"hidden_size", c.width},
-                 {"intermediate_size", c.mlp_width},
                  {"max_position_embeddings", c.length},
-                 {"model_type", type},
-                 {"num_attention_heads", c.query_heads},
-                 {"num_hidden_layers", c.layers},
-                 {"num_key_value_heads", c.kv_heads},
-                 {"pad_token_id", c.pad_token >= 0 ? json(c.pad_token) : json(nullptr)},
-                 {"rms_norm_eps", c.norm_epsilon},
-                 {"tie_word_embeddings", c.tied_embeddings},
-                 {"vocab_size", c.vocabulary}};
-  write_rope(c, type == "gemma3_text", object);
-  if (type.starts_with("gemma"))
-    write_gemma_like(c, type, object);
-  else
-    write_llama_like(c, type, object);
+                 {"model_type", family.name},
+                 {kPadToken.hf_key, c.pad_token >= 0 ? json(c.pad_token) : json(nullptr)},
+                 {kNormEpsilon.hf_key, c.norm_epsilon},
+                 {kTiedEmbeddings.hf_key, c.tied_embeddings},
+                 {family.hf.activation, family.hf.activations[0]}};
+  for (const Field* field : decoder_fields())
+    if (field->kind == FieldKind::size) object[field->hf_key] = written(*field, c);
+  for (const FamilyField& field : family.hf.fields)
+    object[field.field->hf_key] = written(*field.field, c);
+  if (std::ranges::find(family.hf.off, kAttentionBias.hf_key) != family.hf.off.end())
+    object[kAttentionBias.hf_key] = false;
+  write_rope(c, family, object);
+  write_windows(c, family.hf, object);
   return object.dump(2) + "\n";
 }
 
 std::string with_both_spellings(std::string_view text) {
   const DecoderConfig config = parse_hf_config(text, UnknownKeys::ignore);
   nlohmann::ordered_json object = parse_ordered_object(text);
-  const bool is_gemma3 = object["model_type"] == "gemma3_text";
   json keys = json::object();
-  write_rope(config, is_gemma3, keys);
-  if (is_gemma3 && period(config) > 0 && !object.contains("_sliding_window_pattern"))
-    keys["sliding_window_pattern"] = period(config);
+  write_rope(config, *config.family, keys);
+  const char* period_key = config.family->hf.period_key;
+  if (period_key && period(config) > 0 && !object.contains("_" + std::string(period_key)))
+    keys[period_key] = period(config);
   bool is_changed = false;
   for (const auto& [key, value] : keys.items()) {
     if (object.contains(key) && !object[key].is_null()) continue;

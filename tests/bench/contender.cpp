@@ -15,7 +15,7 @@ Contender::Contender(const trainer::Config& config, offload::Backend& backend)
       session_(plans_, backend, first_values(config, plans_, backend.target())) {
   data::BatchSource source =
       data::synthetic_batches({config.per_device_batch_size, config.max_target_length},
-                              static_cast<int32_t>(config.vocab_size), 0);
+                              static_cast<int32_t>(config.model.vocabulary), 0);
   for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) batches_.push_back(source(i));
 }
 

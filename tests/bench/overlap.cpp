@@ -89,7 +89,7 @@ class Steps {
                                                             backend, arguments_, *arenas_));
     data::BatchSource source = data::synthetic_batches(
         {config.per_device_batch_size, config.max_target_length},
-        static_cast<int32_t>(config.vocab_size), static_cast<uint64_t>(config.seed));
+        static_cast<int32_t>(config.model.vocabulary), static_cast<uint64_t>(config.seed));
     for (int64_t m = 0; m < config.gradient_accumulation_steps; ++m) batches_.push_back(source(m));
   }
 
@@ -169,7 +169,7 @@ class Benchmark {
                       ? std::nullopt
                       : std::optional(trainer::read_hardware(
                             request.hardware, trainer::default_configs_directory()))) {
-    if (config_.model_type != trainer::ModelType::llama)
+    if (config_.model.family != &models::kLlama)
       throw ConfigError(location(config_, "model_type") + ": found a toy, expected llama");
     config_.dataset_type = trainer::DatasetType::synthetic;
     trainer::ChosenBackend chosen = choose_backend(config_);

@@ -87,26 +87,15 @@ void add_windows(Random& random, DecoderConfig& c) {
 
 DecoderConfig random_model(Random& random, const std::string& type) {
   DecoderConfig c = random_sizes(random);
-  if (type == "llama") {
-    c.qkv_bias = c.output_bias = random.coin();
-    c.mlp_bias = random.coin();
-  } else if (type == "mistral") {
-    c.is_mistral = true;
-    c.window = random.coin() ? random.integer(1, 8192) : 0;
-  } else if (type == "qwen2") {
-    c.qkv_bias = true;
-  } else if (type == "qwen3") {
-    c.qk_norm = true;
-    c.qkv_bias = c.output_bias = random.coin();
-  } else {
-    c.block = type == "gemma" ? Block::gemma : Block::gemma2;
-  }
-  if (c.block != Block::gemma2) return c;
+  c.family = find_family(type);
+  if (type == "llama" || type == "qwen3") c.attention_bias = random.coin();
+  if (type == "llama") c.mlp_bias = random.coin();
+  if (type == "mistral") c.window = random.coin() ? random.integer(1, 8192) : 0;
+  if (c.family->hf.windows != Windows::by_layer) return c;
   add_windows(random, c);
-  c.query_scale = 1 / std::sqrt(static_cast<double>(random.integer(1, 512)));
+  c.query_pre_attn_scalar = static_cast<double>(random.integer(1, 512));
   c.logits_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
-  c.qk_norm = type == "gemma3_text";
-  if (c.qk_norm)
+  if (type == "gemma3_text")
     c.window_rope_base = random.round_or_odd(1, 1e6);
   else
     c.attention_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
@@ -115,25 +104,14 @@ DecoderConfig random_model(Random& random, const std::string& type) {
 
 TEST(HfConfigWriting, GivesBackRandomModelsOfEveryFamily) {
   Random random(1);
-  for (const char* type :
-       {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"}) {
+  for (const Family* family : families()) {
     for (int i = 0; i < 200; ++i) {
-      const DecoderConfig config = random_model(random, type);
+      const DecoderConfig config = random_model(random, family->name);
       const std::string text = write_hf_config(config);
       ASSERT_EQ(parse_hf_config(text), config) << text;
-      ASSERT_THAT(text, HasSubstr("\"model_type\": \"" + std::string(type) + "\""));
+      ASSERT_THAT(text, HasSubstr("\"model_type\": \"" + std::string(family->name) + "\""));
     }
   }
-}
-
-// With what stands for a default in the place of the default's mark.
-DecoderConfig in_full(DecoderConfig c) {
-  c.is_mistral = false;  // a llama by another name
-  if (c.query_scale == 0) c.query_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  if (c.window == 0) c.windowed.assign(static_cast<size_t>(c.layers), false);
-  if (c.windowed.empty()) c.windowed.assign(static_cast<size_t>(c.layers), true);
-  if (c.window_rope_base == 0 && c.rope_scaling == RopeScaling{}) c.window_rope_base = c.rope_base;
-  return c;
 }
 
 // Features put together that no family has: nothing of them is lost in silence.
@@ -142,14 +120,11 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
   int written = 0, refused = 0;
   for (int i = 0; i < 20'000; ++i) {
     DecoderConfig c = random_sizes(random);
-    c.block = static_cast<Block>(random.integer(0, 2));
-    c.is_mistral = c.block == Block::llama && random.coin();
+    c.family = families()[random.integer(0, std::ssize(families()) - 1)];
     auto seldom = [&] { return random.integer(0, 5) == 0; };
-    c.qkv_bias = seldom();
-    c.output_bias = seldom() ? !c.qkv_bias : c.qkv_bias;
+    c.attention_bias = seldom();
     c.mlp_bias = seldom();
-    c.qk_norm = seldom();
-    if (seldom()) c.query_scale = 1 / std::sqrt(random.round_or_odd(1, 512));
+    if (seldom()) c.query_pre_attn_scalar = random.round_or_odd(1, 512);
     if (seldom()) c.attention_cap = 50;
     if (seldom()) c.logits_cap = 30;
     if (seldom()) c.window_rope_base = 1000;
@@ -157,7 +132,8 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
     if (seldom()) c.windowed.clear();
     try {
       const std::string text = write_hf_config(c);
-      ASSERT_EQ(in_full(parse_hf_config(text)), in_full(c)) << text;
+      ASSERT_EQ(with_defaults_written_out(parse_hf_config(text)), with_defaults_written_out(c))
+          << text;
       ++written;
     } catch (const ConfigError& error) {
       ASSERT_THAT(error.what(), HasSubstr(", differs in "));
@@ -168,7 +144,7 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
   EXPECT_GT(refused, 1000);
   // Read back it would be the same, but transformers takes integers alone.
   DecoderConfig odd = random_model(random, "gemma2");
-  odd.query_scale = 1 / std::sqrt(2.5);
+  odd.query_pre_attn_scalar = 2.5;
   EXPECT_THAT(message_of<ConfigError>([&] { write_hf_config(odd); }),
               HasSubstr("query_pre_attn_scalar, which has to be an integer"));
 }

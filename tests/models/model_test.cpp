@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/ir/add.h"
 #include "models/families/decoder.h"
+#include "models/ir/add.h"
 #include "models/ir/labels.h"
+#include "models/ir/trace.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/rms_norm/rms_norm.h"
-#include "models/ir/trace.h"
 
 namespace longshore::models {
 namespace {
@@ -275,11 +275,11 @@ TEST(Llama, CountsTiedEmbeddingsOnce) {
 // Matrices are decayed, norms and biases never. Gemma adds 1 to the weights of norms. An adapter
 // starts as nothing, its first factor as PyTorch's linear layers do.
 TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
-  for (Block block : {Block::llama, Block::gemma, Block::gemma2})
+  for (const Family* family : families())
     for (int64_t rank : {0, 2}) {
       DecoderConfig config = small_llama();
-      config.block = block;
-      config.qkv_bias = config.output_bias = config.mlp_bias = config.qk_norm = true;
+      config.family = family;
+      config.attention_bias = config.mlp_bias = true;
       config.lora = {.rank = rank, .targets = {kLoraTargets.begin(), kLoraTargets.end()}};
       const Model model = decoder(config);
       int matrices = 0, biases = 0, norms = 0;
@@ -300,14 +300,16 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
             EXPECT_EQ(init.scale, 0.02) << value.name;
             ++matrices;
           } else {
-            EXPECT_EQ(init.kind, block == Block::llama ? Init::Kind::ones : Init::Kind::zeros)
-                << value.name;
+            const bool is_added = std::string(family->name).starts_with("gemma");
+            EXPECT_EQ(init.kind, is_added ? Init::Kind::zeros : Init::Kind::ones) << value.name;
             ++norms;
           }
         }
       EXPECT_EQ(matrices, config.tied_embeddings ? 8 + 1 : 7 + 2);
       EXPECT_EQ(biases, 7);
-      EXPECT_EQ(norms, block == Block::gemma2 ? 7 : 5);
+      const bool is_around = family == &kGemma2 || family == &kGemma3Text;
+      const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text;
+      EXPECT_EQ(norms, (is_around ? 5 : 3) + (has_qk_norms ? 2 : 0));
     }
 }
 

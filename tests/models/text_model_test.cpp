@@ -42,7 +42,7 @@ TEST(TextModel, PublishedFilesLeaveMostToDefaults) {
   EXPECT_EQ(read.kv_heads, 4);
   EXPECT_EQ(read.head_dim, 256);
   EXPECT_EQ(read.norm_epsilon, 1e-6);
-  EXPECT_EQ(read.query_scale, 1.0 / 16);
+  EXPECT_EQ(read.query_pre_attn_scalar, 256);
   EXPECT_EQ(read.rope_base, 1e6);
   EXPECT_EQ(read.rope_scaling, RopeScaling(LinearRopeScaling{8}));
   EXPECT_EQ(read.window_rope_base, 10000);

@@ -14,6 +14,7 @@
 #include "base/pieces.h"
 #include "base/printable.h"
 #include "data/files/content_hash.h"
+#include "models/families/family.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
 #include "trainer/weights/saved_state.h"
@@ -50,8 +51,9 @@ std::string value_of(const std::string& key, const Manifest& manifest) {
 
 // Whether values of a key give the same steps: a mistral is a llama by another name.
 bool are_alike(const std::string& key, const std::string& here, const std::string& there) {
-  auto is_llama = [](const std::string& value) { return value == "llama" || value == "mistral"; };
-  return here == there || (key == "model_type" && is_llama(here) && is_llama(there));
+  if (here == there) return true;
+  const models::Family *one = models::find_family(here), *other = models::find_family(there);
+  return key == "model_type" && one && other && computes_as(*one, *other);
 }
 
 std::string place_of(const Checkpoint& checkpoint) {

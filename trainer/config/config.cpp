@@ -6,9 +6,7 @@
 
 namespace longshore::trainer {
 
-bool is_toy(const Config& config) {
-  return config.model_type == ModelType::toy_a || config.model_type == ModelType::toy_b;
-}
+bool is_toy(const Config& config) { return config.toy != Toy::none; }
 
 void require_decoder(const Config& config) {
   if (is_toy(config))

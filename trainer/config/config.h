@@ -26,14 +26,15 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/tokenizers/add_bos_eos.h"
 #include "data/rows/document_rows.h"
-#include "models/families/lora.h"
+#include "data/tokenizers/add_bos_eos.h"
+#include "models/families/decoder_config.h"
 
 namespace longshore::trainer {
 
 enum class BackendChoice { automatic, cpu, cuda, cuda_composed };
-enum class ModelType { llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, toy_a, toy_b };
+// What model_type names beside the families of decoders: see models/families/toys.h.
+enum class Toy { none, a, b };
 enum class RopeType { unscaled, linear, llama3 };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
@@ -67,33 +68,23 @@ struct Config {
   BackendChoice backend = BackendChoice::automatic;
   bool deterministic = true;
 
-  // model; sizes of 0 have no default and must be given
-  ModelType model_type = ModelType::llama;
-  int64_t base_emb_dim = 0;
-  int64_t base_num_decoder_layers = 0;
-  int64_t base_num_query_heads = 0;
-  int64_t base_num_kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t base_mlp_dim = 0;
-  int64_t vocab_size = 0;
-  double normalization_layer_epsilon = 1e-5;
-  double rope_max_timescale = 10000;
-  bool logits_via_embedding = false;
-  bool attention_bias = false;
-  bool mlp_bias = false;
-  int64_t sliding_window_size = 0;
-  int64_t full_attention_period = 0;
+  // model
+  Toy toy = Toy::none;
+  // What the model's keys say of a decoder, and for toys of their sizes; the rest of it is what
+  // decoder_config() makes of other keys. Sizes of 0 have no default and must be given.
+  models::DecoderConfig model{.vocabulary = 0,
+                              .width = 0,
+                              .layers = 0,
+                              .query_heads = 0,
+                              .kv_heads = 0,
+                              .head_dim = 0,
+                              .mlp_width = 0};
   std::vector<std::string> layer_types;
-  double query_pre_attn_scalar = 0;
-  double attn_logits_soft_cap = 0;
-  double final_logits_soft_cap = 0;
-  double local_rope_max_timescale = 0;
   RopeType rope_type = RopeType::unscaled;
   double rope_factor = 1;
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   int64_t rope_original_max_position_embeddings = 8192;
-  int64_t pad_token_id = -1;
 
   // training
   std::vector<std::string> trainable_parameters_mask;

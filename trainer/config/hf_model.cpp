@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/tokenizers/tokenizer.h"
-#include "models/families/decoder.h"
+#include "models/families/fields.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
@@ -20,35 +20,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ModelType model_type(const models::DecoderConfig& decoder) {
-  switch (decoder.block) {
-    case models::Block::gemma:
-      return ModelType::gemma;
-    case models::Block::gemma2:
-      return decoder.qk_norm ? ModelType::gemma3_text : ModelType::gemma2;
-    case models::Block::llama:
-      break;
-  }
-  if (decoder.qk_norm) return ModelType::qwen3;
-  if (decoder.is_mistral) return ModelType::mistral;
-  return decoder.qkv_bias && !decoder.output_bias ? ModelType::qwen2 : ModelType::llama;
-}
-
 // Which layers have a window: by a period, or else one by one.
 void set_windows(const models::DecoderConfig& decoder, Config& config) {
   const std::vector<bool>& windowed = decoder.windowed;
   const bool has_windows = windowed.empty() || std::ranges::find(windowed, true) != windowed.end();
-  config.sliding_window_size = has_windows ? decoder.window : 0;
-  config.full_attention_period = 0;
+  config.model.window = has_windows ? decoder.window : 0;
+  config.model.full_attention_period = 0;
   config.layer_types.clear();
   const auto first_full = std::ranges::find(windowed, false);
-  if (config.sliding_window_size == 0 || first_full == windowed.end()) return;
+  if (config.model.window == 0 || first_full == windowed.end()) return;
   const int64_t period = first_full - windowed.begin() + 1;
   bool is_periodic = true;
   for (int64_t layer = 1; layer <= std::ssize(windowed); ++layer)
     is_periodic = is_periodic && windowed[layer - 1] == (layer % period != 0);
   if (is_periodic) {
-    config.full_attention_period = period;
+    config.model.full_attention_period = period;
     return;
   }
   for (const bool has_window : windowed)
@@ -97,7 +83,7 @@ void take_pad_token_of_weights(Config& config) {
     std::error_code error;
     if (folder.empty() || !fs::exists(folder / kHfConfigFile, error)) continue;
     try {
-      config.pad_token_id = read_hf_config(folder, unknown_keys(config)).decoder.pad_token;
+      config.model.pad_token = read_hf_config(folder, unknown_keys(config)).decoder.pad_token;
       config.origins["pad_token_id"] = path_text(folder / kHfConfigFile);
     } catch (const DataError&) {
       // Said where weights are opened; a plan needs none.
@@ -109,26 +95,11 @@ void take_pad_token_of_weights(Config& config) {
 }  // namespace
 
 void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
-  config.model_type = model_type(decoder);
-  config.base_emb_dim = decoder.width;
-  config.base_num_decoder_layers = decoder.layers;
-  config.base_num_query_heads = decoder.query_heads;
-  config.base_num_kv_heads = decoder.kv_heads;
-  config.head_dim = decoder.head_dim;
-  config.base_mlp_dim = decoder.mlp_width;
-  config.vocab_size = decoder.vocabulary;
-  config.normalization_layer_epsilon = decoder.norm_epsilon;
-  config.rope_max_timescale = decoder.rope_base;
-  config.logits_via_embedding = decoder.tied_embeddings;
-  config.attention_bias = decoder.output_bias;
-  config.mlp_bias = decoder.mlp_bias;
+  config.toy = Toy::none;
+  config.model.family = decoder.family;
+  for (const models::Field* field : models::decoder_fields())
+    set_value(*field, value(*field, decoder), config.model);
   set_windows(decoder, config);
-  config.query_pre_attn_scalar =
-      decoder.query_scale > 0 ? models::query_pre_attn_scalar(decoder.query_scale) : 0;
-  config.attn_logits_soft_cap = decoder.attention_cap;
-  config.final_logits_soft_cap = decoder.logits_cap;
-  config.local_rope_max_timescale = decoder.window_rope_base;
-  config.pad_token_id = decoder.pad_token;
   set_rope(decoder.rope_scaling, config);
 }
 

@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "data/text/chat_template.h"
-#include "models/ir/labels.h"
+#include "models/families/fields.h"
 #include "models/families/limits.h"
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
+#include "models/ir/labels.h"
 #include "offload/policy/policy.h"
 
 namespace longshore::trainer {
@@ -55,6 +56,72 @@ ChoiceKey chat_template_choice() {
           }};
 }
 
+// "llama", ...: the families, then the toys.
+const std::vector<std::string>& model_types() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> names;
+    for (const models::Family* family : models::families()) names.emplace_back(family->name);
+    names.insert(names.end(), {"toy_a", "toy_b"});
+    return names;
+  }();
+  return names;
+}
+
+ChoiceKey model_type_choice() {
+  return {model_types(),
+          [](const Config& config) {
+            const auto& families = models::families();
+            if (config.toy != Toy::none)
+              return families.size() + static_cast<size_t>(config.toy) - 1;
+            return static_cast<size_t>(std::ranges::find(families, config.model.family) -
+                                       families.begin());
+          },
+          [](Config& config, size_t index) {
+            const size_t count = models::families().size();
+            config.toy = index < count ? Toy::none : static_cast<Toy>(index - count + 1);
+            config.model.family = models::families()[index < count ? index : 0];
+          }};
+}
+
+// Of a field of models/families/fields.h.
+Key key_of(const models::Field& field) {
+  const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);
+  auto key = [&](auto kind) { return Key{field.key, Section::model, std::move(kind), field.help}; };
+  if (const auto* integer = std::get_if<int64_t models::DecoderConfig::*>(&field.member))
+    return key(IntegerKey{*integer, low, high, field.also});
+  if (const auto* number = std::get_if<double models::DecoderConfig::*>(&field.member))
+    return key(
+        NumberKey{*number, field.low, field.low_is_excluded ? End::excluded : End::included});
+  return key(FlagKey{std::get<bool models::DecoderConfig::*>(field.member)});
+}
+
+std::vector<Key> model_keys() {
+  using enum Section;
+  std::vector<Key> keys{
+      {"model_type", model, model_type_choice(),
+       "the architecture; the toys are for plan: see configs/toy_a.yml, configs/toy_b.yml"}};
+  for (const models::Field* field : models::decoder_fields()) keys.push_back(key_of(*field));
+  const std::vector<Key> others{
+      {"layer_types", model,
+       ListKey{&Config::layer_types, "full_attention or sliding_attention", {}},
+       "with a window: for each layer whether it has it, sliding_attention, or not, "
+       "full_attention; "
+       "none: as full_attention_period says"},
+      {"rope_type", model, choice<&Config::rope_type>({"default", "linear", "llama3"}),
+       "how RoPE's frequencies are scaled in layers without a window"},
+      {"rope_factor", model, at_least(1, &Config::rope_factor),
+       "linear, llama3: divides frequencies"},
+      {"rope_low_freq_factor", model, above(0, &Config::rope_low_freq_factor),
+       "llama3: turns within the original length up to which a frequency is divided"},
+      {"rope_high_freq_factor", model, above(0, &Config::rope_high_freq_factor),
+       "llama3: turns from which it stays"},
+      {"rope_original_max_position_embeddings", model,
+       IntegerKey{&Config::rope_original_max_position_embeddings, 1, models::kMaxLength},
+       "llama3: the original length"}};
+  keys.insert(keys.end(), others.begin(), others.end());
+  return keys;
+}
+
 std::vector<Key> make_config_keys() {
   using enum Section;
   std::vector<Key> keys{
@@ -97,68 +164,6 @@ std::vector<Key> make_config_keys() {
       {"deterministic", run, FlagKey{&Config::deterministic},
        "of CUDA: gradients of attention are sums in a fixed order, so that a step gives the same "
        "bits again and under every policy; false: in any order, which may be faster"},
-
-      {"model_type", model,
-       choice<&Config::model_type>({"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2",
-                                    "gemma3_text", "toy_a", "toy_b"}),
-       "the architecture; the toys are for plan: see configs/toy_a.yml, configs/toy_b.yml"},
-      {"base_emb_dim", model, IntegerKey{&Config::base_emb_dim, 1, models::kMaxWidth},
-       "width of the residual stream"},
-      {"base_num_decoder_layers", model,
-       IntegerKey{&Config::base_num_decoder_layers, 1, models::kMaxLayers}, "decoder layers"},
-      {"base_num_query_heads", model,
-       IntegerKey{&Config::base_num_query_heads, 1, models::kMaxHeads}, "attention heads"},
-      {"base_num_kv_heads", model, IntegerKey{&Config::base_num_kv_heads, 1, models::kMaxHeads},
-       "key and value heads; divides base_num_query_heads"},
-      {"head_dim", model, IntegerKey{&Config::head_dim, 2, models::kMaxHeadDim},
-       "width of a head; even, as RoPE turns pairs"},
-      {"base_mlp_dim", model, IntegerKey{&Config::base_mlp_dim, 1, models::kMaxMlpWidth},
-       "width between the MLP's projections"},
-      {"vocab_size", model,
-       IntegerKey{&Config::vocab_size, models::kMinVocabulary, models::kMaxVocabulary},
-       "number of token ids"},
-      {"normalization_layer_epsilon", model, above(0, &Config::normalization_layer_epsilon),
-       "added to the mean square in RMSNorm"},
-      {"rope_max_timescale", model, at_least(1, &Config::rope_max_timescale),
-       "RoPE's base, often called theta"},
-      {"logits_via_embedding", model, FlagKey{&Config::logits_via_embedding},
-       "the output projection is the embedding table"},
-      {"attention_bias", model, FlagKey{&Config::attention_bias},
-       "llama: biases on attention's projections; qwen2 has them on query, key and value"},
-      {"mlp_bias", model, FlagKey{&Config::mlp_bias}, "llama: biases on the MLP's projections"},
-      {"sliding_window_size", model,
-       IntegerKey{&Config::sliding_window_size, 0, models::kMaxLength},
-       "keys that a query of a layer with a window sees, itself included; 0: no window"},
-      {"full_attention_period", model,
-       IntegerKey{&Config::full_attention_period, 0, models::kMaxLayers},
-       "with a window: each so many'th layer has none; 0: all have it"},
-      {"layer_types", model,
-       ListKey{&Config::layer_types, "full_attention or sliding_attention", {}},
-       "with a window: for each layer whether it has it, sliding_attention, or not, "
-       "full_attention; "
-       "none: as full_attention_period says"},
-      {"query_pre_attn_scalar", model, at_least(0, &Config::query_pre_attn_scalar),
-       "scores are divided by its root; 0: head_dim"},
-      {"attn_logits_soft_cap", model, at_least(0, &Config::attn_logits_soft_cap),
-       "soft-cap of attention's scores; 0: none"},
-      {"final_logits_soft_cap", model, at_least(0, &Config::final_logits_soft_cap),
-       "soft-cap of the logits; 0: none"},
-      {"local_rope_max_timescale", model, at_least(0, &Config::local_rope_max_timescale),
-       "RoPE's base in layers with a window; 0: as in the others"},
-      {"rope_type", model, choice<&Config::rope_type>({"default", "linear", "llama3"}),
-       "how RoPE's frequencies are scaled in layers without a window"},
-      {"rope_factor", model, at_least(1, &Config::rope_factor),
-       "linear, llama3: divides frequencies"},
-      {"rope_low_freq_factor", model, above(0, &Config::rope_low_freq_factor),
-       "llama3: turns within the original length up to which a frequency is divided"},
-      {"rope_high_freq_factor", model, above(0, &Config::rope_high_freq_factor),
-       "llama3: turns from which it stays"},
-      {"rope_original_max_position_embeddings", model,
-       IntegerKey{&Config::rope_original_max_position_embeddings, 1, models::kMaxLength},
-       "llama3: the original length"},
-      {"pad_token_id", model, IntegerKey{&Config::pad_token_id, 0, models::kMaxVocabulary - 1, -1},
-       "token whose embedding gets no gradient where it is an input, as in transformers; by "
-       "default as config.json in load_parameters_path has it; -1: none"},
 
       {"trainable_parameters_mask", training,
        ListKey{&Config::trainable_parameters_mask, "regular expressions", {}},
@@ -308,6 +313,8 @@ std::vector<Key> make_config_keys() {
       {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, models::kMaxLength},
        "length of the text sampled at the end; 0: no sample"},
   };
+  const std::vector<Key> of_model = model_keys();
+  keys.insert(std::ranges::find(keys, training, &Key::section), of_model.begin(), of_model.end());
   auto place = std::ranges::find(keys, offload::kUnlabelled, &Key::name);
   for (const models::LabelInfo& label : models::kDecoderLabels)
     place = 1 + keys.insert(place, {std::string(label.name), remat, LabelKey{},

@@ -32,8 +32,23 @@ enum class Section {
   report
 };
 
+// Where a key's value stands: in the config itself, or in the model that it describes.
+template <class T>
+class Place {
+ public:
+  Place(T Config::*own) : own_(own) {}
+  Place(T models::DecoderConfig::*of_model) : of_model_(of_model) {}
+
+  T& in(Config& config) const { return own_ ? config.*own_ : config.model.*of_model_; }
+  const T& in(const Config& config) const { return own_ ? config.*own_ : config.model.*of_model_; }
+
+ private:
+  T Config::*own_ = nullptr;
+  T models::DecoderConfig::*of_model_ = nullptr;
+};
+
 struct IntegerKey {
-  int64_t Config::*member;
+  Place<int64_t> place;
   int64_t low;
   int64_t high;
   std::optional<int64_t> also = std::nullopt;  // a valid value outside the range
@@ -42,7 +57,7 @@ struct IntegerKey {
 enum class End { included, excluded };
 
 struct NumberKey {
-  double Config::*member;
+  Place<double> place;
   double low;
   End low_end = End::included;
   double high = std::numeric_limits<double>::infinity();
@@ -51,21 +66,21 @@ struct NumberKey {
 };
 
 struct FlagKey {
-  bool Config::*member;
+  Place<bool> place;
 };
 
 struct TextKey {
-  std::string Config::*member;
+  Place<std::string> place;
   bool may_be_path = false;  // a text with a slash in it or .yml at its end is taken for a path
 };
 
 struct PathKey {
-  std::filesystem::path Config::*member;
+  Place<std::filesystem::path> place;
 };
 
 // A YAML list, or on one line items separated by commas.
 struct ListKey {
-  std::vector<std::string> Config::*member;
+  Place<std::vector<std::string>> place;
   std::string items;                 // what the items are: "regular expressions"
   std::vector<std::string> choices;  // the valid items, each at most once; empty: any text
   std::string all;                   // a word for all choices; empty: there is none
@@ -74,7 +89,7 @@ struct ListKey {
 // Files, each optionally followed by a colon and its weight. A YAML list, or on one line files
 // separated by commas.
 struct DatasetKey {
-  std::vector<DatasetFile> Config::*member;
+  Place<std::vector<DatasetFile>> place;
 };
 
 // One of the enumerators of an enum. Their names are in the enum's order.

@@ -1,10 +1,8 @@
 #include "trainer/config/model_config.h"
 
-#include <cmath>
-
 #include "base/error.h"
-#include "models/ops/kernels/onednn_matmul.h"
 #include "models/families/toys.h"
+#include "models/ops/kernels/onednn_matmul.h"
 #include "trainer/config/trainable_mask.h"
 
 namespace longshore::trainer {
@@ -31,12 +29,6 @@ models::RopeScaling rope_scaling(const Config& config) {
           static_cast<double>(config.rope_original_max_position_embeddings)};
   }
   throw InternalError("a rope_type without a scaling");
-}
-
-models::Block block(ModelType type) {
-  if (type == ModelType::gemma) return models::Block::gemma;
-  bool has_post_norms = type == ModelType::gemma2 || type == ModelType::gemma3_text;
-  return has_post_norms ? models::Block::gemma2 : models::Block::llama;
 }
 
 models::LoraConfig lora_config(const Config& config) {
@@ -77,66 +69,39 @@ void require_dtype(const Config& config, models::Target target) {
 }
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target) {
-  models::DecoderConfig decoder{.batch = config.per_device_batch_size,
-                                .length = config.max_target_length,
-                                .vocabulary = config.vocab_size,
-                                .width = config.base_emb_dim,
-                                .layers = static_cast<int>(config.base_num_decoder_layers),
-                                .query_heads = config.base_num_query_heads,
-                                .kv_heads = config.base_num_kv_heads,
-                                .head_dim = config.head_dim,
-                                .mlp_width = config.base_mlp_dim,
-                                .norm_epsilon = config.normalization_layer_epsilon,
-                                .rope_base = config.rope_max_timescale,
-                                .tied_embeddings = config.logits_via_embedding,
-                                .dtype = compute_dtype(config, target),
-                                .deterministic = config.deterministic || !models::is_cuda(target),
-                                .block = block(config.model_type),
-                                .rope_scaling = rope_scaling(config)};
-  ModelType type = config.model_type;
-  decoder.is_mistral = type == ModelType::mistral;
-  decoder.pad_token = config.pad_token_id;
-  decoder.qkv_bias = config.attention_bias || type == ModelType::qwen2;
-  decoder.output_bias = config.attention_bias && type != ModelType::qwen2;
-  decoder.mlp_bias = config.mlp_bias;
-  decoder.qk_norm = type == ModelType::qwen3 || type == ModelType::gemma3_text;
-  if (config.query_pre_attn_scalar > 0)
-    decoder.query_scale = 1 / std::sqrt(config.query_pre_attn_scalar);
-  decoder.attention_cap = config.attn_logits_soft_cap;
-  decoder.logits_cap = config.final_logits_soft_cap;
-  decoder.window = config.sliding_window_size;
-  decoder.window_rope_base = config.local_rope_max_timescale;
+  models::DecoderConfig decoder = config.model;
+  decoder.batch = config.per_device_batch_size;
+  decoder.length = config.max_target_length;
+  decoder.dtype = compute_dtype(config, target);
+  decoder.deterministic = config.deterministic || !models::is_cuda(target);
+  decoder.rope_scaling = rope_scaling(config);
+  for (const std::string& type : config.layer_types)
+    decoder.windowed.push_back(type == models::kSlidingAttention);
   decoder.lora = lora_config(config);
   decoder.segments = config.dataset_type == DatasetType::documents && config.packing;
-  // A model that is tried with other numbers of layers than its list has goes on from its start.
-  if (const int64_t count = std::ssize(config.layer_types); count > 0)
-    for (int64_t layer = 0; layer < config.base_num_decoder_layers; ++layer)
-      decoder.windowed.push_back(config.layer_types[layer % count] == models::kSlidingAttention);
-  else if (config.full_attention_period > 0)
-    for (int64_t layer = 1; layer <= config.base_num_decoder_layers; ++layer)
-      decoder.windowed.push_back(layer % config.full_attention_period != 0);
   return decoder;
 }
 
 namespace {
 
 models::Model unmasked_model(const Config& config, models::Target target) {
-  int layers = static_cast<int>(config.base_num_decoder_layers);
-  switch (config.model_type) {
-    case ModelType::toy_a:
+  const auto layers = static_cast<int>(config.model.layers);
+  switch (config.toy) {
+    case Toy::a:
       return models::toy_a({.rows = config.per_device_batch_size,
-                            .width = config.base_emb_dim,
-                            .inner = config.base_mlp_dim,
+                            .width = config.model.width,
+                            .inner = config.model.mlp_width,
                             .layers = layers,
                             .dtype = compute_dtype(config, target)});
-    case ModelType::toy_b:
+    case Toy::b:
       return models::toy_b({.rows = config.per_device_batch_size,
-                            .width = config.base_emb_dim,
+                            .width = config.model.width,
                             .layers = layers,
                             .dtype = compute_dtype(config, target)});
-    default:
-      return models::decoder(decoder_config(config, target));
+    case Toy::none:
+      break;
   }
+  return models::decoder(decoder_config(config, target));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/tokenizers/pcre2_expression.h"
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {

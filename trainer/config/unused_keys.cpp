@@ -66,7 +66,7 @@ const std::vector<Switch>& switches() {
        [](const Config& config) { return config.rope_type != RopeType::llama3; },
        {"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_max_position_embeddings"}},
       {"sliding_window_size",
-       [](const Config& config) { return config.sliding_window_size == 0; },
+       [](const Config& config) { return config.model.window == 0; },
        {"local_rope_max_timescale"}},
   };
   return list;

@@ -30,7 +30,7 @@ bool is_read(const Key& key, const Config& config) {
   static const std::set<std::string> kOfToyA{"model_type", "base_emb_dim",
                                              "base_num_decoder_layers", "base_mlp_dim"};
   if (!is_toy(config) || key.section != Section::model) return true;
-  bool is_toy_b_inner = config.model_type == ModelType::toy_b && key.name == "base_mlp_dim";
+  bool is_toy_b_inner = config.toy == Toy::b && key.name == "base_mlp_dim";
   return kOfToyA.contains(key.name) && !is_toy_b_inner;
 }
 
@@ -56,15 +56,15 @@ void check_layer_types(const Config& config) {
     if (type != models::kFullAttention && type != models::kSlidingAttention)
       throw ConfigError(location(config, "layer_types") + ": found " + excerpt(type) +
                         ", expected full_attention or sliding_attention");
-  if (std::ssize(config.layer_types) != config.base_num_decoder_layers) {
+  if (std::ssize(config.layer_types) != config.model.layers) {
     refuse(config, "layer_types",
            "as many as " + described(config, "base_num_decoder_layers") + " says, found " +
                std::to_string(config.layer_types.size()));
   }
-  if (config.full_attention_period > 0) {
+  if (config.model.full_attention_period > 0) {
     refuse(config, "full_attention_period", "0 with layer_types, which say it");
   }
-  if (config.sliding_window_size == 0) {
+  if (config.model.window == 0) {
     refuse(config, "layer_types", "none with " + described(config, "sliding_window_size"));
   }
 }
@@ -78,18 +78,18 @@ void check_model(const Config& config) {
   if (config.rope_type == RopeType::unscaled && config.rope_factor != 1) {
     refuse(config, "rope_factor", "1 with " + described(config, "rope_type"));
   }
-  if (config.full_attention_period > 0 && config.sliding_window_size == 0) {
+  if (config.model.full_attention_period > 0 && config.model.window == 0) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }
   check_layer_types(config);
-  if (config.pad_token_id >= config.vocab_size) {
+  if (config.model.pad_token >= config.model.vocabulary) {
     refuse(config, "pad_token_id", "less than " + described(config, "vocab_size"));
   }
-  if (config.base_num_query_heads % config.base_num_kv_heads != 0) {
+  if (config.model.query_heads % config.model.kv_heads != 0) {
     refuse(config, "base_num_query_heads",
            "a multiple of " + described(config, "base_num_kv_heads"));
   }
-  if (config.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
+  if (config.model.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
 }
 
 void check_training(const Config& config) {
@@ -126,7 +126,7 @@ void check_batch(const Config& config) {
 }
 
 void check_offload(const Config& config) {
-  if (config.offload_layers > config.base_num_decoder_layers) {
+  if (config.offload_layers > config.model.layers) {
     refuse(config, "offload_layers",
            "at most " + described(config, "base_num_decoder_layers") + ", or -1");
   }

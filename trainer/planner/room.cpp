@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "offload/memory/alignment.h"
 #include "offload/lowering/parameter_layout.h"
+#include "offload/memory/alignment.h"
 #include "trainer/config/model_config.h"
 #include "trainer/step/training_plans.h"
 
@@ -72,7 +72,7 @@ MemoryLimits memory_limits(const Config& config) {
 
 MemoryByKind memory_of_states(const Config& config, models::Target target) {
   const offload::LayoutOptions options = layout_options(config);
-  const bool has_optimizer = config.model_type != ModelType::toy_a;
+  const bool has_optimizer = config.toy != Toy::a;
   MemoryByKind memory;
   for (const offload::Slab& slab : offload::lay_out(make_model(config, target), options).slabs)
     for (offload::Copy copy : offload::kCopies)

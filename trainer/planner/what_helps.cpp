@@ -36,7 +36,7 @@ struct Change {
   // Of a number: sets it, and the least value that is worth trying. The largest that fits is what
   // helps; if none does, what make() sets is shown.
   void (*set)(Config&, int64_t) = nullptr;
-  int64_t Config::*number = nullptr;
+  std::optional<Place<int64_t>> number;
   int64_t least = 1;
 };
 
@@ -46,7 +46,7 @@ constexpr const char* kHomes[] = {"optimizer_memory_host_offload", "gradient_mem
                                   "parameter_memory_host_offload"};
 
 void set_layers(Config& config, int64_t layers) {
-  config.base_num_decoder_layers = layers;
+  config.model.layers = layers;
   if (config.offload_layers > layers) config.offload_layers = -1;
 }
 
@@ -98,11 +98,9 @@ const std::vector<Change>& changes() {
        [](const Config& c, Target) { return c.gradient_accumulation_steps > 1; },
        [](Config& c) { c.gradient_accumulation_steps = 1; }},
       {kLayers,
-       [](const Config& c, Target) {
-         return c.base_num_decoder_layers > 1 && c.load_parameters_path.empty();
-       },
-       [](Config& c) { set_layers(c, c.base_num_decoder_layers / 2); }, set_layers,
-       &Config::base_num_decoder_layers}};
+       [](const Config& c, Target) { return c.model.layers > 1 && c.load_parameters_path.empty(); },
+       [](Config& c) { set_layers(c, c.model.layers / 2); }, set_layers,
+       &models::DecoderConfig::layers}};
   return changes;
 }
 
@@ -158,7 +156,7 @@ Config with_least_change(const Config& config, const Change& change, int64_t fit
     change.set(one, value);
     return one;
   };
-  return with(largest_between(fit, config.*change.number, [&](int64_t value) {
+  return with(largest_between(fit, change.number->in(config), [&](int64_t value) {
     return spare_bytes(with(value), target, room_of);
   }));
 }
@@ -167,7 +165,7 @@ Config with_least_change(const Config& config, const Change& change, int64_t fit
 Config changed(const Config& config, const Change& change, models::Target target,
                const RoomOf& room_of) {
   Config result = config;
-  if (change.number && change.least < config.*change.number) {
+  if (change.number && change.least < change.number->in(config)) {
     change.set(result, change.least);
     if (spare_bytes(result, target, room_of) >= 0)
       return with_least_change(config, change, change.least, target, room_of);
@@ -247,9 +245,9 @@ std::optional<Config> combination_that_fits(const Config& config, models::Target
       const Change& change = change_of(key);
       if (!change.number) continue;
       Config before = found.config;
-      change.set(before, config.*change.number);
+      change.set(before, change.number->in(config));
       found.config =
-          with_least_change(before, change, found.config.*change.number, target, room_of);
+          with_least_change(before, change, change.number->in(found.config), target, room_of);
     }
     return found.config;
   }

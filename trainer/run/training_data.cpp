@@ -14,13 +14,13 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/rows/document_rows.h"
+#include "data/rows/unigram.h"
+#include "data/rows/window_rows.h"
 #include "data/text/encode_example.h"
 #include "data/text/example.h"
 #include "data/text/text_format.h"
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
-#include "data/rows/unigram.h"
-#include "data/rows/window_rows.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/text_files.h"
 
@@ -104,7 +104,7 @@ class Opener {
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
-    if (file->vocab_size() > config_.vocab_size) check_ids(key, *file);
+    if (file->vocab_size() > config_.model.vocabulary) check_ids(key, *file);
     warn_of_bos(path, *file);
     if (first_)
       require_tokenizer(key, *file, first_->tokenizer_fingerprint(), path_text(first_->path()));
@@ -157,10 +157,10 @@ class Opener {
   }
 
   void check_vocabulary(const char* key, const fs::path& path, int32_t vocab_size) const {
-    if (vocab_size <= config_.vocab_size) return;
+    if (vocab_size <= config_.model.vocabulary) return;
     throw ConfigError(fmt::format("{}: {} has token ids up to {}, but vocab_size is {} ({}){}",
                                   location(config_, key), path_text(path), vocab_size - 1,
-                                  config_.vocab_size, origin(config_, "vocab_size"),
+                                  config_.model.vocabulary, origin(config_, "vocab_size"),
                                   config_.load_parameters_path.empty()
                                       ? nearest_help(fmt::format("vocab_size={}", vocab_size))
                                       : ", that of the weights; expected their tokenizer"));
@@ -173,13 +173,13 @@ class Opener {
       ids.resize(static_cast<size_t>(count));
       file.read(first, ids);
       const auto beyond =
-          std::ranges::find_if(ids, [&](int32_t id) { return id >= config_.vocab_size; });
+          std::ranges::find_if(ids, [&](int32_t id) { return id >= config_.model.vocabulary; });
       if (beyond == ids.end()) return;
       throw ConfigError(fmt::format(
           "{}: {}: token {} is {}, a special token of the tokenizer; expected ids below {}, the "
           "vocab_size ({})",
           location(config_, key), path_text(file.path()), first + (beyond - ids.begin()), *beyond,
-          config_.vocab_size, origin(config_, "vocab_size")));
+          config_.model.vocabulary, origin(config_, "vocab_size")));
     });
   }
 
@@ -250,9 +250,10 @@ Prompt sample_prompt(const Config& config, const data::TokenFile& file,
                                     location(config, "chat_template"));
   if (!config.load_parameters_path.empty())
     std::ranges::copy(eos_ids(config.load_parameters_path), std::back_inserter(prompt.end_tokens));
-  if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.vocab_size)
+  if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.model.vocabulary)
     throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
-                                  location(config, "sample_prompt"), largest, config.vocab_size));
+                                  location(config, "sample_prompt"), largest,
+                                  config.model.vocabulary));
   const int64_t others =
       std::ssize(prompt.tokens) - std::ssize(tokenizer.encode(config.sample_prompt));
   if (std::ssize(prompt.tokens) > sample_capacity(config))
@@ -290,7 +291,7 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
   uint64_t seed = static_cast<uint64_t>(config.seed);
   if (config.dataset_type == DatasetType::synthetic) {
     result.training =
-        data::synthetic_batches(shape, static_cast<int32_t>(config.vocab_size), seed, rank);
+        data::synthetic_batches(shape, static_cast<int32_t>(config.model.vocabulary), seed, rank);
     return result;
   }
   if (!config.tokenizer_path.empty())

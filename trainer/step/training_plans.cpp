@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "offload/memory/alignment.h"
 #include "offload/lowering/explain.h"
+#include "offload/memory/alignment.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"
@@ -144,7 +144,7 @@ StepOptions step_options(const Config& config, const models::Model& model, model
   if (auto fates = fates_in_other_layers(config)) options.others = policy(*fates);
   if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
   // The gradients of toy_a are the result.
-  if (config.model_type != ModelType::toy_a) options.optimizer = optimizer_options(config);
+  if (config.toy != Toy::a) options.optimizer = optimizer_options(config);
   options.transfers.layers_ahead = chosen_layers_ahead(config, model, options, target);
   return options;
 }

@@ -10,9 +10,9 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/files/small_file.h"
 #include "data/safetensors/safetensors_float.h"
 #include "data/safetensors/safetensors_writer.h"
-#include "data/files/small_file.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/validate.h"
 #include "trainer/weights/adapter_format.h"
@@ -97,8 +97,7 @@ LoraConfig read_adapter_config(const fs::path& folder, int layers) {
 Config with_adapter(Config config) {
   if (config.load_adapter_path.empty()) return config;
   const fs::path folder = adapter_folder(config);
-  const LoraConfig adapter =
-      read_adapter_config(folder, static_cast<int>(config.base_num_decoder_layers));
+  const LoraConfig adapter = read_adapter_config(folder, static_cast<int>(config.model.layers));
   require_no_dropout(config, folder);
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,

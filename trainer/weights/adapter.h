@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/safetensors/safetensors.h"
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
 #include "offload/execution/arguments.h"
 #include "offload/lowering/parameter_layout.h"
 #include "trainer/config/config.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "data/safetensors/safetensors.h"
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
 
 namespace longshore::trainer {
 

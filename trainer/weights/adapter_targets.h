@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
 
 namespace longshore::trainer {
 

@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/safetensors/safetensors_float.h"
+#include "models/families/fields.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"
@@ -33,28 +34,15 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
     if (a != b)
       lines.push_back(fmt::format("{}: {} here, {} in the checkpoint", key, shown(a), shown(b)));
   };
-  auto cast = [](auto value) { return static_cast<double>(value); };
-  compare("base_emb_dim", cast(here.width), cast(there.width));
-  compare("base_num_decoder_layers", here.layers, there.layers);
-  compare("base_num_query_heads", cast(here.query_heads), cast(there.query_heads));
-  compare("base_num_kv_heads", cast(here.kv_heads), cast(there.kv_heads));
-  compare("head_dim", cast(here.head_dim), cast(there.head_dim));
-  compare("base_mlp_dim", cast(here.mlp_width), cast(there.mlp_width));
-  compare("vocab_size", cast(here.vocabulary), cast(there.vocabulary));
-  compare("normalization_layer_epsilon", here.norm_epsilon, there.norm_epsilon);
-  compare("rope_max_timescale", here.rope_base, there.rope_base);
-  compare("logits_via_embedding", here.tied_embeddings, there.tied_embeddings);
-  compare("attention_bias", here.qkv_bias, there.qkv_bias);
-  compare("mlp_bias", here.mlp_bias, there.mlp_bias);
-  compare("sliding_window_size", cast(here.window), cast(there.window));
-  if (here.head_dim == there.head_dim)  // whose default goes by it
-    compare("query_pre_attn_scalar", models::query_pre_attn_scalar(here.query_scale),
-            models::query_pre_attn_scalar(there.query_scale));
-  compare("attn_logits_soft_cap", here.attention_cap, there.attention_cap);
-  compare("final_logits_soft_cap", here.logits_cap, there.logits_cap);
-  compare("local_rope_max_timescale", here.window_rope_base, there.window_rope_base);
-  if (here.block != there.block || here.qk_norm != there.qk_norm)
-    lines.push_back("model_type: another family in the checkpoint");
+  for (const models::Field* field : models::decoder_fields()) {
+    if (field == &models::kFullAttentionPeriod || field == &models::kPadToken) continue;
+    // A default that goes by it.
+    if (field == &models::kQueryPreAttnScalar && here.head_dim != there.head_dim) continue;
+    compare(field->key, value(*field, here), value(*field, there));
+  }
+  if (here.family != there.family)
+    lines.push_back(fmt::format("model_type: {} here, {} in the checkpoint", one.family->name,
+                                other.family->name));
   if (here.rope_scaling != there.rope_scaling)
     lines.push_back("rope_type and its factors: not those of the checkpoint");
   if (here.layers == there.layers && here.windowed != there.windowed)

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
 
 namespace longshore::trainer {
 namespace {

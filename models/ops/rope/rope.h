@@ -2,10 +2,8 @@
 // head against the second, as Llama's published weights expect.
 #pragma once
 
-#include <array>
-#include <variant>
-
 #include "models/ir/trace.h"
+#include "models/ops/rope/rope_scaling.h"
 
 namespace longshore::models {
 
@@ -17,27 +15,6 @@ extern const Op rope_op;
 struct RopeTable {
   Var cos, sin;
 };
-
-// How a model that was trained on short sequences takes longer ones: lower frequencies. The names
-// are those of Hugging Face's rope_scaling; what is not positive throws InternalError.
-struct LinearRopeScaling {
-  double factor;  // divides every frequency (Chen et al. 2023, arXiv 2306.15595)
-
-  bool operator==(const LinearRopeScaling&) const = default;
-};
-
-// Llama 3.1's rule (transformers, modeling_rope_utils.py). With r the full turns that a frequency
-// makes in the original length, those with r <= low_freq_factor are divided by `factor`, those with
-// r >= high_freq_factor stay; between the two, the divided and the kept are mixed linearly in r.
-struct Llama3RopeScaling {
-  double factor;
-  double low_freq_factor, high_freq_factor;  // low < high
-  double original_max_position_embeddings;   // tokens
-
-  bool operator==(const Llama3RopeScaling&) const = default;
-};
-
-using RopeScaling = std::variant<std::monostate, LinearRopeScaling, Llama3RopeScaling>;
 
 // Angles positions * base^(-2i/D), the frequencies scaled. `base` is rope_theta, MaxText's
 // rope_max_timescale.

@@ -81,7 +81,7 @@ class Part {
     std::vector<double> results;
     data::BatchSource source = data::synthetic_batches(
         {config_.per_device_batch_size, config_.max_target_length},
-        static_cast<int32_t>(config_.vocab_size), static_cast<uint64_t>(config_.seed));
+        static_cast<int32_t>(config_.model.vocabulary), static_cast<uint64_t>(config_.seed));
     const int64_t micro_batches = config_.gradient_accumulation_steps;
     for (int i = first; i < end; ++i) {
       std::vector<data::Batch> batch;

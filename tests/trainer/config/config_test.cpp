@@ -229,9 +229,9 @@ TEST_F(ConfigTest, LaterSourcesWin) {
   EXPECT_EQ(location(config, "run_name"), "configs/top.yml:3 run_name");
   EXPECT_EQ(config.learning_rate, 0.25);
   EXPECT_EQ(location(config, "learning_rate"), "command line learning_rate");
-  EXPECT_EQ(config.head_dim, 32) << "a recipe overrides its model's keys";
+  EXPECT_EQ(config.model.head_dim, 32) << "a recipe overrides its model's keys";
   EXPECT_EQ(origin(config, "head_dim"), "configs/base.yml:4");
-  EXPECT_EQ(config.base_emb_dim, 64);
+  EXPECT_EQ(config.model.width, 64);
   EXPECT_EQ(origin(config, "base_emb_dim"), "configs/models/small.yml:2");
   EXPECT_EQ(config.adam_b1, 0.9);
   EXPECT_EQ(origin(config, "adam_b1"), "default");
@@ -242,16 +242,16 @@ TEST_F(ConfigTest, NamingAModelReplacesTheOneBefore) {
   write_file(root / "configs/base.yml",
              "rope_max_timescale: 500\nmodel_name: small\nhead_dim: 48\nsteps: 7\n");
   Config named = load("base.yml");
-  EXPECT_EQ(named.rope_max_timescale, 500) << "the order of keys in a file does not matter";
+  EXPECT_EQ(named.model.rope_base, 500) << "the order of keys in a file does not matter";
   EXPECT_EQ(named.head_dim, 48);
 
   Config config = load("base.yml", {"base_mlp_dim=64", "model_name=large"});
   EXPECT_EQ(config.model_name, "large");
-  EXPECT_EQ(config.head_dim, 32);
+  EXPECT_EQ(config.model.head_dim, 32);
   EXPECT_EQ(origin(config, "head_dim"), "configs/models/large.yml:5");
-  EXPECT_EQ(config.rope_max_timescale, 10000) << "nothing of the first model is left";
+  EXPECT_EQ(config.model.rope_base, 10000) << "nothing of the first model is left";
   EXPECT_EQ(origin(config, "rope_max_timescale"), "default");
-  EXPECT_EQ(config.base_mlp_dim, 64) << "the command line's own keys stand";
+  EXPECT_EQ(config.model.mlp_width, 64) << "the command line's own keys stand";
   EXPECT_EQ(config.steps, 7);
 }
 
@@ -262,7 +262,7 @@ TEST_F(ConfigTest, AnEmptyModelNameLeavesNothingOfTheModelBefore) {
   const fs::path folder = default_configs_directory().parent_path() / "tests/goldens/models/gemma2";
   const Config config =
       load("base.yml", {"model_name=", "load_parameters_path=" + folder.string()});
-  EXPECT_EQ(config.model_type, ModelType::gemma2);
+  EXPECT_EQ(config.model.family, &models::kGemma2);
   EXPECT_EQ(origin(config, "head_dim"), (folder / "config.json").string());
   EXPECT_EQ(config.steps, 7);
 }
@@ -329,7 +329,7 @@ TEST(ShippedConfigs, LeaveNoTextsOfAModelThatIsTakenBack) {
         configs);
     EXPECT_EQ(other.tokenizer_path, "") << name;
     EXPECT_EQ(other.chat_template, "") << name;
-    EXPECT_EQ(other.model_type, ModelType::gemma2) << name;
+    EXPECT_EQ(other.model.family, &models::kGemma2) << name;
   }
   EXPECT_GE(count, 8);
 }
@@ -751,12 +751,11 @@ TEST(ConfigHelp, ListsEveryKeyWithItsMeaning) {
 // The shipped files.
 
 int64_t parameter_count(const Config& config) {
-  const int64_t D = config.base_emb_dim, H = config.head_dim, V = config.vocab_size;
-  const int64_t attention =
-      D * H * (2 * config.base_num_query_heads + 2 * config.base_num_kv_heads);
-  const int64_t layer = attention + 3 * D * config.base_mlp_dim + 2 * D;
-  const int64_t tables = config.logits_via_embedding ? 1 : 2;
-  return config.base_num_decoder_layers * layer + tables * V * D + D;
+  const int64_t D = config.model.width, H = config.model.head_dim, V = config.model.vocabulary;
+  const int64_t attention = D * H * (2 * config.model.query_heads + 2 * config.model.kv_heads);
+  const int64_t layer = attention + 3 * D * config.model.mlp_width + 2 * D;
+  const int64_t tables = config.model.tied_embeddings ? 1 : 2;
+  return config.model.layers * layer + tables * V * D + D;
 }
 
 TEST(ShippedConfigs, ModelsHaveTheirPublishedParameterCounts) {
@@ -769,7 +768,7 @@ TEST(ShippedConfigs, ModelsHaveTheirPublishedParameterCounts) {
     Config config =
         load_config_text("model_name: " + name + "\n", configs / "test.yml", {}, configs);
     EXPECT_EQ(parameter_count(config), count) << name;
-    EXPECT_EQ(config.rope_max_timescale, name.starts_with("llama3") ? 500000 : 10000) << name;
+    EXPECT_EQ(config.model.rope_base, name.starts_with("llama3") ? 500000 : 10000) << name;
   }
 }
 

@@ -180,7 +180,7 @@ TEST_F(KeyValuesTest, ChoicesMeanTheirEnumerators) {
   EXPECT_EQ(with("dtype=float32").dtype, ComputeDtype::float32);
   EXPECT_EQ(with("dtype=bfloat16").dtype, ComputeDtype::bfloat16);
   EXPECT_EQ(with("weight_dtype=float32").weight_dtype, WeightDtype::float32);
-  EXPECT_EQ(with("model_type=llama").model_type, ModelType::llama);
+  EXPECT_EQ(with("model_type=llama").model.family, &models::kLlama);
   EXPECT_EQ(with("dataset_type=synthetic").dataset_type, DatasetType::synthetic);
   auto of_type = [&](const std::string& type) {
     return load_text(kModelLines + "dataset_path: x\n", {"dataset_type=" + type}).dataset_type;
@@ -281,7 +281,7 @@ TEST_F(KeyValuesTest, NumbersMayBeWrittenInYamlsOtherWays) {
     const Config config = load_text(
         kModelLines, {std::string("steps=") + text, std::string("rope_max_timescale=") + text});
     EXPECT_EQ(config.steps, 12000) << text;
-    EXPECT_EQ(config.rope_max_timescale, 12000) << text;
+    EXPECT_EQ(config.model.rope_base, 12000) << text;
   }
 }
 

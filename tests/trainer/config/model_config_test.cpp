@@ -58,7 +58,9 @@ TEST(ModelConfigs, HaveAConfigJson) {
     EXPECT_EQ(count_parameters(models::decoder(read)).all,
               count_parameters(models::decoder(decoder)).all)
         << entry.path();
-    EXPECT_EQ(read.windowed, decoder.windowed) << entry.path();
+    EXPECT_EQ(read.family, decoder.family) << entry.path();
+    for (int64_t layer = 0; layer < read.layers; ++layer)
+      EXPECT_EQ(has_window(read, layer), has_window(decoder, layer)) << entry.path();
     EXPECT_EQ(read.rope_scaling, decoder.rope_scaling) << entry.path();
   }
 }

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/families/lora.h"
+#include "models/families/lora_config.h"
 #include "offload/lowering/parameter_layout.h"
 #include "tests/offload/toy_models.h"
 

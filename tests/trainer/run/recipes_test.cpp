@@ -38,8 +38,8 @@ std::string small(const Config& recipe) {
       " base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 "
       "head_dim=16 base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 "
       "backend=cpu dtype=float32 weight_dtype=float32 peak_tflops_per_device=1 ";
-  if (recipe.sliding_window_size > 0) keys += "sliding_window_size=32 ";
-  if (recipe.query_pre_attn_scalar > 0) keys += "query_pre_attn_scalar=16 ";
+  if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
+  if (recipe.model.query_pre_attn_scalar > 0) keys += "query_pre_attn_scalar=16 ";
   return keys;
 }
 

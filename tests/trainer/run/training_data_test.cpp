@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "data/rows/token_file.h"
 #include "data/text/tokenize_files.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/execution/executor.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
@@ -160,7 +160,8 @@ Evaluation evaluate_all(const Config& config) {
   initialize(layout, 1, arguments);
   offload::Executable executable(plan, *backend, arguments, arenas);
   Evaluation evaluation;
-  models::Shape shape{config.per_device_batch_size, config.max_target_length, config.vocab_size};
+  models::Shape shape{config.per_device_batch_size, config.max_target_length,
+                      config.model.vocabulary};
   for (int64_t i = 0; i < data.validation_batches; ++i) {
     data::Batch batch = data.validation(i);
     write_batch(batch, arguments);

@@ -410,7 +410,7 @@ TEST(ConvertWithAdapter, LargeWeightsAreMergedInPieces) {
                               .kv_heads = 1,
                               .head_dim = 4,
                               .mlp_width = 2200,
-                              .qkv_bias = true};
+                              .family = &models::kQwen2};
   model.lora = {.rank = 3, .alpha = 7, .targets = {"q_proj", "up_proj", "down_proj"}};
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(model));
   const auto backend = offload::make_cpu_backend();

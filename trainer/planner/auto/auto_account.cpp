@@ -66,10 +66,10 @@ std::string why(const WalkedPlan& one, const WalkedPlan& choice) {
 std::string summary(const Config& config) {
   std::string text = config.remat_policy;
   if (text == "custom") {
-    int64_t layers = config.offload_layers, others = config.base_num_decoder_layers - layers;
+    int64_t layers = config.offload_layers, others = config.model.layers - layers;
     bool differs = std::ranges::any_of(config.label_fates,
                                        [](const auto& fates) { return fates.second.size() > 1; });
-    if (!differs || layers == config.base_num_decoder_layers)
+    if (!differs || layers == config.model.layers)
       text = fates_text(config, 0);
     else if (layers == 0)
       text = fates_text(config, 1);

@@ -45,7 +45,7 @@ std::vector<Config> homes_of_states(const Config& config) {
   };
   also_on_host("parameter_memory_host_offload", &Config::parameter_memory_host_offload);
   also_on_host("gradient_memory_host_offload", &Config::gradient_memory_host_offload);
-  if (config.model_type == ModelType::toy_a) return homes;  // has no optimizer state
+  if (config.toy == Toy::a) return homes;  // has no optimizer state
   also_on_host("optimizer_memory_host_offload", &Config::optimizer_memory_host_offload);
   if (is_set(config, "optimizer_compute")) return homes;
   for (size_t i = 0, n = homes.size(); i < n; ++i)

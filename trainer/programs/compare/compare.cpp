@@ -14,7 +14,6 @@
 #include "base/refusals.h"
 #include "base/text.h"
 #include "base/timing.h"
-#include "trainer/programs/compare/energy_meter.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
@@ -22,6 +21,7 @@
 #include "trainer/config/named_hardware.h"
 #include "trainer/config/yaml.h"
 #include "trainer/planner/room.h"
+#include "trainer/programs/compare/energy_meter.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/training_session.h"
@@ -102,7 +102,7 @@ using Step = std::vector<data::Batch>;  // a batch for each micro-batch
 std::vector<Step> make_steps(const Config& config, int64_t count) {
   data::BatchSource source = data::synthetic_batches(
       {config.per_device_batch_size, config.max_target_length},
-      static_cast<int32_t>(config.vocab_size), static_cast<uint64_t>(config.seed));
+      static_cast<int32_t>(config.model.vocabulary), static_cast<uint64_t>(config.seed));
   std::vector<Step> steps(count);
   int64_t micro_batch = 0;
   for (Step& step : steps)

@@ -1,0 +1,66 @@
+// What a decoder is: its family, its sizes, and the batch that it is traced for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/families/family.h"
+#include "models/families/lora_config.h"
+#include "models/ir/types.h"
+#include "models/ops/rope/rope_scaling.h"
+
+namespace longshore::models {
+
+// Comments name the config keys; fields.h has their ranges.
+struct DecoderConfig {
+  int64_t batch = 1;             // per_device_batch_size
+  int64_t length = 2048;         // max_target_length
+  int64_t vocabulary = 32000;    // vocab_size
+  int64_t width = 4096;          // base_emb_dim
+  int64_t layers = 32;           // base_num_decoder_layers
+  int64_t query_heads = 32;      // base_num_query_heads
+  int64_t kv_heads = 32;         // base_num_kv_heads
+  int64_t head_dim = 128;        // head_dim
+  int64_t mlp_width = 11008;     // base_mlp_dim
+  double norm_epsilon = 1e-5;    // normalization_layer_epsilon
+  double rope_base = 10000;      // rope_max_timescale
+  bool tied_embeddings = false;  // logits_via_embedding
+  Dtype dtype = Dtype::float32;  // dtype
+  bool deterministic = true;     // deterministic; of GPUs, others always are
+
+  const Family* family = &kLlama;    // model_type
+  bool attention_bias = false;       // attention_bias: on query, key, value and output
+  bool mlp_bias = false;             // mlp_bias
+  RopeScaling rope_scaling;          // rope_type, of layers without a window
+  double query_pre_attn_scalar = 0;  // scores are divided by its root; 0: head_dim
+  double attention_cap = 0;          // attn_logits_soft_cap; 0: none
+  double logits_cap = 0;             // final_logits_soft_cap; 0: none
+  int64_t window = 0;                // sliding_window_size, of the layers that have one
+  // Which layers have a window, if window > 0. layer_types: for each layer whether it has, from the
+  // start again for further layers; empty: full_attention_period decides, each so many'th layer has
+  // none; 0: all have it.
+  std::vector<bool> windowed;
+  int64_t full_attention_period = 0;
+  double window_rope_base = 0;  // local_rope_max_timescale; 0: as the other layers
+  // A token whose embedding gets no gradient where it is an input, as torch.nn.Embedding's
+  // padding_idx; a tied head's gradient stays. -1: none.
+  int64_t pad_token = -1;  // pad_token_id
+  LoraConfig lora;         // adapters; with them all other weights are frozen
+  bool segments = false;   // the batch has input `segments` i32 [B,T]: packed documents
+
+  bool operator==(const DecoderConfig&) const = default;
+};
+
+// What Hugging Face's layer_types call layers without a window, and with one.
+inline constexpr const char *kFullAttention = "full_attention",
+                            *kSlidingAttention = "sliding_attention";
+
+// Whether that layer, counted from 0, attends to a window only.
+bool has_window(const DecoderConfig& config, int64_t layer);
+
+// The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
+// window_rope_base), and the family that others are compared as, so that decoders that compute the
+// same compare equal.
+DecoderConfig with_defaults_written_out(DecoderConfig config);
+
+}  // namespace longshore::models

@@ -1,0 +1,174 @@
+#include "models/families/fields.h"
+
+#include "models/families/limits.h"
+
+namespace longshore::models {
+namespace {
+
+constexpr double kAnything = std::numeric_limits<double>::infinity();
+using enum FieldKind;
+
+}  // namespace
+
+const Field kWidth{"base_emb_dim",
+                   "hidden_size",
+                   size,
+                   &DecoderConfig::width,
+                   1,
+                   kMaxWidth,
+                   "width of the residual stream"};
+const Field kLayers{
+    "base_num_decoder_layers", "num_hidden_layers", size, &DecoderConfig::layers, 1, kMaxLayers,
+    "decoder layers"};
+const Field kQueryHeads{
+    "base_num_query_heads", "num_attention_heads", size, &DecoderConfig::query_heads, 1, kMaxHeads,
+    "attention heads"};
+const Field kKvHeads{"base_num_kv_heads",
+                     "num_key_value_heads",
+                     size,
+                     &DecoderConfig::kv_heads,
+                     1,
+                     kMaxHeads,
+                     "key and value heads; divides base_num_query_heads"};
+const Field kHeadDim{"head_dim",
+                     "head_dim",
+                     size,
+                     &DecoderConfig::head_dim,
+                     2,
+                     kMaxHeadDim,
+                     "width of a head; even, as RoPE turns pairs"};
+const Field kMlpWidth{"base_mlp_dim",
+                      "intermediate_size",
+                      size,
+                      &DecoderConfig::mlp_width,
+                      1,
+                      kMaxMlpWidth,
+                      "width between the MLP's projections"};
+const Field kVocabulary{
+    "vocab_size",   "vocab_size",         size, &DecoderConfig::vocabulary, kMinVocabulary,
+    kMaxVocabulary, "number of token ids"};
+const Field kNormEpsilon{"normalization_layer_epsilon",
+                         "rms_norm_eps",
+                         number,
+                         &DecoderConfig::norm_epsilon,
+                         0,
+                         kAnything,
+                         "added to the mean square in RMSNorm",
+                         true};
+const Field kRopeBase{"rope_max_timescale",
+                      "rope_theta",
+                      other,
+                      &DecoderConfig::rope_base,
+                      1,
+                      kAnything,
+                      "RoPE's base, often called theta"};
+const Field kTiedEmbeddings{"logits_via_embedding",
+                            "tie_word_embeddings",
+                            flag,
+                            &DecoderConfig::tied_embeddings,
+                            0,
+                            1,
+                            "the output projection is the embedding table"};
+const Field kAttentionBias{
+    "attention_bias",
+    "attention_bias",
+    flag,
+    &DecoderConfig::attention_bias,
+    0,
+    1,
+    "llama: biases on attention's projections; qwen2 has them on query, key and value"};
+const Field kMlpBias{"mlp_bias",
+                     "mlp_bias",
+                     flag,
+                     &DecoderConfig::mlp_bias,
+                     0,
+                     1,
+                     "llama: biases on the MLP's projections"};
+const Field kWindow{"sliding_window_size",
+                    "sliding_window",
+                    other,
+                    &DecoderConfig::window,
+                    0,
+                    kMaxLength,
+                    "keys that a query of a layer with a window sees, itself included; 0: no "
+                    "window"};
+const Field kFullAttentionPeriod{"full_attention_period",
+                                 "layer_types",
+                                 other,
+                                 &DecoderConfig::full_attention_period,
+                                 0,
+                                 kMaxLayers,
+                                 "with a window: each so many'th layer has none; 0: all have it"};
+const Field kQueryPreAttnScalar{"query_pre_attn_scalar",
+                                "query_pre_attn_scalar",
+                                number,
+                                &DecoderConfig::query_pre_attn_scalar,
+                                0,
+                                kAnything,
+                                "scores are divided by its root; 0: head_dim"};
+const Field kAttentionCap{"attn_logits_soft_cap",
+                          "attn_logit_softcapping",
+                          cap,
+                          &DecoderConfig::attention_cap,
+                          0,
+                          kAnything,
+                          "soft-cap of attention's scores; 0: none"};
+const Field kLogitsCap{"final_logits_soft_cap",
+                       "final_logit_softcapping",
+                       cap,
+                       &DecoderConfig::logits_cap,
+                       0,
+                       kAnything,
+                       "soft-cap of the logits; 0: none"};
+const Field kWindowRopeBase{"local_rope_max_timescale",
+                            "rope_local_base_freq",
+                            other,
+                            &DecoderConfig::window_rope_base,
+                            0,
+                            kAnything,
+                            "RoPE's base in layers with a window; 0: as in the others"};
+const Field kPadToken{
+    "pad_token_id",
+    "pad_token_id",
+    other,
+    &DecoderConfig::pad_token,
+    0,
+    kMaxVocabulary - 1,
+    "token whose embedding gets no gradient where it is an input, as in "
+    "transformers; by default as config.json in load_parameters_path has it; -1: none",
+    false,
+    -1};
+
+const std::vector<const Field*>& decoder_fields() {
+  static const std::vector<const Field*> all{&kWidth,
+                                             &kLayers,
+                                             &kQueryHeads,
+                                             &kKvHeads,
+                                             &kHeadDim,
+                                             &kMlpWidth,
+                                             &kVocabulary,
+                                             &kNormEpsilon,
+                                             &kRopeBase,
+                                             &kTiedEmbeddings,
+                                             &kAttentionBias,
+                                             &kMlpBias,
+                                             &kWindow,
+                                             &kFullAttentionPeriod,
+                                             &kQueryPreAttnScalar,
+                                             &kAttentionCap,
+                                             &kLogitsCap,
+                                             &kWindowRopeBase,
+                                             &kPadToken};
+  return all;
+}
+
+double value(const Field& field, const DecoderConfig& config) {
+  return std::visit([&](auto member) { return static_cast<double>(config.*member); }, field.member);
+}
+
+void set_value(const Field& field, double value, DecoderConfig& config) {
+  std::visit([&]<class T>(T DecoderConfig::*member) { config.*member = static_cast<T>(value); },
+             field.member);
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,61 @@
+// Low-rank adaptation (Hu et al. 2021, arXiv 2106.09685), as peft's LoraConfig has it: the product
+// of a linear layer becomes x·Wᵀ + (alpha / rank)·(x·Aᵀ)·Bᵀ, A [rank, in], B [out, rank]. A starts
+// uniform within ±1/sqrt(in), as torch.nn.Linear's weight does, and B at zero, so that training
+// starts from the model as it was. rsLoRA (Kalajdzievski 2023, arXiv 2312.03732) scales by
+// alpha / sqrt(rank).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longshore::models {
+
+// One linear layer's adapter.
+struct LoraModule {
+  int64_t rank = 0;
+  double alpha = 0;
+
+  bool operator==(const LoraModule&) const = default;
+};
+
+struct LoraConfig {
+  int64_t rank = 0;  // 0: no adapter
+  double alpha = 8;
+  std::vector<std::string> targets;  // names out of kLoraTargets, in every layer
+  bool rank_stabilized = false;      // rsLoRA
+  // Where adapters are not alike in all layers: those that there are, by the full names of modules
+  // ("model.layers.0.self_attn.q_proj"). Then rank and alpha are what most may have, and targets
+  // are the projections that have one in some layer.
+  std::map<std::string, LoraModule, std::less<>> modules = {};
+
+  // By which an adapter's product is multiplied, in float32.
+  double scale(const LoraModule& module) const;
+  bool operator==(const LoraConfig&) const = default;
+};
+
+// The projections of a decoder layer, as Hugging Face names the modules.
+inline constexpr std::array<std::string_view, 7> kLoraTargets{
+    "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+
+// "self_attn.q_proj" for "q_proj": the module within a layer.
+std::string_view lora_module(std::string_view target);
+
+// "model.layers.0.self_attn.q_proj" for layer 0 and "self_attn.q_proj".
+std::string lora_module_name(int layer, std::string_view module);
+
+// The adapter of the module, by its full name; nothing where it has none.
+std::optional<LoraModule> adapter_of(const LoraConfig& config, std::string_view module);
+
+// Weights of adapters are "<module>.lora_A.weight" and "<module>.lora_B.weight": peft's names
+// after "base_model.model.".
+std::string lora_a_name(std::string_view module);
+std::string lora_b_name(std::string_view module);
+bool is_lora_weight(std::string_view name);
+
+}  // namespace longshore::models

@@ -1,0 +1,15 @@
+// Qwen 3: Llama with norms on query and key (Qwen Team 2025, arXiv 2505.09388).
+#include "models/families/family.h"
+#include "models/families/fields.h"
+
+namespace longshore::models {
+
+const Family kQwen3{.name = "qwen3",
+                    .hf_class = "Qwen3ForCausalLM",
+                    .layer = {.qk_norm = true},
+                    .hf = {.activations = {"silu", "swish"},
+                           .required = {"num_key_value_heads", "head_dim"},
+                           .fields = {{&kAttentionBias}},
+                           .windows = Windows::refused}};
+
+}  // namespace longshore::models
