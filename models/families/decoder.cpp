@@ -19,6 +19,7 @@
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/rms_norm/rms_norm.h"
+#include "models/ops/rope/rope.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"

@@ -23,6 +23,7 @@
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/policy_plan.h"
 
@@ -44,7 +45,7 @@ struct Entry {
 };
 
 int64_t device_bytes(const Config& config, const offload::Hardware& hardware) {
-  return plan_policy(config, kTarget, hardware).memory[MemoryKind::device].peak_bytes;
+  return plan_chosen_policy(config, kTarget, hardware).memory[MemoryKind::device].peak_bytes;
 }
 
 Config random_config(Config config, std::mt19937& random) {
@@ -80,7 +81,7 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   }
   for (int tries = 0; random > 0 && tries < 10000; ++tries) try {
       Config one = random_config(config, generator);
-      trainer::PolicyPlan plan = plan_policy(one, kTarget, hardware);
+      trainer::PolicyPlan plan = plan_chosen_policy(one, kTarget, hardware);
       if (!plan.room.fits()) continue;
       list.push_back({"random: " + summary(one), one, plan.estimate->step_seconds});
       --random;

@@ -25,7 +25,7 @@
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
-#include "trainer/planner/what_helps.h"
+#include "trainer/planner/advice/what_helps.h"
 #include "trainer/step/training_session.h"
 
 namespace longshore::bench {

@@ -22,8 +22,10 @@ namespace fs = std::filesystem;
 
 // Which layers have a window: by a period, or else one by one.
 void set_windows(const models::DecoderConfig& decoder, Config& config) {
-  const std::vector<bool>& windowed = decoder.windowed;
-  const bool has_windows = windowed.empty() || std::ranges::find(windowed, true) != windowed.end();
+  std::vector<bool> windowed;
+  for (int64_t layer = 0; layer < decoder.layers; ++layer)
+    windowed.push_back(has_window(decoder, layer));
+  const bool has_windows = std::ranges::find(windowed, true) != windowed.end();
   config.model.window = has_windows ? decoder.window : 0;
   config.model.full_attention_period = 0;
   config.layer_types.clear();

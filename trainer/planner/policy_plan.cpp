@@ -2,17 +2,10 @@
 
 #include "base/error.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/config/validate.h"
-#include "trainer/planner/auto/auto_policy.h"
 #include "trainer/step/flops.h"
 
 namespace longshore::trainer {
-namespace {
-
-const std::vector<std::string> kAllPolicies{"all"};
-
-}  // namespace
 
 Config with_policy(Config config, const std::string& policy) {
   if (policy != config.remat_policy) config.origins["remat_policy"] = "--policies";
@@ -34,15 +27,15 @@ void require_remat_keys_read(Config config, const std::vector<std::string>& poli
   validate_remat(config);
 }
 
-PolicyPlan plan_policy(const Config& asked, models::Target target,
+PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware) {
-  auto [config, account] = with_chosen_policy(asked, target);
-  PolicyPlan plan{.policy = asked.remat_policy,
-                  .asked = asked,
+  if (config.remat_policy == offload::kAuto)
+    throw InternalError("the policy auto is planned once it is chosen");
+  PolicyPlan plan{.policy = config.remat_policy,
+                  .asked = config,
                   .config = config,
                   .plans = plan_training(config, target),
                   .memory = {}};
-  plan.account = std::move(account);
   plan.memory = analyze(plan.plans);
   if (!hardware) return plan;
   plan.source = hardware->source;
@@ -56,35 +49,6 @@ PolicyPlan plan_policy(const Config& asked, models::Target target,
   plan.tokens_per_second =
       static_cast<double>(tokens_per_step(config)) / plan.estimate->step_seconds;
   return plan;
-}
-
-std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names) {
-  if (names.empty()) return {config.remat_policy};
-  if (names != kAllPolicies) return names;
-  std::vector<std::string> all;
-  for (const offload::PolicyInfo& info : offload::policies())
-    if (info.name != "custom") all.push_back(info.name);
-  return all;
-}
-
-std::vector<PolicyPlan> plan_policies(const Config& config, const std::vector<std::string>& names,
-                                      models::Target target,
-                                      const std::function<Config(const Config&)>& changed) {
-  std::vector<std::string> policies = policy_names(config, names);
-  require_remat_keys_read(config, policies);
-  std::vector<PolicyPlan> plans;
-  std::string obstacle;
-  for (const std::string& name : policies) {
-    try {
-      const Config one = changed(with_policy(config, name));
-      plans.push_back(plan_policy(one, target, named_hardware(one)));
-    } catch (const ConfigError& error) {
-      if (names != kAllPolicies) throw;  // else policies that do not suit the model are skipped
-      obstacle = error.what();
-    }
-  }
-  if (plans.empty()) throw ConfigError("no policy suits: " + obstacle);
-  return plans;
 }
 
 }  // namespace longshore::trainer

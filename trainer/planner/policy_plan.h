@@ -1,7 +1,6 @@
 // A config planned under its policy, with the memory that the plan takes and its time on a machine.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +12,9 @@
 namespace longshore::trainer {
 
 struct PolicyPlan {
-  std::string policy;
-  Config asked;   // the config that was to be planned
-  Config config;  // the config that was planned: if the policy is `auto`, the chosen one
+  std::string policy;  // that was asked for
+  Config asked;        // the config that was to be planned
+  Config config;       // the config that was planned: if the policy is `auto`, the chosen one
   TrainingPlans plans;
   MemoryByKind memory;
   std::string account;    // of the search, if the policy is `auto`
@@ -37,20 +36,9 @@ Config with_policy(Config config, const std::string& policy);
 // own policy nor by one of `policies`.
 void require_remat_keys_read(Config config, const std::vector<std::string>& policies);
 
-// Plans the config. Throws ConfigError if the policy does not suit the model, and as
-// choose_policy() does.
+// Plans the config under its policy, which is not `auto`: see advice/choose_policy.h for that.
+// Throws ConfigError if the policy does not suit the model.
 PolicyPlan plan_policy(const Config& config, models::Target target,
                        const std::optional<offload::Hardware>& hardware);
-
-// The config's own policy if `names` is empty, every policy except `custom` if it is {"all"}, else
-// `names`.
-std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
-
-// A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are
-// left out. `changed` gets the config under each policy and says what to plan in its place. Throws
-// ConfigError as plan_policy() does.
-std::vector<PolicyPlan> plan_policies(
-    const Config& config, const std::vector<std::string>& names, models::Target target,
-    const std::function<Config(const Config&)>& changed = [](const Config& one) { return one; });
 
 }  // namespace longshore::trainer

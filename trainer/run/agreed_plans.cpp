@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "trainer/config/model_config.h"
 #include "trainer/distributed/same_config.h"
-#include "trainer/planner/what_helps.h"
+#include "trainer/planner/advice/what_helps.h"
 
 namespace longshore::trainer {
 namespace {

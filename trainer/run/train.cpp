@@ -27,6 +27,7 @@
 #include "trainer/config/unused_keys.h"
 #include "trainer/distributed/connect.h"
 #include "trainer/distributed/same_config.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/auto/auto_policy.h"
 #include "trainer/run/agreed_plans.h"
 #include "trainer/run/console.h"

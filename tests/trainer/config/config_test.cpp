@@ -243,7 +243,7 @@ TEST_F(ConfigTest, NamingAModelReplacesTheOneBefore) {
              "rope_max_timescale: 500\nmodel_name: small\nhead_dim: 48\nsteps: 7\n");
   Config named = load("base.yml");
   EXPECT_EQ(named.model.rope_base, 500) << "the order of keys in a file does not matter";
-  EXPECT_EQ(named.head_dim, 48);
+  EXPECT_EQ(named.model.head_dim, 48);
 
   Config config = load("base.yml", {"base_mlp_dim=64", "model_name=large"});
   EXPECT_EQ(config.model_name, "large");

@@ -118,11 +118,11 @@ TEST(ModelKeys, AMistralStaysOne) {
 TEST(ModelKeys, ThePadTokenIsThatOfTheWeights) {
   const ChangedFolder folder("llama31_gqa", {{"pad_token_id", 5}});
   const std::string start = "load_parameters_path: " + folder.path() + "\n";
-  EXPECT_EQ(config_of(start).pad_token_id, 5);
-  EXPECT_EQ(config_of(start + "model_name: llama3.1_8b\n").pad_token_id, 5);
-  EXPECT_EQ(config_of(start + "pad_token_id: -1\n").pad_token_id, -1);
-  EXPECT_EQ(config_of("model_name: llama3.1_8b\n").pad_token_id, -1);
-  EXPECT_EQ(config_of("model_name: llama3.1_8b\nload_parameters_path: none\n").pad_token_id, -1);
+  EXPECT_EQ(config_of(start).model.pad_token, 5);
+  EXPECT_EQ(config_of(start + "model_name: llama3.1_8b\n").model.pad_token, 5);
+  EXPECT_EQ(config_of(start + "pad_token_id: -1\n").model.pad_token, -1);
+  EXPECT_EQ(config_of("model_name: llama3.1_8b\n").model.pad_token, -1);
+  EXPECT_EQ(config_of("model_name: llama3.1_8b\nload_parameters_path: none\n").model.pad_token, -1);
   EXPECT_THAT(message_of<ConfigError>([&] { config_of(start + "pad_token_id: 100000\n"); }),
               HasSubstr("less than vocab_size"));
 }

@@ -196,8 +196,8 @@ TEST_F(KeyValuesTest, ChoicesMeanTheirEnumerators) {
   EXPECT_EQ(with("chat_template=none").chat_template, "");
   for (const std::string& name : data::kChatTemplates)
     EXPECT_EQ(with("chat_template=" + name).chat_template, name);
-  EXPECT_TRUE(with("logits_via_embedding=True").logits_via_embedding);
-  EXPECT_FALSE(with("logits_via_embedding=FALSE").logits_via_embedding);
+  EXPECT_TRUE(with("logits_via_embedding=True").model.tied_embeddings);
+  EXPECT_FALSE(with("logits_via_embedding=FALSE").model.tied_embeddings);
 }
 
 TEST_F(KeyValuesTest, NoTwoKeysShareANameOrAMember) {

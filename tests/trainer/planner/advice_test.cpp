@@ -1,5 +1,5 @@
 // Advice is about the plans themselves: what it says of a link is so when the link is that fast.
-#include "trainer/planner/advice.h"
+#include "trainer/planner/advice/advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
@@ -101,7 +102,7 @@ TEST(Advice, ComparesPlansOnTheSameLink) {
 }
 
 double step_seconds(const Config& config, const Hardware& hardware) {
-  return plan_policy(config, hardware.target, hardware).estimate->step_seconds;
+  return plan_chosen_policy(config, hardware.target, hardware).estimate->step_seconds;
 }
 
 // What the change that a line speaks of would gain, in percent of the step.

@@ -18,6 +18,7 @@
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_search_space.h"
 #include "trainer/planner/policy_plan.h"
@@ -105,7 +106,7 @@ std::vector<Named> all_named(const Config& config) {
       one.parameter_memory_host_offload = homes & 1;
       one.gradient_memory_host_offload = homes & 2;
       one.optimizer_memory_host_offload = homes & 4;
-      PolicyPlan plan = plan_policy(one, hardware.target, hardware);
+      PolicyPlan plan = plan_chosen_policy(one, hardware.target, hardware);
       list.push_back(
           {info.name, plan.estimate->step_seconds, plan.memory[MemoryKind::device].peak_bytes});
     }
@@ -150,7 +151,7 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
 double custom_seconds(Config config) {
   config.remat_policy = "custom";
   const Hardware hardware = *named_hardware(config);
-  const PolicyPlan plan = plan_policy(config, hardware.target, hardware);
+  const PolicyPlan plan = plan_chosen_policy(config, hardware.target, hardware);
   EXPECT_TRUE(plan.room.fits());
   return plan.estimate->step_seconds;
 }
@@ -222,7 +223,7 @@ TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   fs::path file = folder_ / "config.yml";
   write_resolved(choice.config, file);
   Config again = load_config(file, {}, kConfigs);
-  PolicyPlan plan = plan_policy(again, kTarget, named_hardware(again));
+  PolicyPlan plan = plan_chosen_policy(again, kTarget, named_hardware(again));
   EXPECT_EQ(plan.estimate->step_seconds, choice.step_seconds);
   EXPECT_EQ(plan.memory[MemoryKind::device].peak_bytes, device_bytes(choice));
   // So are the keys that are printed.
@@ -230,7 +231,7 @@ TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   for (const auto& [key, value] : chosen_keys(choice.config)) keys.push_back(key + "=" + value);
   keys.push_back("hardware=" + config.hardware);
   Config typed = config_of("gemma2", gpu(8e9), keys);
-  EXPECT_EQ(plan_policy(typed, kTarget, named_hardware(typed)).estimate->step_seconds,
+  EXPECT_EQ(plan_chosen_policy(typed, kTarget, named_hardware(typed)).estimate->step_seconds,
             choice.step_seconds);
 }
 

@@ -1,11 +1,11 @@
-#include "trainer/planner/fewest_devices.h"
+#include "trainer/planner/advice/fewest_devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/trainer/small_model_on.h"
 #include "trainer/config/device_mesh.h"
-#include "trainer/planner/plan_question.h"
+#include "trainer/planner/advice/plan_question.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/planner/largest_that_fits.h"
+#include "trainer/planner/advice/largest_that_fits.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +6,7 @@
 #include "tests/message_of.h"
 #include "tests/trainer/small_model_on.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
@@ -20,7 +21,7 @@ TEST(LargestThatFits, IsTheLargest) {
   auto fits = [&](int64_t batch) {
     Config one = config;
     one.per_device_batch_size = batch;
-    return plan_policy(one, hardware.target, hardware).room.fits();
+    return plan_chosen_policy(one, hardware.target, hardware).room.fits();
   };
   const auto [most, is_most_allowed] = largest_that_fits(config, "per_device_batch_size", hardware);
   EXPECT_GT(most, 1);

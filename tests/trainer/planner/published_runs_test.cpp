@@ -15,7 +15,8 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planner/plan_report.h"
+#include "trainer/planner/advice/choose_policy.h"
+#include "trainer/planner/advice/plan_report.h"
 
 namespace longshore::trainer {
 namespace {
@@ -48,7 +49,7 @@ PolicyPlan plan_of(const std::string& recipe, const std::string& hardware,
                    std::vector<std::string> overrides) {
   overrides.push_back("hardware=" + (kConfigs / "hardware" / (hardware + ".yml")).string());
   Config config = load_config(recipe, overrides, kConfigs);
-  return plan_policy(config, models::Target::cuda, named_hardware(config));
+  return plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
 }
 
 // The four chips of a v5p-8 share the states. Then there is room to keep what `minimal` keeps, and
@@ -106,7 +107,7 @@ TEST(PublishedRuns, ChoosingsLinksAreWalked) {
       one.remat_policy = policy;
       one.hardware = (folder / "tpu.yml").string();
       write_file(one.hardware, text(hardware));
-      const PolicyPlan plan = plan_policy(one, hardware.target, hardware);
+      const PolicyPlan plan = plan_chosen_policy(one, hardware.target, hardware);
       EXPECT_EQ(seconds[i], fmt::format("{:.2f} s", plan.estimate->step_seconds))
           << policy << " with " << rates[i] << " GB/s";
       EXPECT_FALSE(plan.room.fits());

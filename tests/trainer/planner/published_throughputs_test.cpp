@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "trainer/config/load_config.h"
-#include "trainer/planner/plan_report.h"
+#include "trainer/planner/advice/choose_policy.h"
+#include "trainer/planner/advice/plan_report.h"
 
 namespace longshore::trainer {
 namespace {

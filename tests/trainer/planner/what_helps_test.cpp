@@ -1,5 +1,5 @@
 // What a run that does not fit is told.
-#include "trainer/planner/what_helps.h"
+#include "trainer/planner/advice/what_helps.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/small_model_on.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
@@ -24,7 +25,7 @@ TEST(Estimate, PhasesAddUpToTheStep) {
             "h100", {std::string("remat_policy=") + policy,
                      std::string("optimizer_memory_host_offload=") + homes,
                      std::string("optimizer_compute=") + compute, "per_device_batch_size=4"});
-        PolicyPlan plan = plan_policy(config, models::Target::cuda, named_hardware(config));
+        PolicyPlan plan = plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
         const Estimate& e = *plan.estimate;
         EXPECT_NEAR(e.phases.total(), e.step_seconds, 1e-9 * e.step_seconds);
         EXPECT_EQ(e.phases.recompute > 0, policy != std::string("none"));
@@ -155,7 +156,7 @@ TEST(Estimate, OfManyMicroBatchesTakesNoLongerThanOfAFew) {
   auto plan = [](int64_t micro_batches) {
     const Config config =
         small_model_on("h100", {"gradient_accumulation_steps=" + std::to_string(micro_batches)});
-    return plan_policy(config, models::Target::cuda, named_hardware(config));
+    return plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
   };
   const PolicyPlan three = plan(3), four = plan(4), many = plan(65536);
   const double one = four.estimate->step_seconds - three.estimate->step_seconds;

@@ -89,15 +89,6 @@ std::string summary(const Config& config) {
   return text;
 }
 
-std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config) {
-  std::vector<std::pair<std::string, std::string>> chosen;
-  for (const Key& key : config_keys())
-    if (auto origin = config.origins.find(key.name);
-        origin != config.origins.end() && origin->second == kChosen)
-      chosen.emplace_back(key.name, value_text(key, config));
-  return chosen;
-}
-
 std::string text(const AutoChoice& choice) {
   constexpr size_t kRunnersUp = 5;  // enough to see how little they differ
   const WalkedPlan& best = choice.chosen();

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "trainer/planner/auto/auto_policy.h"
 
@@ -11,9 +9,6 @@ namespace longshore::trainer {
 
 // "full", or "first 24 layers: ...", followed by the states that live on the host.
 std::string summary(const Config& config);
-
-// The keys that were chosen, with their values as a config has them.
-std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config);
 
 // The choice, its keys as a config has them, and why other plans lost.
 std::string text(const AutoChoice& choice);

@@ -1,27 +1,20 @@
 #include "trainer/planner/auto/auto_policy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <tuple>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_search.h"
 #include "trainer/planner/auto/auto_search_space.h"
-#include "trainer/planner/what_helps.h"
 #include "trainer/step/lookahead.h"
 
 namespace longshore::trainer {
 namespace {
 
-using offload::bytes_text;
 using offload::Hardware;
-using offload::MemoryKind;
 
 // Sorts the plans, the best first. Removes duplicates and those that cannot be planned. Throws
 // ConfigError if none can.
@@ -56,14 +49,7 @@ std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
   return AutoChoice{std::move(plans)};
 }
 
-// What a search led to. Without a choice, `plans` of that `config` are those that do not fit.
-struct Outcome {
-  std::optional<AutoChoice> choice;
-  Config config;
-  std::vector<WalkedPlan> plans;
-};
-
-Outcome outcome_of(const Config& config, models::Target target, const Hardware& hardware) {
+PolicySearch outcome_of(const Config& config, models::Target target, const Hardware& hardware) {
   std::vector<WalkedPlan> plans = in_order(search(config, target, hardware));
   std::optional<AutoChoice> choice = choose_among(plans);
   return {std::move(choice), config, std::move(plans)};
@@ -71,14 +57,14 @@ Outcome outcome_of(const Config& config, models::Target target, const Hardware& 
 
 // Searches with transfers that start as late as possible, so that less device memory is in use at
 // once: not ahead of their use at all, or as little ahead as may be faster than that.
-Outcome outcome_with_late_transfers(const Config& config, models::Target target,
-                                    const Hardware& hardware) {
+PolicySearch outcome_with_late_transfers(const Config& config, models::Target target,
+                                         const Hardware& hardware) {
   Config none_ahead = config, little_ahead = config;
   choose_value(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
   choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kLookaheadDepths[0]);
-  Outcome outcome = outcome_of(none_ahead, target, hardware);
+  PolicySearch outcome = outcome_of(none_ahead, target, hardware);
   if (!outcome.choice) return outcome;
-  Outcome other = outcome_of(little_ahead, target, hardware);
+  PolicySearch other = outcome_of(little_ahead, target, hardware);
   if (other.choice && other.choice->chosen().step_seconds < outcome.choice->chosen().step_seconds)
     return other;
   return outcome;
@@ -93,23 +79,10 @@ void require_same_device(const Config& config, models::Target target, const Hard
                       " for remat_policy: auto (plan --measure makes this machine's)");
 }
 
-Outcome best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
-  Outcome outcome = outcome_of(config, target, hardware);
+PolicySearch best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
+  PolicySearch outcome = outcome_of(config, target, hardware);
   if (outcome.choice || is_set(config, "prefetch_layers")) return outcome;
   return outcome_with_late_transfers(config, target, hardware);
-}
-
-[[noreturn]] void refuse(const Outcome& outcome, const Hardware& hardware) {
-  const Config& config = outcome.config;
-  const WalkedPlan& least = *std::ranges::min_element(
-      outcome.plans, {}, [](const WalkedPlan& one) { return missing_bytes(one.room); });
-  throw PlanError(fmt::format(
-      "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
-      "{}; fits: {}. Besides, with\n{}",
-      config.config_file, plural(std::ssize(outcome.plans), "plan"), hardware.name,
-      summary(least.config), bytes_text(least.memory[MemoryKind::device].peak_bytes),
-      bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
-      what_helps(least.config, hardware, searched_keys(config))));
 }
 
 }  // namespace
@@ -121,18 +94,10 @@ std::optional<AutoChoice> find_policy(const Config& config, models::Target targe
   return best_outcome(config, target, hardware).choice;
 }
 
-AutoChoice choose_policy(const Config& config, models::Target target) {
+PolicySearch search_policy(const Config& config, models::Target target) {
   const Hardware hardware = *named_hardware(config);
   require_same_device(config, target, hardware);
-  Outcome outcome = best_outcome(config, target, hardware);
-  if (!outcome.choice) refuse(outcome, hardware);
-  return std::move(*outcome.choice);
-}
-
-ChosenPolicy with_chosen_policy(const Config& config, models::Target target) {
-  if (config.remat_policy != offload::kAuto) return {.config = config, .account = ""};
-  const AutoChoice choice = choose_policy(config, target);
-  return {.config = choice.chosen().config, .account = text(choice)};
+  return best_outcome(config, target, hardware);
 }
 
 std::optional<Config> with_found_policy(const Config& config, models::Target target) {

@@ -25,25 +25,23 @@ struct AutoChoice {
   const WalkedPlan& chosen() const { return plans[0]; }
 };
 
-// `config` has the policy `auto`; the values of its keys that were set are kept. Of plans that are
-// equally fast, the one that moves the least data wins. Nothing if no plan fits. Throws ConfigError
-// if a label key does not suit the model or the profile describes another kind of machine than
-// `target`.
-std::optional<AutoChoice> find_policy(const Config& config, models::Target target);
-
-// The same, but throws PlanError if nothing fits, which names the smallest plan, what it lacks and
-// what would help.
-AutoChoice choose_policy(const Config& config, models::Target target);
-
-struct ChosenPolicy {
+// What a search led to. Without a choice, `plans` of that `config` are those that do not fit.
+struct PolicySearch {
+  std::optional<AutoChoice> choice;
   Config config;
-  std::string account;  // text() of the choice; "" if there was none to make
+  std::vector<WalkedPlan> plans;
 };
 
-// If the policy of `config` is `auto`, the config that was chosen, otherwise `config`. Throws as
-// choose_policy() does.
-ChosenPolicy with_chosen_policy(const Config& config, models::Target target);
-// Its config alone; nothing if no plan fits. Throws as find_policy() does.
+// `config` has the policy `auto`; the values of its keys that were set are kept. Of plans that are
+// equally fast, the one that moves the least data wins. Throws ConfigError if a label key does not
+// suit the model or the profile describes another kind of machine than `target`.
+PolicySearch search_policy(const Config& config, models::Target target);
+
+// The choice of that search; nothing if no plan fits, which may be known without one.
+std::optional<AutoChoice> find_policy(const Config& config, models::Target target);
+
+// If the policy of `config` is `auto`, the config that was found, otherwise `config`; nothing if no
+// plan fits. Throws as find_policy() does.
 std::optional<Config> with_found_policy(const Config& config, models::Target target);
 
 }  // namespace longshore::trainer

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/label_fates.h"
 #include "trainer/config/model_config.h"
 
@@ -88,6 +89,15 @@ std::shared_ptr<const LayerChoices> choices_of(const Config& cut, models::Target
 }  // namespace
 
 bool is_set(const Config& config, const char* key) { return config.origins.contains(key); }
+
+std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> chosen;
+  for (const Key& key : config_keys())
+    if (auto origin = config.origins.find(key.name);
+        origin != config.origins.end() && origin->second == kChosen)
+      chosen.emplace_back(key.name, value_text(key, config));
+  return chosen;
+}
 
 std::vector<BasePlan> base_plans(const Config& config, models::Target target,
                                  const Hardware& hardware) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/planner/auto/auto_formula.h"
@@ -24,6 +25,9 @@ void choose_value(Config& config, const char* key, T Config::*member, const T& v
   config.*member = value;
   config.origins[key] = kChosen;
 }
+
+// The keys that were chosen, with their values as a config has them.
+std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& config);
 
 // Each cut of a step into micro-batches with each combination of homes, all planned under the
 // policy `full`. Values of keys that were set are kept. Throws ConfigError if a label key does not

@@ -20,6 +20,7 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/named_hardware.h"
 #include "trainer/config/yaml.h"
+#include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/room.h"
 #include "trainer/programs/compare/energy_meter.h"
 #include "trainer/step/flops.h"
@@ -87,7 +88,8 @@ bool is_known(const std::string& policy) {
 Candidate make_candidate(const Config& config, const std::string& policy, models::Target target) {
   Candidate candidate{.policy = policy, .plan = {}, .obstacle = "", .turns = {}};
   try {
-    candidate.plan = plan_policy(with_policy(config, policy), target, named_hardware(config));
+    candidate.plan =
+        plan_chosen_policy(with_policy(config, policy), target, named_hardware(config));
   } catch (const ConfigError& error) {
     if (!is_known(policy)) throw;
     candidate.obstacle = error.what();

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "trainer/programs/compare/figures.h"
+#include "trainer/planner/advice/plan_report.h"
 #include "trainer/planner/auto/auto_account.h"
-#include "trainer/planner/plan_report.h"
+#include "trainer/programs/compare/figures.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/planner/hardware_comparison.h"
+#include "trainer/planner/advice/hardware_comparison.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,9 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
+#include "trainer/planner/advice/choose_policy.h"
+#include "trainer/planner/advice/plan_report.h"
 #include "trainer/planner/auto/auto_policy.h"
-#include "trainer/planner/plan_report.h"
 
 namespace longshore::trainer {
 namespace {

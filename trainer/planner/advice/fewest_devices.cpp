@@ -1,4 +1,4 @@
-#include "trainer/planner/fewest_devices.h"
+#include "trainer/planner/advice/fewest_devices.h"
 
 #include <algorithm>
 

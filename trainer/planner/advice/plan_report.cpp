@@ -1,4 +1,4 @@
-#include "trainer/planner/plan_report.h"
+#include "trainer/planner/advice/plan_report.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,11 @@
 #include "offload/lowering/explain.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planner/advice.h"
+#include "trainer/planner/advice/advice.h"
+#include "trainer/planner/advice/what_helps.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_policy.h"
-#include "trainer/planner/what_helps.h"
+#include "trainer/planner/auto/auto_search_space.h"
 
 namespace longshore::trainer {
 namespace {

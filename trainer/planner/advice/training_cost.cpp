@@ -1,4 +1,4 @@
-#include "trainer/planner/training_cost.h"
+#include "trainer/planner/advice/training_cost.h"
 
 #include <fmt/format.h>
 

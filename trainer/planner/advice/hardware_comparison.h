@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/planner/plan_question.h"
+#include "trainer/planner/advice/plan_question.h"
 #include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {

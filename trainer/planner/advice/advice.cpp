@@ -1,4 +1,4 @@
-#include "trainer/planner/advice.h"
+#include "trainer/planner/advice/advice.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "trainer/config/validate.h"
+#include "trainer/planner/advice/what_helps.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_policy.h"
 #include "trainer/planner/auto/auto_search_space.h"
 #include "trainer/planner/policy_plan.h"
 #include "trainer/planner/step_trial.h"
-#include "trainer/planner/what_helps.h"
 
 namespace longshore::trainer {
 namespace {

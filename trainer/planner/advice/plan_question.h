@@ -5,7 +5,7 @@
 #include <string>
 
 #include "trainer/config/config.h"
-#include "trainer/planner/training_cost.h"
+#include "trainer/planner/advice/training_cost.h"
 
 namespace longshore::trainer {
 

@@ -1,4 +1,4 @@
-#include "trainer/planner/plan_question.h"
+#include "trainer/planner/advice/plan_question.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planner/fewest_devices.h"
-#include "trainer/planner/largest_that_fits.h"
+#include "trainer/planner/advice/fewest_devices.h"
+#include "trainer/planner/advice/largest_that_fits.h"
 
 namespace longshore::trainer {
 namespace {

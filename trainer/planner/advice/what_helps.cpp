@@ -1,4 +1,4 @@
-#include "trainer/planner/what_helps.h"
+#include "trainer/planner/advice/what_helps.h"
 
 #include <fmt/format.h>
 
@@ -18,8 +18,8 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/named_hardware.h"
 #include "trainer/config/validate.h"
-#include "trainer/planner/fewest_devices.h"
-#include "trainer/planner/largest_that_fits.h"
+#include "trainer/planner/advice/fewest_devices.h"
+#include "trainer/planner/advice/largest_that_fits.h"
 #include "trainer/planner/room.h"
 
 namespace longshore::trainer {

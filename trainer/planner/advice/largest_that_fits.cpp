@@ -1,4 +1,4 @@
-#include "trainer/planner/largest_that_fits.h"
+#include "trainer/planner/advice/largest_that_fits.h"
 
 #include <algorithm>
 #include <optional>
