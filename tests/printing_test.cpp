@@ -19,9 +19,9 @@ const std::set<std::string> kMayPrint = {
     "base/standard_output.cpp",  // what it writes with
     "base/standard_output.h",
     "offload/backends/cuda/cuda_backend.cpp",       // numbers, and names of ops
-    "trainer/programs/generate/generate.cpp",  // the text, which a pipe gets as it is
-    "trainer/run/console.cpp",        // a progress bar's own control characters
-    "trainer/programs/tokenize/tokenize_main.cpp",      // JSON
+    "trainer/programs/generate/generate.cpp",       // the text, which a pipe gets as it is
+    "trainer/run/console.cpp",                      // a progress bar's own control characters
+    "trainer/programs/tokenize/tokenize_main.cpp",  // JSON
 };
 
 TEST(Printing, GoesThroughOnePlace) {

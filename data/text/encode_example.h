@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/add_bos_eos.h"
 #include "data/text/chat_template.h"
 #include "data/text/example.h"
+#include "data/tokenizers/add_bos_eos.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace longshore::data {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "data/rows/token_file.h"
 #include "data/text/chat_template.h"
 #include "data/text/encode_example.h"
 #include "data/text/line_reader.h"
-#include "data/rows/token_file.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace longshore::data {

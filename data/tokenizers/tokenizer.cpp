@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/json_tree.h"
 #include "base/printable.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/files/fnv1a.h"
+#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/other_tokenizers.h"
 #include "data/tokenizers/sentencepiece_model.h"
 

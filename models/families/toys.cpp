@@ -3,12 +3,12 @@
 
 #include <utility>
 
+#include "models/ir/trace.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/mean_square_error.h"
 #include "models/ops/sum.h"
-#include "models/ir/trace.h"
 
 namespace longshore::models {
 namespace {

@@ -3,9 +3,9 @@
 #include <ATen/ops/add.h>
 
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

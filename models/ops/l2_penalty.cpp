@@ -5,11 +5,11 @@
 #include <ATen/ops/mul.h>
 
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
+#include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/blocked_sum.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ir/infer.h"
-#include "models/ir/print.h"
 
 namespace longshore::models {
 namespace {

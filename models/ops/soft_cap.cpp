@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "models/ir/backward.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/simd.h"
-#include "models/ops/elementwise/elementwise_kernels.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
+#include "models/ops/elementwise/elementwise_kernels.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
 namespace {

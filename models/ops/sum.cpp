@@ -3,10 +3,10 @@
 #include <ATen/ops/sum.h>
 
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/blocked_sum.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

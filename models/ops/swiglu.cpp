@@ -7,11 +7,11 @@
 
 #include "base/pieces.h"
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
+#include "models/ops/elementwise/elementwise_kernels.h"
 #include "models/ops/kernels/activations.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ops/elementwise/elementwise_kernels.h"
-#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

@@ -9,8 +9,8 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  // Runs a collective of offload/plan/collectives.h among the ranks along its axis, which all have to
-  // call their collectives in the same order. The collective is enqueued on the call's stream;
+  // Runs a collective of offload/plan/collectives.h among the ranks along its axis, which all have
+  // to call their collectives in the same order. The collective is enqueued on the call's stream;
   // without a stream it is done on return. Throws Error where another rank cannot be reached,
   // naming the rank if it is known.
   virtual void run(const models::Op& op, const models::KernelCall& call) = 0;

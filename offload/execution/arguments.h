@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "offload/execution/arenas.h"
 #include "offload/backends/backend.h"
+#include "offload/execution/arenas.h"
 #include "offload/memory/memory.h"
 
 namespace longshore::offload {

@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "offload/backends/backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/backend.h"
-#include "offload/plan/lifetimes.h"
 #include "offload/memory/memory.h"
+#include "offload/plan/lifetimes.h"
 #include "offload/plan/plan.h"
 
 namespace longshore::offload {

@@ -6,9 +6,9 @@
 
 #include "models/ir/program.h"
 #include "offload/execution/arenas.h"
-#include "offload/plan/memory_analysis.h"
-#include "offload/lowering/plan_builder.h"
 #include "offload/execution/tensor.h"
+#include "offload/lowering/plan_builder.h"
+#include "offload/plan/memory_analysis.h"
 
 namespace longshore::offload {
 

@@ -11,9 +11,9 @@
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
-#include "offload/plan/memory_analysis.h"
-#include "offload/lowering/scan.h"
 #include "offload/execution/tensor.h"
+#include "offload/lowering/scan.h"
+#include "offload/plan/memory_analysis.h"
 
 namespace longshore::offload {
 

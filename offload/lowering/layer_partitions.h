@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/ir/model.h"
-#include "offload/policy/partition.h"
 #include "offload/lowering/pass_options.h"
+#include "offload/policy/partition.h"
 
 namespace longshore::offload {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "models/ir/model.h"
-#include "offload/plan/collectives.h"
 #include "offload/memory/memory.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::offload {
 

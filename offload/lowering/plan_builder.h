@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "models/ir/program.h"
-#include "offload/plan/plan.h"
 #include "offload/lowering/windows.h"
+#include "offload/plan/plan.h"
 
 namespace longshore::offload {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/collectives.h"
 #include "offload/memory/memory.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::offload {
 

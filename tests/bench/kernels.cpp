@@ -21,6 +21,7 @@
 #include "base/exit_code.h"
 #include "base/timing.h"
 #include "models/ir/backward.h"
+#include "models/ir/trace.h"
 #include "models/ops/adamw/adamw.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
@@ -33,10 +34,9 @@
 #include "models/ops/soft_cap.h"
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
-#include "offload/execution/arenas.h"
 #include "offload/backends/cuda/cuda_backend.h"
 #include "offload/backends/cuda/cuda_device.h"
+#include "offload/execution/arenas.h"
 
 namespace longshore::bench {
 namespace {

@@ -25,9 +25,9 @@
 #include "base/exit_code.h"
 #include "base/timing.h"
 #include "tests/bench/contender.h"
+#include "trainer/calibration/peak.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/model_config.h"
-#include "trainer/calibration/peak.h"
 #include "trainer/weights/export_parameters.h"
 
 namespace longshore::bench {

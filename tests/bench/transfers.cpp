@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/timing.h"
-#include "offload/execution/arenas.h"
 #include "offload/backends/cpu_backend.h"
+#include "offload/execution/arenas.h"
 #include "tests/bench/interleaved.h"
 #ifdef LONGSHORE_CUDA
 #include <cuda_runtime_api.h>

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "data/files/conversion.h"
-#include "data/text/encode_example.h"
 #include "data/rows/token_file.h"
+#include "data/text/encode_example.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

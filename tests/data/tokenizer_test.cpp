@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizers/bpe_tokenizer.h"
 #include "data/text/tokenize_json.h"
+#include "data/tokenizers/bpe_tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -11,10 +11,10 @@
 #include <limits>
 
 #include "base/error.h"
+#include "models/ir/trace.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/square_sum/square_sum.h"
-#include "models/ir/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/ops/kernels/simd.h"
 #include "models/ops/attention/attention_kernels.h"
 #include "models/ops/attention/attention_tiles.h"
+#include "models/ops/kernels/simd.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/harness.h"

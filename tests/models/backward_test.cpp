@@ -7,14 +7,14 @@
 #include <set>
 
 #include "base/error.h"
-#include "models/ir/add.h"
 #include "models/families/decoder.h"
+#include "models/ir/add.h"
+#include "models/ir/trace.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 
 namespace longshore::models {
 namespace {

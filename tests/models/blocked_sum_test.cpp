@@ -4,10 +4,10 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include "models/ir/trace.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/mean_square_error.h"
 #include "models/ops/sum.h"
-#include "models/ir/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

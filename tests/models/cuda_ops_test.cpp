@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/onednn_matmul.h"
+#include "models/ir/trace.h"
 #include "models/ops/adamw/adamw.h"
 #include "models/ops/attention/attention_cudnn.h"
+#include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/onednn_matmul.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/square_sum/square_sum.h"
-#include "models/ir/trace.h"
 #include "offload/backends/cuda/cuda_backend.h"
 #include "offload/backends/cuda/cuda_device.h"
 #include "tests/models/harness.h"

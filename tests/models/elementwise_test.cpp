@@ -6,13 +6,13 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "models/ops/kernels/aten.h"
+#include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
+#include "models/ops/kernels/aten.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 

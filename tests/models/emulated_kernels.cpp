@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "models/ops/kernels/aten.h"
 #include "models/ops/adamw/adamw_body.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/add_bias/add_bias_body.h"
@@ -17,9 +16,10 @@
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/embedding/embedding_body.h"
 #include "models/ops/gelu.h"
+#include "models/ops/kernels/aten.h"
 #include "models/ops/linear/linear.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
 #include "models/ops/linear/linear_kernels.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rms_norm/rms_norm_body.h"
 #include "models/ops/rope/rope.h"

@@ -7,11 +7,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/ir/trace.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/onednn_matmul.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/rope/rope.h"
-#include "models/ir/trace.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/tolerances.h"

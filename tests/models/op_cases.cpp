@@ -11,15 +11,16 @@
 #include <iterator>
 #include <sstream>
 
-#include "models/ir/add.h"
-#include "models/ops/kernels/aten.h"
 #include "models/families/lora.h"
+#include "models/ir/add.h"
+#include "models/ir/trace.h"
 #include "models/ops/adamw/adamw.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
+#include "models/ops/kernels/aten.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -31,7 +32,6 @@
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 #include "tests/models/plain.h"
 
 namespace longshore::models {

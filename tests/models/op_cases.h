@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/ops/attention/attention.h"
 #include "models/ir/program.h"
+#include "models/ops/attention/attention.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

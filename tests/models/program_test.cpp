@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "models/ir/add.h"
+#include "models/ir/trace.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 #include "tests/message_of.h"
 
 namespace longshore::models {

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/ops/kernels/aten.h"
 #include "models/ir/trace.h"
+#include "models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/plain.h"

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/error.h"
-#include "offload/memory/alignment.h"
 #include "offload/backends/cpu_backend.h"
+#include "offload/memory/alignment.h"
 
 namespace longshore::offload {
 namespace {

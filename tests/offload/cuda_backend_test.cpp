@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "offload/plan/collectives.h"
 #include "offload/backends/cuda/cuda_device.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::offload {
 namespace {

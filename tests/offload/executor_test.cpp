@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "offload/backends/cpu_backend.h"
+#include "offload/backends/virtual_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/plan/memory_analysis.h"
-#include "offload/backends/virtual_backend.h"
 #include "tests/message_of.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/forwarding_backend.h"

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "tests/message_of.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"

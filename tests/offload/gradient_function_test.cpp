@@ -8,15 +8,15 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/families/toys.h"
 #include "models/ir/add.h"
 #include "models/ir/model.h"
+#include "models/ir/trace.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/scale.h"
 #include "models/ops/sum.h"
-#include "models/families/toys.h"
-#include "models/ir/trace.h"
 #include "offload/backends/cpu_backend.h"
 #include "offload/lowering/scan.h"
 #include "tests/message_of.h"

@@ -7,11 +7,12 @@
 #include <fstream>
 #include <map>
 
+#include "models/ir/add.h"
 #include "models/ir/model.h"
-#include "offload/memory/alignment.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
+#include "offload/memory/alignment.h"
 #include "offload/memory/host_memory.h"
 #include "offload/plan/memory_analysis.h"
 #include "tests/models/cpu_dtypes.h"

@@ -11,9 +11,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/ir/trace.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 #include "offload/lowering/layer_partitions.h"
 #include "tests/message_of.h"
 #include "tests/offload/toy_models.h"

@@ -9,10 +9,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/ir/add.h"
 #include "models/ir/model.h"
+#include "offload/lowering/plan_builder.h"
 #include "offload/memory/alignment.h"
 #include "offload/plan/memory_analysis.h"
-#include "offload/lowering/plan_builder.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/ir/add.h"
+#include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/embedding/embedding.h"
@@ -18,7 +19,6 @@
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 #include "tests/offload/random.h"
 
 namespace longshore::offload {

@@ -1,5 +1,6 @@
 #include "tests/offload/random_plan.h"
 
+#include "models/ir/add.h"
 #include "models/ir/model.h"
 #include "offload/lowering/plan_builder.h"
 #include "tests/offload/random.h"

@@ -8,12 +8,13 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "models/ir/add.h"
 #include "models/ir/model.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/lowering/plan_builder.h"
 #include "offload/execution/walk.h"
+#include "offload/lowering/plan_builder.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"
 

@@ -5,6 +5,7 @@
 
 #include "models/ir/add.h"
 #include "models/ir/backward.h"
+#include "models/ir/trace.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/linear/linear.h"
@@ -12,7 +13,6 @@
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
 #include "models/ops/swiglu.h"
-#include "models/ir/trace.h"
 
 namespace longshore::offload {
 

@@ -3,13 +3,13 @@
 #include <bit>
 #include <thread>
 
-#include "offload/memory/alignment.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/execution/executor.h"
-#include "offload/plan/memory_analysis.h"
 #include "offload/lowering/scan.h"
+#include "offload/memory/alignment.h"
+#include "offload/plan/memory_analysis.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/thread_communicator.h"

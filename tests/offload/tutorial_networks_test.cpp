@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "models/families/toys.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/execution/executor.h"
 #include "offload/lowering/scan.h"
 #include "tests/models/run_model.h"

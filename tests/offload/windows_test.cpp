@@ -8,13 +8,14 @@
 #include <random>
 
 #include "base/error.h"
+#include "models/ir/add.h"
 #include "models/ir/model.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/execution/executor.h"
-#include "offload/plan/memory_analysis.h"
 #include "offload/lowering/plan_builder.h"
+#include "offload/plan/memory_analysis.h"
 #include "tests/message_of.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"

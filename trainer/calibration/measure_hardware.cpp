@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "trainer/config/model_config.h"
 #include "trainer/calibration/measure_cache.h"
 #include "trainer/calibration/measure_kernels.h"
 #include "trainer/calibration/measure_links.h"
+#include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
 namespace {

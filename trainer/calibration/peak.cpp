@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/timing.h"
-#include "models/ops/linear/linear.h"
 #include "models/ir/trace.h"
+#include "models/ops/linear/linear.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
 #include "offload/lowering/plan_builder.h"
-#include "trainer/config/key_values.h"
 #include "trainer/calibration/ordinary_numbers.h"
+#include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
 namespace {

@@ -4,16 +4,16 @@
 #include <memory>
 
 #include "models/ir/op.h"
-#include "offload/plan/collectives.h"
 #include "offload/backends/communicator.h"
+#include "offload/plan/collectives.h"
 #include "trainer/distributed/launch.h"
 #include "trainer/distributed/world.h"
 
 namespace longshore::trainer {
 
 // Those of torchrun by its store, others by MPI. One process, launched by nobody, is a world of its
-// own. Throws ConfigError for processes of torchrun that train on the CPU, where it is MPI that adds
-// up what they compute, and Error where MPI or the store is not to be had.
+// own. Throws ConfigError for processes of torchrun that train on the CPU, where it is MPI that
+// adds up what they compute, and Error where MPI or the store is not to be had.
 std::unique_ptr<World> connect(const Launch& launch, models::Target target);
 
 // How the devices of all processes exchange what plans say: by NCCL, or by MPI on the CPU. Null

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/collectives.h"
 #include "offload/backends/communicator.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::trainer {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "offload/memory/alignment.h"
 #include "offload/lowering/pass_operands.h"
+#include "offload/memory/alignment.h"
 
 namespace longshore::trainer {
 

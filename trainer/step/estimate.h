@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/hardware/hardware.h"
 #include "offload/execution/walk.h"
+#include "offload/hardware/hardware.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "models/ops/square_sum/square_sum.h"
 #include "models/ir/trace.h"
+#include "models/ops/square_sum/square_sum.h"
 
 namespace longshore::trainer {
 namespace {

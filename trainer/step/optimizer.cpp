@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/philox.h"
-#include "models/ops/kernels/block8.h"
 #include "models/ir/trace.h"
+#include "models/ops/kernels/block8.h"
 
 namespace longshore::trainer {
 namespace {

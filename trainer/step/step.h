@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "data/rows/batches.h"
+#include "offload/backends/timeline.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
-#include "offload/backends/timeline.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {

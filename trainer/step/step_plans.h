@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/ir/model.h"
-#include "offload/policy/policy.h"
 #include "offload/lowering/scan.h"
+#include "offload/policy/policy.h"
 #include "trainer/step/optimizer.h"
 
 namespace longshore::trainer {

@@ -12,8 +12,8 @@
 #include "base/printable.h"
 #include "base/problem_list.h"
 #include "base/text.h"
-#include "models/hf/json_reader.h"
 #include "models/families/limits.h"
+#include "models/hf/json_reader.h"
 #include "trainer/weights/adapter_targets.h"
 
 namespace longshore::trainer {

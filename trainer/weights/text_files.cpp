@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/files/small_file.h"
 #include "data/text/chat_template.h"
 #include "data/tokenizers/sentencepiece_json.h"
-#include "data/files/small_file.h"
 #include "models/hf/json_reader.h"
 #include "trainer/config/hf_config.h"
 

@@ -2,12 +2,12 @@
 
 #include "base/error.h"
 #include "base/round_up.h"
+#include "models/ir/infer.h"
+#include "models/ir/print.h"
+#include "models/ops/adamw/adamw_kernels.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/kernels/stochastic_rounding.h"
-#include "models/ops/adamw/adamw_kernels.h"
-#include "models/ir/infer.h"
-#include "models/ir/print.h"
 
 namespace longshore::models {
 namespace {

@@ -13,8 +13,8 @@ struct AdamW {
   double b1, b2, epsilon, weight_decay;
 };
 
-// What moments are stored in; both have the same format. block8 is models/ops/kernels/block8.h: codes
-// of 8 bits and one scale for each 256 of them.
+// What moments are stored in; both have the same format. block8 is models/ops/kernels/block8.h:
+// codes of 8 bits and one scale for each 256 of them.
 enum class MomentFormat : uint8_t { float32, bfloat16, block8 };
 
 Type moment_type(MomentFormat format, int64_t count);  // f32, bf16 or u8 [count]

@@ -10,10 +10,10 @@
 
 #include "base/pieces.h"
 #include "base/round_up.h"
+#include "models/ops/adamw/adamw_kernels.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/kernels/stochastic_rounding.h"
-#include "models/ops/adamw/adamw_kernels.h"
 
 namespace longshore::models {
 namespace {

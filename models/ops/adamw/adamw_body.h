@@ -3,12 +3,12 @@
 
 #include <type_traits>
 
+#include "models/ops/adamw/adamw_element.h"
+#include "models/ops/adamw/adamw_kernels.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/kernels/stochastic_rounding.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
-#include "models/ops/adamw/adamw_element.h"
-#include "models/ops/adamw/adamw_kernels.h"
 
 namespace longshore::models {
 

@@ -2,11 +2,11 @@
 #include <cstring>
 
 #include "base/round_up.h"
+#include "models/ops/adamw/adamw_element.h"
+#include "models/ops/adamw/adamw_kernels.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/kernels/stochastic_rounding.h"
-#include "models/ops/adamw/adamw_element.h"
-#include "models/ops/adamw/adamw_kernels.h"
 
 namespace longshore::models {
 namespace {

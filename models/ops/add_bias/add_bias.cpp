@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
+#include "models/ops/add_bias/add_bias_kernels.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ops/add_bias/add_bias_kernels.h"
-#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

@@ -1,5 +1,5 @@
-#include "models/ops/kernels/cuda_group.cuh"
 #include "models/ops/add_bias/add_bias_body.h"
+#include "models/ops/kernels/cuda_group.cuh"
 
 namespace longshore::models {
 

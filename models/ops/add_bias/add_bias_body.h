@@ -1,11 +1,11 @@
 // The body of the kernel of a bias's gradient, and how it is launched.
 #pragma once
 
+#include "models/ops/add_bias/add_bias_kernels.h"
 #include "models/ops/kernels/column_sum_body.h"
 #include "models/ops/kernels/float_types.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
-#include "models/ops/add_bias/add_bias_kernels.h"
 
 namespace longshore::models {
 

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "models/ir/backward.h"
-#include "models/ops/kernels/own_kernel.h"
-#include "models/ops/attention/attention_kernels.h"
 #include "models/ir/infer.h"
+#include "models/ops/attention/attention_kernels.h"
+#include "models/ops/kernels/own_kernel.h"
 
 namespace longshore::models {
 namespace {

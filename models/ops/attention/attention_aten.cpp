@@ -17,8 +17,8 @@
 
 #include "base/pieces.h"
 #include "base/round_up.h"
-#include "models/ops/kernels/aten.h"
 #include "models/ops/attention/attention_kernels.h"
+#include "models/ops/kernels/aten.h"
 
 namespace longshore::models {
 namespace {

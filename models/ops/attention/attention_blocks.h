@@ -13,8 +13,8 @@
 
 #include "base/bfloat16.h"
 #include "base/device.h"
-#include "models/ops/kernels/cublaslt_matmul.h"
 #include "models/ops/attention/attention_kernels.h"
+#include "models/ops/kernels/cublaslt_matmul.h"
 
 namespace longshore::models {
 

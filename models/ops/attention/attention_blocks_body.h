@@ -3,11 +3,11 @@
 
 #include <cmath>
 
+#include "models/ops/attention/attention_blocks.h"
 #include "models/ops/kernels/float_types.h"
 #include "models/ops/kernels/softmax_sum.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
-#include "models/ops/attention/attention_blocks.h"
 
 namespace longshore::models {
 

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "base/round_up.h"
-#include "models/ops/kernels/onednn_matmul.h"
-#include "models/ops/kernels/simd.h"
 #include "models/ops/attention/attention_kernels.h"
 #include "models/ops/attention/attention_loops.h"
 #include "models/ops/attention/attention_tiles.h"
+#include "models/ops/kernels/onednn_matmul.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "models/ops/attention/attention_cudnn.h"
 #include "models/ops/kernels/current_gpu.h"
 #include "models/ops/kernels/loaded_library.h"
 #include "models/ops/kernels/made_once.h"
-#include "models/ops/attention/attention_cudnn.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // which the frontend declares and leaves to its users

@@ -2,8 +2,8 @@
 // probabilities are zeros.
 #pragma once
 
-#include "models/ops/kernels/simd.h"
 #include "models/ops/attention/attention_tiles.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
 

@@ -1,9 +1,9 @@
 // The body of the kernel of attention's mask, and how it is launched.
 #pragma once
 
+#include "models/ops/attention/attention_mask.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
-#include "models/ops/attention/attention_mask.h"
 
 namespace longshore::models {
 

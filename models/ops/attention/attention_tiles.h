@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/round_up.h"
-#include "models/ops/kernels/simd.h"
 #include "models/ops/attention/attention_kernels.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
 

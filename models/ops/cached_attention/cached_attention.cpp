@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "models/ops/cached_attention/cached_attention_kernels.h"
 #include "models/ir/infer.h"
+#include "models/ops/cached_attention/cached_attention_kernels.h"
 
 namespace longshore::models {
 namespace {

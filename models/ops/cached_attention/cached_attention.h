@@ -1,6 +1,7 @@
 // Causal attention of a few new tokens to all tokens so far, whose keys and values are in a cache:
 // what generating text one token after the other needs (Pope et al. 2022, arXiv 2211.05102). Scores
-// are those of models/ops/attention/attention.h: the same scale, window, soft-cap and grouped heads.
+// are those of models/ops/attention/attention.h: the same scale, window, soft-cap and grouped
+// heads.
 #pragma once
 
 #include "models/ops/attention/attention.h"

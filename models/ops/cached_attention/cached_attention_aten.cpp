@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "base/pieces.h"
-#include "models/ops/kernels/aten.h"
 #include "models/ops/cached_attention/cached_attention_kernels.h"
+#include "models/ops/kernels/aten.h"
 
 namespace longshore::models {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/round_up.h"
-#include "models/ops/kernels/simd.h"
 #include "models/ops/cached_attention/cached_attention_kernels.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
 namespace {

@@ -1,5 +1,5 @@
-#include "models/ops/kernels/cuda_group.cuh"
 #include "models/ops/elementwise/elementwise_body.h"
+#include "models/ops/kernels/cuda_group.cuh"
 
 namespace longshore::models {
 namespace {

@@ -1,11 +1,11 @@
 // The bodies of element-wise kernels, and how they are launched.
 #pragma once
 
+#include "models/ops/elementwise/elementwise_kernels.h"
 #include "models/ops/kernels/activations.h"
 #include "models/ops/kernels/float_types.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
-#include "models/ops/elementwise/elementwise_kernels.h"
 
 namespace longshore::models {
 

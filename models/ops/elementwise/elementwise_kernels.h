@@ -3,8 +3,8 @@
 // may lie where an input does.
 #pragma once
 
-#include "models/ops/kernels/own_kernel.h"
 #include "models/ir/op.h"
+#include "models/ops/kernels/own_kernel.h"
 
 namespace longshore::models {
 

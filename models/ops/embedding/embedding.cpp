@@ -9,11 +9,11 @@
 #include <string>
 
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
+#include "models/ops/embedding/embedding_kernels.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ops/embedding/embedding_kernels.h"
-#include "models/ir/infer.h"
 
 namespace longshore::models {
 namespace {

@@ -1,10 +1,10 @@
 // The bodies of the kernels of an embedding's gradient, and how they are launched.
 #pragma once
 
+#include "models/ops/embedding/embedding_kernels.h"
 #include "models/ops/kernels/float_types.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
-#include "models/ops/embedding/embedding_kernels.h"
 
 namespace longshore::models {
 

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/round_up.h"
-#include "models/ops/kernels/simd.h"
 #include "models/ir/op.h"
+#include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
 

@@ -1,8 +1,8 @@
 // What linear's ops do on a GPU, with the product by what is given.
 #pragma once
 
-#include "models/ops/kernels/cublaslt_matmul.h"
 #include "models/ir/op.h"
+#include "models/ops/kernels/cublaslt_matmul.h"
 
 namespace longshore::models {
 

@@ -1,8 +1,8 @@
 // What the kernels of linear_cross_entropy share: attributes, and who computes it.
 #pragma once
 
-#include "models/ops/kernels/cublaslt_matmul.h"
 #include "models/ir/op.h"
+#include "models/ops/kernels/cublaslt_matmul.h"
 
 namespace longshore::models {
 

@@ -9,11 +9,11 @@
 
 #include "base/pieces.h"
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
+#include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ir/infer.h"
-#include "models/ir/print.h"
 #include "models/ops/rms_norm/rms_norm_kernels.h"
 
 namespace longshore::models {

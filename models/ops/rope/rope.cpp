@@ -11,11 +11,11 @@
 #include <numbers>
 
 #include "models/ir/backward.h"
+#include "models/ir/infer.h"
+#include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ir/infer.h"
-#include "models/ir/print.h"
 #include "models/ops/rope/rope_kernels.h"
 
 namespace longshore::models {

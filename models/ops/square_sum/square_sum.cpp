@@ -7,12 +7,12 @@
 #include <cmath>
 
 #include "base/pieces.h"
+#include "models/ir/infer.h"
+#include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/blocked_sum.h"
 #include "models/ops/kernels/own_kernel.h"
 #include "models/ops/kernels/simd.h"
-#include "models/ir/infer.h"
-#include "models/ir/print.h"
 #include "models/ops/square_sum/square_sum_kernels.h"
 
 namespace longshore::models {

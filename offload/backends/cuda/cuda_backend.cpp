@@ -20,11 +20,11 @@
 
 #include "base/cuda_check.h"
 #include "base/error.h"
-#include "offload/memory/alignment.h"
 #include "offload/backends/cuda/cuda_pinned_memory.h"
 #include "offload/backends/cuda/cuda_staging.h"
 #include "offload/backends/cuda/cuda_timings.h"
 #include "offload/backends/cuda/cuda_workspace_allocator.h"
+#include "offload/memory/alignment.h"
 #include "offload/memory/host_memory.h"
 
 namespace longshore::offload {

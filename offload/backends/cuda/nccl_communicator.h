@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "offload/plan/collectives.h"
 #include "offload/backends/communicator.h"
+#include "offload/plan/collectives.h"
 
 namespace longshore::offload {
 

@@ -18,9 +18,9 @@
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/run_files.h"
-#include "trainer/step/inputs.h"
 #include "trainer/run/faults.h"
 #include "trainer/run/run_directory.h"
+#include "trainer/step/inputs.h"
 #include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {

@@ -9,18 +9,18 @@
 #include "base/error.h"
 #include "tests/offload/training.h"
 #include "trainer/distributed/connect.h"
-"trainer/distributed/store_world.h"
+#include "trainer/distributed/store_world.h"
 
-    namespace {
-  void meet_by_store() {
-    using namespace longshore::trainer;
-    const Launch launch = find_launch();
-    const auto world = connect_by_store(launch);
-    const int64_t sum = world->sum(launch.rank + 1);
-    for (const std::string& line : world->gather(text(launch)))
-      if (world->is_first())
-        std::printf("%s; the sum is %lld\n", line.c_str(), static_cast<long long>(sum));
-  }
+namespace {
+void meet_by_store() {
+  using namespace longshore::trainer;
+  const Launch launch = find_launch();
+  const auto world = connect_by_store(launch);
+  const int64_t sum = world->sum(launch.rank + 1);
+  for (const std::string& line : world->gather(text(launch)))
+    if (world->is_first())
+      std::printf("%s; the sum is %lld\n", line.c_str(), static_cast<long long>(sum));
+}
 
 }  // namespace
 

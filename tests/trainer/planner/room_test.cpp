@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/memory/alignment.h"
 #include "offload/backends/virtual_backend.h"
+#include "offload/memory/alignment.h"
 #include "trainer/config/config.h"
 #include "trainer/config/load_config.h"
 #include "trainer/step/gradient_norm.h"

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "models/families/decoder.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/execution/executor.h"
 #include "trainer/distributed/connect.h"
 #include "trainer/run/evaluate.h"

@@ -10,11 +10,11 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "offload/memory/alignment.h"
+#include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/backends/cpu_backend.h"
 #include "offload/execution/executor.h"
+#include "offload/memory/alignment.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/training.h"

@@ -16,9 +16,9 @@
 
 #include "base/log.h"
 #include "base/printable.h"
+#include "trainer/calibration/peak.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
-#include "trainer/calibration/peak.h"
 #include "trainer/planner/policy_plan.h"
 #include "trainer/step/step.h"
 

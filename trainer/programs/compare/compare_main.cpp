@@ -11,13 +11,13 @@
 #include "base/result_output.h"
 #include "base/standard_output.h"
 #include "base/text.h"
+#include "trainer/config/help.h"
+#include "trainer/config/unused_keys.h"
+#include "trainer/distributed/launch.h"
 #include "trainer/programs/compare/compare.h"
 #include "trainer/programs/compare/figures.h"
 #include "trainer/programs/compare/html.h"
 #include "trainer/programs/compare/report.h"
-#include "trainer/config/help.h"
-#include "trainer/config/unused_keys.h"
-#include "trainer/distributed/launch.h"
 
 namespace longshore::trainer {
 namespace {

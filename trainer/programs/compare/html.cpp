@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/config/config_text.h"
 #include "trainer/programs/compare/charts.h"
 #include "trainer/programs/compare/figures.h"
 #include "trainer/programs/compare/style.h"
-#include "trainer/config/config_text.h"
 
 namespace longshore::trainer {
 namespace {

@@ -16,8 +16,8 @@ struct GenerateRequest {
   std::filesystem::path run = {};      // or a run directory
   std::filesystem::path adapter = {};  // peft's folder, of an adapter for `model`; empty: none
   std::string prompt;
-  // One of data/text/chat_template.h, or "none": the prompt is continued as plain text. If not given,
-  // the run's template, or none for a model.
+  // One of data/text/chat_template.h, or "none": the prompt is continued as plain text. If not
+  // given, the run's template, or none for a model.
   std::optional<std::string> chat_template = {};
   int64_t max_tokens = 256;
   Sampling sampling = {};

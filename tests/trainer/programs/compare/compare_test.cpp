@@ -16,13 +16,13 @@
 #include "base/error.h"
 #include "base/exit_code.h"
 #include "tests/data/temporary_folder.h"
+#include "trainer/config/hardware_file.h"
+#include "trainer/planner/auto/auto_account.h"
+#include "trainer/planner/auto/auto_policy.h"
 #include "trainer/programs/compare/charts.h"
 #include "trainer/programs/compare/figures.h"
 #include "trainer/programs/compare/html.h"
 #include "trainer/programs/compare/report.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/planner/auto/auto_account.h"
-#include "trainer/planner/auto/auto_policy.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
-// Stands for models/ops/kernels/cuda_group.cuh where the .cu files are compiled for the emulated GPU:
-// what they would launch is found here by the name of its kernel.
+// Stands for models/ops/kernels/cuda_group.cuh where the .cu files are compiled for the emulated
+// GPU: what they would launch is found here by the name of its kernel.
 #pragma once
 
 #include <cstdint>
