@@ -54,6 +54,8 @@ struct HfKeys {
   std::vector<FamilyField> fields = {};
   // Keys that must be false or 0: what they stand for is not there.
   std::vector<std::string> off = {};
+  // Keys that are written as null, so that nobody takes another family's default for them.
+  std::vector<std::string> null = {};
   // What counts where nothing is said:
   bool tied_embeddings = false;
   std::optional<int64_t> pad_token = {};

@@ -169,6 +169,7 @@ std::string write_hf_config(const DecoderConfig& config) {
     object[field.field->hf_key] = written(*field.field, c);
   if (std::ranges::find(family.hf.off, kAttentionBias.hf_key) != family.hf.off.end())
     object[kAttentionBias.hf_key] = false;
+  for (const std::string& key : family.hf.null) object[key] = nullptr;
   write_rope(c, family, object);
   write_windows(c, family.hf, object);
   return object.dump(2) + "\n";
