@@ -85,10 +85,10 @@ ChoiceKey model_type_choice() {
 
 // Of a field of models/families/fields.h.
 Key key_of(const models::Field& field) {
-  const auto low = static_cast<int64_t>(field.low), high = static_cast<int64_t>(field.high);
   auto key = [&](auto kind) { return Key{field.key, Section::model, std::move(kind), field.help}; };
   if (const auto* integer = std::get_if<int64_t models::DecoderConfig::*>(&field.member))
-    return key(IntegerKey{*integer, low, high, field.also});
+    return key(IntegerKey{*integer, static_cast<int64_t>(field.low),
+                          static_cast<int64_t>(field.high), field.also});
   if (const auto* number = std::get_if<double models::DecoderConfig::*>(&field.member))
     return key(
         NumberKey{*number, field.low, field.low_is_excluded ? End::excluded : End::included});
