@@ -1,16 +1,19 @@
-# longshore_test(NAME SOURCES a.cpp ... [LIBRARIES ...] [LABELS ...] [EACH Suite ...])
+# longshore_test(NAME SOURCES a.cpp ... [LIBRARIES ...] [LABELS ...] [EACH Suite ...] [ATEN])
 #
 # One GoogleTest program build/tests/NAME. ctest knows its suites as NAME.Suite and runs the tests of
 # one in one process, since the start of LibTorch takes longer than most tests. Those of the suites
 # after EACH have a process each, NAME.Suite.Test: they change or measure what belongs to a process
 # (its environment, limits, signals, memory), or take long.
+#
+# GoogleTest's headers are precompiled, or with ATEN, for tests of which most include it, LibTorch's.
+# Tests are compiled quickly rather than made quick.
 # Programs are costly to link, so prefer adding a source to one that exists. A test that takes
 # longer than a minute belongs in a program labelled `long`, which scripts/test leaves out.
 
 enable_testing()
 
 function(longshore_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "SOURCES;LIBRARIES;LABELS;EACH")
+  cmake_parse_arguments(PARSE_ARGV 1 test "ATEN" "" "SOURCES;LIBRARIES;LABELS;EACH")
   if(test_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "longshore_test(${name}): unexpected ${test_UNPARSED_ARGUMENTS}")
   endif()
@@ -19,6 +22,12 @@ function(longshore_test name)
     longshore_options ${test_LIBRARIES} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(test_ATEN)
+    target_precompile_headers(${name} REUSE_FROM longshore_aten_pch)
+  else()
+    target_precompile_headers(${name} REUSE_FROM longshore_test_pch)
+  endif()
   set(suites "${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake")
   file(GENERATE OUTPUT "${suites}" CONTENT "set(name \"${name}\")
 set(program \"$<TARGET_FILE:${name}>\")

@@ -73,12 +73,3 @@ add_dependencies(longshore_torch longshore_openmp_settings)
 target_link_libraries(longshore_torch INTERFACE
   "-Wl,--no-as-needed,$<TARGET_FILE:longshore_openmp_settings>,--as-needed")
 target_link_options(longshore_torch INTERFACE "LINKER:-rpath,${PROJECT_BINARY_DIR}/lib")
-
-# The one precompiled header of units that include ATen:
-#   target_precompile_headers(my_target REUSE_FROM longshore_aten_pch)
-# Units of such a target that need no ATen set SKIP_PRECOMPILE_HEADERS.
-add_library(longshore_aten_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/aten_pch.cpp")
-target_link_libraries(longshore_aten_pch PUBLIC longshore_options longshore_torch)
-target_precompile_headers(longshore_aten_pch PRIVATE
-  <ATen/core/Tensor.h> <ATen/TensorOperators.h> <ATen/ops/from_blob.h> <ATen/ops/zeros_like.h>
-  <algorithm> <cstdint> <functional> <map> <memory> <span> <string> <string_view> <vector>)
