@@ -136,6 +136,17 @@ TEST(TokenizeProgram, WritesConversations) {
   EXPECT_EQ(std::accumulate(carries_loss.begin(), carries_loss.end(), 0), 2);
 }
 
+TEST(TokenizeProgram, RefusesWhatOnlyLinesOfJsonNeed) {
+  TemporaryFolder folder;
+  const std::string command = "--tokenizer " + kModel + " --out " + (folder / "out").string() +
+                              " " + folder.write("in.txt", "the\n").string();
+  for (const std::string option : {"--chat-template gemma", "--skip-bad-lines"}) {
+    const Result result = run_tokenize(command + " " + option);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.output, HasSubstr(": found no .jsonl file to tokenize, expected one"));
+  }
+}
+
 TEST(TokenizeProgram, NothingThatIsReadIsWrittenOver) {
   TemporaryFolder folder;
   const std::string tokenizer = "tests/goldens/tokenizers/bytelevel_bpe_llama3/tokenizer.json";

@@ -233,12 +233,12 @@ class Adviser {
   std::vector<Line> advice_on_auto() const try {
     if (config_.hardware.empty()) return {};
     const Config config = with_policy(config_, offload::kAuto);
-    const std::optional<AutoChoice> choice = find_policy(config, hardware_.target);
+    const std::optional<WalkedPlan> choice = find_policy_quickly(config, hardware_.target);
     if (!choice) return {};
-    const double before = whole_step_seconds(), after = choice->chosen().step_seconds;
+    const double before = whole_step_seconds(), after = choice->step_seconds;
     if (before < after || is_negligible(before - after)) return {};
     return {setting(Rank::policy, changed_settings(config_, config), before, after,
-                    "it chooses " + summary(choice->chosen().config))};
+                    "it can choose " + summary(choice->config) + ", or what is faster")};
   } catch (const ConfigError&) {
     return {};  // the config has keys that `auto` cannot keep
   }
@@ -258,9 +258,9 @@ class Adviser {
     lever.make(config);
     validate(config);
     if (is_chosen() && plans_.layout.homes.any_on_host()) {
-      const std::optional<AutoChoice> choice = find_policy(config, hardware_.target);
+      const std::optional<WalkedPlan> choice = find_policy_quickly(config, hardware_.target);
       if (!choice) return {};
-      const double before = whole_step_seconds(), after = choice->chosen().step_seconds;
+      const double before = whole_step_seconds(), after = choice->step_seconds;
       if (!is_worth(lever, before - after)) return {};
       return {setting(Rank::gain, changed_settings(asked_, config), before, after, lever.why)};
     }

@@ -94,6 +94,14 @@ std::optional<AutoChoice> find_policy(const Config& config, models::Target targe
   return best_outcome(config, target, hardware).choice;
 }
 
+std::optional<WalkedPlan> find_policy_quickly(const Config& config, models::Target target) {
+  const Hardware hardware = *named_hardware(config);
+  require_same_device(config, target, hardware);
+  std::vector<WalkedPlan> plans = search(config, target, hardware, Effort::quick);
+  const auto best = std::ranges::min_element(plans, is_better);
+  return best != plans.end() && best->fits() ? std::optional(*best) : std::nullopt;
+}
+
 PolicySearch search_policy(const Config& config, models::Target target) {
   const Hardware hardware = *named_hardware(config);
   require_same_device(config, target, hardware);

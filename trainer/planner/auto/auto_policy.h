@@ -40,6 +40,10 @@ PolicySearch search_policy(const Config& config, models::Target target);
 // The choice of that search; nothing if no plan fits, which may be known without one.
 std::optional<AutoChoice> find_policy(const Config& config, models::Target target);
 
+// A plan that fits and that this search could have chosen, though it may find a faster one; nothing
+// if a quick search finds none. Throws as find_policy() does.
+std::optional<WalkedPlan> find_policy_quickly(const Config& config, models::Target target);
+
 // If the policy of `config` is `auto`, the config that was found, otherwise `config`; nothing if no
 // plan fits. Throws as find_policy() does.
 std::optional<Config> with_found_policy(const Config& config, models::Target target);

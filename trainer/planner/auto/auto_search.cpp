@@ -41,12 +41,17 @@ constexpr Margin kWiderMargins[] = {{1, 2}, {1, 4}, {1, 8}};
 // plans.
 constexpr double kWorthwhileGain = 0.005;
 
+// The margins of a quick search: some of the link, since copies that fill it are late.
+constexpr Margin kQuickMargins[] = {{1, 0}, {0.85, 0}};
+
 // Splits that are slower than the best one by more than this part, by the formula, are not walked.
 // The formula's times are mostly 1 to 6 % too low; with half this cutoff, two choices for Llama 3
 // 8B on `rtx4090` are 0.8 % and 1.4 % slower.
 constexpr double kRankingCutoff = 0.03;
 // The number of plans that are walked for a margin: twice as many as have sufficed for Llama 3 8B.
 constexpr size_t kWalksOfMargin = 8;
+// The same for a quick search, in which bases have no walks of their own.
+constexpr size_t kQuickWalksOfMargin = 2;
 // The number of these that may have the same base and the same assignment of the first layers,
 // since such plans differ little. With only one, choices are up to 0.04 % slower.
 constexpr size_t kWalksAlike = 2;
@@ -56,14 +61,27 @@ constexpr size_t kWalksOfThriftiest = 6;
 
 class Search {
  public:
-  Search(const Config& config, models::Target target, const Hardware& hardware)
-      : target_(target),
+  Search(const Config& config, models::Target target, const Hardware& hardware, Effort effort)
+      : effort_(effort),
+        target_(target),
         hardware_(hardware),
         first_layers_(first_layers_set(config)),
         bases_(base_plans(config, target, hardware)),
         walker_(config, target, hardware) {}
 
-  std::vector<WalkedPlan> run() {
+  std::vector<WalkedPlan> run() { return effort_ == Effort::quick ? run_quick() : run_thorough(); }
+
+ private:
+  std::vector<WalkedPlan> run_quick() {
+    for (const Margin& margin : kQuickMargins) {
+      const std::vector<LayerSplit> splits = ranked(margin);
+      for (size_t i = 0; i < std::min(splits.size(), kQuickWalksOfMargin); ++i) select(splits[i]);
+    }
+    walk_selected();
+    return std::move(walked_);
+  }
+
+  std::vector<WalkedPlan> run_thorough() {
     for (const Margin& margin : kMargins) select(ranked(margin));
     walk_selected();
     walk_named();
@@ -77,7 +95,6 @@ class Search {
     return std::move(walked_);
   }
 
- private:
   void add(std::vector<WalkedPlan> walked) {
     std::ranges::move(walked, std::back_inserter(walked_));
   }
@@ -103,6 +120,10 @@ class Search {
     return splits;
   }
 
+  void select(const LayerSplit& split) {
+    selected_.emplace(std::tuple{split.base, split.first, split.others, split.layers}, split);
+  }
+
   // Selects the best splits of a ranking, but few that are alike, and the best of each base unless
   // it is slower by more than kRankingCutoff.
   void select(const std::vector<LayerSplit>& ranking) {
@@ -114,7 +135,7 @@ class Search {
       const bool is_first_of_base = of_base[split.base]++ == 0;
       size_t& walks_alike = alike[{split.base, split.layers == 0 ? split.others : split.first}];
       if (!is_first_of_base && (count >= kWalksOfMargin || walks_alike >= kWalksAlike)) continue;
-      selected_.emplace(std::tuple{split.base, split.first, split.others, split.layers}, split);
+      select(split);
       ++walks_alike;
       ++count;
     }
@@ -127,8 +148,10 @@ class Search {
     if (splits.empty()) return;
     std::vector<WalkedPlan> walked(splits.size());
     parallel_for(splits.size(), [&](size_t i) { walked[i] = walker_.walk_fitting(splits[i]); });
-    const size_t best = std::ranges::min_element(walked, is_better) - walked.begin();
-    add(walker_.walk_around(splits[best], walked[best]));
+    if (effort_ == Effort::thorough) {
+      const size_t best = std::ranges::min_element(walked, is_better) - walked.begin();
+      add(walker_.walk_around(splits[best], walked[best]));
+    }
     add(std::move(walked));
   }
 
@@ -193,6 +216,7 @@ class Search {
     add(walker_.walk_each(thriftiest));
   }
 
+  Effort effort_;
   models::Target target_;
   const Hardware& hardware_;
   std::optional<int> first_layers_;  // if the config sets their number
@@ -207,8 +231,8 @@ class Search {
 }  // namespace
 
 std::vector<WalkedPlan> search(const Config& config, models::Target target,
-                               const Hardware& hardware) {
-  return Search(config, target, hardware).run();
+                               const Hardware& hardware, Effort effort) {
+  return Search(config, target, hardware, effort).run();
 }
 
 }  // namespace longshore::trainer

@@ -11,10 +11,14 @@
 
 namespace longshore::trainer {
 
+// A quick search walks a small part of what a thorough one does, no named policies among them, so
+// its best plan may be slower. It is enough to say what `auto` gains at least.
+enum class Effort { quick, thorough };
+
 // All plans that were walked, in no particular order, some of them twice. Values of keys that were
-// set are kept. If nothing fits, the smallest plans are among them. Throws ConfigError as
-// base_plans() does.
+// set are kept. If nothing fits in a thorough search, the smallest plans are among them. Throws
+// ConfigError as base_plans() does.
 std::vector<WalkedPlan> search(const Config& config, models::Target target,
-                               const offload::Hardware& hardware);
+                               const offload::Hardware& hardware, Effort effort = Effort::thorough);
 
 }  // namespace longshore::trainer

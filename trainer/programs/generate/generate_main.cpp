@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "base/print.h"
 #include "base/program.h"
 #include "base/text.h"
 #include "data/text/chat_template.h"
@@ -63,22 +64,30 @@ int main(int argc, char** argv) {
                  "what logits are divided by; 0: always the likeliest token")
       ->check(number_from(0, 1e6))
       ->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "only the so many likeliest tokens; 0: all")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
-      ->capture_default_str();
-  app.add_option("--top-p", sampling.top_p,
-                 "only the likeliest tokens that together have this probability")
-      ->check(number_from(std::numeric_limits<double>::min(), 1))
-      ->capture_default_str();
-  app.add_option("--seed", sampling.seed, "of the random numbers; the same gives the same text")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
-      ->capture_default_str();
+  CLI::Option* top_k =
+      app.add_option("--top-k", sampling.top_k, "only the so many likeliest tokens; 0: all")
+          ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
+          ->capture_default_str();
+  CLI::Option* top_p =
+      app.add_option("--top-p", sampling.top_p,
+                     "only the likeliest tokens that together have this probability")
+          ->check(number_from(std::numeric_limits<double>::min(), 1))
+          ->capture_default_str();
+  CLI::Option* seed =
+      app.add_option("--seed", sampling.seed, "of the random numbers; the same gives the same text")
+          ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()))
+          ->capture_default_str();
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::generate_footer());
   return run_program(
       app, argc, argv,
       [&] {
         trainer::require_one_process("generate");
+        for (const CLI::Option* option : {top_k, top_p, seed})
+          if (sampling.temperature == 0 && option->count() > 0)
+            print(stderr,
+                  "warning: " + option->get_name() +
+                      ": found --temperature 0, which draws nothing and does not read it\n");
         trainer::generate(request);
       },
       trainer::meant_key);

@@ -15,6 +15,7 @@
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/text/chat_template.h"
+#include "data/text/text_format.h"
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
@@ -59,9 +60,22 @@ AddBosEos add_bos_eos_named(const std::string& name) {
   return static_cast<AddBosEos>(found - kAddBosEos.begin());
 }
 
+// What is said of lines of JSON would do nothing for plain text.
+void require_lines_of_json(const Arguments& arguments) {
+  if (std::ranges::any_of(arguments.inputs, longshore::data::is_jsonl)) return;
+  const longshore::data::TokenizeOptions& options = arguments.options;
+  for (const auto& [option, is_given] :
+       {std::pair{"--chat-template", !options.chat_template.empty()},
+        {"--skip-bad-lines", options.skip_bad_lines}})
+    if (is_given)
+      throw longshore::ConfigError(std::string(option) +
+                                   ": found no .jsonl file to tokenize, expected one");
+}
+
 void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
+  require_lines_of_json(arguments);
   const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
   if (arguments.stdin_json) {
     std::ios::sync_with_stdio(false);  // with it, a read error would look like the end of the input

@@ -175,8 +175,11 @@ TEST(Generate, EndsWithAnyEosOfTheModelsFiles) {
 
 TEST(Generate, SaysWhenTheTextCannotBeWritten) {
   const Generated generated = run_generate("--model " + quoted((folder() / "model").string()) +
-                                           " --prompt 'The boats' --max-tokens 5 >/dev/full");
+                                           " --prompt 'The boats' --max-tokens 5 --temperature 0 "
+                                           "--top-k 3 >/dev/full");
   EXPECT_EQ(generated.exit_code, 1);
+  EXPECT_THAT(generated.errors, HasSubstr("warning: --top-k: found --temperature 0, which draws "
+                                          "nothing and does not read it\n"));
   EXPECT_THAT(generated.errors,
               HasSubstr("generate: standard output: cannot be written: No space left"));
 }
