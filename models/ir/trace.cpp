@@ -48,7 +48,7 @@ Var Trace::label(Var value, std::string_view label) {
 
 void Trace::output(Var value, OutputRole role) { program_.outputs.push_back({value.id, role}); }
 
-std::vector<Var> Trace::emit(const Op& op, std::any attrs, std::initializer_list<Var> in) {
+std::vector<Var> Trace::emit(const Op& op, std::any attrs, const std::vector<Var>& in) {
   std::vector<ValueId> ids;
   for (Var var : in) {
     if (var.trace != this)

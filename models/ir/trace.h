@@ -36,7 +36,7 @@ class Trace {
   Var label(Var value, std::string_view label);
   void output(Var value, OutputRole role = OutputRole::value);
 
-  std::vector<Var> emit(const Op& op, std::any attrs, std::initializer_list<Var> in);
+  std::vector<Var> emit(const Op& op, std::any attrs, const std::vector<Var>& in);
   const Program& program() const { return program_; }
 
   // Verified. The trace must not be used afterwards.

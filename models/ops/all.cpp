@@ -1,6 +1,5 @@
 // The one list of ops.
 #include "models/ir/add.h"
-#include "models/ops/adamw/adamw.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
@@ -17,6 +16,9 @@
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/update/adamw.h"
+#include "models/ops/update/lion.h"
+#include "models/ops/update/sgd.h"
 
 namespace longshore::models {
 
@@ -43,6 +45,7 @@ std::span<const Op* const> all_ops() {
       &linear_weight_grad_op,
       &linear_cross_entropy_op,
       &linear_cross_entropy_grad_op,
+      &lion_op,
       &mean_square_error_op,
       &mean_square_error_grad_op,
       &rms_norm_op,
@@ -50,6 +53,7 @@ std::span<const Op* const> all_ops() {
       &rope_op,
       &rope_table_op,
       &scale_op,
+      &sgd_op,
       &soft_cap_op,
       &soft_cap_grad_op,
       &square_sum_op,

@@ -13,8 +13,8 @@ using models::Source;
 using models::Trainable;
 
 bool Homes::any_on_host() const {
-  return std::any_of(kCopies.begin(), kCopies.end(),
-                     [this](Copy copy) { return of(copy) != MemoryKind::device; });
+  return parameters != MemoryKind::device || gradients != MemoryKind::device ||
+         optimizer != MemoryKind::device;
 }
 
 MemoryKind Homes::of(Copy copy) const {
@@ -34,8 +34,15 @@ bool Slab::has(Copy copy) const {
   if (copy == Copy::compute) return true;
   if (trainable == Trainable::no) return false;
   if (copy == Copy::master) return dtype != weight_dtype;
-  bool is_scale = copy == Copy::first_scale || copy == Copy::second_scale;
-  return !is_scale || moment_dtype == Dtype::uint8;
+  return copy == Copy::gradient || copy < state_copy(states.size());
+}
+
+std::vector<Copy> Slab::copies() const {
+  std::vector<Copy> copies;
+  for (Copy copy : {Copy::compute, Copy::master, Copy::gradient})
+    if (has(copy)) copies.push_back(copy);
+  for (size_t i = 0; i < states.size(); ++i) copies.push_back(state_copy(i));
+  return copies;
 }
 
 std::vector<DecayRange> Slab::decay_ranges() const {
@@ -71,17 +78,26 @@ class LayoutBuilder {
     const models::Program& program = stage.program(layer);
     const std::string name =
         stage.is_scan() ? stage.name + "." + std::to_string(layer) : stage.name;
-    Slab trainable{.name = name, .trainable = Trainable::yes, .parameters = {}};
-    Slab frozen{.name = name + ".frozen", .trainable = Trainable::no, .parameters = {}};
+    std::vector<Slab> slabs;  // one for each optimizer, then that of what is frozen
+    for (size_t i = 0; i < std::max<size_t>(options_.optimizers.size(), 1); ++i)
+      slabs.push_back({.name = i == 0 ? name : name + ".optimizer_" + std::to_string(i),
+                       .trainable = Trainable::yes,
+                       .optimizer = static_cast<int>(i),
+                       .states = options_.optimizers.empty() ? std::vector<State>{}
+                                                             : options_.optimizers[i].states,
+                       .parameters = {}});
+    slabs.push_back(
+        {.name = name + ".frozen", .trainable = Trainable::no, .states = {}, .parameters = {}});
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
       const std::string full_name = models::weight_name(stage, layer, weight);
-      if (!is_known(full_name, weight.type))
-        add_parameter(full_name, weight,
-                      weight.weight->trainable == Trainable::yes ? trainable : frozen);
+      if (is_known(full_name, weight.type)) continue;
+      const Parameter parameter{full_name, weight.type, *weight.weight};
+      add(parameter, weight.weight->trainable == Trainable::no ? slabs.back()
+                                                               : slabs[optimizer_of(parameter)]);
     }
-    for (Slab* slab : {&trainable, &frozen})
-      if (!slab->parameters.empty()) place(std::move(*slab));
+    for (Slab& slab : slabs)
+      if (!slab.parameters.empty()) place(std::move(slab));
   }
 
   ParameterLayout finish() { return std::move(layout_); }
@@ -96,15 +112,24 @@ class LayoutBuilder {
     return true;
   }
 
-  void add_parameter(const std::string& full_name, const models::Value& weight, Slab& slab) const {
-    slab.dtype = weight.type.dtype;
+  size_t optimizer_of(const Parameter& parameter) const {
+    if (options_.optimizers.empty()) return 0;
+    const auto found = std::ranges::find_if(options_.optimizers, [&](const OptimizerStates& one) {
+      return !one.updates || one.updates(parameter);
+    });
+    if (found == options_.optimizers.end())
+      throw InternalError(model_.name + ": " + parameter.name + " has no optimizer");
+    return static_cast<size_t>(found - options_.optimizers.begin());
+  }
+
+  void add(const Parameter& parameter, Slab& slab) const {
+    slab.dtype = parameter.type.dtype;
     slab.weight_dtype = slab.trainable == Trainable::yes ? options_.weight_dtype : slab.dtype;
-    slab.moment_dtype = options_.moment_dtype;
     if (size_bytes(slab.dtype) > size_bytes(slab.weight_dtype))
-      throw InternalError(model_.name + ": " + full_name + " computes in " +
+      throw InternalError(model_.name + ": " + parameter.name + " computes in " +
                           models::name(slab.dtype) + " but is trained in " +
                           models::name(slab.weight_dtype));
-    slab.parameters.push_back({full_name, weight.type, *weight.weight});
+    slab.parameters.push_back(parameter);
   }
 
   void place(Slab slab) {
@@ -155,45 +180,28 @@ ElementRange common(const ElementRange& a, const ElementRange& b) {
 }
 
 std::string argument_name(const Slab& slab, Copy copy) {
-  static constexpr const char* kNames[] = {"compute",      "master",        "gradient",
-                                           "first_moment", "second_moment", "first_scale",
-                                           "second_scale"};
-  return slab.name + "." + kNames[static_cast<size_t>(copy)];
+  static constexpr const char* kNames[] = {"compute", "master", "gradient"};
+  return slab.name + "." +
+         (is_state(copy) ? slab.state(copy).name : kNames[static_cast<size_t>(copy)]);
 }
 
 Dtype dtype(const Slab& slab, Copy copy) {
-  switch (copy) {
-    case Copy::compute:
-      return slab.dtype;
-    case Copy::master:
-      return slab.weight_dtype;
-    case Copy::first_moment:
-    case Copy::second_moment:
-      return slab.moment_dtype;
-    default:
-      return Dtype::float32;
-  }
+  if (is_state(copy)) return slab.state(copy).dtype;
+  if (copy == Copy::compute) return slab.dtype;
+  return copy == Copy::master ? slab.weight_dtype : Dtype::float32;
 }
 
 Category category(Copy copy) {
-  switch (copy) {
-    case Copy::compute:
-    case Copy::master:
-      return Category::parameters;
-    case Copy::gradient:
-      return Category::gradients;
-    default:
-      return Category::optimizer;
-  }
+  if (is_state(copy)) return Category::optimizer;
+  return copy == Copy::gradient ? Category::gradients : Category::parameters;
 }
 
-int64_t elements(Copy copy, int64_t count) {
-  bool is_scale = copy == Copy::first_scale || copy == Copy::second_scale;
-  return is_scale ? ceil_div(count, kScaleBlock) : count;
+int64_t elements(const Slab& slab, Copy copy, int64_t count) {
+  return is_state(copy) ? ceil_div(count, slab.state(copy).block) : count;
 }
 
 int64_t bytes(const Slab& slab, Copy copy) {
-  return elements(copy, slab.part(copy).count) * models::size_bytes(dtype(slab, copy));
+  return elements(slab, copy, slab.part(copy).count) * models::size_bytes(dtype(slab, copy));
 }
 
 }  // namespace longshore::offload

@@ -1,11 +1,12 @@
-// Where parameters lie: contiguous slabs, one for the trainable and one for the frozen parameters
-// of each layer. A parameter is a named range of its slab. A trainable slab exists several times,
-// in the same layout: compute weights (the model's dtype), master weights (float32, unless the
-// compute weights are themselves what is trained), gradients (float32) and two moments. A frozen
-// slab has compute weights only. Each copy has a home: device or pinned host memory. Where several
-// devices train together along the mesh's axis fsdp, each holds an equal part of every copy, and
-// the compute weights of a slab are gathered when a layer reads them. Along its axis data all hold
-// the same compute weights; the copies that only the optimizer reads may be divided there again.
+// Where parameters lie: contiguous slabs, one for the trainable parameters of each layer that an
+// optimizer updates, and one for the frozen ones. A parameter is a named range of its slab. A
+// trainable slab exists several times, in the same layout: compute weights (the model's dtype),
+// master weights (float32, unless the compute weights are themselves what is trained), gradients
+// (float32) and the states that its optimizer declares. A frozen slab has compute weights only.
+// Each copy has a home: device or pinned host memory. Where several devices train together along
+// the mesh's axis fsdp, each holds an equal part of every copy, and the compute weights of a slab
+// are gathered when a layer reads them. Along its axis data all hold the same compute weights; the
+// copies that only the optimizer reads may be divided there again.
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@
 
 namespace longshore::offload {
 
-// Elements that share a scale where moments have 8 bits.
+// Elements that share a scale where states have 8 bits.
 inline constexpr int64_t kScaleBlock = 256;
 // Parameters start at multiples of this many elements, so that each is aligned in every copy and
 // has scales of its own.
@@ -28,14 +29,27 @@ enum class Copy : uint8_t {
   compute,
   master,
   gradient,
-  first_moment,
-  second_moment,
-  first_scale,  // of 8-bit moments
-  second_scale,
+  state,  // the first of Slab::states; the others follow: state_copy()
 };
-inline constexpr std::array kCopies{Copy::compute,      Copy::master,        Copy::gradient,
-                                    Copy::first_moment, Copy::second_moment, Copy::first_scale,
-                                    Copy::second_scale};
+constexpr Copy state_copy(size_t number) {
+  return static_cast<Copy>(static_cast<size_t>(Copy::state) + number);
+}
+constexpr bool is_state(Copy copy) { return copy >= Copy::state; }
+
+// What an optimizer keeps from step to step: a value for each element of a slab, or for each block.
+struct State {
+  std::string name;  // "first_moment"
+  models::Dtype dtype = models::Dtype::float32;
+  int64_t block = 1;  // elements that share a value: 1 or kScaleBlock
+};
+
+struct Parameter;
+
+// An optimizer's states, and the parameters that it updates.
+struct OptimizerStates {
+  std::vector<State> states;
+  bool (*updates)(const Parameter&) = nullptr;  // null: all
+};
 
 // What lives in host memory. Master weights are read by the optimizer alone, so they go with the
 // parameters and with the optimizer.
@@ -57,13 +71,14 @@ struct ElementRange {
 
 struct LayoutOptions {
   models::Dtype weight_dtype = models::Dtype::float32;  // what is trained: float32 or bfloat16
-  models::Dtype moment_dtype = models::Dtype::float32;  // float32, bfloat16, or uint8 with scales
   Homes homes;
   DeviceMesh mesh;
   // Divides what the optimizer reads among the replicas along data as well (ZeRO stage 1;
   // Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training trillion parameter
   // models").
   bool shard_optimizer_over_data = false;
+  // A trainable parameter goes to the first that updates it. None: nothing is kept.
+  std::vector<OptimizerStates> optimizers;
 };
 
 struct Parameter {
@@ -80,19 +95,24 @@ struct DecayRange {
 };
 
 struct Slab {
-  std::string name;  // "decoder.3", "decoder.3.frozen"
+  std::string name;  // "decoder.3", "decoder.3.frozen", "decoder.3.optimizer_1"
   models::Trainable trainable = models::Trainable::yes;
   models::Dtype dtype = models::Dtype::float32;         // of the compute weights
   models::Dtype weight_dtype = models::Dtype::float32;  // of the weights that are trained
-  models::Dtype moment_dtype = models::Dtype::float32;
-  std::vector<Parameter> parameters;  // decayed ones first
-  int64_t count = 0;                  // elements, gaps included
-  ElementRange held;                  // what this device has of the compute weights
+  int optimizer = 0;                                    // its place in LayoutOptions::optimizers
+  std::vector<State> states;                            // that it keeps
+  std::vector<Parameter> parameters;                    // decayed ones first
+  int64_t count = 0;                                    // elements, gaps included
+  ElementRange held;     // what this device has of the compute weights
   ElementRange updated;  // what of that it updates: all, or its share among the replicas
 
   // The ranges of the part that is updated here.
   std::vector<DecayRange> decay_ranges() const;
   bool has(Copy copy) const;
+  std::vector<Copy> copies() const;  // all that it has
+  const State& state(Copy copy) const {
+    return states.at(static_cast<size_t>(copy) - static_cast<size_t>(Copy::state));
+  }
   // What this device has of a copy: the compute weights it holds, of other copies what it updates.
   ElementRange part(Copy copy) const { return copy == Copy::compute ? held : updated; }
 };
@@ -115,7 +135,8 @@ struct ParameterLayout {
   }
 };
 
-// Throws InternalError when compute weights are wider than the weights that are trained.
+// Throws InternalError when compute weights are wider than the weights that are trained, and when
+// there are optimizers, but none for a parameter.
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
 // The same with everything held by one device.
@@ -127,8 +148,8 @@ ElementRange common(const ElementRange& a, const ElementRange& b);
 std::string argument_name(const Slab& slab, Copy copy);
 models::Dtype dtype(const Slab& slab, Copy copy);
 Category category(Copy copy);
-// Elements of a copy that stand for `count` elements of the slab, or for all of it.
-int64_t elements(Copy copy, int64_t count);
+// Elements of a copy that stand for `count` elements of the slab.
+int64_t elements(const Slab& slab, Copy copy, int64_t count);
 // The bytes of the part that this device has.
 int64_t bytes(const Slab& slab, Copy copy);
 

@@ -15,7 +15,7 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
   std::string name = argument_name(s, copy);
   MemoryKind kind = layout_.homes.of(copy);
   int64_t offset_bytes =
-      (offset - elements(copy, s.part(copy).first)) * models::size_bytes(dtype(s, copy));
+      (offset - elements(s, copy, s.part(copy).first)) * models::size_bytes(dtype(s, copy));
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
     auto [entry, is_new] = gradient_buffers_.try_emplace(slab, -1);
     // A shard that only fills its slab up is never read.
@@ -49,7 +49,7 @@ Operand PassOperands::host_range(int slab, Copy copy, int64_t offset, const Type
 Operand PassOperands::held(int slab, Copy copy) {
   const Slab& s = layout_.slabs[slab];
   const auto [first, count] = s.part(copy);
-  return range(slab, copy, elements(copy, first), {{elements(copy, count)}, dtype(s, copy)});
+  return range(slab, copy, elements(s, copy, first), {{elements(s, copy, count)}, dtype(s, copy)});
 }
 
 Operand PassOperands::gradient(const std::string& name) {

@@ -22,7 +22,6 @@
 #include "base/timing.h"
 #include "models/ir/backward.h"
 #include "models/ir/trace.h"
-#include "models/ops/adamw/adamw.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/embedding/embedding.h"
@@ -34,17 +33,19 @@
 #include "models/ops/soft_cap.h"
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/update/adamw.h"
 #include "offload/backends/cuda/cuda_backend.h"
 #include "offload/backends/cuda/cuda_device.h"
 #include "offload/execution/arenas.h"
+#include "tests/models/update_program.h"
 
 namespace longshore::bench {
 namespace {
 
 using models::Dtype;
-using models::MomentFormat;
 using models::Node;
 using models::Program;
+using models::StateFormat;
 using models::Target;
 using models::Trace;
 using models::Type;
@@ -93,26 +94,11 @@ void add_attention(std::vector<Case>& cases, const std::string& name, int64_t he
 }
 
 void add_update(std::vector<Case>& cases, const std::string& name, Dtype dtype,
-                MomentFormat moments) {
-  const Type moment = models::moment_type(moments, kLayer);
-  const bool scaled = moments == MomentFormat::block8;
-  Trace t("update");
-  Var gradient = t.input("gradient", {{kLayer}});
-  models::AdamWState state{.weight = t.input("weight", {{kLayer}, dtype}),
-                           .m = t.input("m", moment),
-                           .v = t.input("v", moment)};
-  if (scaled) {
-    state.m_scale = t.input("m_scale", models::scale_type(kLayer));
-    state.v_scale = t.input("v_scale", models::scale_type(kLayer));
-  }
-  models::AdamWScalars scalars{
-      t.scalar("rate"), t.scalar("correction_1"), t.scalar("correction_2"), t.scalar("clip"), {}};
-  if (dtype == Dtype::bfloat16 || moments != MomentFormat::float32)
-    scalars.step = t.scalar("step", Dtype::int32);
-  for (Var out : models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-                               Dtype::bfloat16, gradient, state, scalars))
-    t.output(out);
-  cases.push_back({name, t.finish()});
+                StateFormat states) {
+  const models::Optimizer optimizer =
+      models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1});
+  cases.push_back(
+      {name, models::update_program(optimizer, {.weight = dtype, .states = states}, kLayer)});
 }
 
 std::vector<Case> make_cases() {
@@ -191,10 +177,10 @@ std::vector<Case> make_cases() {
              models::OutputRole::loss);
     add(cases, "128256 of 4096", t);
   }
-  add_update(cases, "a layer, f32, moments f32", Dtype::float32, MomentFormat::float32);
-  add_update(cases, "a layer, f32, moments bf16", Dtype::float32, MomentFormat::bfloat16);
-  add_update(cases, "a layer, f32, moments 8 bits", Dtype::float32, MomentFormat::block8);
-  add_update(cases, "a layer, bf16, moments 8 bits", Dtype::bfloat16, MomentFormat::block8);
+  add_update(cases, "a layer, f32, moments f32", Dtype::float32, StateFormat::float32);
+  add_update(cases, "a layer, f32, moments bf16", Dtype::float32, StateFormat::bfloat16);
+  add_update(cases, "a layer, f32, moments 8 bits", Dtype::float32, StateFormat::block8);
+  add_update(cases, "a layer, bf16, moments 8 bits", Dtype::bfloat16, StateFormat::block8);
   {
     Trace t("norm");
     t.output(square_sum(t.input("gradient", {{kLayer}})));

@@ -86,8 +86,7 @@ class Steps {
     arenas_.emplace(backend, all);
     trainer::initialize(plans_[0].layout, static_cast<uint64_t>(config.seed), arguments_);
     for (const TrainingPlans& p : plans_)
-      steps_.push_back(std::make_unique<trainer::TrainStep>(p.step, p.options.optimizer->adamw,
-                                                            backend, arguments_, *arenas_));
+      steps_.push_back(std::make_unique<trainer::TrainStep>(p.step, backend, arguments_, *arenas_));
     data::BatchSource source = data::synthetic_batches(
         {config.per_device_batch_size, config.max_target_length},
         static_cast<int32_t>(config.model.vocabulary), static_cast<uint64_t>(config.seed));

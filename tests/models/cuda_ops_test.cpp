@@ -23,17 +23,20 @@
 
 #include "base/error.h"
 #include "models/ir/trace.h"
-#include "models/ops/adamw/adamw.h"
 #include "models/ops/attention/attention_cudnn.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/onednn_matmul.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/square_sum/square_sum.h"
+#include "models/ops/update/adamw.h"
+#include "models/ops/update/lion.h"
+#include "models/ops/update/sgd.h"
 #include "offload/backends/cuda/cuda_backend.h"
 #include "offload/backends/cuda/cuda_device.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/tolerances.h"
+#include "tests/models/update_program.h"
 
 namespace longshore::models {
 namespace {
@@ -184,6 +187,8 @@ class Said {
   bool taken_ = false;
 };
 
+bool updates(const Op& op) { return &op == &adamw_op || &op == &lion_op || &op == &sgd_op; }
+
 class CudaOps : public testing::Test {
  protected:
   void SetUp() override {
@@ -259,13 +264,13 @@ class CudaOps : public testing::Test {
           std::max(2 * tolerance_of(*node.op).of(dtype), is_composed ? 1e-5 : 0);
       for (size_t k = 0; k < node.out.size(); ++k) {
         const std::string what = "output " + std::to_string(k) + " of " + text(narrow, node);
-        if (k >= reference.out.size()) {  // AdamW's copy of the weight, its first output
+        if (k >= reference.out.size()) {  // an update's copy of the weight, its first output
           EXPECT_TRUE(equal_bits(own[k], own[0].to(own[k].scalar_type()))) << what;
           continue;
         }
         EXPECT_LE(difference(own[k], cpu.out[k]), tolerance) << what << ", from the CPU's";
         // States may be updated on either.
-        if (node.op->name == std::string("adamw")) {
+        if (updates(*node.op)) {
           EXPECT_TRUE(equal_bits(own[k], cpu.out[k])) << what << ", from the CPU's";
         }
         const double error = difference(own[k], reference.out[k]);
@@ -472,89 +477,75 @@ TEST_F(CudaOps, AttentionGradientsComeInParts) {
   }
 }
 
-// --- AdamW in all formats
+// --- updates in all formats
 
-struct Formats {
-  Dtype weight;
-  MomentFormat moments;
-
-  bool rounds() const { return weight == Dtype::bfloat16 || moments != MomentFormat::float32; }
-};
-
-Program update(const Formats& formats, int64_t count) {
-  // Products with these are exact, as are the sums of eight bits that the test has: all kernels
-  // compute the same numbers, and may differ in no bit of what they round.
-  const AdamW hyperparameters{.b1 = 0.5, .b2 = 0.5, .epsilon = 1e-8, .weight_decay = 0.1};
-  const Type moment = moment_type(formats.moments, count);
-  Trace t("update");
-  Var gradient = t.input("gradient", {{count}});
-  AdamWState state{.weight = t.input("weight", {{count}, formats.weight}),
-                   .m = t.input("m", moment),
-                   .v = t.input("v", moment)};
-  if (formats.moments == MomentFormat::block8) {
-    state.m_scale = t.input("m_scale", scale_type(count));
-    state.v_scale = t.input("v_scale", scale_type(count));
-  }
-  AdamWScalars scalars{
-      t.scalar("rate"), t.scalar("correction_1"), t.scalar("correction_2"), t.scalar("clip"), {}};
-  if (formats.rounds()) scalars.step = t.scalar("step", Dtype::int32);
-  for (Var out : adamw(hyperparameters, Dtype::bfloat16, gradient, state, scalars,
-                       {.seed = 0x123456789abcdef, .sequence = 7, .first = 192}))
-    t.output(out);
-  return t.finish();
+// Products with these numbers are exact, as are the sums of eight bits that the test has: all
+// kernels compute the same numbers, and may differ in no bit of what they round.
+std::vector<Optimizer> exact_optimizers() {
+  return {adamw({.b1 = 0.5, .b2 = 0.5, .epsilon = 1e-8, .weight_decay = 0.1}),
+          lion({.b1 = 0.5, .b2 = 0.5, .weight_decay = 0.1}),
+          sgd({.momentum = 0.5, .weight_decay = 0}),
+          sgd({.momentum = 0.5, .weight_decay = 0, .nesterov = true})};
 }
 
-TEST_F(CudaOps, AdamWRoundsAsTheCpuDoes) {
-  for (int64_t count : {int64_t{1}, int64_t{255}, int64_t{70'001}, int64_t{1} << 20})
-    for (MomentFormat moments :
-         {MomentFormat::float32, MomentFormat::bfloat16, MomentFormat::block8})
-      for (Dtype weight : {Dtype::float32, Dtype::bfloat16}) {
-        const Formats formats{weight, moments};
-        const Program program = update(formats, count);
-        const Node& node = program.nodes[0];
-        SCOPED_TRACE(text(program, node));
-        std::map<std::string, at::Tensor> state;
-        for (ValueId id : node.in) {
-          const Type& type = program[id].type;
-          std::vector<int64_t> sizes;
-          if (type.shape.rank() == 1) sizes.push_back(type.shape[0]);
-          state[program[id].name] = at::zeros(sizes, scalar_type(type.dtype));
-        }
-        state["weight"] = random_normal({{count}, weight}, 20);
-        for (int step = 1; step <= 6; ++step) {
-          state["gradient"] = (random_normal({{count}}, 30 + step) *
-                               random_normal({{count}}, 60 + step).mul(4).exp2())
-                                  .to(at::kBFloat16)
-                                  .to(at::kFloat);
-          state["rate"].fill_(0.01);
-          state["correction_1"].fill_(1 - std::pow(0.5, step));
-          state["correction_2"].fill_(1 - std::pow(0.5, step));
-          state["clip"].fill_(step == 4 ? 0. : 0.5);  // which updates nothing
-          if (state.contains("step")) state["step"].fill_(step);
-          std::vector<at::Tensor> in;
-          for (ValueId id : node.in) in.push_back(state.at(program[id].name));
-          const NodeRun cpu = run_node(program, node, in, Target::cpu);
-          const std::vector<at::Tensor> own = run_own(program, node, in);
-          const std::vector<at::Tensor> composed = run_composed(program, node, in);
-          const size_t states = moments == MomentFormat::block8 ? 5 : 3;
-          for (size_t i = 1; i < states; ++i) {
-            EXPECT_TRUE(equal_bits(own[i], cpu.out[i])) << "output " << i << ", step " << step;
-            EXPECT_TRUE(equal_bits(own[i], composed[i])) << "output " << i << ", step " << step;
-          }
-          if (weight == Dtype::bfloat16) {
-            at::Tensor apart = (own[0].view(at::kShort) - cpu.out[0].view(at::kShort)).abs();
-            // Next to nothing is left of a weight that its update undoes: of that, bits differ.
-            const at::Tensor is_seen =
-                (own[0].to(at::kFloat) - cpu.out[0].to(at::kFloat)).abs() > 1e-6;
-            EXPECT_LE(at::where(is_seen, apart, 0).max().item<int>(), 1);
-            EXPECT_LE(apart.sum().item<int64_t>(), 1 + count / 100);
-          } else {
-            EXPECT_LE(difference(own[0], cpu.out[0]), 1e-6);
-            EXPECT_TRUE(equal_bits(own.back(), own[0].to(at::kBFloat16)));
-          }
-          for (size_t i = 0; i < states; ++i) state.at(program[node.in[i + 1]].name) = cpu.out[i];
-        }
+class CudaUpdates : public CudaOps {
+ protected:
+  void expect_rounds_as_the_cpu(const Optimizer& optimizer, const UpdateFormats& formats,
+                                int64_t count) {
+    const Program program = update_program(
+        optimizer, formats, count, {.seed = 0x123456789abcdef, .sequence = 7, .first = 192});
+    const Node& node = program.nodes[0];
+    SCOPED_TRACE(text(program, node));
+    std::map<std::string, at::Tensor> state;
+    for (ValueId id : node.in) {
+      const Type& type = program[id].type;
+      std::vector<int64_t> sizes;
+      if (type.shape.rank() == 1) sizes.push_back(type.shape[0]);
+      state[program[id].name] = at::zeros(sizes, scalar_type(type.dtype));
+    }
+    state["weight"] = random_normal({{count}, formats.weight}, 20);
+    for (int step = 1; step <= 6; ++step) {
+      state["gradient"] =
+          (random_normal({{count}}, 30 + step) * random_normal({{count}}, 60 + step).mul(4).exp2())
+              .to(at::kBFloat16)
+              .to(at::kFloat);
+      state["learning_rate"].fill_(0.01);
+      for (size_t i = 0; i < optimizer.rule->scalars.size(); ++i)
+        state[optimizer.rule->scalars[i]].fill_(optimizer.rule->scalar(optimizer.numbers, i, step));
+      state["clip"].fill_(step == 4 ? 0. : 0.5);  // which updates nothing
+      if (state.contains("step")) state["step"].fill_(step);
+      std::vector<at::Tensor> in;
+      for (ValueId id : node.in) in.push_back(state.at(program[id].name));
+      const NodeRun cpu = run_node(program, node, in, Target::cpu);
+      const std::vector<at::Tensor> own = run_own(program, node, in);
+      const std::vector<at::Tensor> composed = run_composed(program, node, in);
+      const size_t kept =
+          1 + optimizer.rule->states.size() * (formats.states == StateFormat::block8 ? 2 : 1);
+      for (size_t i = 1; i < kept; ++i) {
+        EXPECT_TRUE(equal_bits(own[i], cpu.out[i])) << "output " << i << ", step " << step;
+        EXPECT_TRUE(equal_bits(own[i], composed[i])) << "output " << i << ", step " << step;
       }
+      if (formats.weight == Dtype::bfloat16) {
+        at::Tensor apart = (own[0].view(at::kShort) - cpu.out[0].view(at::kShort)).abs();
+        // Next to nothing is left of a weight that its update undoes: of that, bits differ.
+        const at::Tensor is_seen = (own[0].to(at::kFloat) - cpu.out[0].to(at::kFloat)).abs() > 1e-6;
+        EXPECT_LE(at::where(is_seen, apart, 0).max().item<int>(), 1);
+        EXPECT_LE(apart.sum().item<int64_t>(), 1 + count / 100);
+      } else {
+        EXPECT_LE(difference(own[0], cpu.out[0]), 1e-6);
+        EXPECT_TRUE(equal_bits(own.back(), own[0].to(at::kBFloat16)));
+      }
+      for (size_t i = 0; i < kept; ++i) state.at(program[node.in[i + 1]].name) = cpu.out[i];
+    }
+  }
+};
+
+TEST_F(CudaUpdates, RoundAsOnTheCpu) {
+  for (const Optimizer& optimizer : exact_optimizers())
+    for (int64_t count : {int64_t{1}, int64_t{255}, int64_t{70'001}, int64_t{1} << 20})
+      for (StateFormat states : {StateFormat::float32, StateFormat::bfloat16, StateFormat::block8})
+        for (Dtype weight : {Dtype::float32, Dtype::bfloat16})
+          expect_rounds_as_the_cpu(optimizer, {weight, states}, count);
 }
 
 // --- sums

@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "models/ops/adamw/adamw_body.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/add_bias/add_bias_body.h"
 #include "models/ops/attention/attention.h"
@@ -28,6 +27,10 @@
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/square_sum/square_sum_body.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/update/adamw.h"
+#include "models/ops/update/lion.h"
+#include "models/ops/update/sgd.h"
+#include "models/ops/update/update_body.h"
 #include "tests/models/emulated_cudnn.h"
 #include "tests/models/fiber_group.h"
 #include "tests/models/serial_group.h"
@@ -142,7 +145,7 @@ void emulate_attention_grad(const KernelCall& call) {
 template <Emulated emulated>
 Run run_of(const Op& op) {
   static const std::map<const Op*, Run> runs{
-      {&adamw_op, emulate<adamw_arguments, emulated>},
+      {&adamw_op, emulate<arguments_of_rule<AdamWElement>, emulated>},
       {&add_bias_grad_op, emulate<add_bias_grad_arguments, emulated>},
       {&attention_op, emulate_attention<emulated>},
       {&attention_grad_op, emulate_attention_grad<emulated>},
@@ -152,6 +155,8 @@ Run run_of(const Op& op) {
       {&geglu_grad_op, emulate<arguments_of<Elementwise::geglu_grad>, emulated>},
       {&gelu_op, emulate<arguments_of<Elementwise::gelu>, emulated>},
       {&gelu_grad_op, emulate<arguments_of<Elementwise::gelu_grad>, emulated>},
+      {&lion_op, emulate<arguments_of_rule<LionElement>, emulated>},
+      {&sgd_op, emulate<arguments_of_rule<SgdElement>, emulated>},
       {&linear_op, emulate_with_product<run_linear>},
       {&linear_input_grad_op, emulate_with_product<run_linear_input_grad>},
       {&linear_weight_grad_op, emulate_with_product<run_linear_weight_grad>},

@@ -75,7 +75,7 @@ Tensors compare(const Twin& twin, Tensors values, Dtype dtype, Survey& survey) {
     for (size_t k = 0; k < node.out.size(); ++k) {
       const std::string& name = twin.narrow[node.out[k]].name;
       values[name] = found.out[k];
-      if (k >= expected.out.size()) continue;  // AdamW's copy in bfloat16: see adamw_test.cpp
+      if (k >= expected.out.size()) continue;  // AdamW's copy in bfloat16: see update_test.cpp
       double error = difference(found.out[k], expected.out[k]);
       EXPECT_LE(error, tolerance_of(*node.op).of(dtype))
           << "output " << k << " of " << text(twin.narrow, node);

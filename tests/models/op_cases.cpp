@@ -14,7 +14,6 @@
 #include "models/families/lora.h"
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
-#include "models/ops/adamw/adamw.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
@@ -32,7 +31,11 @@
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/update/adamw.h"
+#include "models/ops/update/lion.h"
+#include "models/ops/update/sgd.h"
 #include "tests/models/plain.h"
+#include "tests/models/update_program.h"
 
 namespace longshore::models {
 namespace {
@@ -647,35 +650,33 @@ OpCase shared_l2_penalty_case(int64_t rows, int64_t k) {
 
 // --- the optimizer's ops
 
-OpCase adamw_case(int64_t n) {
-  return {.name = named("adamw", n),
+// Where `adjust` gives the scalars their values, of the third step.
+OpCase update_case(const Optimizer& optimizer, int64_t n) {
+  return {.name = named(optimizer.rule->name, n),
           .trace =
               [=](Dtype dtype) {
-                Dtype state = dtype == Dtype::bfloat16 ? Dtype::float32 : dtype;
-                Trace trace("adamw");
-                auto input = [&](const char* name) { return trace.input(name, {{n}, state}); };
-                Var gradient = input("gradient");
-                AdamWState in{.weight = input("weight"), .m = input("m"), .v = input("v")};
-                AdamWScalars scalars{trace.scalar("rate"),
-                                     trace.scalar("correction_1"),
-                                     trace.scalar("correction_2"),
-                                     trace.scalar("clip"),
-                                     {}};
-                for (Var out : adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-                                     dtype, gradient, in, scalars))
-                  trace.output(out);
-                return trace.finish();
+                const Dtype state = dtype == Dtype::bfloat16 ? Dtype::float32 : dtype;
+                return update_program(optimizer, {.weight = state, .compute = dtype}, n);
               },
           .integers = {},
           .plain = {},
           .adjust =
-              [](Tensors& in) {
-                in.at("v").square_();
-                in.at("rate").fill_(0.01);
-                in.at("correction_1").fill_(1 - std::pow(0.9, 3));
-                in.at("correction_2").fill_(1 - std::pow(0.95, 3));
+              [=](Tensors& in) {
+                if (in.contains("second_moment")) in.at("second_moment").square_();
+                in.at("learning_rate").fill_(0.01);
+                for (size_t i = 0; i < optimizer.rule->scalars.size(); ++i)
+                  in.at(optimizer.rule->scalars[i])
+                      .fill_(optimizer.rule->scalar(optimizer.numbers, i, 3));
                 in.at("clip").fill_(0.7);
               }};
+}
+
+// Of every rule.
+std::vector<OpCase> update_cases(int64_t n) {
+  return {update_case(adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}), n),
+          update_case(lion({.b1 = 0.9, .b2 = 0.99, .weight_decay = 0.1}), n),
+          update_case(sgd({.momentum = 0.9, .weight_decay = 0.1}), n),
+          update_case(sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}), n)};
 }
 
 OpCase square_sum_case(int64_t n) {
@@ -834,9 +835,9 @@ std::vector<OpCase> small_cases() {
       cross_entropy_case(2, 6, 5, 11, 1.5),
       tied_cross_entropy_case(2, 4, 3, 7),
       tied_cross_entropy_case(1, 300, 3, 8200),
-      adamw_case(5),
       square_sum_case(7),
   };
+  append(cases, update_cases(5));
   append(cases, attention_combinations());
   return cases;
 }
@@ -926,13 +927,11 @@ std::vector<OpCase> large_cases() {
       cross_entropy_case(1, 5, 33, 33, 2),
       cross_entropy_case(2, 410, 24, 2600, 5),  // chunks of 800, 20
       tied_cross_entropy_case(3, 300, 48, 5000),
-      adamw_case(1),
-      adamw_case(17),
-      adamw_case(70001),
       square_sum_case(1),
       square_sum_case(65536),
       square_sum_case(300001),
   };
+  for (int64_t n : {1, 17, 70001}) append(cases, update_cases(n));
   append(cases, attention_over_tiles());
   return cases;
 }
@@ -954,7 +953,7 @@ std::vector<OpCase> real_cases() {
           cross_entropy_case(1, kTokens, 64, kVocabulary),
           cross_entropy_case(1, 1600, 16, 40000),  // groups of 1536, 64; in chunks of 512
           cross_entropy_case(1, 70, 64, 262144, 30),
-          adamw_case(1 << 22)};
+          update_cases(1 << 22)[0]};
 }
 
 at::Tensor random_normal(const Type& type, uint64_t seed) {

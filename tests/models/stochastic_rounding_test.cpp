@@ -24,8 +24,8 @@ TEST(RoundingBits, AreThoseOfPhilox) {
                                  uint64_t{stream.step} << 32 | pair);
       uint32_t a = words[2 * half], b = words[2 * half + 1];
       ASSERT_EQ(bits.weight[i], a & 0xffff) << element;
-      ASSERT_EQ(bits.m[i], a >> 16 | (b & 0xf) << 16) << element;
-      ASSERT_EQ(bits.v[i], b >> 12) << element;
+      ASSERT_EQ(bits.states[0][i], a >> 16 | (b & 0xf) << 16) << element;
+      ASSERT_EQ(bits.states[1][i], b >> 12) << element;
     }
   }
 }

@@ -194,10 +194,12 @@ class Faults {
  public:
   explicit Faults(Lane update_lane)
       : options_{.policy = make_policy("minimal_offloaded", {}, layer_program(model_)),
-                 .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1},
-                                                        .clipping_threshold = 0.5,
-                                                        .lane = update_lane,
-                                                        .chunk = 2048}},
+                 .optimizer =
+                     trainer::OptimizerOptions{
+                         .optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
+                         .clipping_threshold = 0.5,
+                         .lane = update_lane,
+                         .chunk = 2048}},
         plans_(plan_step(model_, layout_, options_, models::Target::cpu)) {
     clean_ = step(-1, Way::when_called);
     calls_ = faulty_.calls();
@@ -214,7 +216,7 @@ class Faults {
   State step(int fault, Way way) {
     trainer::initialize(layout_, kWeightSeed, arguments_);
     start_ = state();
-    trainer::TrainStep step(plans_, options_.optimizer->adamw, faulty_, arguments_, arenas_);
+    trainer::TrainStep step(plans_, faulty_, arguments_, arenas_);
     auto run = [&] {
       Ledger ledger;
       step.run({source_(0)}, {.learning_rate = 1e-2}, ledger);
@@ -264,8 +266,8 @@ class Faults {
   State state() const {
     State state;
     for (const Slab& slab : layout_.slabs)
-      for (Copy copy : kCopies) {
-        if (copy == Copy::gradient || !slab.has(copy)) continue;
+      for (Copy copy : slab.copies()) {
+        if (copy == Copy::gradient) continue;
         std::vector<std::byte>& contents = state[argument_name(slab, copy)];
         contents.resize(static_cast<size_t>(bytes(slab, copy)));
         arguments_.read(argument_name(slab, copy), contents.data(), bytes(slab, copy));
@@ -285,7 +287,8 @@ class Faults {
 
   models::DecoderConfig config_ = smallest();
   models::Model model_ = models::decoder(config_);
-  ParameterLayout layout_ = lay_out(model_, {.homes = {kHost, kHost, kHost}});
+  ParameterLayout layout_ =
+      lay_out(model_, {.homes = {kHost, kHost, kHost}, .optimizers = adamw_states()});
   trainer::StepOptions options_;
   trainer::StepPlans plans_;
   data::BatchSource source_ = data::synthetic_batches(

@@ -85,7 +85,9 @@ TEST(KernelMemory, OnlyOutputsAndWorkspacesAreWrittenOnTheHost) {
       TrainingOptions options{.model = models::decoder(tiny_llama(models::cpu_dtypes().back())),
                               .policy = "minimal_offloaded",
                               .steps = 1,
-                              .layout = {format.weight, format.moment, kAllOnHost},
+                              .layout = {.weight_dtype = format.weight,
+                                         .homes = kAllOnHost,
+                                         .optimizers = adamw_states(format.moment)},
                               .update_lane = lane};
       Training plain = train(options);
       WatchingBackend watching;
@@ -125,14 +127,16 @@ TEST(KernelMemory, TheWatchNotices) {
 
 struct Ready {
   explicit Ready(const models::DecoderConfig& config, const char* policy, int64_t micro_batches = 1,
-                 const LayoutOptions& layout_options = {}, Lane update_lane = Lane::compute)
+                 const LayoutOptions& layout_options = {.optimizers = adamw_states()},
+                 Lane update_lane = Lane::compute)
       : model(models::decoder(config)),
         layout(lay_out(model, layout_options)),
         options{.policy = make_policy(policy, {}, layer_program(model)),
                 .micro_batches = micro_batches,
-                .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1},
-                                                       .clipping_threshold = 1,
-                                                       .lane = update_lane}},
+                .optimizer =
+                    trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
+                                              .clipping_threshold = 1,
+                                              .lane = update_lane}},
         plans(trainer::plan_step(model, layout, options, models::Target::cpu)),
         source(data::synthetic_batches({config.batch, config.length},
                                        static_cast<int32_t>(config.vocabulary), 0)) {}
@@ -143,8 +147,7 @@ struct Ready {
     arenas = std::make_unique<Arenas>(*backend, plans.all());
     arguments = std::make_unique<Arguments>(*backend, ledger);
     trainer::initialize(layout, 1, *arguments);
-    step = std::make_unique<trainer::TrainStep>(plans, options.optimizer->adamw, *backend,
-                                                *arguments, *arenas);
+    step = std::make_unique<trainer::TrainStep>(plans, *backend, *arguments, *arenas);
   }
 
   std::vector<data::Batch> batches(int64_t i) const {
@@ -261,11 +264,12 @@ class AskedBackend : public ForwardingBackend {
 TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
   models::Model model = models::decoder(tiny_llama());
   for (MemoryKind home : {MemoryKind::device, kHost}) {
-    ParameterLayout layout = lay_out(model, {.homes = {home, home, home}});
+    ParameterLayout layout =
+        lay_out(model, {.homes = {home, home, home}, .optimizers = adamw_states()});
     int64_t expected = 0;
     for (const Slab& slab : layout.slabs)
-      for (Copy copy : kCopies)
-        if (copy != Copy::gradient && slab.has(copy)) expected += align_up(bytes(slab, copy));
+      for (Copy copy : slab.copies())
+        if (copy != Copy::gradient) expected += align_up(bytes(slab, copy));
     auto cpu = make_cpu_backend();
     AskedBackend asked(*cpu);
     Ledger ledger;

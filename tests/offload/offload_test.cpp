@@ -41,7 +41,7 @@ void expect_homes(const Training& training, const ParameterLayout& layout) {
     for (const Buffer& buffer : plan->buffers)
       if (buffer.owner == Owner::caller) kinds[buffer.name] = buffer.kind;
   for (const Slab& slab : layout.slabs)
-    for (Copy copy : kCopies)
+    for (Copy copy : slab.copies())
       if (auto kind = kinds.find(argument_name(slab, copy)); kind != kinds.end()) {
         EXPECT_EQ(kind->second, layout.homes.of(copy)) << kind->first;
       }
@@ -135,7 +135,7 @@ TEST(Offload, ClippingByThePreviousNormGivesTheBitsOfNone) {
     for (int64_t micro_batches : {1, 4}) {
       TrainingOptions options{.micro_batches = micro_batches,
                               .clipping_norm = trainer::ClippingNorm::previous_global_norm};
-      options.layout.moment_dtype = moment;
+      options.layout.optimizers = adamw_states(moment);
       const Training none = train(options);
       options.clipping_threshold = 0;
       const Training unclipped = train(options);
@@ -175,7 +175,7 @@ TEST(Offload, FlushedUpdatesGiveTheBitsOfNone) {
       for (Lane lane : {Lane::compute, Lane::host_compute})
         for (const Homes& homes : {Homes{.optimizer = kHost}, Homes{kHost, kHost, kHost}}) {
           TrainingOptions options{.micro_batches = micro_batches, .steps = 4};
-          options.layout.moment_dtype = moment;
+          options.layout.optimizers = adamw_states(moment);
           Training none = train(options);
           EXPECT_FALSE(none.plans.flush);
           options.layout.homes = homes;
@@ -217,7 +217,7 @@ TEST(Offload, EveryFormatGivesTheBitsOfNone) {
     for (models::Dtype moment : {float32, bfloat16, uint8}) {
       SCOPED_TRACE(std::string(models::name(weight)) + " " + models::name(moment));
       TrainingOptions options{.model = models::decoder(tiny_llama(bfloat16))};
-      options.layout = {.weight_dtype = weight, .moment_dtype = moment};
+      options.layout = {.weight_dtype = weight, .optimizers = adamw_states(moment)};
       Training none = train(options);
       EXPECT_LT(none.results.back().loss, none.results.front().loss);
       EXPECT_TRUE(seen.insert(std::to_string(none.results.back().loss)).second);
@@ -315,7 +315,7 @@ TEST(Offload, TakesItsBytesFromTheDevice) {
     options.layout.homes = homes;
     return analyze(train(options).plans.plans[0], kind);
   };
-  ParameterLayout layout = lay_out(options.model);
+  ParameterLayout layout = lay_out(options.model, {.optimizers = adamw_states()});
   auto total = [&](std::initializer_list<Copy> copies) {
     int64_t sum = 0;
     for (const Slab& slab : layout.slabs)
@@ -329,10 +329,10 @@ TEST(Offload, TakesItsBytesFromTheDevice) {
       total({Copy::compute}) - kDeferred);
   EXPECT_EQ(
       nothing.argument_bytes - analysis({.optimizer = kHost}, MemoryKind::device).argument_bytes,
-      total({Copy::first_moment, Copy::second_moment}) - kDeferred);
+      total({kFirstMoment, kSecondMoment}) - kDeferred);
   EXPECT_EQ(
       analysis({.optimizer = kHost}, kHost).argument_bytes - analysis({}, kHost).argument_bytes,
-      total({Copy::first_moment, Copy::second_moment}));
+      total({kFirstMoment, kSecondMoment}));
   // Gradients alone: they never are on the device all at once.
   EXPECT_LT(analysis({.gradients = kHost}, MemoryKind::device).temp_bytes, nothing.temp_bytes);
 }

@@ -35,11 +35,12 @@ std::string first_of(const std::vector<std::string>& faults) {
 trainer::StepPlans plans_of(const models::Model& model, const std::string& policy,
                             int64_t micro_batches = 1, Target target = Target::cpu) {
   int decoder = stage_index(model, "decoder");
-  trainer::StepOptions options{.policy = make_policy(policy, {}, model.stages[decoder].programs[0]),
-                               .micro_batches = micro_batches,
-                               .optimizer = trainer::OptimizerOptions{
-                                   .adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
-  return trainer::plan_step(model, lay_out(model), options, target);
+  trainer::StepOptions options{
+      .policy = make_policy(policy, {}, model.stages[decoder].programs[0]),
+      .micro_batches = micro_batches,
+      .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
+                                             .clipping_threshold = 1}};
+  return trainer::plan_step(model, lay_out(model, {.optimizers = adamw_states()}), options, target);
 }
 
 void expect_sound(const trainer::StepPlans& plans) {

@@ -166,8 +166,8 @@ class RandomOptions {
                             .unnamed_policy = keep_all(),
                             .micro_batches = 1 + random_.below(3),
                             .clipping_threshold = random_.one_of({0.0, 0.0, 0.5})};
-    options.layout.moment_dtype =
-        random_.one_of({models::Dtype::float32, models::Dtype::bfloat16, models::Dtype::uint8});
+    options.layout.optimizers = adamw_states(
+        random_.one_of({models::Dtype::float32, models::Dtype::bfloat16, models::Dtype::uint8}));
     if (is_bfloat16_)
       options.layout.weight_dtype =
           random_.one_of({models::Dtype::float32, models::Dtype::bfloat16});
@@ -227,8 +227,8 @@ std::string text(const TrainingOptions& o) {
       text(*o.unnamed_policy), o.offload_layers.value_or(-1), o.others ? text(*o.others) : "none",
       o.transfers.layers_ahead, o.transfers.smallest_bytes, name(o.layout.homes.parameters),
       name(o.layout.homes.gradients), name(o.layout.homes.optimizer), name(o.update_lane),
-      models::name(o.layout.moment_dtype), models::name(o.layout.weight_dtype), o.micro_batches,
-      o.clipping_threshold, o.update_chunk, o.flushes ? ", flushes" : "");
+      models::name(o.layout.optimizers[0].states[0].dtype), models::name(o.layout.weight_dtype),
+      o.micro_batches, o.clipping_threshold, o.update_chunk, o.flushes ? ", flushes" : "");
 }
 
 // Allocations are those that the plans announce.

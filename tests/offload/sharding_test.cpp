@@ -56,11 +56,13 @@ struct Case {
   const char* name;
   int64_t data, fsdp, micro_batches;
   double threshold;
-  LayoutOptions layout = {};
+  LayoutOptions layout{.optimizers = adamw_states()};
   trainer::ClippingNorm norm = trainer::ClippingNorm::global_norm;
 };
 
-constexpr auto kZero1 = [] { return LayoutOptions{.shard_optimizer_over_data = true}; };
+const auto kZero1 = [] {
+  return LayoutOptions{.shard_optimizer_over_data = true, .optimizers = adamw_states()};
+};
 
 // Without the gradients that live from one micro-batch to the next: their gaps hold anything.
 std::vector<Training> without_gradients(std::vector<Training> ranks) {
@@ -101,9 +103,9 @@ TEST_P(Devices, GivesTheGradientsOfOneDevice) {
     const trainer::StepResult &found = ranks[0].results[0], &expected = alone.results[0];
     EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
     EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-6 * expected.gradient_norm);
-    ParameterLayout layout = lay_out(options.model);
+    ParameterLayout layout = lay_out(options.model, {.optimizers = adamw_states()});
     for (const Slab& slab : layout.slabs) {
-      std::string name = argument_name(slab, Copy::first_moment);
+      std::string name = argument_name(slab, kFirstMoment);
       std::vector<float> shards = whole(ranks, mesh, name, parts_of_shard(c.layout, mesh));
       std::vector<float> gradient(slab.count);
       std::memcpy(gradient.data(), alone.state.at(name).data(), alone.state.at(name).size());
@@ -189,7 +191,7 @@ TEST(Sharding, OverDataOfTheOptimizerChangesNoBit) {
         SCOPED_TRACE(std::to_string(mesh.data.size) + " x " + std::to_string(mesh.fsdp.size) +
                      ", " + std::to_string(micro_batches) + ", " + models::name(dtype));
         TrainingOptions options{.micro_batches = micro_batches};
-        options.layout.moment_dtype = dtype;
+        options.layout.optimizers = adamw_states(dtype);
         const std::vector<Training> replicated = train_on(mesh, options);
         options.layout.shard_optimizer_over_data = true;
         const std::vector<Training> divided = train_on(mesh, options);
@@ -318,7 +320,7 @@ TEST(Sharding, DividesStates) {
     options.layout.mesh = mesh_of(1, fsdp);
     int64_t sum = 0;
     for (const Slab& slab : lay_out(options.model, options.layout).slabs)
-      for (Copy copy : kCopies) sum += slab.has(copy) ? bytes(slab, copy) : 0;
+      for (Copy copy : slab.copies()) sum += bytes(slab, copy);
     return sum;
   };
   EXPECT_EQ(states(1) % 4, 0);
@@ -338,7 +340,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Devices,
                                               2,
                                               2,
                                               0.5,
-                                              {},
+                                              {.optimizers = adamw_states()},
                                               trainer::ClippingNorm::previous_global_norm},
                                          Case{"zero1_2", 2, 1, 1, 0.5, kZero1()},
                                          Case{"zero1_2_unclipped", 2, 1, 1, 0, kZero1()},
@@ -350,11 +352,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, Devices,
 // Each of two weights has 4 elements, padded to 256; so only two of four devices hold one.
 TEST(Sharding, RefusesADeviceThatWouldTrainNothing) {
   const models::Model model = models::toy_a({.rows = 2, .width = 2, .inner = 2, .layers = 1});
-  const trainer::StepOptions options{.policy = keep_all(),
-                                     .optimizer = trainer::OptimizerOptions{
-                                         .adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
+  const trainer::StepOptions options{
+      .policy = keep_all(),
+      .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
+                                             .clipping_threshold = 1}};
   auto plan = [&](int64_t rank) {
-    const ParameterLayout layout = lay_out(model, {.mesh = {.fsdp = {.size = 4, .rank = rank}}});
+    const ParameterLayout layout =
+        lay_out(model, {.mesh = {.fsdp = {.size = 4, .rank = rank}}, .optimizers = adamw_states()});
     (void)trainer::plan_step(model, layout, options, models::Target::cpu);
   };
   plan(1);

@@ -303,11 +303,13 @@ TEST(Overlap, CountsEachMomentOnce) {
 trainer::StepPlans step_plans(const models::DecoderConfig& config, const std::string& policy,
                               const Homes& homes, double layers_ahead) {
   models::Model model = models::decoder(config);
-  trainer::StepOptions options{.policy = make_policy(policy, {}, layer_program(model)),
-                               .transfers = {.layers_ahead = layers_ahead},
-                               .optimizer = trainer::OptimizerOptions{
-                                   .adamw = {0.9, 0.95, 1e-8, 0.1}, .clipping_threshold = 1}};
-  return plan_step(model, lay_out(model, {.homes = homes}), options, Target::cuda);
+  trainer::StepOptions options{
+      .policy = make_policy(policy, {}, layer_program(model)),
+      .transfers = {.layers_ahead = layers_ahead},
+      .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
+                                             .clipping_threshold = 1}};
+  return plan_step(model, lay_out(model, {.homes = homes, .optimizers = adamw_states()}), options,
+                   Target::cuda);
 }
 
 models::DecoderConfig stack() {
@@ -387,19 +389,21 @@ TEST(VirtualStep, IsNotSlowerWithLookaheadThanWithout) {
 TEST(Recording, HoldsEveryInstructionOfAStep) {
   models::DecoderConfig config = tiny_llama();
   models::Model model = models::decoder(config);
-  ParameterLayout layout = lay_out(model, {.homes = {kHost, kHost, kHost}});
+  ParameterLayout layout =
+      lay_out(model, {.homes = {kHost, kHost, kHost}, .optimizers = adamw_states()});
   trainer::StepOptions options{
       .policy = make_policy("minimal_offloaded", {}, layer_program(model)),
       .micro_batches = 2,
-      .optimizer = trainer::OptimizerOptions{
-          .adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = Lane::host_compute, .chunk = 1024}};
+      .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
+                                             .lane = Lane::host_compute,
+                                             .chunk = 1024}};
   trainer::StepPlans plans = plan_step(model, layout, options, Target::cpu);
   auto backend = make_cpu_backend();
   Arenas arenas(*backend, plans.all());
   Ledger ledger;
   Arguments arguments(*backend, ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
-  trainer::TrainStep step(plans, options.optimizer->adamw, *backend, arguments, arenas);
+  trainer::TrainStep step(plans, *backend, arguments, arenas);
   data::BatchSource source = data::synthetic_batches(
       {config.batch, config.length}, static_cast<int32_t>(config.vocabulary), kDataSeed);
 

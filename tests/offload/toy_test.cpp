@@ -132,7 +132,7 @@ TEST(Toy, GradientsAreAutograds) {
 
 TEST(Toy, FrozenWeightsStayAndTheOthersMove) {
   models::Model model = toy();
-  ParameterLayout layout = lay_out(model);
+  ParameterLayout layout = lay_out(model, {.optimizers = adamw_states()});
   Training trained = train({.model = model});
   auto start = initial_weights(layout);
   for (const Slab& slab : layout.slabs) {
@@ -143,7 +143,7 @@ TEST(Toy, FrozenWeightsStayAndTheOthersMove) {
       bool stays = std::equal(before.begin(), before.end(), now + parameter.offset);
       EXPECT_EQ(stays, slab.trainable == models::Trainable::no) << parameter.name;
     }
-    EXPECT_EQ(trained.state.count(argument_name(slab, Copy::first_moment)),
+    EXPECT_EQ(trained.state.count(argument_name(slab, kFirstMoment)),
               slab.trainable == models::Trainable::yes);
   }
 }

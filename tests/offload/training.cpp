@@ -82,17 +82,17 @@ Training train(const TrainingOptions& options) {
       .others = options.others,
       .transfers = options.transfers,
       .micro_batches = options.micro_batches,
-      .optimizer = trainer::OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, options.weight_decay},
-                                             .clipping_threshold = options.clipping_threshold,
-                                             .clipping_norm = options.clipping_norm,
-                                             .lane = options.update_lane,
-                                             .chunk = options.update_chunk}};
+      .optimizer = trainer::OptimizerOptions{
+          .optimizers = {models::adamw({0.9, 0.95, 1e-8, options.weight_decay})},
+          .clipping_threshold = options.clipping_threshold,
+          .clipping_norm = options.clipping_norm,
+          .lane = options.update_lane,
+          .chunk = options.update_chunk}};
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
   Arenas arenas(backend, training.plans.all());
   Arguments arguments(backend, training.ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
-  trainer::TrainStep step(training.plans, step_options.optimizer->adamw, backend, arguments,
-                          arenas);
+  trainer::TrainStep step(training.plans, backend, arguments, arenas);
   if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments, options.micro_batches);
 
   Tokens tokens = tokens_of(options.model);
@@ -115,7 +115,7 @@ Training train(const TrainingOptions& options) {
   }
 
   for (const Slab& slab : layout.slabs)
-    for (Copy copy : kCopies) {
+    for (Copy copy : slab.copies()) {
       std::string name = argument_name(slab, copy);
       if (!arguments.has(name)) continue;
       std::vector<std::byte>& contents = training.state[name];

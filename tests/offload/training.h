@@ -11,6 +11,7 @@
 #include "offload/backends/backend.h"
 #include "offload/backends/communicator.h"
 #include "offload/policy/policy.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 #include "trainer/step/step.h"
 
@@ -28,7 +29,7 @@ struct TrainingOptions {
   double clipping_threshold = 0.5;  // lower than the tiny models' norms
   trainer::ClippingNorm clipping_norm = trainer::ClippingNorm::global_norm;
   double weight_decay = 0.1;
-  LayoutOptions layout;
+  LayoutOptions layout{.optimizers = adamw_states()};
   std::optional<int> offload_layers;
   Transfers transfers{.smallest_bytes = 4096};
   Lane update_lane = Lane::compute;

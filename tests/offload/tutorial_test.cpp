@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "models/families/toys.h"
 #include "models/ir/add.h"
-#include "models/ops/adamw/adamw.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/swiglu.h"
 #include "offload/backends/cpu_backend.h"
@@ -22,6 +21,7 @@
 #include "offload/memory/host_memory.h"
 #include "offload/plan/put.h"
 #include "tests/message_of.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/plan_checks.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/step.h"
@@ -315,13 +315,17 @@ TEST(Tutorial, OptimizerStateLivesOnTheHost) {
       m = put(m, kDevice);
       v = put(v, kDevice);
     }
-    models::AdamWScalars scalars{t.input("learning_rate", scalar),
-                                 t.input("correction_1", scalar),
-                                 t.input("correction_2", scalar),
-                                 t.input("clip", scalar),
-                                 {}};
-    for (Var result : models::adamw({0.9, 0.999, 1e-8, 0}, Dtype::float32, gradient,
-                                    {weight, m, v, {}, {}}, scalars))
+    const Var rate = t.input("learning_rate", scalar),
+              correction_1 = t.input("correction_1", scalar),
+              correction_2 = t.input("correction_2", scalar), clip = t.input("clip", scalar);
+    for (Var result : models::update(models::adamw({0.9, 0.999, 1e-8, 0}), Dtype::float32,
+                                     {.gradient = gradient,
+                                     .weight = weight,
+                                     .states = {{m, {}}, {v, {}}},
+                                     .learning_rate = rate,
+                                     .scalars = {correction_1, correction_2},
+                                     .clip = clip,
+                                     .step = {}}))
       t.output(result);
     return t.finish();
   };
@@ -377,17 +381,18 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
                   int steps) {
   models::Model model = models::toy_b(
       {.rows = width, .width = width, .init_deviation = 1 / std::sqrt(double(width))});
-  ParameterLayout layout = lay_out(model, {.homes = homes});
-  trainer::StepOptions options{.policy = policy,
-                               .transfers = {.layers_ahead = 0.25},
-                               .optimizer = trainer::OptimizerOptions{
-                                   .adamw = {0.9, 0.999, 1e-8, 0}, .clipping_threshold = 1}};
+  ParameterLayout layout = lay_out(model, {.homes = homes, .optimizers = adamw_states()});
+  trainer::StepOptions options{
+      .policy = policy,
+      .transfers = {.layers_ahead = 0.25},
+      .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.999, 1e-8, 0})},
+                                             .clipping_threshold = 1}};
   trainer::StepPlans plans = trainer::plan_step(model, layout, options, runtime.backend->target());
   trainer::MemoryByKind memory = trainer::analyze(plans.all());
   Arenas arenas(*runtime.backend, plans.all());
   Arguments arguments(*runtime.backend, runtime.ledger);
   trainer::initialize(layout, 1, arguments);
-  trainer::TrainStep step(plans, options.optimizer->adamw, *runtime.backend, arguments, arenas);
+  trainer::TrainStep step(plans, *runtime.backend, arguments, arenas);
   std::vector<float> x(static_cast<size_t>(width * width));
   for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
   arguments.write(host_name("x"), x.data(), static_cast<int64_t>(x.size() * sizeof(float)));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/timing.h"
+#include "models/ops/update/adamw.h"
 #include "offload/policy/policy.h"
 #include "trainer/calibration/timed_instruction.h"
 #include "trainer/step/step_plans.h"
@@ -43,12 +44,16 @@ void measure_step(const models::DecoderConfig& config, Measured measured, Backen
   models::Model model = models::decoder(config);
   const Lane update_lane = measured == Measured::host ? Lane::host_compute : Lane::compute;
   MemoryKind home = measured == Measured::host ? MemoryKind::pinned_host : MemoryKind::device;
-  offload::ParameterLayout layout = offload::lay_out(model, {.homes = {.optimizer = home}});
-  StepPlans plans = plan_step(
-      model, layout,
-      {.policy = offload::make_policy("full", {}, scan_stage(model).programs[0]),
-       .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1}, .lane = update_lane}},
-      backend.target());
+  const models::Optimizer optimizer =
+      models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1});
+  offload::ParameterLayout layout = offload::lay_out(
+      model, {.homes = {.optimizer = home},
+              .optimizers = {{.states = states_of(optimizer, models::StateFormat::float32)}}});
+  StepPlans plans =
+      plan_step(model, layout,
+                {.policy = offload::make_policy("full", {}, scan_stage(model).programs[0]),
+                 .optimizer = OptimizerOptions{.optimizers = {optimizer}, .lane = update_lane}},
+                backend.target());
   const offload::Plan& plan = plans.plans[0];
   std::set<std::string> seen;
   for (const Instruction& instruction : plan.instructions) {

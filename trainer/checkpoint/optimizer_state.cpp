@@ -33,44 +33,25 @@ struct Part {
   int64_t held_begin = 0, held_end = 0;  // what of the slab's copy this device has, in bytes
 };
 
-const char* suffix(Copy copy) {
-  switch (copy) {
-    case Copy::first_moment:
-      return ".first_moment";
-    case Copy::second_moment:
-      return ".second_moment";
-    case Copy::first_scale:
-      return ".first_scale";
-    case Copy::second_scale:
-      return ".second_scale";
-    default:
-      throw InternalError("not of the optimizer");
-  }
-}
-
-bool is_scale(Copy copy) { return copy == Copy::first_scale || copy == Copy::second_scale; }
-
 std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
   std::map<std::string, Part> parts;
   for (const Slab& slab : layout.slabs) {
-    if (slab.trainable == models::Trainable::no) continue;
-    for (Copy copy :
-         {Copy::first_moment, Copy::second_moment, Copy::first_scale, Copy::second_scale}) {
-      if (!slab.has(copy)) continue;
+    for (size_t i = 0; i < slab.states.size(); ++i) {
+      const Copy copy = offload::state_copy(i);
       const auto bytes_of = [&](int64_t elements) {
-        return offload::elements(copy, elements) * models::size_bytes(dtype(slab, copy));
+        return offload::elements(slab, copy, elements) * models::size_bytes(dtype(slab, copy));
       };
       for (const Parameter& parameter : slab.parameters) {
         const models::Shape& shape = parameter.type.shape;
-        Part part{
-            .info = {.name = parameter.name + suffix(copy),
-                     .dtype = file_dtype(dtype(slab, copy)),
-                     .shape = is_scale(copy) ? std::vector{offload::elements(copy, shape.count())}
-                                             : shape.sizes()},
-            .argument = argument_name(slab, copy),
-            .offset_bytes = bytes_of(parameter.offset),
-            .held_begin = bytes_of(slab.part(copy).first),
-            .held_end = bytes_of(slab.part(copy).end())};
+        Part part{.info = {.name = parameter.name + "." + slab.states[i].name,
+                           .dtype = file_dtype(dtype(slab, copy)),
+                           .shape = slab.states[i].block > 1
+                                        ? std::vector{offload::elements(slab, copy, shape.count())}
+                                        : shape.sizes()},
+                  .argument = argument_name(slab, copy),
+                  .offset_bytes = bytes_of(parameter.offset),
+                  .held_begin = bytes_of(slab.part(copy).first),
+                  .held_end = bytes_of(slab.part(copy).end())};
         parts.emplace(part.info.name, std::move(part));
       }
     }

@@ -1,4 +1,5 @@
-// AdamW's moments in a safetensors file. For each trainable parameter NAME:
+// What optimizers keep, in a safetensors file: for each trainable parameter NAME and each state
+// that its optimizer declares, NAME.STATE. AdamW's are
 //
 //   NAME.first_moment, NAME.second_moment   the parameter's shape; F32, BF16 or U8 (moment_dtype)
 //   NAME.first_scale, NAME.second_scale     of U8 moments: F32 [ceil(elements / 256)], each the

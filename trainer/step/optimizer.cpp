@@ -23,16 +23,25 @@ using offload::MemoryKind;
 using offload::Operand;
 using offload::PlanBuilder;
 
-// Where the values of one update lie; scales and `compute` only where a slab has them.
+// Where the values of one update lie.
 struct Operands {
-  Operand gradient, weight, m, m_scale, v, v_scale, compute;
-  Operand learning_rate, correction_1, correction_2, clip, step;
+  struct State {
+    Operand value, scales;
+  };
+
+  Operand gradient, weight;
+  std::vector<State> states;  // the rule's
+  Operand compute;            // where weights are copied for computing
+  Operand learning_rate;
+  std::vector<Operand> scalars;  // the rule's
+  Operand clip, step;
 };
 
 // The program, and its operands by value; each result lies where its input does.
-Program update_program(const models::AdamW& adamw, const models::Rounding& rounding,
+Program update_program(const models::Optimizer& optimizer, const models::Rounding& rounding,
                        const Operands& at, PlanBuilder::Bindings& bindings) {
-  Trace t("adamw");
+  const models::UpdateRule& rule = *optimizer.rule;
+  Trace t(rule.name);
   auto bind = [&](Var var, const Operand& operand) {
     bindings.resize(std::max<size_t>(bindings.size(), var.id.index + 1));
     bindings[var.id.index] = operand;
@@ -44,27 +53,39 @@ Program update_program(const models::AdamW& adamw, const models::Rounding& round
   auto scalar = [&](const char* name, const Operand& operand) {
     return operand ? bind(t.scalar(name, operand.type.dtype), operand) : Var{};
   };
-  Var gradient = input("gradient", at.gradient);
-  models::AdamWState state{input("weight", at.weight), input("first_moment", at.m),
-                           input("second_moment", at.v), input("first_scale", at.m_scale),
-                           input("second_scale", at.v_scale)};
-  models::AdamWScalars scalars{
-      scalar(kLearningRate, at.learning_rate), scalar(kCorrection1, at.correction_1),
-      scalar(kCorrection2, at.correction_2), scalar("clip", at.clip), scalar(kStep, at.step)};
+  models::UpdateOperands of{.gradient = input("gradient", at.gradient),
+                            .weight = input("weight", at.weight),
+                            .states = {},
+                            .learning_rate = {},
+                            .scalars = {},
+                            .clip = {},
+                            .step = {}};
+  std::vector<Operand> places{at.weight};  // of the results
+  for (size_t i = 0; i < rule.states.size(); ++i) {
+    const auto& [value, scales] = at.states[i];
+    of.states.push_back(
+        {input(rule.states[i].name, value), input(rule.states[i].scale_name, scales)});
+    places.push_back(value);
+    if (scales) places.push_back(scales);
+  }
+  if (at.compute) places.push_back(at.compute);
+  of.learning_rate = scalar(kLearningRate, at.learning_rate);
+  for (size_t i = 0; i < rule.scalars.size(); ++i)
+    of.scalars.push_back(scalar(rule.scalars[i], at.scalars[i]));
+  of.clip = scalar("clip", at.clip);
+  of.step = scalar(kStep, at.step);
   Dtype compute = at.compute ? at.compute.type.dtype : at.weight.type.dtype;
-  std::vector<Var> results = models::adamw(adamw, compute, gradient, state, scalars, rounding);
-  size_t i = 0;
-  for (const Operand& place : {at.weight, at.m, at.m_scale, at.v, at.v_scale, at.compute})
-    if (place) {
-      bind(results[i], place);
-      t.output(results[i++]);
-    }
+  const std::vector<Var> results = models::update(optimizer, compute, of, rounding);
+  for (size_t i = 0; i < results.size(); ++i) {
+    bind(results[i], places[i]);
+    t.output(results[i]);
+  }
   return t.finish();
 }
 
 // The type of a copy's part that belongs to a range.
 models::Type type_of(const offload::Slab& slab, Copy copy, const offload::DecayRange& range) {
-  return {{offload::elements(copy, range.count)}, dtype(slab, copy)};
+  return {{offload::elements(slab, copy, range.count)}, dtype(slab, copy)};
 }
 
 // Small enough to be spread over a layer, large enough to be worth a kernel and a copy.
@@ -75,6 +96,22 @@ int64_t chunk_of(const offload::Slab& slab, int64_t most) {
 }
 
 }  // namespace
+
+std::vector<offload::State> states_of(const models::Optimizer& optimizer,
+                                      models::StateFormat format) {
+  std::vector<offload::State> states;
+  for (const auto& [name, scale_name] : optimizer.rule->states)
+    states.push_back({.name = name, .dtype = models::state_type(format, 1).dtype});
+  if (format == models::StateFormat::block8)
+    for (const auto& [name, scale_name] : optimizer.rule->states)
+      states.push_back({.name = scale_name, .block = offload::kScaleBlock});
+  return states;
+}
+
+std::string rule_scalar(const models::Optimizer& rule, size_t optimizer, size_t scalar) {
+  const std::string name = rule.rule->scalars[scalar];
+  return optimizer == 0 ? name : name + "." + std::to_string(optimizer);
+}
 
 MemoryKind OptimizerOptions::kind() const {
   return lane == Lane::host_compute ? MemoryKind::pinned_host : MemoryKind::device;
@@ -94,8 +131,8 @@ int Update::add(int slab) {
   const std::vector<offload::DecayRange> ranges = s.decay_ranges();
   // A shard that only fills its slab up has states all the same, which nothing updates.
   if (ranges.empty())
-    for (Copy copy : offload::kCopies)
-      if (copy != Copy::compute && copy != Copy::gradient && s.has(copy))
+    for (Copy copy : s.copies())
+      if (copy != Copy::compute && copy != Copy::gradient)
         builder_.argument(argument_name(s, copy), bytes(s, copy), layout_.homes.of(copy),
                           category(copy));
   int64_t chunk = chunk_of(s, options_.chunk);
@@ -130,11 +167,19 @@ Operand Update::reach(const Chunk& chunk, Copy copy) {
   const offload::Slab& s = layout_.slabs[chunk.slab];
   if (!s.has(copy)) return {};
   models::Type type = type_of(s, copy, chunk.range);
-  int64_t offset = offload::elements(copy, chunk.range.offset);
+  int64_t offset = offload::elements(s, copy, chunk.range.offset);
   if (options_.lane == Lane::compute) return operands_.range(chunk.slab, copy, offset, type);
   if (!is_away(copy)) return operands_.host_range(chunk.slab, copy, offset, type);
   return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
                             Category::staging);
+}
+
+// Nothing of a state that the slab has not.
+Operand Update::reach_state(const Chunk& chunk, const char* name) {
+  const std::vector<offload::State>& states = layout_.slabs[chunk.slab].states;
+  const auto found = std::ranges::find(states, name, &offload::State::name);
+  if (found == states.end()) return {};
+  return reach(chunk, offload::state_copy(static_cast<size_t>(found - states.begin())));
 }
 
 Update::Chunk Update::fetch_next() {
@@ -158,31 +203,32 @@ Update::Chunk Update::fetch_next() {
 void Update::update(const Chunk& chunk) {
   const offload::Slab& s = layout_.slabs[chunk.slab];
   const offload::DecayRange& range = chunk.range;
-  auto scalar = [&](const char* name, Dtype dtype = Dtype::float32) {
+  auto scalar = [&](const std::string& name, Dtype dtype = Dtype::float32) {
     return options_.lane == Lane::host_compute ? operands_.host_scalar(name, dtype)
                                                : operands_.scalar(name, dtype);
   };
   bool has_master = s.has(Copy::master);
+  models::Optimizer optimizer = options_.optimizers.at(static_cast<size_t>(s.optimizer));
+  if (range.decay == models::Decay::no) optimizer.weight_decay = 0;
   Operands at{.gradient = chunk.gradient,
               .weight = has_master ? reach(chunk, Copy::master) : chunk.compute,
-              .m = reach(chunk, Copy::first_moment),
-              .m_scale = reach(chunk, Copy::first_scale),
-              .v = reach(chunk, Copy::second_moment),
-              .v_scale = reach(chunk, Copy::second_scale),
+              .states = {},
               .compute = has_master ? chunk.compute : Operand{},
               .learning_rate = scalar(kLearningRate),
-              .correction_1 = scalar(kCorrection1),
-              .correction_2 = scalar(kCorrection2),
+              .scalars = {},
               .clip = clip_,
               .step = {}};
-  if (s.weight_dtype != Dtype::float32 || s.moment_dtype != Dtype::float32)
+  for (const auto& [name, scale_name] : optimizer.rule->states)
+    at.states.push_back({reach_state(chunk, name), reach_state(chunk, scale_name)});
+  for (size_t i = 0; i < optimizer.rule->scalars.size(); ++i)
+    at.scalars.push_back(scalar(rule_scalar(optimizer, static_cast<size_t>(s.optimizer), i)));
+  const auto is_float32 = [](const offload::State& state) { return state.dtype == Dtype::float32; };
+  if (s.weight_dtype != Dtype::float32 || !std::ranges::all_of(s.states, is_float32))
     at.step = scalar(kStep, Dtype::int32);
 
-  models::AdamW adamw = options_.adamw;
-  if (range.decay == models::Decay::no) adamw.weight_decay = 0;
   PlanBuilder::Bindings bindings;
-  Program program =
-      update_program(adamw, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
+  Program program = update_program(
+      optimizer, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
   builder_.run(program, bindings, chunk.scope, options_.lane);
   if (!is_away(Copy::compute)) return;
   // What the chunk before sends may be on its way still: this one's takes other memory.

@@ -1,11 +1,12 @@
-// The part of a training plan that updates parameters: AdamW on slabs, a chunk at a time.
+// The part of a training plan that updates parameters: slabs by their optimizers, a chunk at a
+// time.
 #pragma once
 
 #include <deque>
 #include <optional>
 #include <vector>
 
-#include "models/ops/adamw/adamw.h"
+#include "models/ops/update/update.h"
 #include "offload/lowering/pass_operands.h"
 
 namespace longshore::trainer {
@@ -17,7 +18,8 @@ enum class ClippingNorm : uint8_t {
 };
 
 struct OptimizerOptions {
-  models::AdamW adamw;            // weight_decay applies to the decayed parts of slabs
+  // Slab::optimizer says which updates a slab. weight_decay applies to the decayed parts of slabs.
+  std::vector<models::Optimizer> optimizers;
   double clipping_threshold = 0;  // 0: no clipping
   ClippingNorm clipping_norm = ClippingNorm::global_norm;
   uint64_t seed = 0;  // of stochastic rounding
@@ -35,10 +37,14 @@ struct OptimizerOptions {
   }
 };
 
+// What an optimizer keeps, stored in that format, as a layout says it.
+std::vector<offload::State> states_of(const models::Optimizer& optimizer,
+                                      models::StateFormat format);
+
 // Scalars the host gives each step.
 inline constexpr const char* kLearningRate = "learning_rate";
-inline constexpr const char* kCorrection1 = "correction_1";  // 1 - b1^step
-inline constexpr const char* kCorrection2 = "correction_2";
+// That of a rule, by its place in UpdateRule::scalars, for optimizer number `optimizer`.
+std::string rule_scalar(const models::Optimizer& rule, size_t optimizer, size_t scalar);
 inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding
 // The factor of gradients where no update waits for their norm: 1, or what clips by the norm of the
 // step before.
@@ -75,6 +81,7 @@ class Update {
   void update(const Chunk& chunk);
   bool is_away(offload::Copy copy) const;
   offload::Operand reach(const Chunk& chunk, offload::Copy copy);
+  offload::Operand reach_state(const Chunk& chunk, const char* name);
 
   const OptimizerOptions& options_;
   const offload::ParameterLayout& layout_;

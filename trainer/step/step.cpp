@@ -1,6 +1,5 @@
 #include "trainer/step/step.h"
 
-#include <cmath>
 #include <string>
 
 #include "base/error.h"
@@ -29,9 +28,9 @@ void write_scalar(offload::Arguments& arguments, const std::string& name, double
 
 }  // namespace
 
-TrainStep::TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
+TrainStep::TrainStep(const StepPlans& plans, offload::Backend& backend,
                      offload::Arguments& arguments, const offload::Arenas& arenas)
-    : plans_(plans), adamw_(adamw), backend_(backend), arguments_(arguments) {
+    : plans_(plans), backend_(backend), arguments_(arguments) {
   auto executable = [&](const Plan& plan) {
     return std::make_unique<offload::Executable>(plan, backend, arguments, arenas);
   };
@@ -46,15 +45,16 @@ void TrainStep::set_clip_factor(float factor) {
 }
 
 void TrainStep::write_update_scalars(const StepScalars& scalars) {
-  double step = static_cast<double>(scalars.number);
   write_scalar(
       arguments_, kGivenClipFactor,
       clipping_norm_ ? models::clip_factor(*clipping_norm_, plans_.previous_norm_threshold) : 1);
   write_scalar(arguments_, kLearningRate, scalars.learning_rate);
-  // Of the float32 factors that moments are averaged with.
-  auto correction = [&](double b) { return 1 - std::pow(double{static_cast<float>(b)}, step); };
-  write_scalar(arguments_, kCorrection1, correction(adamw_.b1));
-  write_scalar(arguments_, kCorrection2, correction(adamw_.b2));
+  for (size_t i = 0; i < plans_.optimizers.size(); ++i) {
+    const auto& [rule, numbers, weight_decay] = plans_.optimizers[i];
+    for (size_t s = 0; s < rule->scalars.size(); ++s)
+      write_scalar(arguments_, rule_scalar(plans_.optimizers[i], i, s),
+                   rule->scalar(numbers, s, scalars.number));
+  }
   if (arguments_.has(offload::host_name(kStep))) {
     int32_t number = static_cast<int32_t>(scalars.number);
     arguments_.write(offload::host_name(kStep), &number, sizeof number);

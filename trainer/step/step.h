@@ -26,18 +26,18 @@ struct StepResult {
 // The numbers that a step needs besides its batches.
 struct StepScalars {
   double learning_rate = 0;
-  int64_t number = 1;         // of the update, counted from 1: AdamW's bias correction
+  int64_t number = 1;         // of the update, counted from 1
   int64_t total_weights = 0;  // trained targets of all devices; 0: of the batches given here
 };
 
 class TrainStep {
  public:
-  TrainStep(const StepPlans& plans, const models::AdamW& adamw, offload::Backend& backend,
-            offload::Arguments& arguments, const offload::Arenas& arenas);
+  TrainStep(const StepPlans& plans, offload::Backend& backend, offload::Arguments& arguments,
+            const offload::Arenas& arenas);
 
   // One batch for each micro-batch, which all together, and with those of other devices, have at
-  // least one trained target. When something fails, parameters and moments may be updated in part:
-  // then every later call throws.
+  // least one trained target. When something fails, parameters and what optimizers keep may be
+  // updated in part: then every later call throws.
   StepResult run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
                  offload::Ledger& ledger);
   // The same, timed: `events` is what each lane did.
@@ -50,7 +50,7 @@ class TrainStep {
   void set_clipping_norm(const std::optional<double>& norm) { clipping_norm_ = norm; }
 
   // Finishes the last step's update. To be called before anything but run() reads parameters or
-  // moments, or uses the arenas.
+  // what optimizers keep, or uses the arenas.
   void flush(offload::Ledger& ledger);
 
  private:
@@ -59,7 +59,6 @@ class TrainStep {
   void execute(const std::function<void()>& plans);
 
   const StepPlans& plans_;
-  models::AdamW adamw_;
   offload::Backend& backend_;
   offload::Arguments& arguments_;
   std::vector<std::unique_ptr<offload::Executable>> executables_;

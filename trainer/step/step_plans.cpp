@@ -185,6 +185,7 @@ StepPlans plan_step(const models::Model& model, const offload::ParameterLayout& 
   const int64_t count = options.micro_batches;
   result.micro_batches = count;
   result.micro_batches_of_all_devices = count * layout.mesh.devices();
+  if (options.optimizer) result.optimizers = options.optimizer->optimizers;
   if (options.optimizer && !options.optimizer->waits_for_norm())
     result.previous_norm_threshold = options.optimizer->clipping_threshold;
   auto add_plan = [&](const char* name, MicroBatch micro_batch, int64_t first) {

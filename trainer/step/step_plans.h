@@ -39,6 +39,7 @@ struct StepPlans {
   // Above 0: gradients are clipped to it by the norm of the step before, by a factor that the host
   // gives.
   double previous_norm_threshold = 0;
+  std::vector<models::Optimizer> optimizers;  // of which the host gives the rules' scalars
 
   std::vector<offload::PlanRuns> runs() const;         // of a step, in order
   std::vector<const offload::Plan*> in_order() const;  // the same, a plan for each micro-batch

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "models/ops/update/adamw.h"
+#include "models/ops/update/lion.h"
+#include "models/ops/update/sgd.h"
 #include "offload/lowering/explain.h"
 #include "offload/memory/alignment.h"
 #include "trainer/config/device_mesh.h"
@@ -22,11 +25,38 @@ using offload::Fate;
 using offload::MemoryKind;
 using offload::Plan;
 
+models::Optimizer optimizer_of(const Config& config) {
+  switch (config.opt_type) {
+    case OptType::adamw:
+      return models::adamw({.b1 = config.adam_b1,
+                            .b2 = config.adam_b2,
+                            .epsilon = config.adam_eps,
+                            .weight_decay = config.adam_weight_decay});
+    case OptType::lion:
+      return models::lion(
+          {.b1 = config.lion_b1, .b2 = config.lion_b2, .weight_decay = config.lion_weight_decay});
+    case OptType::sgd:
+      break;
+  }
+  return models::sgd({.momentum = config.sgd_momentum,
+                      .weight_decay = config.sgd_weight_decay,
+                      .nesterov = config.sgd_nesterov});
+}
+
+models::StateFormat state_format(const Config& config) {
+  switch (config.moment_dtype) {
+    case MomentDtype::float32:
+      break;
+    case MomentDtype::bfloat16:
+      return models::StateFormat::bfloat16;
+    case MomentDtype::block8:
+      return models::StateFormat::block8;
+  }
+  return models::StateFormat::float32;
+}
+
 OptimizerOptions optimizer_options(const Config& config) {
-  return {.adamw = {.b1 = config.adam_b1,
-                    .b2 = config.adam_b2,
-                    .epsilon = config.adam_eps,
-                    .weight_decay = config.adam_weight_decay},
+  return {.optimizers = {optimizer_of(config)},
           .clipping_threshold = config.gradient_clipping_threshold,
           .clipping_norm = config.gradient_clipping == GradientClipping::previous_global_norm
                                ? ClippingNorm::previous_global_norm
@@ -128,8 +158,9 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
                                  .mesh = device_mesh(config, rank),
                                  .shard_optimizer_over_data = config.shard_optimizer_over_data};
   if (config.weight_dtype == WeightDtype::bfloat16) options.weight_dtype = models::Dtype::bfloat16;
-  if (config.moment_dtype == MomentDtype::bfloat16) options.moment_dtype = models::Dtype::bfloat16;
-  if (config.moment_dtype == MomentDtype::block8) options.moment_dtype = models::Dtype::uint8;
+  // The gradients of toy_a are the result.
+  if (config.toy != Toy::a)
+    options.optimizers = {{.states = states_of(optimizer_of(config), state_format(config))}};
   return options;
 }
 

@@ -48,7 +48,7 @@ TrainingSession::TrainingSession(const TrainingPlans& plans, offload::Backend& b
       arguments_(backend, ledger_, device_argument_bytes(planned_, backend)),
       arenas_(backend, plans.all()),
       loaded_(give_first_values(arguments_)),
-      step_(plans.step, plans.options.optimizer->adamw, backend, arguments_, arenas_) {}
+      step_(plans.step, backend, arguments_, arenas_) {}
 
 std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::Plan& plan) {
   return std::make_unique<offload::Executable>(plan, backend_, arguments_, arenas_);

@@ -33,6 +33,13 @@ void uniform_numbers(uint64_t seed, uint32_t sequence, int64_t first, double bou
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
 
+std::vector<Copy> written_copies(const Slab& slab, Copies copies) {
+  if (copies == Copies::compute) return {Copy::compute};
+  std::vector<Copy> written = slab.copies();
+  std::erase(written, Copy::gradient);
+  return written;
+}
+
 // A part of a slab: elements of a parameter, or of the room between two.
 struct Piece {
   const Parameter* parameter;
@@ -59,8 +66,7 @@ std::vector<Piece> pieces(const Slab& slab) {
 // Values of pieces, in what a thread keeps for them.
 class PieceWriter {
  public:
-  PieceWriter(const FillParameter& fill, std::span<const Copy> copies,
-              offload::Arguments& arguments)
+  PieceWriter(const FillParameter& fill, Copies copies, offload::Arguments& arguments)
       : fill_(fill), copies_(copies), arguments_(arguments) {}
 
   void write(const Slab& slab, const Piece& piece) {
@@ -69,8 +75,8 @@ class PieceWriter {
       fill_(*piece.parameter, piece.first - piece.parameter->offset, values_);
     else
       std::ranges::fill(values_, 0.f);
-    for (Copy copy : copies_) {
-      if (!is_weight(copy) || !slab.has(copy)) continue;
+    for (Copy copy : written_copies(slab, copies_)) {
+      if (!is_weight(copy)) continue;
       const bool is_wide = dtype(slab, copy) == models::Dtype::float32;
       if (!is_wide) {
         narrow_.resize(values_.size());
@@ -91,7 +97,7 @@ class PieceWriter {
 
  private:
   const FillParameter& fill_;
-  std::span<const Copy> copies_;
+  Copies copies_;
   offload::Arguments& arguments_;
   std::vector<float> values_;
   std::vector<bfloat16> narrow_;
@@ -116,11 +122,10 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments, std::span<const Copy> copies) {
+                      offload::Arguments& arguments, Copies copies) {
   std::vector<std::pair<const Slab*, Piece>> work;
   for (const Slab& slab : layout.slabs) {
-    for (Copy copy : copies) {
-      if (copy == Copy::gradient || !slab.has(copy)) continue;
+    for (Copy copy : written_copies(slab, copies)) {
       const std::string name = argument_name(slab, copy);
       arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));
       if (!is_weight(copy)) arguments.write_zeros(name);

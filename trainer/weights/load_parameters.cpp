@@ -83,7 +83,7 @@ void require_same_model(const Config& config, const DecoderConfig& model) {
 
 std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
-                         std::span<const offload::Copy> copies) {
+                         Copies copies) {
   const OpenedWeights opened(from, model, layout);
   const auto fill_adapter = [&](const Parameter& parameter, int64_t first,
                                 std::span<float> values) {

@@ -10,6 +10,7 @@
 #include "offload/execution/arguments.h"
 #include "offload/lowering/parameter_layout.h"
 #include "trainer/config/config.h"
+#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 
@@ -21,13 +22,13 @@ struct WeightSources {
 };
 
 // Tensors of files, mapped and converted piece by piece, straight into these copies where they
-// live, as far as this device holds them; moments zero. Says what it read, and how many values of
-// this device's are not finite. Throws DataError when tensors are missing, not expected or of
-// another shape, all of a file listed at once, and for values of an adapter that are not finite.
-// With tied embeddings the folder may hold lm_head.weight as well.
+// live, as far as this device holds them; what optimizers keep zero. Says what it read, and how
+// many values of this device's are not finite. Throws DataError when tensors are missing, not
+// expected or of another shape, all of a file listed at once, and for values of an adapter that are
+// not finite. With tied embeddings the folder may hold lm_head.weight as well.
 std::string load_weights(const WeightSources& from, const models::DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
-                         std::span<const offload::Copy> copies = offload::kCopies);
+                         Copies copies = Copies::all);
 
 // The same for `load_parameters_path` and `load_adapter_path`, into all copies. Throws also
 // ConfigError when the folder's config.json describes another model, listing each key with both

@@ -34,8 +34,7 @@ std::vector<Copy> saved_copies(const ParameterLayout& layout, const Slab& slab) 
   if (slab.trainable == Trainable::no)
     return saves_model(layout) ? std::vector{Copy::compute} : std::vector<Copy>{};
   std::vector<Copy> copies{weights_copy(slab)};
-  for (Copy copy : {Copy::first_moment, Copy::second_moment, Copy::first_scale, Copy::second_scale})
-    if (slab.has(copy)) copies.push_back(copy);
+  for (size_t i = 0; i < slab.states.size(); ++i) copies.push_back(offload::state_copy(i));
   return copies;
 }
 

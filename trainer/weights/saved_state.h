@@ -18,7 +18,7 @@ bool saves_model(const offload::ParameterLayout& layout);
 // The copy of a slab's weights that the others are made of: masters where there are any.
 offload::Copy weights_copy(const offload::Slab& slab);
 
-// That copy and what there is of moments; none of a frozen slab unless saves_model().
+// That copy and what its optimizer keeps; none of a frozen slab unless saves_model().
 std::vector<offload::Copy> saved_copies(const offload::ParameterLayout& layout,
                                         const offload::Slab& slab);
 

@@ -21,10 +21,10 @@ LONGSHORE_INLINE void split_rounding_bits(const uint32_t* a, const uint32_t* b, 
                                           RoundingBits& bits) {
 #pragma omp simd
   for (int lane = 0; lane < kRoundingPairs; ++lane) {
-    const auto [weight, m, v] = element_bits(a[lane], b[lane]);
-    bits.weight[at + lane] = weight;
-    bits.m[at + lane] = m;
-    bits.v[at + lane] = v;
+    const ElementBits element = element_bits(a[lane], b[lane]);
+    bits.weight[at + lane] = element.weight;
+    bits.states[0][at + lane] = element.states[0];
+    bits.states[1][at + lane] = element.states[1];
   }
 }
 

@@ -4,9 +4,9 @@
 //
 // The address of an element: RandomUse::rounding, the sequence, the step, and the element's index
 // in its slab; the key is the run's seed. One Philox block serves two elements, 32 apart in a group
-// of 64, and each element's 64 bits serve the weight (16) and both moments (20 each). Counter word
-// 0 is the number of the pair and word 1 the step, each in all its 32 bits: no two addresses meet
-// as long as a slab has no more than 2^33 elements.
+// of 64, and each element's 64 bits serve the weight (16) and up to two states (20 each). Counter
+// word 0 is the number of the pair and word 1 the step, each in all its 32 bits: no two addresses
+// meet as long as a slab has no more than 2^33 elements.
 #pragma once
 
 #include "base/philox.h"
@@ -26,19 +26,18 @@ struct RoundingStream {
 // The random bits for 256 elements.
 struct RoundingBits {
   static constexpr int64_t kCount = 256;
-  alignas(64) uint32_t weight[kCount];  // 16 bits
-  alignas(64) uint32_t m[kCount];       // 20 bits
-  alignas(64) uint32_t v[kCount];       // 20 bits
+  alignas(64) uint32_t weight[kCount];     // 16 bits
+  alignas(64) uint32_t states[2][kCount];  // 20 bits
 };
 
 // The random bits for one element.
 struct ElementBits {
-  uint32_t weight, m, v;
+  uint32_t weight, states[2];
 };
 
 // Takes an element's bits from its two words of a Philox block.
 LONGSHORE_INLINE ElementBits element_bits(uint32_t a, uint32_t b) {
-  return {a & 0xffff, (a >> 16) | (b & 0xf) << 16, b >> 12};
+  return {a & 0xffff, {(a >> 16) | (b & 0xf) << 16, b >> 12}};
 }
 
 // The bits for a pair of elements: pair p is the elements 2 p - p % 32 and 2 p - p % 32 + 32.

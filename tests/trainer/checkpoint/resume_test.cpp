@@ -115,9 +115,9 @@ class Part {
   std::map<std::string, std::vector<std::byte>> state() {
     std::map<std::string, std::vector<std::byte>> state;
     for (const offload::Slab& slab : plans_.layout.slabs)
-      for (offload::Copy copy : offload::kCopies) {
+      for (offload::Copy copy : slab.copies()) {
+        if (copy == offload::Copy::gradient) continue;
         const std::string name = argument_name(slab, copy);
-        if (copy == offload::Copy::gradient || !slab.has(copy)) continue;
         state[name].resize(static_cast<size_t>(bytes(slab, copy)));
         session_.arguments().read(name, state[name].data(), bytes(slab, copy));
       }
@@ -312,8 +312,7 @@ TEST(Checkpoint, HasFiniteValuesOnly) {
       if (slab.trainable == models::Trainable::no) continue;
       const offload::Copy weights =
           slab.has(offload::Copy::master) ? offload::Copy::master : offload::Copy::compute;
-      for (offload::Copy copy :
-           {weights, offload::Copy::first_moment, offload::Copy::second_scale}) {
+      for (offload::Copy copy : {weights, offload::kFirstMoment, offload::kSecondScale}) {
         if (!slab.has(copy) || dtype(slab, copy) == models::Dtype::uint8) continue;
         const std::string name = argument_name(slab, copy);
         const int64_t size = models::size_bytes(dtype(slab, copy));

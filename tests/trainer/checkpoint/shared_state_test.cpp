@@ -23,10 +23,10 @@ std::byte value(const std::string& name, int64_t i) {
 
 ParameterLayout layout_of(const offload::DeviceMesh& mesh, bool shard_optimizer_over_data) {
   return offload::lay_out(models::decoder(offload::tiny_llama()),
-                          {.moment_dtype = models::Dtype::uint8,
-                           .homes = {},
+                          {.homes = {},
                            .mesh = mesh,
-                           .shard_optimizer_over_data = shard_optimizer_over_data});
+                           .shard_optimizer_over_data = shard_optimizer_over_data,
+                           .optimizers = offload::adamw_states(models::Dtype::uint8)});
 }
 
 void fill(offload::Arguments& arguments, const ParameterLayout& layout) {

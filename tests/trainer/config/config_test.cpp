@@ -349,6 +349,8 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
                                          {"dtype=BF16", "bfloat16"},
                                          {"backend=gpu", "cuda"},
                                          {"moment_dtype=int8", "8bit"},
+                                         {"opt_type=adamw_torch", "adamw"},
+                                         {"opt_type=lion_pytorch", "lion"},
                                          {"dataset_type=jsonl", "documents"},
                                          {"packing=yes", "true"},
                                          {"dtype=Float32", "float32"}})

@@ -11,6 +11,7 @@ class OtherNamesTest : public ConfigTest {};
 TEST_F(OtherNamesTest, LeadToTheKeyHere) {
   for (const auto& [name, key] : std::map<std::string, std::string>{
            {"mu_dtype", "moment_dtype"},
+           {"optimizer.name", "opt_type"},
            {"training.seq_len", "max_target_length"},
            {"activation_checkpoint.mode", "remat_policy"},
            {"adapter_name_or_path", "load_adapter_path"},
@@ -73,7 +74,7 @@ TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
 TEST_F(OtherNamesTest, SayWhyThereIsNoKey) {
   for (const auto& [name, reason] :
        {std::pair{"scan_layers", "leave it out: layers of one kind are always scanned"},
-        {"optimizer.name", "leave it out: the optimizer is AdamW"},
+        {"adafactor", "not offered: opt_type is adamw, lion or sgd"},
         {"compile.enable", "leave it out: there is nothing to choose here"},
         {"train_on_inputs", "leave it out: answers and completions are learnt, prompts are not"},
         {"load_in_4bit", "not offered: products of fewer than 16 bits"},

@@ -65,10 +65,12 @@ TEST(Learning, UsesTheContext) {
                                .head_dim = 16,
                                .mlp_width = 128};
   models::Model model = models::decoder(config);
-  offload::ParameterLayout layout = offload::lay_out(model);
+  offload::ParameterLayout layout =
+      offload::lay_out(model, {.optimizers = offload::adamw_states()});
   StepOptions options{
       .policy = offload::keep_all(),
-      .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.0}, .clipping_threshold = 1}};
+      .optimizer = OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.0})},
+                                    .clipping_threshold = 1}};
   StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
   offload::Plan evaluation = plan_forward(model, layout, "evaluate", {}, models::Target::cpu);
 
@@ -77,7 +79,7 @@ TEST(Learning, UsesTheContext) {
   offload::Arguments arguments(*backend, ledger);
   offload::Arenas arenas(*backend, {&plans.plans[0], &evaluation});
   initialize(layout, 1, arguments);
-  TrainStep step(plans, options.optimizer->adamw, *backend, arguments, arenas);
+  TrainStep step(plans, *backend, arguments, arenas);
   for (int64_t i = 0; i < 500; ++i)
     step.run({repeating_rows(i)}, {.learning_rate = 3e-3, .number = i + 1}, ledger);
 

@@ -22,7 +22,7 @@ using offload::MemoryKind;
 // less than a float32's rounding; it divides the second moment's root, not the moment, by its
 // correction, which is the same in exact arithmetic.
 constexpr OptimizerOptions kOptimizer{
-    .adamw = {.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+    .optimizers = {models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1})},
     .clipping_threshold = 1};
 constexpr double kLearningRate = 1e-3;
 
@@ -71,7 +71,7 @@ void expect_steps(const Golden& golden, const Way& way) {
   offload::Arguments arguments(*backend, ledger);
   offload::Arenas arenas(*backend, plans.all());
   load_weights({.folder = golden.folder}, config, layout, arguments);
-  TrainStep step(plans, optimizer.adamw, *backend, arguments, arenas);
+  TrainStep step(plans, *backend, arguments, arenas);
   std::vector<float> losses, norms;
   for (int i = 0; i < 5; ++i) {
     StepResult result =

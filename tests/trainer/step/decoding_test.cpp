@@ -49,9 +49,8 @@ class Loaded {
     model = read_folder_model(folder, adapter_folder);
     model.dtype = setting.dtype;
     layout_ = offload::lay_out(models::decoder(model), {.homes = {.parameters = setting.home}});
-    constexpr std::array kWeights{offload::Copy::compute};
     load_weights({.folder = folder, .adapter = adapter_folder}, model, layout_, arguments_,
-                 kWeights);
+                 Copies::compute);
   }
 
   // Logits [V] behind each part of the text, which is run in parts of these lengths; behind them

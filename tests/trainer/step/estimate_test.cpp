@@ -135,11 +135,12 @@ TEST(Estimate, OfMicroBatchesThatAreAlikeIsThatOfAllWalked) {
 TEST(Estimate, OfMicroBatchesThatAreAlikeKnowsTheCache) {
   const models::Model model = models::decoder(offload::tiny_llama());
   for (int micro_batches : {2, 3, 4, 9}) {
-    const StepPlans step = plan_step(model, offload::lay_out(model),
-                                     {.policy = offload::keep_all(),
-                                      .micro_batches = micro_batches,
-                                      .optimizer = OptimizerOptions{.clipping_threshold = 1}},
-                                     models::Target::cpu);
+    const StepPlans step = plan_step(
+        model, offload::lay_out(model, {.optimizers = offload::adamw_states()}),
+        {.policy = offload::keep_all(),
+         .micro_batches = micro_batches,
+         .optimizer = OptimizerOptions{.optimizers = {models::adamw({})}, .clipping_threshold = 1}},
+        models::Target::cpu);
     for (int64_t cache_bytes : {1 << 12, 1 << 16, 100'000, 1 << 18, 1 << 20, 1 << 24}) {
       SCOPED_TRACE(std::to_string(micro_batches) + " " + std::to_string(cache_bytes));
       Hardware hardware = offload::uniform_hardware(

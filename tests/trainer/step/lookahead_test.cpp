@@ -46,7 +46,7 @@ models::DecoderConfig stack(int layers) {
 
 StepOptions options_of(const Case& c, const models::Model& model) {
   return {.policy = offload::make_policy(c.policy, {}, model.stages[1].programs[0]),
-          .optimizer = OptimizerOptions{.adamw = {0.9, 0.95, 1e-8, 0.1},
+          .optimizer = OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
                                         .clipping_threshold = c.clipping_threshold,
                                         .lane = c.lane,
                                         .chunk = 1 << 14}};
@@ -71,10 +71,12 @@ TEST(Lookahead, IsAsGoodAsAnyDepth) {
                                                            .host_bytes_per_second = 1e9});
       StepOptions options = options_of(c, model);
       double chosen =
-          choose_layers_ahead(model, {.homes = c.homes}, options, models::Target::cuda, rates);
+          choose_layers_ahead(model, {.homes = c.homes, .optimizers = offload::adamw_states()},
+                              options, models::Target::cuda, rates);
       auto step = [&](double depth) {
         options.transfers.layers_ahead = depth;
-        offload::ParameterLayout layout = lay_out(model, {.homes = c.homes});
+        offload::ParameterLayout layout =
+            lay_out(model, {.homes = c.homes, .optimizers = offload::adamw_states()});
         return seconds(plan_step(model, layout, options, models::Target::cuda).plans[0], rates);
       };
       double least = step(chosen), now = least;
@@ -94,9 +96,12 @@ TEST(Lookahead, AllLayersThatAreNamedAreAllLayers) {
   const models::Model model = models::decoder(stack(12));
   const Hardware rates = offload::nominal_hardware(models::Target::cuda);
   StepOptions options = options_of(kCases[0], model);
-  const double all = choose_layers_ahead(model, {}, options, models::Target::cuda, rates);
+  const double all = choose_layers_ahead(model, {.optimizers = offload::adamw_states()}, options,
+                                         models::Target::cuda, rates);
   options.offload_layers = 12;
-  EXPECT_EQ(choose_layers_ahead(model, {}, options, models::Target::cuda, rates), all);
+  EXPECT_EQ(choose_layers_ahead(model, {.optimizers = offload::adamw_states()}, options,
+                                models::Target::cuda, rates),
+            all);
 }
 
 // What streaming the states takes on its own, and what of it a step still shows: deferred into the
@@ -106,7 +111,8 @@ TEST(PacedUpdate, HidesBehindLayers) {
   auto plans = [&](const Homes& homes, double threshold) {
     StepOptions options =
         options_of({.policy = "full", .homes = homes, .clipping_threshold = threshold}, model);
-    return plan_step(model, lay_out(model, {.homes = homes}), options, models::Target::cuda);
+    return plan_step(model, lay_out(model, {.homes = homes, .optimizers = offload::adamw_states()}),
+                     options, models::Target::cuda);
   };
   for (auto [homes, link] :
        {std::pair{Homes{.optimizer = kHost}, 5e7}, std::pair{Homes{kHost, kHost, kHost}, 2e8}}) {

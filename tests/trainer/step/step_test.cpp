@@ -127,8 +127,8 @@ void expect_plain(models::DecoderConfig config, TrainingOptions options) {
     double worst = 0;
   };
   for (Compared compared : {Compared{"weights", Copy::compute, expected.weights},
-                            Compared{"first moments", Copy::first_moment, expected.m},
-                            Compared{"second moments", Copy::second_moment, expected.v}}) {
+                            Compared{"first moments", offload::kFirstMoment, expected.m},
+                            Compared{"second moments", offload::kSecondMoment, expected.v}}) {
     for (const auto& [name, tensor] : compared.tensors) {
       at::Tensor theirs = tensor.flatten();
       double difference =
@@ -195,17 +195,18 @@ TEST(TrainStep, LearnsABatchByHeart) {
   for (models::Dtype dtype : models::cpu_dtypes()) {
     models::DecoderConfig config = offload::tiny_llama(dtype);
     models::Model model = models::decoder(config);
-    ParameterLayout layout = offload::lay_out(model);
+    ParameterLayout layout = offload::lay_out(model, {.optimizers = offload::adamw_states()});
     StepOptions options{
         .policy = offload::keep_all(),
-        .optimizer = OptimizerOptions{.adamw = {kB1, kB2, kEpsilon, 0}, .clipping_threshold = 1}};
+        .optimizer = OptimizerOptions{.optimizers = {models::adamw({kB1, kB2, kEpsilon, 0})},
+                                      .clipping_threshold = 1}};
     StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
     auto backend = offload::make_cpu_backend();
     offload::Ledger ledger;
     offload::Arenas arenas(*backend, plans.all());
     offload::Arguments arguments(*backend, ledger);
     initialize(layout, 1, arguments);
-    TrainStep step(plans, options.optimizer->adamw, *backend, arguments, arenas);
+    TrainStep step(plans, *backend, arguments, arenas);
     data::Batch batch = data::synthetic_batches({config.batch, config.length},
                                                 static_cast<int32_t>(config.vocabulary), 0)(0);
     StepResult result;
@@ -276,10 +277,11 @@ TEST(PlanForward, LossAndLogitsAreThoseOfTraining) {
 
 struct Small {
   models::Model model = models::decoder(offload::tiny_llama());
-  ParameterLayout layout = offload::lay_out(model);
-  StepOptions options{.policy = offload::keep_all(),
-                      .micro_batches = 2,
-                      .optimizer = OptimizerOptions{.adamw = {kB1, kB2, kEpsilon, 0}}};
+  ParameterLayout layout = offload::lay_out(model, {.optimizers = offload::adamw_states()});
+  StepOptions options{
+      .policy = offload::keep_all(),
+      .micro_batches = 2,
+      .optimizer = OptimizerOptions{.optimizers = {models::adamw({kB1, kB2, kEpsilon, 0})}}};
   StepPlans plans = plan_step(model, layout, options, models::Target::cpu);
 };
 
@@ -322,7 +324,7 @@ TEST(TrainStep, RefusesTheWrongBatches) {
   offload::Arenas arenas(*backend, small.plans.all());
   offload::Arguments arguments(*backend, ledger);
   initialize(small.layout, 1, arguments);
-  TrainStep step(small.plans, small.options.optimizer->adamw, *backend, arguments, arenas);
+  TrainStep step(small.plans, *backend, arguments, arenas);
   data::Batch batch = data::synthetic_batches({2, 24}, 61, 0)(0);
   EXPECT_THROW(step.run({batch}, {}, ledger), InternalError);
   data::Batch ignored = batch;

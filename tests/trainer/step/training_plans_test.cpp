@@ -22,10 +22,10 @@ TEST(StepOptions, HaveTheConfigsOptimizer) {
   constexpr models::Target kTarget = models::Target::cpu;
   const OptimizerOptions found =
       *step_options(config, make_model(config, kTarget), kTarget).optimizer;
-  EXPECT_EQ(found.adamw.b1, 0.8);
-  EXPECT_EQ(found.adamw.b2, 0.7);
-  EXPECT_EQ(found.adamw.epsilon, 1e-4);
-  EXPECT_EQ(found.adamw.weight_decay, 0.3);
+  ASSERT_EQ(found.optimizers.size(), 1u);
+  EXPECT_STREQ(found.optimizers[0].rule->name, "adamw");
+  EXPECT_EQ(found.optimizers[0].numbers, (models::RuleNumbers{0.8, 0.7, 1e-4}));
+  EXPECT_EQ(found.optimizers[0].weight_decay, 0.3);
   EXPECT_EQ(found.clipping_threshold, 0.25);
   EXPECT_EQ(found.seed, 7u);
 }

@@ -33,7 +33,7 @@ State initialized(const ParameterLayout& layout, uint64_t seed = 1) {
   initialize(layout, seed, arguments);
   State state;
   for (const Slab& slab : layout.slabs)
-    for (Copy copy : {Copy::compute, Copy::master, Copy::first_moment, Copy::second_moment}) {
+    for (Copy copy : slab.copies()) {
       std::string name = argument_name(slab, copy);
       if (!arguments.has(name)) continue;
       Bytes contents(static_cast<size_t>(bytes(slab, copy)));
@@ -56,7 +56,7 @@ std::vector<float> floats(const Bytes& contents) {
 }
 
 ParameterLayout layout_of(const models::DecoderConfig& config) {
-  return offload::lay_out(models::decoder(config));
+  return offload::lay_out(models::decoder(config), {.optimizers = offload::adamw_states()});
 }
 
 const char* kQuery = "model.layers.1.self_attn.q_proj.weight.compute";
@@ -195,13 +195,14 @@ TEST(Initialize, MomentsAndGapsAreZero) {
 }
 
 TEST(Initialize, FrozenParametersHaveComputeWeightsOnly) {
-  ParameterLayout layout = offload::lay_out(offload::toy());
+  ParameterLayout layout =
+      offload::lay_out(offload::toy(), {.optimizers = offload::adamw_states()});
   State state = initialized(layout);
   for (const Slab& slab : layout.slabs) {
     bool trains = slab.trainable == models::Trainable::yes;
     EXPECT_TRUE(state.slabs.count(argument_name(slab, Copy::compute)));
-    EXPECT_EQ(state.slabs.count(argument_name(slab, Copy::first_moment)), trains);
-    EXPECT_EQ(state.slabs.count(argument_name(slab, Copy::second_moment)), trains);
+    for (const char* state_name : {".first_moment", ".second_moment"})
+      EXPECT_EQ(state.slabs.count(slab.name + state_name), trains);
     EXPECT_FALSE(state.slabs.count(argument_name(slab, Copy::master)));
   }
 }

@@ -131,9 +131,8 @@ class Generation {
 
  private:
   void load(const RunWeights& source) {
-    constexpr std::array kWeights{offload::Copy::compute};
     print(stderr, load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
-                               layout_, arguments_, kWeights) +
+                               layout_, arguments_, Copies::compute) +
                       "\n");
   }
 

@@ -116,9 +116,8 @@ class Probe {
 
   // Says what it read.
   std::string run(const ProbeRequest& request) {
-    constexpr std::array kWeights{Copy::compute};
     std::string said = load_weights({.folder = request.model, .adapter = request.adapter}, model_,
-                                    layout_, arguments_, kWeights);
+                                    layout_, arguments_, Copies::compute);
     offload::Arenas arenas(*backend_, plans());
     for (const Plan* plan : plans()) {
       offload::Executable executable(*plan, *backend_, arguments_, arenas);

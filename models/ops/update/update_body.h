@@ -1,52 +1,51 @@
-// The body of AdamW's kernel on a GPU, and how it is launched.
+// The body of an update rule's kernel on a GPU, and how it is launched.
 #pragma once
 
 #include <type_traits>
 
-#include "models/ops/adamw/adamw_element.h"
-#include "models/ops/adamw/adamw_kernels.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/kernels/stochastic_rounding.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
+#include "models/ops/update/update_kernels.h"
 
 namespace longshore::models {
 
-// W is what the weight is stored in: float or bfloat16; M what the moments are: these, or uint8_t
-// for codes with scales.
+// Element is the rule's (models/ops/update/rule_loop.h). W is what the weight is stored in: float
+// or bfloat16; M what states are: these, or uint8_t for codes with scales.
 //
 // A warp has a block of 256 elements, which the codes' scales are for. Each of its 32 items is four
 // elements and the four that lie 32 further on, which share random numbers with them.
-template <class W, class M>
-struct AdamWBody {
+template <class Element, class W, class M>
+struct UpdateBody {
   // With up to 96 registers a thread, small blocks fill a multiprocessor better.
   static constexpr int kThreads = 128;
   static constexpr int kLanes = 32;
+  static constexpr int kStates = Element::kStates;
   static constexpr bool kRounds = sizeof(W) < 4 || sizeof(M) < 4;
   static constexpr bool kHasScales = std::is_same_v<M, uint8_t>;
   static_assert(kBlock8 == 8 * kLanes && kRoundingPairs == 32);
 
-  AdamWArguments a;
+  UpdateArguments a;
   bool vectors;  // four elements at a time can be read and written
 
-  // Moments on their way to codes.
+  // States on their way to codes.
   struct Item {
-    float m[2][4], v[2][4];
-    uint32_t m_bits[2][4], v_bits[2][4];
+    float states[kStates][2][4];
+    uint32_t bits[kStates][2][4];
   };
   // Largest magnitudes, as bits.
   struct Largest {
-    uint32_t m, v;
+    uint32_t states[kStates];
     LONGSHORE_DEVICE void take(const Largest& other) {
-      m = other.m > m ? other.m : m;
-      v = other.v > v ? other.v : v;
+      for (int s = 0; s < kStates; ++s)
+        states[s] = other.states[s] > states[s] ? other.states[s] : states[s];
     }
   };
 
   template <class Group>
   LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
-    const AdamWFactors factors(a.b1, a.b2, a.epsilon, a.decay, *a.learning_rate, *a.correction_1,
-                               *a.correction_2, *a.clip);
+    const Element rule(scalars());
     const int64_t first = index * (group.threads() / kLanes);
     group.template split<kLanes>([&](auto& part, int number) {
       const int64_t block8 = first + number;
@@ -54,46 +53,69 @@ struct AdamWBody {
       // The test is made once for a warp: made for each four elements, it would keep compilers from
       // storing them as one vector.
       if (vectors && (block8 + 1) * kBlock8 <= a.count)
-        update_or_keep<true>(part, block8, factors);
+        update_or_keep<true>(part, block8, rule);
       else
-        update_or_keep<false>(part, block8, factors);
+        update_or_keep<false>(part, block8, rule);
     });
   }
 
   template <bool kWhole, class Group>
-  LONGSHORE_BODY void update_or_keep(Group& group, int64_t block8,
-                                     const AdamWFactors& factors) const {
-    if (factors.clip == 0)
+  LONGSHORE_BODY void update_or_keep(Group& group, int64_t block8, const Element& rule) const {
+    if (rule.clip == 0)
       keep<kWhole>(group, block8);
     else
-      update<kWhole>(group, block8, factors);
+      update<kWhole>(group, block8, rule);
   }
 
   template <bool kWhole, class Group>
-  LONGSHORE_BODY void update(Group& group, int64_t block8, const AdamWFactors& factors) const {
+  LONGSHORE_BODY void update(Group& group, int64_t block8, const Element& rule) const {
     auto own = group.template own<Item>();
     group.for_each(kLanes,
-                   [&](int64_t lane) { update_item<kWhole>(own[lane], block8, lane, factors); });
+                   [&](int64_t lane) { update_item<kWhole>(own[lane], block8, lane, rule); });
     if constexpr (kHasScales) {
       const Largest largest = group.reduce(
-          kLanes, Largest{0, 0},
+          kLanes, Largest{},
           [&](Largest& so_far, int64_t lane) { so_far.take(largest_of(own[lane])); },
           [](Largest& one, const Largest& other) { one.take(other); });
-      const float m_scale = block8_scale(largest.m), v_scale = block8_scale(largest.v);
+      float scales[kStates];
+      for (int s = 0; s < kStates; ++s) scales[s] = block8_scale(largest.states[s]);
       group.once([&] {
-        a.m_scale[block8] = m_scale;
-        a.v_scale[block8] = v_scale;
+        for (int s = 0; s < kStates; ++s) a.states[s].scales[block8] = scales[s];
       });
       group.for_each(kLanes, [&](int64_t lane) {
         const Item& item = own[lane];
         LONGSHORE_UNROLL(2)
         for (int half = 0; half < 2; ++half) {
           const int64_t at = element(block8, lane, half);
-          encode<FirstMoment8, kWhole>(item.m[half], item.m_bits[half], m_scale, a.m, at);
-          encode<SecondMoment8, kWhole>(item.v[half], item.v_bits[half], v_scale, a.v, at);
+          each_state([&](auto s) {
+            encode<CodeOf<s>, kWhole>(item.states[s][half], item.bits[s][half], scales[s],
+                                      a.states[s].after, at);
+          });
         }
       });
     }
+  }
+
+  // The format of the codes of state `s`.
+  template <int s>
+  using CodeOf = std::conditional_t<s == 0, FirstMoment8, SecondMoment8>;
+
+  // Calls `f` with the number of each state, as a constant.
+  template <class F>
+  static LONGSHORE_DEVICE void each_state(const F& f) {
+    f(std::integral_constant<int, 0>{});
+    if constexpr (kStates == 2) f(std::integral_constant<int, 1>{});
+  }
+
+  LONGSHORE_BODY UpdateScalars scalars() const {
+    UpdateScalars s{};
+    for (int i = 0; i < 3; ++i) s.numbers[i] = a.numbers[i];
+    s.weight_decay = a.weight_decay;
+    s.learning_rate = *a.learning_rate;
+    s.clip = *a.clip;
+    for (int i = 0; i < 2; ++i)
+      if (a.scalars[i]) s.scalars[i] = *a.scalars[i];
+    return s;
   }
 
   // The first of an item's four elements; half 1 follows half 0.
@@ -103,9 +125,10 @@ struct AdamWBody {
 
   template <bool kWhole>
   LONGSHORE_BODY void update_item(Item& item, int64_t block8, int64_t lane,
-                                  const AdamWFactors& factors) const {
-    const float m_scale = kHasScales ? a.m_scale_before[block8] : 0.f;
-    const float v_scale = kHasScales ? a.v_scale_before[block8] : 0.f;
+                                  const Element& rule) const {
+    float scales[kStates];
+    for (int s = 0; s < kStates; ++s)
+      scales[s] = kHasScales ? a.states[s].scales_before[block8] : 0.f;
     // All are read before any is written: what is written may be what is read.
     float gradient[2][4], weight[2][4];
     LONGSHORE_UNROLL(2)
@@ -113,25 +136,30 @@ struct AdamWBody {
       const int64_t at = element(block8, lane, half);
       load_floats<kWhole>(a.gradient, at, gradient[half]);
       load_floats<kWhole>(static_cast<const W*>(a.weight_before), at, weight[half]);
-      load_moment<FirstMoment8, kWhole>(a.m_before, m_scale, at, item.m[half]);
-      load_moment<SecondMoment8, kWhole>(a.v_before, v_scale, at, item.v[half]);
+      each_state([&](auto s) {
+        load_state<CodeOf<s>, kWhole>(a.states[s].before, scales[s], at, item.states[s][half]);
+      });
     }
     // Computed while memory answers.
     uint32_t weight_bits[2][4] = {};
     if constexpr (kRounds) draw(block8, lane, item, weight_bits);
     LONGSHORE_UNROLL(2)
     for (int half = 0; half < 2; ++half)
-      for (int k = 0; k < 4; ++k)
-        adamw_element(factors, gradient[half][k], weight[half][k], item.m[half][k],
-                      item.v[half][k]);
+      for (int k = 0; k < 4; ++k) {
+        float states[kStates];
+        for (int s = 0; s < kStates; ++s) states[s] = item.states[s][half][k];
+        rule(gradient[half][k], weight[half][k], states);
+        for (int s = 0; s < kStates; ++s) item.states[s][half][k] = states[s];
+      }
     LONGSHORE_UNROLL(2)
     for (int half = 0; half < 2; ++half) {
       const int64_t at = element(block8, lane, half);
       store_floats<kWhole>(static_cast<W*>(a.weight), at, weight[half], weight_bits[half]);
       if (a.compute) store_nearest<kWhole>(at, weight[half]);
       if constexpr (!kHasScales) {
-        store_floats<kWhole>(static_cast<M*>(a.m), at, item.m[half], item.m_bits[half]);
-        store_floats<kWhole>(static_cast<M*>(a.v), at, item.v[half], item.v_bits[half]);
+        for (int s = 0; s < kStates; ++s)
+          store_floats<kWhole>(static_cast<M*>(a.states[s].after), at, item.states[s][half],
+                               item.bits[s][half]);
       }
     }
   }
@@ -148,14 +176,14 @@ struct AdamWBody {
           store_nearest<kWhole>(at, weight);
         }
         copy<kWhole>(static_cast<const W*>(a.weight_before), static_cast<W*>(a.weight), at);
-        copy<kWhole>(static_cast<const M*>(a.m_before), static_cast<M*>(a.m), at);
-        copy<kWhole>(static_cast<const M*>(a.v_before), static_cast<M*>(a.v), at);
+        for (const UpdateArguments::State* s = a.states; s < a.states + kStates; ++s)
+          copy<kWhole>(static_cast<const M*>(s->before), static_cast<M*>(s->after), at);
       }
     });
     if constexpr (kHasScales)
       group.once([&] {
-        a.m_scale[block8] = a.m_scale_before[block8];
-        a.v_scale[block8] = a.v_scale_before[block8];
+        for (const UpdateArguments::State* s = a.states; s < a.states + kStates; ++s)
+          s->scales[block8] = s->scales_before[block8];
       });
   }
 
@@ -203,7 +231,7 @@ struct AdamWBody {
   }
 
   template <class Moment, bool kWhole>
-  LONGSHORE_BODY void load_moment(const void* from, float scale, int64_t at, float (&to)[4]) const {
+  LONGSHORE_BODY void load_state(const void* from, float scale, int64_t at, float (&to)[4]) const {
     if constexpr (kHasScales) {
       uint8_t codes[4];
       load_four<kWhole>(static_cast<const uint8_t*>(from), at, codes);
@@ -246,17 +274,22 @@ struct AdamWBody {
       const auto pair = static_cast<uint32_t>(group / 2 + lane % 8 * 4 + k);
       const PairBits bits = draw_pair_bits(stream, pair);
       weight_bits[0][k] = bits.low.weight, weight_bits[1][k] = bits.high.weight;
-      item.m_bits[0][k] = bits.low.m, item.m_bits[1][k] = bits.high.m;
-      item.v_bits[0][k] = bits.low.v, item.v_bits[1][k] = bits.high.v;
+      for (int s = 0; s < kStates; ++s) {
+        item.bits[s][0][k] = bits.low.states[s];
+        item.bits[s][1][k] = bits.high.states[s];
+      }
     }
   }
 
   static LONGSHORE_DEVICE Largest largest_of(const Item& item) {
-    Largest largest{0, 0};
+    Largest largest{};
     for (int half = 0; half < 2; ++half)
-      for (int k = 0; k < 4; ++k)
-        largest.take({std::bit_cast<uint32_t>(item.m[half][k]) & 0x7fffffff,
-                      std::bit_cast<uint32_t>(item.v[half][k]) & 0x7fffffff});
+      for (int k = 0; k < 4; ++k) {
+        Largest one;
+        for (int s = 0; s < kStates; ++s)
+          one.states[s] = std::bit_cast<uint32_t>(item.states[s][half][k]) & 0x7fffffff;
+        largest.take(one);
+      }
     return largest;
   }
 
@@ -271,22 +304,23 @@ struct AdamWBody {
   }
 };
 
-template <class Launcher>
-void launch(const AdamWArguments& a, const Launcher& launcher) {
-  const bool vectors = all_aligned(
-      {a.gradient, a.weight_before, a.m_before, a.v_before, a.weight, a.m, a.v, a.compute});
+template <class Element, class Launcher>
+void launch(const ArgumentsOf<Element>& a, const Launcher& launcher) {
+  bool vectors = all_aligned({a.gradient, a.weight_before, a.weight, a.compute});
+  for (const UpdateArguments::State& state : a.states)
+    vectors = vectors && all_aligned({state.before, state.after});
   auto with_types = [&]<class W, class M>(W, M) {
-    using Body = AdamWBody<W, M>;
+    using Body = UpdateBody<Element, W, M>;
     const int64_t blocks_of_256 = launcher.template threads<Body>() / Body::kLanes;
     launcher(Body{a, vectors}, ceil_div(a.count, kBlock8 * blocks_of_256));
   };
   auto with_weight = [&]<class W>(W weight) {
-    switch (a.moments) {
-      case MomentFormat::float32:
+    switch (a.format) {
+      case StateFormat::float32:
         return with_types(weight, float{});
-      case MomentFormat::bfloat16:
+      case StateFormat::bfloat16:
         return with_types(weight, bfloat16{});
-      case MomentFormat::block8:
+      case StateFormat::block8:
         return with_types(weight, uint8_t{});
     }
   };

@@ -1,3 +1,5 @@
+#include "models/ops/update/update_aten.h"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
@@ -10,8 +12,6 @@
 
 #include "base/pieces.h"
 #include "base/round_up.h"
-#include "models/ops/adamw/adamw_kernels.h"
-#include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/block8.h"
 #include "models/ops/kernels/stochastic_rounding.h"
 
@@ -34,7 +34,7 @@ at::Tensor high_word(const at::Tensor& product) {
 // --- random numbers: see stochastic_rounding.h
 
 struct Bits {
-  at::Tensor weight, m, v;
+  at::Tensor weight, states[2];
 };
 
 Bits draw(const Rounding& rounding, const at::Tensor& step, int64_t first, int64_t count) {
@@ -65,8 +65,8 @@ Bits draw(const Rounding& rounding, const at::Tensor& step, int64_t first, int64
         .narrow(0, 0, count);
   };
   at::Tensor a = halves(c0, c2), b = halves(c1, c3);
-  return {a.bitwise_and(0xffff), b.bitwise_and(0xf).__ilshift__(16).bitwise_or_(a.__rshift__(16)),
-          b.__rshift__(12)};
+  return {a.bitwise_and(0xffff),
+          {b.bitwise_and(0xf).__ilshift__(16).bitwise_or_(a.__rshift__(16)), b.__rshift__(12)}};
 }
 
 at::Tensor to_bfloat16(const at::Tensor& value, const at::Tensor& random) {
@@ -96,7 +96,10 @@ at::Tensor encode_magnitude(const at::Tensor& magnitude, const at::Tensor& rando
   return word.add_(random).__irshift__(kBlock8DroppedBits).sub_(offset);
 }
 
+// By the format of its codes: that of a rule's first state, or of its second one.
 enum class Moment { first, second };
+
+Moment moment_of(int state) { return state == 0 ? Moment::first : Moment::second; }
 
 at::Tensor in_blocks(const at::Tensor& flat) {
   int64_t count = flat.size(0), blocks = ceil_div(count, kBlock8);
@@ -159,27 +162,28 @@ class Part {
     return tensor(call_, ref).narrow(0, begin_ / kBlock8, ceil_div(count_, kBlock8));
   }
 
-  at::Tensor moment(Moment which, int input, int scale) const {
-    at::Tensor stored = in(input);
-    if (scale >= 0) return decode(which, stored, scales(call_.in[scale]));
-    return stored.to(compute_type(call_.in[input]));
+  at::Tensor state(const UpdatePlaces& at, int i) const {
+    at::Tensor stored = in(at.state(i));
+    if (at.has_scales()) return decode(moment_of(i), stored, scales(call_.in[at.scales(i)]));
+    return stored.to(compute_type(call_.in[at.state(i)]));
   }
 
   // `value` where `updates` is true, else what was there.
   void store(const at::Tensor& updates, const at::Tensor& value, int input,
              const at::Tensor& random) const {
-    at::Tensor to = out(AdamWOperands::output(input));
+    at::Tensor to = out(UpdatePlaces::output(input));
     at::Tensor stored = to.scalar_type() == at::kBFloat16 ? to_bfloat16(value, random) : value;
     to.copy_(at::where(updates, stored, in(input)));
   }
-  void store(const at::Tensor& updates, Moment which, const at::Tensor& value, int input, int scale,
-             const at::Tensor& random) const {
+  void store_state(const at::Tensor& updates, const at::Tensor& value, const UpdatePlaces& at,
+                   int i, const at::Tensor& random) const {
+    const int input = at.state(i), scale = at.scales(i);
     if (scale < 0) return store(updates, value, input, random);
     at::Tensor codes = at::empty_like(in(input)),
                new_scales = at::empty_like(scales(call_.in[scale]));
-    encode(which, value, random, codes, new_scales);
-    out(AdamWOperands::output(input)).copy_(at::where(updates, codes, in(input)));
-    scales(call_.out[AdamWOperands::output(scale)])
+    encode(moment_of(i), value, random, codes, new_scales);
+    out(UpdatePlaces::output(input)).copy_(at::where(updates, codes, in(input)));
+    scales(call_.out[UpdatePlaces::output(scale)])
         .copy_(at::where(updates, new_scales, scales(call_.in[scale])));
   }
 
@@ -188,49 +192,51 @@ class Part {
   int64_t begin_, count_;
 };
 
-void update(const KernelCall& call, int64_t begin, int64_t count) {
-  const auto& [h, compute_dtype, rounding] = adamw_attrs(call.attrs);
-  AdamWOperands at(call.in.size());
-  Part part(call, begin, count);
-  auto scalar = [&](int i) { return tensor(call, call.in[at.learning_rate() + i]); };
-  at::Tensor rate = scalar(0), updates = scalar(3).ne(0), g = part.in(at.kGradient) * scalar(3);
-  at::Tensor weight = part.in(at.kWeight).to(compute_type(call.in[at.kWeight]));
-  at::Tensor m = part.moment(Moment::first, at.kM, at.m_scale()) * h.b1;
-  m.add_(g * (1 - h.b1));
-  at::Tensor v = part.moment(Moment::second, at.v(), at.v_scale()) * h.b2;
-  v.add_((g * g).mul_(1 - h.b2));
-  at::Tensor step = m / scalar(1);
-  step.div_((v / scalar(2)).sqrt_().add_(h.epsilon)).mul_(rate);
-  at::Tensor updated = weight * (rate * h.weight_decay);
-  updated.neg_().add_(weight).sub_(step);
+void update_part(const KernelCall& call, int64_t begin, int64_t count, ComposeUpdate compose) {
+  const auto& [optimizer, compute_dtype, rounding] = update_attrs(call.attrs);
+  const UpdatePlaces at = update_places(call);
+  const Part part(call, begin, count);
+  auto scalar = [&](int input) { return tensor(call, call.in[input]); };
+  const at::Tensor clip = scalar(at.clip()), updates = clip.ne(0);
+  ComposedUpdate composed{.gradient = part.in(at.kGradient) * clip,
+                          .weight = part.in(at.kWeight).to(compute_type(call.in[at.kWeight])),
+                          .learning_rate = scalar(at.learning_rate()),
+                          .scalars = {},
+                          .numbers = optimizer.numbers,
+                          .weight_decay = optimizer.weight_decay};
+  for (size_t i = 0; i < optimizer.rule->scalars.size(); ++i)
+    composed.scalars.push_back(scalar(at.scalar(static_cast<int>(i))));
+  std::vector<at::Tensor> states;
+  for (int i = 0; i < at.states(); ++i) states.push_back(part.state(at, i));
+  const at::Tensor updated = compose(composed, states);
   Bits bits;
   if (at.rounds())
     bits = draw(rounding, tensor(call, call.in[at.step()]), rounding.first + begin, count);
-  if (std::ssize(call.out) > at.states())
-    part.out(at.states()).copy_(at::where(updates, updated, weight));
+  if (std::ssize(call.out) > at.kept())
+    part.out(at.kept()).copy_(at::where(updates, updated, composed.weight));
   part.store(updates, updated, at.kWeight, bits.weight);
-  part.store(updates, Moment::first, m, at.kM, at.m_scale(), bits.m);
-  part.store(updates, Moment::second, v, at.v(), at.v_scale(), bits.v);
+  for (int i = 0; i < at.states(); ++i) part.store_state(updates, states[i], at, i, bits.states[i]);
 }
 
-int64_t part_of(std::span<const Type> in) {
-  int64_t count = in[0].shape.count();
-  return AdamWOperands(in.size()).rounds() ? std::min(count, kPartElements) : count;
+int64_t part_of(const UpdatePlaces& at, int64_t count) {
+  return at.rounds() ? std::min(count, kPartElements) : count;
 }
 
 }  // namespace
 
-void adamw_composed(const KernelCall& call) {
-  for_each_piece(call.in[0].type.shape.count(), part_of(types_of(call.in)),
-                 [&](int64_t begin, int64_t count) { update(call, begin, count); });
+void run_update_composed(const KernelCall& call, ComposeUpdate compose) {
+  const int64_t count = call.in[0].type.shape.count();
+  for_each_piece(count, part_of(update_places(call), count),
+                 [&](int64_t begin, int64_t size) { update_part(call, begin, size, compose); });
 }
 
 // Temporaries of a part, held in a stack. Whole blocks, and each tensor aligned.
-int64_t adamw_composed_workspace(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  AdamWOperands at(in.size());
+int64_t update_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                  std::span<const Type>) {
+  const UpdatePlaces at(*update_attrs(attrs).optimizer.rule, in.size());
   if (!at.rounds()) return 7 * in[at.kGradient].bytes() + 8192;
   int64_t element = at.has_scales() ? 288 : 160;
-  return element * round_up(part_of(in), kBlock8) + (1 << 16);
+  return element * round_up(part_of(at, in[0].shape.count()), kBlock8) + (1 << 16);
 }
 
 }  // namespace longshore::models

@@ -1,0 +1,86 @@
+// Updates weights by an optimizer's rule. A rule says how one element changes; all that rules have
+// in common is here: what states and weights are stored in, how they are rounded, clipping, and
+// kernels for every target.
+//
+// Weights may be bfloat16 without a wider copy, and states bfloat16 or 8 bits. Everything is
+// computed in float32 and then rounded stochastically, up or down at random so that the expectation
+// is the value: nearest rounding would lose every step that is smaller than half a gap.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "models/ir/trace.h"
+
+namespace longshore::models {
+
+// What a rule's states are stored in. block8 is models/ops/kernels/block8.h: codes of 8 bits and
+// one scale for each 256 of them.
+enum class StateFormat : uint8_t { float32, bfloat16, block8 };
+
+Type state_type(StateFormat format, int64_t count);  // f32, bf16 or u8 [count]
+Type scale_type(int64_t count);                      // f32 [ceil(count / 256)]
+
+// Which random numbers a range rounds with: a pure function of seed, step, sequence and each
+// element's index in its slab, so that a slab may be updated in parts. `first` is the index of the
+// range's first element, a multiple of 64; slabs that share a seed need a sequence each.
+struct Rounding {
+  uint64_t seed = 0;
+  uint32_t sequence = 0;
+  int64_t first = 0;
+};
+
+// A rule's numbers (hyperparameters), in the order of their names.
+using RuleNumbers = std::array<double, 3>;
+
+struct UpdateRule {
+  // A float for each element, and where it has 8 bits its scales.
+  struct State {
+    const char* name;
+    const char* scale_name;
+  };
+
+  const char* name;
+  const Op* op;
+  std::vector<const char*> numbers;  // as they are printed
+  std::vector<State> states;         // zero before the first step
+  // Scalars that change with the steps, besides the learning rate, and their values in step number
+  // `step`, which counts from 1.
+  std::vector<const char*> scalars;
+  double (*scalar)(const RuleNumbers& numbers, size_t which, int64_t step) = nullptr;
+};
+
+// A rule with its numbers. Weights decay by the learning rate times weight_decay a step.
+struct Optimizer {
+  const UpdateRule* rule;
+  RuleNumbers numbers;
+  double weight_decay;
+};
+
+struct UpdateOperands {
+  struct State {
+    Var value;
+    Var scales;  // of block8 alone
+  };
+
+  Var gradient, weight;
+  std::vector<State> states;
+  Var learning_rate;
+  std::vector<Var> scalars;  // the rule's
+  Var clip;
+  Var step;  // where something is rounded stochastically
+};
+
+// A node of the rule's op: (gradient f32 [n]; weight f32 or bf16 [n]; states [n], each followed by
+// its scales if block8; learning_rate, the rule's scalars, clip: f32 scalars; step: i32 scalar,
+// there exactly when the weight or the states are not f32)
+// -> weight, states [, each followed by its scales] [, compute [n] in `compute_dtype`: the weight
+// rounded to nearest, where that dtype is not the weight's].
+// The gradient counts times clip; where clip is 0, nothing is updated, whatever the gradient holds,
+// and only `compute` is made. Every output takes the place of its input. Parts of a block8 range
+// that are updated apart start at multiples of 256. For tests of the reference kernel, gradient,
+// weight and states may all be f64.
+std::vector<Var> update(const Optimizer& optimizer, Dtype compute_dtype,
+                        const UpdateOperands& operands, const Rounding& rounding = {});
+
+}  // namespace longshore::models

@@ -1,0 +1,14 @@
+// How a rule's kernel is launched on a GPU: a rule's .cu file instantiates launch_update().
+#pragma once
+
+#include "models/ops/kernels/cuda_group.cuh"
+#include "models/ops/update/update_body.h"
+
+namespace longshore::models {
+
+template <class Element>
+void launch_update(const ArgumentsOf<Element>& arguments, void* stream) {
+  launch(arguments, CudaLauncher(stream, Element::kName));
+}
+
+}  // namespace longshore::models
