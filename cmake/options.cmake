@@ -7,7 +7,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 # Line tables only: full debug information triples the build folder and slows every link.
-set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
+set(LONGSHORE_RELEASE_FLAGS "-O3 -g1" CACHE STRING "How a release is compiled")
+set(CMAKE_CXX_FLAGS_RELEASE "${LONGSHORE_RELEASE_FLAGS} -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
 
 add_library(longshore_options INTERFACE)
@@ -16,8 +17,10 @@ target_include_directories(longshore_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_options(longshore_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-fopenmp;-fno-math-errno;-fno-trapping-math>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 warns of std::string's own code (GCC bug 105651).
-  target_compile_options(longshore_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
+  # GCC 12 warns of std::string's own code (GCC bug 105651), which in a precompiled header it no
+  # longer takes for the system's.
+  target_compile_options(longshore_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>")
 endif()
 target_link_options(longshore_options INTERFACE "LINKER:--as-needed")
 

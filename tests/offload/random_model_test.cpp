@@ -166,7 +166,12 @@ class RandomOptions {
                             .unnamed_policy = keep_all(),
                             .micro_batches = 1 + random_.below(3),
                             .clipping_threshold = random_.one_of({0.0, 0.0, 0.5})};
-    options.layout.optimizers = adamw_states(
+    options.optimizers = {random_.one_of(
+        {models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}),
+         models::lion({.b1 = 0.9, .b2 = 0.99, .weight_decay = 0.1}),
+         models::sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true})})};
+    options.layout.optimizers = states_of(
+        options.optimizers[0],
         random_.one_of({models::Dtype::float32, models::Dtype::bfloat16, models::Dtype::uint8}));
     if (is_bfloat16_)
       options.layout.weight_dtype =
@@ -222,13 +227,14 @@ std::string text(const TrainingOptions& o) {
   return fmt::format(
       "policy: {}; offload_layers {}; others: {}; layers_ahead {}, smallest_bytes {}; parameters "
       "{}, "
-      "gradients {}, optimizer {} on {}, moments {}, weights {}; {} micro-batches, clipping {}, "
+      "gradients {}, {} {} on {}, states {}, weights {}; {} micro-batches, clipping {}, "
       "chunk {}{}",
       text(*o.unnamed_policy), o.offload_layers.value_or(-1), o.others ? text(*o.others) : "none",
       o.transfers.layers_ahead, o.transfers.smallest_bytes, name(o.layout.homes.parameters),
-      name(o.layout.homes.gradients), name(o.layout.homes.optimizer), name(o.update_lane),
-      models::name(o.layout.optimizers[0].states[0].dtype), models::name(o.layout.weight_dtype),
-      o.micro_batches, o.clipping_threshold, o.update_chunk, o.flushes ? ", flushes" : "");
+      name(o.layout.homes.gradients), o.optimizers[0].rule->name, name(o.layout.homes.optimizer),
+      name(o.update_lane), models::name(o.layout.optimizers[0].states[0].dtype),
+      models::name(o.layout.weight_dtype), o.micro_batches, o.clipping_threshold, o.update_chunk,
+      o.flushes ? ", flushes" : "");
 }
 
 // Allocations are those that the plans announce.

@@ -68,6 +68,12 @@ void write_toy_inputs(const ToySizes& sizes, Arguments& arguments, int64_t micro
   write("hints", sizes.hint_vocabulary);
 }
 
+std::vector<models::Optimizer> optimizers_of(const TrainingOptions& options) {
+  if (!options.optimizers.empty()) return options.optimizers;
+  return {models::adamw(
+      {.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = options.weight_decay})};
+}
+
 Training train(const TrainingOptions& options) {
   Training training;
   std::unique_ptr<Backend> own = make_cpu_backend(models::Target::cpu, options.communicator);
@@ -82,12 +88,11 @@ Training train(const TrainingOptions& options) {
       .others = options.others,
       .transfers = options.transfers,
       .micro_batches = options.micro_batches,
-      .optimizer = trainer::OptimizerOptions{
-          .optimizers = {models::adamw({0.9, 0.95, 1e-8, options.weight_decay})},
-          .clipping_threshold = options.clipping_threshold,
-          .clipping_norm = options.clipping_norm,
-          .lane = options.update_lane,
-          .chunk = options.update_chunk}};
+      .optimizer = trainer::OptimizerOptions{.optimizers = optimizers_of(options),
+                                             .clipping_threshold = options.clipping_threshold,
+                                             .clipping_norm = options.clipping_norm,
+                                             .lane = options.update_lane,
+                                             .chunk = options.update_chunk}};
   training.plans = trainer::plan_step(options.model, layout, step_options, backend.target());
   Arenas arenas(backend, training.plans.all());
   Arguments arguments(backend, training.ledger);

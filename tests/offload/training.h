@@ -29,6 +29,7 @@ struct TrainingOptions {
   double clipping_threshold = 0.5;  // lower than the tiny models' norms
   trainer::ClippingNorm clipping_norm = trainer::ClippingNorm::global_norm;
   double weight_decay = 0.1;
+  std::vector<models::Optimizer> optimizers;  // AdamW with this decay if there is none
   LayoutOptions layout{.optimizers = adamw_states()};
   std::optional<int> offload_layers;
   Transfers transfers{.smallest_bytes = 4096};

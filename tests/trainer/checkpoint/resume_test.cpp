@@ -162,6 +162,8 @@ const std::vector<Kind> kKinds{
     {"previous_norm", {"gradient_clipping=previous_global_norm"}},
     {"bfloat16_moments", {"moment_dtype=bfloat16"}},
     {"8bit_moments", {"moment_dtype=8bit"}},
+    {"8bit_lion", {"opt_type=lion", "moment_dtype=8bit"}},
+    {"sgd", {"opt_type=sgd", "sgd_nesterov=true"}},
     {"bfloat16_weights", {"dtype=bfloat16", "weight_dtype=bfloat16", "moment_dtype=8bit"}},
     {"masters", {"dtype=bfloat16"}},
     {"lora", {"lora_rank=2", "lora_targets=q_proj,v_proj"}},
@@ -242,6 +244,7 @@ TEST(Checkpoint, IsNotReadAsAnotherOptimizersState) {
        {std::tuple{"moment_dtype=float32", "moment_dtype=bfloat16",
                    weight + ".first_moment is F32 [61,32], expected BF16 [61,32]"},
         {"moment_dtype=float32", "moment_dtype=8bit", "missing " + weight + ".first_scale"},
+        {"opt_type=adamw", "opt_type=lion", "missing " + weight + ".momentum"},
         {"moment_dtype=8bit", "moment_dtype=float32",
          "not expected: " + weight + ".first_scale"}}) {
     TemporaryFolder folder;
@@ -312,7 +315,8 @@ TEST(Checkpoint, HasFiniteValuesOnly) {
       if (slab.trainable == models::Trainable::no) continue;
       const offload::Copy weights =
           slab.has(offload::Copy::master) ? offload::Copy::master : offload::Copy::compute;
-      for (offload::Copy copy : {weights, offload::kFirstMoment, offload::kSecondScale}) {
+      const offload::Copy last_state = offload::state_copy(slab.states.size() - 1);
+      for (offload::Copy copy : {weights, offload::kFirstMoment, last_state}) {
         if (!slab.has(copy) || dtype(slab, copy) == models::Dtype::uint8) continue;
         const std::string name = argument_name(slab, copy);
         const int64_t size = models::size_bytes(dtype(slab, copy));

@@ -32,6 +32,17 @@ TEST(UnusedKeys, AreToldWithWhatTurnsThemOff) {
                   "false (command line)"});
 }
 
+TEST(UnusedKeys, AreThoseOfOtherOptimizers) {
+  EXPECT_EQ(unused("llama3_8b.yml", {"opt_type=lion", "adam_b1=0.8", "lion_b1=0.8"}),
+            Lines{"command line adam_b1: 0.8 has no effect with opt_type = lion (command line)"});
+  for (const std::string key : {"lion_b2=0.5", "lion_weight_decay=0", "sgd_momentum=0.5",
+                                "sgd_nesterov=true", "sgd_weight_decay=1"}) {
+    const Lines lines = unused("llama3_8b.yml", {key});
+    ASSERT_EQ(lines.size(), 1u) << key;
+    EXPECT_THAT(lines[0], HasSubstr("has no effect with opt_type = adamw"));
+  }
+}
+
 TEST(UnusedKeys, IncludeTheProfilersKeysInRunsThatEndBeforeIt) {
   const std::vector<std::string> late{"steps=4", "profiler_steps=2"};
   auto skipping = [&](const char* steps) {
