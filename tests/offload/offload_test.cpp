@@ -308,56 +308,6 @@ TEST(Offload, WhatNobodyReadsCannotBeOffloaded) {
   }
 }
 
-// A matrix by SGD and everything else by AdamW: after a step, whose gradients are the same, each
-// weight has the bits that its optimizer gives it when it updates all.
-TEST(Offload, EachParameterIsUpdatedByItsOptimizer) {
-  const models::Optimizer adamw = models::adamw(
-                              {.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0}),
-                          sgd = models::sgd({.momentum = 0.9, .weight_decay = 0.1});
-  constexpr auto kIsMatrix = [](const Parameter& parameter) {
-    return parameter.type.shape.rank() == 2;
-  };
-  auto weights_of = [](const TrainingOptions& options) {
-    const Training trained = train(options);
-    std::map<std::string, std::vector<std::byte>> weights;
-    for (const Slab& slab : lay_out(options.model, options.layout).slabs)
-      for (const Parameter& parameter : slab.parameters) {
-        const auto& all = trained.state.at(argument_name(slab, Copy::compute));
-        const auto begin = all.begin() + parameter.offset * 4;
-        weights[parameter.name] = {begin, begin + parameter.type.shape.count() * 4};
-      }
-    return weights;
-  };
-  TrainingOptions options{.steps = 1, .clipping_threshold = 0};
-  auto alone = [&](const models::Optimizer& optimizer) {
-    options.optimizers = {optimizer};
-    options.layout.optimizers = states_of(optimizer, models::Dtype::float32);
-    return weights_of(options);
-  };
-  const auto by_adamw = alone(adamw), by_sgd = alone(sgd);
-  options.optimizers = {sgd, adamw};
-  options.layout.optimizers = states_of(sgd, models::Dtype::float32);
-  options.layout.optimizers[0].updates = kIsMatrix;
-  options.layout.optimizers.push_back(states_of(adamw, models::Dtype::float32)[0]);
-  for (const char* policy : {"none", "qkv_proj_offloaded"})
-    for (Lane lane : {Lane::compute, Lane::host_compute})
-      for (const Choice& choice : kChoices) {
-        if (lane == Lane::host_compute && choice.homes.optimizer != kHost) continue;
-        SCOPED_TRACE(std::string(policy) + " " + choice.name + " " + name(lane));
-        options.policy = policy;
-        options.layout.homes = choice.homes;
-        options.update_lane = lane;
-        int of_sgd = 0;
-        for (const auto& [name, weights] : weights_of(options)) {
-          const bool is_matrix = !name.ends_with("norm.weight");
-          EXPECT_TRUE(weights == (is_matrix ? by_sgd : by_adamw).at(name)) << name;
-          EXPECT_TRUE(weights != (is_matrix ? by_adamw : by_sgd).at(name)) << name;
-          of_sgd += is_matrix;
-        }
-        EXPECT_GT(of_sgd, 10);
-      }
-}
-
 // Where the memory went: each choice takes its bytes from the device, and adds no more than stages.
 TEST(Offload, TakesItsBytesFromTheDevice) {
   TrainingOptions options{.policy = "full", .steps = 1};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/philox.h"
 #include "models/ir/trace.h"
 #include "models/ops/kernels/block8.h"
@@ -83,9 +84,10 @@ Program update_program(const models::Optimizer& optimizer, const models::Roundin
   return t.finish();
 }
 
-// The type of a copy's part that belongs to a range.
-models::Type type_of(const offload::Slab& slab, Copy copy, const offload::DecayRange& range) {
-  return {{offload::elements(slab, copy, range.count)}, dtype(slab, copy)};
+// The type of what a copy has of a part of its slab: flat where elements share values.
+models::Type type_of(const offload::Slab& slab, Copy copy, const models::Shape& shape) {
+  const int64_t count = offload::elements(slab, copy, shape.count());
+  return {count == shape.count() ? shape : models::Shape{count}, dtype(slab, copy)};
 }
 
 // Small enough to be spread over a layer, large enough to be worth a kernel and a copy.
@@ -135,13 +137,34 @@ int Update::add(int slab) {
       if (copy != Copy::compute && copy != Copy::gradient)
         builder_.argument(argument_name(s, copy), bytes(s, copy), layout_.homes.of(copy),
                           category(copy));
-  int64_t chunk = chunk_of(s, options_.chunk);
-  for (const offload::DecayRange& range : ranges)
-    for (int64_t begin = 0; begin < range.count; begin += chunk) {
-      int64_t count = std::min(chunk, range.count - begin);
-      queue_.push_back({slab, {range.offset + begin, count, range.decay}});
-    }
+  const models::Optimizer& optimizer = options_.optimizers.at(static_cast<size_t>(s.optimizer));
+  if (optimizer.rule->region == models::Region::matrix)
+    add_matrices(slab);
+  else
+    add_ranges(slab);
   return static_cast<int>(queue_.size() - before);
+}
+
+void Update::add_ranges(int slab) {
+  const offload::Slab& s = layout_.slabs[slab];
+  const int64_t chunk = chunk_of(s, options_.chunk);
+  for (const offload::DecayRange& range : s.decay_ranges())
+    for (int64_t begin = 0; begin < range.count; begin += chunk) {
+      const int64_t count = std::min(chunk, range.count - begin);
+      queue_.push_back({slab, {range.offset + begin, count, range.decay}, {count}});
+    }
+}
+
+void Update::add_matrices(int slab) {
+  const offload::Slab& s = layout_.slabs[slab];
+  for (const offload::Parameter& parameter : s.parameters) {
+    const models::Shape& shape = parameter.type.shape;
+    if (offload::common(s.updated, {parameter.offset, shape.count()}).count != shape.count())
+      throw ConfigError("found a part of " + parameter.name + " on a device, expected all of it: " +
+                        options_.optimizers[static_cast<size_t>(s.optimizer)].rule->name +
+                        " updates whole matrices, which devices cannot share yet");
+    queue_.push_back({slab, {parameter.offset, shape.count(), parameter.weight.decay}, shape});
+  }
 }
 
 void Update::run(int chunks) {
@@ -164,35 +187,35 @@ bool Update::is_away(Copy copy) const {
 
 // Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
 Operand Update::reach(const Chunk& chunk, Copy copy) {
-  const offload::Slab& s = layout_.slabs[chunk.slab];
+  const offload::Slab& s = layout_.slabs[chunk.part.slab];
   if (!s.has(copy)) return {};
-  models::Type type = type_of(s, copy, chunk.range);
-  int64_t offset = offload::elements(s, copy, chunk.range.offset);
-  if (options_.lane == Lane::compute) return operands_.range(chunk.slab, copy, offset, type);
-  if (!is_away(copy)) return operands_.host_range(chunk.slab, copy, offset, type);
+  models::Type type = type_of(s, copy, chunk.part.shape);
+  int64_t offset = offload::elements(s, copy, chunk.part.range.offset);
+  if (options_.lane == Lane::compute) return operands_.range(chunk.part.slab, copy, offset, type);
+  if (!is_away(copy)) return operands_.host_range(chunk.part.slab, copy, offset, type);
   return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
                             Category::staging);
 }
 
 // Nothing of a state that the slab has not.
 Operand Update::reach_state(const Chunk& chunk, const char* name) {
-  const std::vector<offload::State>& states = layout_.slabs[chunk.slab].states;
+  const std::vector<offload::State>& states = layout_.slabs[chunk.part.slab].states;
   const auto found = std::ranges::find(states, name, &offload::State::name);
   if (found == states.end()) return {};
   return reach(chunk, offload::state_copy(static_cast<size_t>(found - states.begin())));
 }
 
 Update::Chunk Update::fetch_next() {
-  auto [slab, range] = queue_.front();
+  Chunk chunk{queue_.front(), {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
   queue_.pop_front();
-  Chunk chunk{slab, range, {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
+  const auto& [slab, range, shape] = chunk.part;
   const offload::Slab& s = layout_.slabs[slab];
   chunk.gradient = reach(chunk, Copy::gradient);
   chunk.compute = reach(chunk, Copy::compute);
   auto bring = [&](Copy copy, const Operand& here) {
     if (is_away(copy))
       builder_.move(Lane::device_to_host,
-                    operands_.range(slab, copy, range.offset, type_of(s, copy, range)), here,
+                    operands_.range(slab, copy, range.offset, type_of(s, copy, shape)), here,
                     chunk.scope);
   };
   bring(Copy::gradient, chunk.gradient);
@@ -201,8 +224,8 @@ Update::Chunk Update::fetch_next() {
 }
 
 void Update::update(const Chunk& chunk) {
-  const offload::Slab& s = layout_.slabs[chunk.slab];
-  const offload::DecayRange& range = chunk.range;
+  const offload::Slab& s = layout_.slabs[chunk.part.slab];
+  const offload::DecayRange& range = chunk.part.range;
   auto scalar = [&](const std::string& name, Dtype dtype = Dtype::float32) {
     return options_.lane == Lane::host_compute ? operands_.host_scalar(name, dtype)
                                                : operands_.scalar(name, dtype);
@@ -233,10 +256,10 @@ void Update::update(const Chunk& chunk) {
   if (!is_away(Copy::compute)) return;
   // What the chunk before sends may be on its way still: this one's takes other memory.
   if (sent_) builder_.hold(sent_);
-  builder_.move(
-      Lane::host_to_device, chunk.compute,
-      operands_.range(chunk.slab, Copy::compute, range.offset, type_of(s, Copy::compute, range)),
-      chunk.scope);
+  builder_.move(Lane::host_to_device, chunk.compute,
+                operands_.range(chunk.part.slab, Copy::compute, range.offset,
+                                type_of(s, Copy::compute, chunk.part.shape)),
+                chunk.scope);
   sent_ = chunk.compute;
 }
 

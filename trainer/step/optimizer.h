@@ -69,14 +69,20 @@ class Update {
   void finish() { run(static_cast<int>(queue_.size()) + (fetched_ ? 1 : 0)); }
 
  private:
-  // Part of a slab that is updated at a time.
-  struct Chunk {
+  // Part of a slab that is updated at a time: a range, or a matrix in its shape.
+  struct Part {
     int slab = 0;
     offload::DecayRange range;
+    models::Shape shape;
+  };
+  struct Chunk {
+    Part part;
     offload::Scope scope;
     offload::Operand gradient, compute;  // where the lane finds them
   };
 
+  void add_ranges(int slab);
+  void add_matrices(int slab);
   Chunk fetch_next();
   void update(const Chunk& chunk);
   bool is_away(offload::Copy copy) const;
@@ -88,7 +94,7 @@ class Update {
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
   offload::Operand clip_;
-  std::deque<std::pair<int, offload::DecayRange>> queue_;  // slabs and their parts
+  std::deque<Part> queue_;
   std::optional<Chunk> fetched_;
   offload::Operand sent_;  // the latest weights on their way to the device
   int chunks_ = 0;

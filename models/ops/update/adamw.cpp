@@ -32,11 +32,11 @@ double correction(const RuleNumbers& numbers, size_t which, int64_t step) {
 
 const UpdateRule rule{
     .name = "adamw",
-    .op = &adamw_op,
     .numbers = {"b1", "b2", "epsilon"},
     .states = {{"first_moment", "first_scale"}, {"second_moment", "second_scale"}},
     .scalars = {"correction_1", "correction_2"},
-    .scalar = correction};
+    .scalar = correction,
+    .trace = trace_update<adamw_op>};
 
 }  // namespace
 

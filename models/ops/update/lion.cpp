@@ -25,10 +25,10 @@ at::Tensor lion_composed(const ComposedUpdate& u, std::vector<at::Tensor>& state
 }
 
 const UpdateRule rule{.name = "lion",
-                      .op = &lion_op,
                       .numbers = {"b1", "b2"},
                       .states = {{"momentum", "momentum_scale"}},
-                      .scalars = {}};
+                      .scalars = {},
+                      .trace = trace_update<lion_op>};
 
 }  // namespace
 

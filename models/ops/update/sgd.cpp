@@ -22,10 +22,10 @@ at::Tensor sgd_composed(const ComposedUpdate& u, std::vector<at::Tensor>& states
 }
 
 const UpdateRule rule{.name = "sgd",
-                      .op = &sgd_op,
                       .numbers = {"momentum", "nesterov"},
                       .states = {{"momentum", "momentum_scale"}},
-                      .scalars = {}};
+                      .scalars = {},
+                      .trace = trace_update<sgd_op>};
 
 }  // namespace
 

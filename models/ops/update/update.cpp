@@ -156,6 +156,11 @@ Type scale_type(int64_t count) { return {{ceil_div(count, kBlock8)}, Dtype::floa
 
 std::vector<Var> update(const Optimizer& optimizer, Dtype compute_dtype,
                         const UpdateOperands& operands, const Rounding& rounding) {
+  return optimizer.rule->trace(optimizer, compute_dtype, operands, rounding);
+}
+
+std::vector<Var> trace_update(const Op& op, const Optimizer& optimizer, Dtype compute_dtype,
+                              const UpdateOperands& operands, const Rounding& rounding) {
   std::vector<Var> in{operands.gradient, operands.weight};
   for (const auto& [value, scales] : operands.states) {
     in.push_back(value);
@@ -165,8 +170,7 @@ std::vector<Var> update(const Optimizer& optimizer, Dtype compute_dtype,
   in.insert(in.end(), operands.scalars.begin(), operands.scalars.end());
   in.push_back(operands.clip);
   if (operands.step.id) in.push_back(operands.step);
-  return operands.gradient.trace->emit(*optimizer.rule->op,
-                                       UpdateAttrs{optimizer, compute_dtype, rounding}, in);
+  return operands.gradient.trace->emit(op, UpdateAttrs{optimizer, compute_dtype, rounding}, in);
 }
 
 }  // namespace longshore::models

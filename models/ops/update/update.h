@@ -33,22 +33,7 @@ struct Rounding {
 // A rule's numbers (hyperparameters), in the order of their names.
 using RuleNumbers = std::array<double, 3>;
 
-struct UpdateRule {
-  // A float for each element, and where it has 8 bits its scales.
-  struct State {
-    const char* name;
-    const char* scale_name;
-  };
-
-  const char* name;
-  const Op* op;
-  std::vector<const char*> numbers;  // as they are printed
-  std::vector<State> states;         // zero before the first step
-  // Scalars that change with the steps, besides the learning rate, and their values in step number
-  // `step`, which counts from 1.
-  std::vector<const char*> scalars;
-  double (*scalar)(const RuleNumbers& numbers, size_t which, int64_t step) = nullptr;
-};
+struct UpdateRule;
 
 // A rule with its numbers. Weights decay by the learning rate times weight_decay a step.
 struct Optimizer {
@@ -71,15 +56,51 @@ struct UpdateOperands {
   Var step;  // where something is rounded stochastically
 };
 
-// A node of the rule's op: (gradient f32 [n]; weight f32 or bf16 [n]; states [n], each followed by
-// its scales if block8; learning_rate, the rule's scalars, clip: f32 scalars; step: i32 scalar,
-// there exactly when the weight or the states are not f32)
+// What is updated at a time: any part of a slab, flat; or a whole matrix, in its shape.
+enum class Region : uint8_t { range, matrix };
+
+// How an optimizer updates weights.
+struct UpdateRule {
+  // A float for each element, and where it has 8 bits its scales.
+  struct State {
+    const char* name;
+    const char* scale_name;
+  };
+
+  const char* name;
+  std::vector<const char*> numbers;  // as they are printed
+  std::vector<State> states;         // zero before the first step
+  // Scalars that change with the steps, besides the learning rate, and their values in step number
+  // `step`, which counts from 1.
+  std::vector<const char*> scalars;
+  double (*scalar)(const RuleNumbers& numbers, size_t which, int64_t step) = nullptr;
+  Region region = Region::range;
+  // Traces the update of a region. Gives the weight, states, each followed by its scales if there
+  // are any, and where `compute_dtype` is not the weight's, the weight rounded to that. Each but
+  // the last lies in the memory of what it takes the place of.
+  std::vector<Var> (*trace)(const Optimizer& optimizer, Dtype compute_dtype,
+                            const UpdateOperands& operands, const Rounding& rounding);
+};
+
+// The trace of rules whose update is one node, of `op`: (gradient f32 [n]; weight f32 or bf16 [n];
+// states [n], each followed by its scales if block8; learning_rate, the rule's scalars, clip: f32
+// scalars; step: i32 scalar, there exactly when the weight or the states are not f32)
 // -> weight, states [, each followed by its scales] [, compute [n] in `compute_dtype`: the weight
 // rounded to nearest, where that dtype is not the weight's].
 // The gradient counts times clip; where clip is 0, nothing is updated, whatever the gradient holds,
 // and only `compute` is made. Every output takes the place of its input. Parts of a block8 range
 // that are updated apart start at multiples of 256. For tests of the reference kernel, gradient,
 // weight and states may all be f64.
+std::vector<Var> trace_update(const Op& op, const Optimizer& optimizer, Dtype compute_dtype,
+                              const UpdateOperands& operands, const Rounding& rounding);
+
+template <const Op& op>
+std::vector<Var> trace_update(const Optimizer& optimizer, Dtype compute_dtype,
+                              const UpdateOperands& operands, const Rounding& rounding) {
+  return trace_update(op, optimizer, compute_dtype, operands, rounding);
+}
+
+// By the optimizer's rule.
 std::vector<Var> update(const Optimizer& optimizer, Dtype compute_dtype,
                         const UpdateOperands& operands, const Rounding& rounding = {});
 
