@@ -11,6 +11,14 @@ bool has_window(const DecoderConfig& config, int64_t layer) {
   return config.full_attention_period == 0 || (layer + 1) % config.full_attention_period != 0;
 }
 
+int64_t full_attention_period(const DecoderConfig& config) {
+  int64_t first = 0;
+  while (first < config.layers && has_window(config, first)) ++first;
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    if (has_window(config, layer) != ((layer + 1) % (first + 1) != 0)) return 0;
+  return first + 1;
+}
+
 DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.family = *std::ranges::find_if(
       families(), [&](const Family* one) { return computes_as(*one, *config.family); });

@@ -57,6 +57,10 @@ inline constexpr const char *kFullAttention = "full_attention",
 
 // Whether that layer, counted from 0, attends to a window only.
 bool has_window(const DecoderConfig& config, int64_t layer);
+// The p with which every p-th layer is without a window and no other is, the older spelling of
+// layer_types: 1 where none has one, more than there are layers where all have one; 0 where there
+// is no such p.
+int64_t full_attention_period(const DecoderConfig& config);
 
 // The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
 // window_rope_base), and the family that others are compared as, so that decoders that compute the

@@ -103,15 +103,6 @@ void write_rope(const DecoderConfig& c, const Family& family, json& object) {
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
 }
 
-// Each `period`th layer is without a window, and no other: the older spelling of layer_types.
-int64_t period(const DecoderConfig& c) {
-  int64_t first = 0;
-  while (first < c.layers && has_window(c, first)) ++first;
-  for (int64_t layer = 0; layer < c.layers; ++layer)
-    if (has_window(c, layer) != ((layer + 1) % (first + 1) != 0)) return 0;
-  return first + 1;
-}
-
 void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
   switch (keys.windows) {
     case Windows::none:
@@ -130,7 +121,8 @@ void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
   for (int64_t layer = 0; layer < c.layers; ++layer)
     types.push_back(has_window(c, layer) ? kSlidingAttention : kFullAttention);
   object["layer_types"] = types;
-  if (keys.period_key && period(c) > 0) object[keys.period_key] = period(c);
+  if (keys.period_key && full_attention_period(c) > 0)
+    object[keys.period_key] = full_attention_period(c);
 }
 
 json written(const Field& field, const DecoderConfig& c) {
@@ -181,8 +173,9 @@ std::string with_both_spellings(std::string_view text) {
   json keys = json::object();
   write_rope(config, *config.family, keys);
   const char* period_key = config.family->hf.period_key;
-  if (period_key && period(config) > 0 && !object.contains("_" + std::string(period_key)))
-    keys[period_key] = period(config);
+  if (period_key && full_attention_period(config) > 0 &&
+      !object.contains("_" + std::string(period_key)))
+    keys[period_key] = full_attention_period(config);
   bool is_changed = false;
   for (const auto& [key, value] : keys.items()) {
     if (object.contains(key) && !object[key].is_null()) continue;

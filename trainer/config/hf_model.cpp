@@ -22,26 +22,13 @@ namespace fs = std::filesystem;
 
 // Which layers have a window: by a period, or else one by one.
 void set_windows(const models::DecoderConfig& decoder, Config& config) {
-  std::vector<bool> windowed;
-  for (int64_t layer = 0; layer < decoder.layers; ++layer)
-    windowed.push_back(has_window(decoder, layer));
-  const bool has_windows = std::ranges::find(windowed, true) != windowed.end();
-  config.model.window = has_windows ? decoder.window : 0;
-  config.model.full_attention_period = 0;
+  const int64_t period = models::full_attention_period(decoder);
+  config.model.window = period == 1 ? 0 : decoder.window;
+  config.model.full_attention_period = period > 1 && period <= decoder.layers ? period : 0;
   config.layer_types.clear();
-  const auto first_full = std::ranges::find(windowed, false);
-  if (config.model.window == 0 || first_full == windowed.end()) return;
-  const int64_t period = first_full - windowed.begin() + 1;
-  bool is_periodic = true;
-  for (int64_t layer = 1; layer <= std::ssize(windowed); ++layer)
-    is_periodic = is_periodic && windowed[layer - 1] == (layer % period != 0);
-  if (is_periodic) {
-    config.model.full_attention_period = period;
-    return;
-  }
-  for (const bool has_window : windowed)
-    config.layer_types.emplace_back(has_window ? models::kSlidingAttention
-                                               : models::kFullAttention);
+  for (int64_t layer = 0; period == 0 && layer < decoder.layers; ++layer)
+    config.layer_types.emplace_back(has_window(decoder, layer) ? models::kSlidingAttention
+                                                               : models::kFullAttention);
 }
 
 void set_rope(const models::RopeScaling& scaling, Config& config) {
