@@ -75,7 +75,8 @@ TEST(DocumentReader, NamesTheLineWhereADocumentBecomesTooLong) {
   std::string message =
       message_of<DataError>([&] { documents_of(folder.write("many.txt", text)); });
   EXPECT_THAT(message, HasSubstr("many.txt:86: document of more than 8388608 bytes"));
-  text = "short\n\n" + std::string(kMaxTextBytes + 1, 'x');
+  text = "short\n\n";
+  text.append(kMaxTextBytes + 1, 'x');
   message = message_of<DataError>([&] { documents_of(folder.write("one.txt", text)); });
   EXPECT_THAT(message, HasSubstr("one.txt:3: line of more than 8388608 bytes"));
   text.pop_back();
