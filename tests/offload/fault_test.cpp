@@ -17,6 +17,7 @@
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "tests/message_of.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"

@@ -16,6 +16,7 @@
 #include "offload/memory/host_memory.h"
 #include "offload/plan/memory_analysis.h"
 #include "tests/models/cpu_dtypes.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
@@ -199,7 +200,10 @@ TEST(StepAllocations, KernelsTakeNothingFromTheHeapWithEverythingOnTheHost) {
   for (const Format& format : formats())
     for (Lane lane : {Lane::compute, Lane::host_compute}) {
       Ready ready(several_tiles(models::cpu_dtypes().back()), "minimal_offloaded", 2,
-                  {format.weight, format.moment, kAllOnHost}, lane);
+                  {.weight_dtype = format.weight,
+                   .homes = kAllOnHost,
+                   .optimizers = adamw_states(format.moment)},
+                  lane);
       expect_nothing_from_the_heap(ready, std::string(models::name(format.weight)) + " " +
                                               models::name(format.moment) + " " + name(lane));
     }

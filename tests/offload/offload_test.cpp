@@ -9,6 +9,7 @@
 #include "offload/memory/alignment.h"
 #include "offload/plan/memory_analysis.h"
 #include "tests/models/cpu_dtypes.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"

@@ -15,6 +15,7 @@
 #include "offload/memory/alignment.h"
 #include "offload/plan/memory_analysis.h"
 #include "tests/models/cpu_dtypes.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"
 #include "tests/offload/toy_models.h"

@@ -12,9 +12,12 @@
 #include <limits>
 #include <stdexcept>
 
+#include "models/ops/update/lion.h"
+#include "models/ops/update/sgd.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/plain.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/random.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/tensors.h"

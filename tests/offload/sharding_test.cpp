@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "models/families/toys.h"
 #include "tests/message_of.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
 #include "trainer/step/memory_report.h"
 

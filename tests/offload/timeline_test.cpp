@@ -15,6 +15,7 @@
 #include "offload/execution/arguments.h"
 #include "offload/execution/walk.h"
 #include "offload/lowering/plan_builder.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
 #include "trainer/weights/initialize.h"
 

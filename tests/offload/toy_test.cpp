@@ -10,6 +10,7 @@
 #include "models/ops/kernels/aten.h"
 #include "tests/models/autograd.h"
 #include "tests/models/plain.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/tensors.h"
 #include "tests/offload/training.h"
 

@@ -13,6 +13,7 @@
 #include "offload/memory/host_memory.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
+#include "tests/offload/adamw_states.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/save_memory.h"

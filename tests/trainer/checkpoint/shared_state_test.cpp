@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "offload/backends/cpu_backend.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/distributed/store_worlds.h"
 #include "trainer/weights/saved_state.h"

@@ -11,6 +11,7 @@
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
+#include "tests/offload/adamw_states.h"
 #include "trainer/distributed/connect.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/step/step.h"

@@ -2,6 +2,7 @@
 // and moments, wherever the optimizer's state lives.
 #include <gtest/gtest.h>
 
+#include "models/ops/update/adamw.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "offload/policy/policy.h"

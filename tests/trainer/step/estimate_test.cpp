@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/families/decoder.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/small_model_on.h"
 #include "trainer/config/named_hardware.h"

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "offload/execution/walk.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
 
 namespace longshore::trainer {

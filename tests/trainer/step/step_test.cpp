@@ -17,6 +17,7 @@
 #include "offload/memory/alignment.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/models/cpu_dtypes.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/weights/initialize.h"

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "offload/backends/cpu_backend.h"
+#include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::trainer {
