@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -52,6 +53,8 @@ constexpr double kRankingCutoff = 0.03;
 constexpr size_t kWalksOfMargin = 8;
 // The same for a quick search, in which bases have no walks of their own.
 constexpr size_t kQuickWalksOfMargin = 2;
+// The assignments that it considers, of those that all layers can have, and of those that some can.
+constexpr size_t kPromising = 8;
 // The number of these that may have the same base and the same assignment of the first layers,
 // since such plans differ little. With only one, choices are up to 0.04 % slower.
 constexpr size_t kWalksAlike = 2;
@@ -106,18 +109,48 @@ class Search {
              .device_bytes = margin.layers * base.choices->most_kept_bytes()}};
   }
 
-  // The best split that fits for each pair of assignments, the quickest first.
+  // The best split that fits for each pair of assignments, the quickest first. A quick search asks
+  // for few pairs.
   std::vector<LayerSplit> ranked(const Margin& margin) const {
     std::vector<LayerSplit> splits;
     for (const BasePlan& base : bases_) {
       const StepFormula formula = formula_of(base, margin);
-      const size_t firsts = first_layers_ == 0 ? 1 : base.choices->count_for_all;
-      for (size_t first = 0; first < firsts; ++first)
-        for (size_t others = 0; others < base.choices->assignments.size(); ++others)
-          if (auto split = formula.best(first, others, first_layers_)) splits.push_back(*split);
+      const bool is_quick = effort_ == Effort::quick;
+      const std::vector<size_t> others = is_quick ? promising(formula, *base.choices)
+                                                  : up_to(base.choices->assignments.size()),
+                                firsts = first_layers_ == 0 ? up_to(1)
+                                         : is_quick         ? others
+                                                            : up_to(base.choices->count_for_all);
+      for (const size_t first : firsts)
+        for (const size_t other : others)
+          if (auto split = formula.best(first, other, first_layers_)) splits.push_back(*split);
     }
     std::ranges::sort(splits, {}, &LayerSplit::seconds);
     return splits;
+  }
+
+  static std::vector<size_t> up_to(size_t count) {
+    std::vector<size_t> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), size_t{0});
+    return numbers;
+  }
+
+  // The assignments with which a step is the quickest if all layers have them: of those that fit
+  // then, and of those that do not, which some of the layers may have.
+  static std::vector<size_t> promising(const StepFormula& formula, const LayerChoices& choices) {
+    std::vector<std::pair<double, size_t>> fitting, too_large;
+    for (size_t i = 0; i < choices.count_for_all; ++i) {
+      const Assignment& all = choices.assignments[i];
+      const bool fits = formula.missing_bytes(all, all, choices.layers) == 0;
+      (fits ? fitting : too_large).push_back({formula.seconds(all, all, choices.layers), i});
+    }
+    std::vector<size_t> best;
+    for (auto* list : {&fitting, &too_large}) {
+      std::ranges::sort(*list);
+      for (size_t i = 0; i < std::min(list->size(), kPromising); ++i)
+        best.push_back((*list)[i].second);
+    }
+    return best;
   }
 
   void select(const LayerSplit& split) {
