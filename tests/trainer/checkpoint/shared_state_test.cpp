@@ -35,8 +35,8 @@ void fill(offload::Arguments& arguments, const ParameterLayout& layout) {
     for (Copy copy : saved_copies(layout, slab)) {
       const std::string name = argument_name(slab, copy);
       const int64_t held = bytes(slab, copy);
-      const int64_t before =
-          offload::elements(copy, slab.part(copy).first) * models::size_bytes(dtype(slab, copy));
+      const int64_t before = offload::elements(slab, copy, slab.part(copy).first) *
+                             models::size_bytes(dtype(slab, copy));
       std::byte* memory =
           arguments.at(name, held, offload::MemoryKind::device, offload::category(copy));
       for (int64_t i = 0; i < held; ++i) memory[i] = value(name, before + i);

@@ -70,14 +70,18 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
   return result;
 }
 
-// The line of what_helps() for the policy `auto`; "" if nothing that it may choose fits.
+// The line of what_helps() for the policy `auto`; "" if nothing that it may choose fits. A thorough
+// search is made only where a quick one finds nothing.
 std::string what_auto_does(const Config& config, const offload::Hardware& hardware) try {
-  const std::optional<AutoChoice> choice =
-      find_policy(with_policy(config, offload::kAuto), hardware.target);
-  if (!choice) return "";
-  const WalkedPlan& chosen = choice->chosen();
-  return helpful_line("remat_policy=auto", chosen.memory, hardware.target, memory_limits(config),
-                      fmt::format("fits, {:.4f} s a step", chosen.step_seconds));
+  const Config automatic = with_policy(config, offload::kAuto);
+  auto line = [&](const WalkedPlan& found, const char* or_less) {
+    return helpful_line("remat_policy=auto", found.memory, hardware.target, memory_limits(config),
+                        fmt::format("fits, {:.4f} s a step{}", found.step_seconds, or_less));
+  };
+  if (const std::optional<WalkedPlan> found = find_policy_quickly(automatic, hardware.target))
+    return line(*found, " or less");
+  const std::optional<AutoChoice> choice = find_policy(automatic, hardware.target);
+  return choice ? line(choice->chosen(), "") : "";
 } catch (const ConfigError&) {
   return "";  // the config has keys that `auto` cannot keep
 }

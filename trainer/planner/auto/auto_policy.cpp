@@ -97,6 +97,7 @@ std::optional<AutoChoice> find_policy(const Config& config, models::Target targe
 std::optional<WalkedPlan> find_policy_quickly(const Config& config, models::Target target) {
   const Hardware hardware = *named_hardware(config);
   require_same_device(config, target, hardware);
+  if (!may_fit(config, target, hardware)) return std::nullopt;
   std::vector<WalkedPlan> plans = search(config, target, hardware, Effort::quick);
   const auto best = std::ranges::min_element(plans, is_better);
   return best != plans.end() && best->fits() ? std::optional(*best) : std::nullopt;
