@@ -172,7 +172,11 @@ TEST(Advice, PredictsWhatFollowingItGives) {
         if (std::erase(changed, key + "=true") == 0) changed.push_back(key + "=true");
       }
       const double after = step_seconds(config_of(name, changed), hardware);
-      EXPECT_NEAR(*gain, 100 * (1 - after / before), 1) << policy << ": " << line;
+      const double found_gain = 100 * (1 - after / before);
+      // What `auto` finds at first sight is what it gains at least.
+      const double more = name == offload::kAuto ? 3 : 1;
+      EXPECT_LE(*gain, found_gain + 1) << policy << ": " << line;
+      EXPECT_GE(*gain, found_gain - more) << policy << ": " << line;
       ++followed;
     }
     EXPECT_GE(followed, 5) << policy;

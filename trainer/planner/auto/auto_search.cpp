@@ -42,8 +42,9 @@ constexpr Margin kWiderMargins[] = {{1, 2}, {1, 4}, {1, 8}};
 // plans.
 constexpr double kWorthwhileGain = 0.005;
 
-// The margins of a quick search: some of the link, since copies that fill it are late.
-constexpr Margin kQuickMargins[] = {{1, 0}, {0.85, 0}};
+// The margins of a quick search: one for plans that have room to spare, and some of what the others
+// try, of the link, of the memory or of both.
+constexpr Margin kQuickMargins[] = {{1, 0}, {0.85, 1}, {1, 4}};
 
 // Splits that are slower than the best one by more than this part, by the formula, are not walked.
 // The formula's times are mostly 1 to 6 % too low; with half this cutoff, two choices for Llama 3
