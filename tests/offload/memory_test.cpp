@@ -302,7 +302,7 @@ TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
                                .kv_heads = 12,
                                .head_dim = 64,
                                .mlp_width = 2048};
-  Ready ready(config, policy, 1, {.homes = homes});
+  Ready ready(config, policy, 1, {.homes = homes, .optimizers = adamw_states()});
   // The baseline: everything planned, libraries loaded, nothing allocated.
   int64_t baseline = resident_bytes();
   ready.allocate();

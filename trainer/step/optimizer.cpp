@@ -197,12 +197,12 @@ Operand Update::reach(const Chunk& chunk, Copy copy) {
                             Category::staging);
 }
 
-// Nothing of a state that the slab has not.
+// Nothing of scales that the slab has not.
 Operand Update::reach_state(const Chunk& chunk, const char* name) {
-  const std::vector<offload::State>& states = layout_.slabs[chunk.part.slab].states;
-  const auto found = std::ranges::find(states, name, &offload::State::name);
-  if (found == states.end()) return {};
-  return reach(chunk, offload::state_copy(static_cast<size_t>(found - states.begin())));
+  const offload::Slab& s = layout_.slabs[chunk.part.slab];
+  const auto found = std::ranges::find(s.states, name, &offload::State::name);
+  if (found == s.states.end()) return {};
+  return reach(chunk, offload::state_copy(static_cast<size_t>(found - s.states.begin())));
 }
 
 Update::Chunk Update::fetch_next() {
@@ -243,6 +243,10 @@ void Update::update(const Chunk& chunk) {
               .step = {}};
   for (const auto& [name, scale_name] : optimizer.rule->states)
     at.states.push_back({reach_state(chunk, name), reach_state(chunk, scale_name)});
+  for (const Operands::State& state : at.states)
+    if (!state.value)
+      throw InternalError(s.name + " was laid out for another optimizer than " +
+                          optimizer.rule->name);
   for (size_t i = 0; i < optimizer.rule->scalars.size(); ++i)
     at.scalars.push_back(scalar(rule_scalar(optimizer, static_cast<size_t>(s.optimizer), i)));
   const auto is_float32 = [](const offload::State& state) { return state.dtype == Dtype::float32; };

@@ -114,7 +114,7 @@ at::Tensor ours(const Training& training, const ParameterLayout& layout, const s
 
 void expect_plain(models::DecoderConfig config, TrainingOptions options) {
   options.model = models::decoder(config);
-  ParameterLayout layout = offload::lay_out(options.model);
+  ParameterLayout layout = offload::lay_out(options.model, options.layout);
   Training found = offload::train(options);
   Plain expected = train_plainly(config, options);
   for (int i = 0; i < options.steps; ++i) {
