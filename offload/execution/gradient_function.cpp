@@ -82,7 +82,8 @@ void GradientFunction::write(const std::string& name, const Range& range,
                                    range.type.bytes());
     case models::Dtype::bfloat16: {
       std::vector<bfloat16> narrow(values.size());
-      std::ranges::transform(values, narrow.begin(), to_bfloat16);
+      std::ranges::transform(values, narrow.begin(),
+                             [](float value) { return to_bfloat16(value); });
       return arguments_.write_part(range.argument, range.offset_bytes, narrow.data(),
                                    range.type.bytes());
     }
