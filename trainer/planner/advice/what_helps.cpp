@@ -130,6 +130,30 @@ std::optional<MemoryByKind> memory_of(const Config& config, models::Target targe
   return std::nullopt;
 }
 
+// The least that the config's plan may take, quickly: its states, or a little less than what
+// follows from two models of few such layers, as memory grows with their number.
+MemoryByKind least_memory(const Config& config, models::Target target) {
+  constexpr int64_t kFewLayers = 6, kMoreLayers = 2 * kFewLayers;
+  constexpr double kPrecision = 0.97;
+  MemoryByKind least = memory_of_states(config, target);
+  if (config.model.layers <= 2 * kMoreLayers) return least;
+  Config few = config, more = config;
+  set_layers(few, kFewLayers);
+  set_layers(more, kMoreLayers);
+  const std::optional<MemoryByKind> of_few = memory_of(few, target),
+                                    of_more = memory_of(more, target);
+  if (!of_few || !of_more) return least;
+  const double times = static_cast<double>(config.model.layers - kFewLayers) / kFewLayers;
+  for (const MemoryKind kind : offload::kMemoryKinds) {
+    const auto first = static_cast<double>((*of_few)[kind].peak_bytes),
+               second = static_cast<double>((*of_more)[kind].peak_bytes);
+    least[kind].peak_bytes =
+        std::max(least[kind].peak_bytes,
+                 static_cast<int64_t>(kPrecision * (first + times * (second - first))));
+  }
+  return least;
+}
+
 // Whether a kind of memory that was missing before is missing less after.
 bool lessens(const Room& before, const Room& after) {
   return (before.device_spare_bytes < 0 && after.device_spare_bytes > before.device_spare_bytes) ||
@@ -140,7 +164,7 @@ bool lessens(const Room& before, const Room& after) {
 // that there is not lacks all there could be.
 int64_t spare_bytes(const Config& config, models::Target target, const RoomOf& room_of) try {
   validate(config);
-  Room room = room_of(memory_of_states(config, target));
+  Room room = room_of(least_memory(config, target));
   if (room.fits()) room = room_of(analyze(plan_training(config, target)));
   return std::min(room.device_spare_bytes, room.host_spare_bytes);
 } catch (const ConfigError&) {
@@ -214,7 +238,7 @@ std::vector<Keys> all_homes() {
 std::optional<Config> combination_that_fits(const Config& config, models::Target target,
                                             const RoomOf& room_of) {
   auto fits = [&](const Combination& one) {
-    if (!room_of(memory_of_states(one.config, target)).fits()) return false;
+    if (!room_of(least_memory(one.config, target)).fits()) return false;
     const std::optional<MemoryByKind> memory = memory_of(one.config, target);
     return memory && room_of(*memory).fits();
   };
@@ -297,7 +321,7 @@ std::string devices_that_help(const Config& config, const std::set<std::string>&
     auto has_room = [&](const MemoryByKind& bytes) {
       return room(bytes, *named_hardware(one), memory_limits(one)).fits();
     };
-    if (!has_room(memory_of_states(one, target))) return false;
+    if (!has_room(least_memory(one, target))) return false;
     memory = memory_of(one, target);
     return memory && has_room(*memory);
   });
