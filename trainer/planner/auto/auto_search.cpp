@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -116,18 +117,39 @@ class Search {
     std::vector<LayerSplit> splits;
     for (const BasePlan& base : bases_) {
       const StepFormula formula = formula_of(base, margin);
-      const bool is_quick = effort_ == Effort::quick;
-      const std::vector<size_t> others = is_quick ? promising(formula, *base.choices)
-                                                  : up_to(base.choices->assignments.size()),
+      const std::vector<size_t> others = is_quick() ? promising(formula, *base.choices)
+                                                    : up_to(base.choices->assignments.size()),
                                 firsts = first_layers_ == 0 ? up_to(1)
-                                         : is_quick         ? others
+                                         : is_quick()       ? others
                                                             : up_to(base.choices->count_for_all);
       for (const size_t first : firsts)
         for (const size_t other : others)
           if (auto split = formula.best(first, other, first_layers_)) splits.push_back(*split);
     }
-    std::ranges::sort(splits, {}, &LayerSplit::seconds);
+    if (is_quick())
+      sort_by_time(
+          splits, [](const LayerSplit& one) { return one.seconds; }, offloaded_bytes);
+    else
+      std::ranges::sort(splits, {}, &LayerSplit::seconds);
     return splits;
+  }
+
+  bool is_quick() const { return effort_ == Effort::quick; }
+
+  static double offloaded_bytes(const LayerSplit& split) {
+    const LayerChoices& choices = *split.base->choices;
+    return choices.assignments[split.first].offloaded_bytes * split.layers +
+           choices.assignments[split.others].offloaded_bytes * (choices.layers - split.layers);
+  }
+
+  // Of those that take the same time, those that offload less come first.
+  template <class T, class Seconds, class Bytes>
+  static void sort_by_time(std::vector<T>& list, Seconds seconds, Bytes bytes) {
+    if (list.empty()) return;
+    const double least = std::ranges::min(list | std::views::transform(seconds));
+    std::ranges::sort(list, {}, [&](const T& one) {
+      return std::pair{std::floor((seconds(one) / least - 1) / kEqualTimeTolerance), bytes(one)};
+    });
   }
 
   static std::vector<size_t> up_to(size_t count) {
@@ -147,7 +169,9 @@ class Search {
     }
     std::vector<size_t> best;
     for (auto* list : {&fitting, &too_large}) {
-      std::ranges::sort(*list);
+      sort_by_time(
+          *list, [](const auto& one) { return one.first; },
+          [&](const auto& one) { return choices.assignments[one.second].offloaded_bytes; });
       for (size_t i = 0; i < std::min(list->size(), kPromising); ++i)
         best.push_back((*list)[i].second);
     }
