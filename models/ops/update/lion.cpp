@@ -1,5 +1,7 @@
 #include "models/ops/update/lion.h"
 
+#include <ATen/ops/isnan.h>
+
 #include "models/ops/kernels/simd.h"
 #include "models/ops/update/rule_loop.h"
 #include "models/ops/update/update_aten.h"
@@ -15,10 +17,10 @@ at::Tensor lion_composed(const ComposedUpdate& u, std::vector<at::Tensor>& state
   const auto [b1, b2, unused] = u.numbers;
   at::Tensor direction = states[0] * b1;
   direction.add_(u.gradient * (1 - b1));
-  at::Tensor sign =
-      at::where(direction.eq(0).logical_or_(at::isnan(direction)), direction, direction.sign());
+  const at::Tensor nan = at::isnan(direction);
+  direction.sign_().masked_fill_(nan, NAN);
   at::Tensor updated = u.weight * (u.learning_rate * u.weight_decay);
-  updated.neg_().add_(u.weight).sub_(sign.mul_(u.learning_rate));
+  updated.neg_().add_(u.weight).sub_(direction.mul_(u.learning_rate));
   states[0] = states[0] * b2;
   states[0].add_(u.gradient * (1 - b2));
   return updated;

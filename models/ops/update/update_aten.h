@@ -1,9 +1,6 @@
 // Updates as compositions of ATen's ops, a part of the range at a time.
 #pragma once
 
-#include <ATen/ops/isnan.h>
-#include <ATen/ops/where.h>
-
 #include <vector>
 
 #include "models/ops/kernels/aten.h"
