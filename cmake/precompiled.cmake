@@ -15,9 +15,11 @@ function(longshore_pch name)
 endfunction()
 
 longshore_pch(longshore_std_pch)
-longshore_pch(longshore_aten_pch
-  LIBRARIES longshore_torch
-  HEADERS <ATen/core/Tensor.h> <ATen/TensorOperators.h> <ATen/ops/from_blob.h> <ATen/ops/zeros_like.h>)
-longshore_pch(longshore_test_pch
-  LIBRARIES GTest::gmock
-  HEADERS <gmock/gmock.h> <gtest/gtest.h>)
+set(aten_headers
+  <ATen/core/Tensor.h> <ATen/TensorOperators.h> <ATen/ops/from_blob.h> <ATen/ops/zeros_like.h>)
+set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+longshore_pch(longshore_aten_pch LIBRARIES longshore_torch HEADERS ${aten_headers})
+longshore_pch(longshore_test_pch LIBRARIES GTest::gmock HEADERS ${test_headers})
+longshore_pch(longshore_aten_test_pch
+  LIBRARIES longshore_torch GTest::gmock
+  HEADERS ${aten_headers} ${test_headers})

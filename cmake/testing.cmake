@@ -5,7 +5,7 @@
 # after EACH have a process each, NAME.Suite.Test: they change or measure what belongs to a process
 # (its environment, limits, signals, memory), or take long.
 #
-# GoogleTest's headers are precompiled, or with ATEN, for tests of which most include it, LibTorch's.
+# GoogleTest's headers are precompiled, and with ATEN, for tests of which most include them, LibTorch's.
 # Tests are compiled quickly rather than made quick.
 # Programs are costly to link, so prefer adding a source to one that exists. A test that takes
 # longer than a minute belongs in a program labelled `long`, which scripts/test leaves out.
@@ -24,7 +24,7 @@ function(longshore_test name)
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(test_ATEN)
-    target_precompile_headers(${name} REUSE_FROM longshore_aten_pch)
+    target_precompile_headers(${name} REUSE_FROM longshore_aten_test_pch)
   else()
     target_precompile_headers(${name} REUSE_FROM longshore_test_pch)
   endif()
