@@ -138,6 +138,9 @@ void check_offload(const Config& config) {
 }
 
 void check_optimizer(const Config& config) {
+  if (config.opt_type == OptType::sgd && config.sgd_nesterov && config.sgd_momentum == 0) {
+    refuse(config, "sgd_nesterov", "false with " + described(config, "sgd_momentum"));
+  }
   if (config.on_non_finite == OnNonFinite::skip && config.gradient_clipping_threshold == 0) {
     refuse(config, "on_non_finite",
            "stop with " + described(config, "gradient_clipping_threshold") +

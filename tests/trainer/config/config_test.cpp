@@ -358,6 +358,12 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
   EXPECT_EQ(load_text(kModelLines, {"lora_targets=all-linear"}).lora_targets.size(), 7u);
 }
 
+TEST_F(ConfigTest, NesterovsStepNeedsAMomentum) {
+  const std::vector<std::string> keys{"opt_type=sgd", "sgd_momentum=0", "sgd_nesterov=true"};
+  EXPECT_THAT(error("", keys), HasSubstr("sgd_nesterov: found true, expected false with "
+                                         "sgd_momentum = 0"));
+}
+
 // On the command line and in YAML: in float64, and in float32, which kernels take.
 TEST_F(ConfigTest, NumbersThatWouldCountAsZeroAreRefused) {
   const std::string least = "; in float32 the least number above 0 is 1.1754943508222875e-38";

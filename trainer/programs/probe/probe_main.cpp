@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "base/program.h"
 #include "trainer/config/help.h"
 #include "trainer/distributed/launch.h"
@@ -28,6 +29,9 @@ int main(int argc, char** argv) {
       app, argc, argv,
       [&] {
         trainer::require_one_process("probe");
+        if (request.out.empty())
+          throw ConfigError("--out: found nothing, expected a file to write");
+        require_place_for("--out", request.out);
         trainer::probe(request);
       },
       trainer::meant_key);
