@@ -121,8 +121,8 @@ void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
   for (int64_t layer = 0; layer < c.layers; ++layer)
     types.push_back(has_window(c, layer) ? kSlidingAttention : kFullAttention);
   object["layer_types"] = types;
-  if (keys.period_key && full_attention_period(c) > 0)
-    object[keys.period_key] = full_attention_period(c);
+  if (const int64_t period = full_attention_period(c); keys.period_key && period > 0)
+    object[keys.period_key] = period;
 }
 
 json written(const Field& field, const DecoderConfig& c) {
@@ -173,9 +173,9 @@ std::string with_both_spellings(std::string_view text) {
   json keys = json::object();
   write_rope(config, *config.family, keys);
   const char* period_key = config.family->hf.period_key;
-  if (period_key && full_attention_period(config) > 0 &&
-      !object.contains("_" + std::string(period_key)))
-    keys[period_key] = full_attention_period(config);
+  if (const int64_t period = full_attention_period(config);
+      period_key && period > 0 && !object.contains("_" + std::string(period_key)))
+    keys[period_key] = period;
   bool is_changed = false;
   for (const auto& [key, value] : keys.items()) {
     if (object.contains(key) && !object[key].is_null()) continue;

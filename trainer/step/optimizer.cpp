@@ -130,18 +130,17 @@ Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
 int Update::add(int slab) {
   size_t before = queue_.size();
   const offload::Slab& s = layout_.slabs[slab];
-  const std::vector<offload::DecayRange> ranges = s.decay_ranges();
-  // A shard that only fills its slab up has states all the same, which nothing updates.
-  if (ranges.empty())
-    for (Copy copy : s.copies())
-      if (copy != Copy::compute && copy != Copy::gradient)
-        builder_.argument(argument_name(s, copy), bytes(s, copy), layout_.homes.of(copy),
-                          category(copy));
   const models::Optimizer& optimizer = options_.optimizers.at(static_cast<size_t>(s.optimizer));
   if (optimizer.rule->region == models::Region::matrix)
     add_matrices(slab);
   else
     add_ranges(slab);
+  // A shard that only fills its slab up has states all the same, which nothing updates.
+  if (queue_.size() == before)
+    for (Copy copy : s.copies())
+      if (copy != Copy::compute && copy != Copy::gradient)
+        builder_.argument(argument_name(s, copy), bytes(s, copy), layout_.homes.of(copy),
+                          category(copy));
   return static_cast<int>(queue_.size() - before);
 }
 

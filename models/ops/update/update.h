@@ -35,7 +35,7 @@ using RuleNumbers = std::array<double, 3>;
 
 struct UpdateRule;
 
-// A rule with its numbers. Weights decay by the learning rate times weight_decay a step.
+// A rule with its numbers, and the weight decay, which the rule says how to apply.
 struct Optimizer {
   const UpdateRule* rule;
   RuleNumbers numbers;

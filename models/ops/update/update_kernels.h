@@ -72,8 +72,8 @@ struct UpdateRange {
   int64_t count;
 };
 
-// Calls `range`, which is a rule's loop, on parts of the call's operands, widened where they are
-// not float32. `codes` are those of the states.
+// Calls `range`, which is a rule's loop (models/ops/update/rule_loop.h), on parts of the call's
+// operands, widened where they are not float32.
 using RangeUpdate = void (*)(const UpdateRange& range, const UpdateScalars& scalars);
 void run_update_cpu(const KernelCall& call, RangeUpdate range);
 

@@ -53,13 +53,13 @@ constexpr Margin kQuickMargins[] = {{1, 0}, {0.85, 1}, {1, 4}};
 constexpr double kRankingCutoff = 0.03;
 // The number of plans that are walked for a margin: twice as many as have sufficed for Llama 3 8B.
 constexpr size_t kWalksOfMargin = 8;
-// The same for a quick search, in which bases have no walks of their own.
-constexpr size_t kQuickWalksOfMargin = 2;
-// The assignments that it considers, of those that all layers can have, and of those that some can.
-constexpr size_t kPromising = 8;
 // The number of these that may have the same base and the same assignment of the first layers,
 // since such plans differ little. With only one, choices are up to 0.04 % slower.
 constexpr size_t kWalksAlike = 2;
+// The number of plans that a quick search walks for a margin; bases have no walks of their own.
+constexpr size_t kQuickWalksOfMargin = 2;
+// The assignments that it considers, of those that all layers can have, and of those that some can.
+constexpr size_t kPromising = 8;
 // The number of the smallest plans that are walked if nothing fits, one for each base: bases differ
 // most, and an error message reports the smallest plan.
 constexpr size_t kWalksOfThriftiest = 6;
@@ -74,7 +74,7 @@ class Search {
         bases_(base_plans(config, target, hardware)),
         walker_(config, target, hardware) {}
 
-  std::vector<WalkedPlan> run() { return effort_ == Effort::quick ? run_quick() : run_thorough(); }
+  std::vector<WalkedPlan> run() { return is_quick() ? run_quick() : run_thorough(); }
 
  private:
   std::vector<WalkedPlan> run_quick() {
@@ -206,7 +206,7 @@ class Search {
     if (splits.empty()) return;
     std::vector<WalkedPlan> walked(splits.size());
     parallel_for(splits.size(), [&](size_t i) { walked[i] = walker_.walk_fitting(splits[i]); });
-    if (effort_ == Effort::thorough) {
+    if (!is_quick()) {
       const size_t best = std::ranges::min_element(walked, is_better) - walked.begin();
       add(walker_.walk_around(splits[best], walked[best]));
     }
