@@ -12,6 +12,15 @@ namespace {
 // compute, and the names of any real model need far fewer.
 constexpr size_t kMaxTableCells = size_t{1} << 26;
 
+constexpr size_t kShort = 3;  // letters of a word of which one makes it another word
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& letter : small)
+    if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
+  return small;
+}
+
 // The edit distance, or `limit` if it is that or more. Stops as soon as that is known.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) >= limit) return limit;
@@ -54,25 +63,27 @@ bool abbreviates(std::string_view word, std::string_view candidate) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+std::string nearest(std::string_view meant, std::span<const std::string> candidates) {
   size_t bytes = 0;
   for (const std::string& candidate : candidates) bytes += candidate.size();
-  if (bytes > kMaxTableCells / std::max<size_t>(1, word.size())) return "";
-  for (const std::string& candidate : candidates)
-    if (word.size() > 1 && candidate.starts_with(word)) return candidate;
-  std::string best;
-  size_t best_distance = std::max<size_t>(1, word.size() * 2 / 5) + 1;
-  for (const std::string& candidate : candidates) {
-    size_t distance = edit_distance(word, candidate, best_distance);
+  if (bytes > kMaxTableCells / std::max<size_t>(1, meant.size())) return "";
+  const std::string word = in_small_letters(meant);
+  std::vector<std::string> names;
+  for (const std::string& candidate : candidates) names.push_back(in_small_letters(candidate));
+  for (size_t i = 0; i < names.size(); ++i)
+    if (word.size() > 1 && names[i].starts_with(word)) return candidates[i];
+  size_t best = names.size(), best_distance = std::max<size_t>(1, word.size() * 2 / 5) + 1;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (word.size() <= kShort && !word.starts_with(names[i].substr(0, 1))) continue;
+    size_t distance = edit_distance(word, names[i], best_distance);
     if (distance < best_distance) {
-      best = candidate;
+      best = i;
       best_distance = distance;
     }
   }
-  if (!best.empty()) return best;
-  auto abbreviated = std::ranges::find_if(
-      candidates, [&](const std::string& candidate) { return abbreviates(word, candidate); });
-  return abbreviated == candidates.end() ? "" : *abbreviated;
+  for (size_t i = 0; i < names.size() && best == names.size(); ++i)
+    if (abbreviates(word, names[i])) best = i;
+  return best < names.size() ? candidates[best] : "";
 }
 
 std::string nearest_help(const std::string& choice) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -23,6 +24,15 @@ std::string nearest_option(const CLI::App& app, const std::string& argument) {
 }
 
 }  // namespace
+
+std::string empty_option(const CLI::App& app, const CLI::Option* may_be_empty) {
+  for (const CLI::Option* option : app.get_options())
+    if (option != may_be_empty && std::ranges::count(option->results(), "") > 0)
+      return option->get_name();
+  for (const CLI::App* group : app.get_subcommands({}))
+    if (std::string found = empty_option(*group, may_be_empty); !found.empty()) return found;
+  return "";
+}
 
 std::string version_text() { return "longshore " LONGSHORE_VERSION; }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/error.h"
 #include "base/exit_code.h"
 #include "base/print.h"
 #include "base/refusals.h"
@@ -23,6 +24,10 @@ using Meant = std::function<std::string(const std::string& argument)>;
 // it gives what was `meant`, else the nearest option; unknown ones come before missing ones, since
 // they often are those misspelled.
 std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, const Meant& meant);
+
+// The option that was given an empty value, as by a variable of a shell that is not set, and not
+// `may_be_empty`; "" if there is none. Programs take an empty value for an option not given.
+std::string empty_option(const CLI::App& app, const CLI::Option* may_be_empty);
 
 // "longshore 0.1.0"
 std::string version_text();
@@ -43,7 +48,8 @@ void require_thread_count();
 // A file that grows beyond the limit on sizes is an error of the call that writes it, as a full
 // disk is: the signal would end the program with the file half written.
 template <class F>
-int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant = nullptr) {
+int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant = nullptr,
+                const CLI::Option* may_be_empty = nullptr) {
   end_on_uncaught_exceptions();
   std::signal(SIGXFSZ, SIG_IGN);
   open_standard_streams();
@@ -63,6 +69,8 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
     return 2;
   }
   return exit_code_of(app.get_name().c_str(), [&] {
+    if (const std::string option = empty_option(app, may_be_empty); !option.empty())
+      throw ConfigError(option + ": found nothing, expected a value, or the option left out");
     require_thread_count();
     run();
     finish_output();

@@ -100,6 +100,23 @@ class UnwritableOutput(unittest.TestCase):
             self.check("No space left on device", output=full)
         self.assertTrue((self.folder / "1/a/summary.json").exists())
 
+    def test_empty_values_of_options_are_not_taken_for_options_not_given(self):
+        options = {"plan": ["--config", "--policies", "--hardware", "--price-per-hour", "--trace", "--json"],
+                   "compare": ["--sweep", "--json", "--html", "--hardware", "--policies"], "train": ["--config"],
+                   "probe": ["--out"], "convert": ["--to"], "generate": ["--chat-template"],
+                   "tokenize": ["--tokenizer"]}
+        for command in self.commands():
+            for option in options[command[0]] if command[1] not in ["--help", "--version"] else []:
+                given = [*map(str, command)]
+                if option in given:
+                    given[given.index(option) + 1] = ""
+                else:
+                    given[1:1] = [option, ""]
+                done = self.run_with(given, None, stdout=subprocess.PIPE)
+                with self.subTest(command=" ".join(given)):
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(option, done.stderr)
+
     def test_standard_input_that_is_closed_is_no_empty_one(self):
         done = self.run_with(["tokenize", "--tokenizer", TOKENIZER, "--stdin-json"], lambda: os.close(0),
                              stdout=subprocess.PIPE)

@@ -1,8 +1,6 @@
 #include "data/tokenizers/bpe_tokenizer.h"
 
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
-#include <unicode/uniset.h>
+#include <unicode/unistr.h>
 
 #include <algorithm>
 #include <array>
@@ -21,108 +19,8 @@
 namespace longshore::data {
 namespace {
 
-void expect_success(UErrorCode error) {
-  if (U_FAILURE(error))
-    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
-}
-
-// Of characters that are newer than Unicode 9 none is changed or moved, as Hugging Face's
-// tokenizers has it. What becomes of the others never changes, so it does not matter what the
-// machine's ICU knows.
-class Normalizers {
- public:
-  static const Normalizers& get() {
-    static const Normalizers normalizers;
-    return normalizers;
-  }
-  const icu::Normalizer2& nfc() const { return nfc_; }
-  const icu::Normalizer2& nfd() const { return nfd_; }
-
- private:
-  Normalizers()
-      : nfc_(whole(icu::Normalizer2::getNFCInstance), known_),
-        nfd_(whole(icu::Normalizer2::getNFDInstance), known_) {
-    UErrorCode error = U_ZERO_ERROR;
-    known_.applyPropertyAlias("Age", "9.0", error);
-    expect_success(error);
-    known_.freeze();
-  }
-
-  static const icu::Normalizer2& whole(const icu::Normalizer2* (*instance)(UErrorCode&)) {
-    UErrorCode error = U_ZERO_ERROR;
-    const icu::Normalizer2* normalizer = instance(error);
-    expect_success(error);
-    return *normalizer;
-  }
-
-  icu::UnicodeSet known_;
-  icu::FilteredNormalizer2 nfc_, nfd_;
-};
-
-// Puts long runs of combining marks in their canonical order. ICU sorts them by insertion, which
-// takes time by the square of their number.
-std::string with_marks_in_order(const std::string& text) {
-  constexpr size_t kLongRun = 64;
-  const icu::Normalizer2& decomposer = Normalizers::get().nfd();
-  std::string ordered;
-  size_t copied = 0, begin = 0, marks = 0;  // of the run at hand
-  auto end_run = [&](size_t end) {
-    if (marks > kLongRun) {
-      std::vector<std::pair<uint8_t, UChar32>> run;  // by combining class
-      for (size_t at = begin; at < end;) {
-        const Character mark = first_character(std::string_view(text).substr(at));
-        icu::UnicodeString parts;
-        if (!decomposer.getDecomposition(static_cast<UChar32>(mark.code_point), parts))
-          parts = static_cast<UChar32>(mark.code_point);
-        for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1))
-          run.emplace_back(decomposer.getCombiningClass(parts.char32At(i)), parts.char32At(i));
-        at += mark.bytes;
-      }
-      std::ranges::stable_sort(run, {}, &std::pair<uint8_t, UChar32>::first);
-      ordered.append(text, copied, begin - copied);
-      for (const auto& [combining_class, mark] : run)
-        icu::UnicodeString(mark).toUTF8String(ordered);
-      copied = end;
-    }
-    marks = 0;
-  };
-  for (size_t at = 0; at < text.size();) {
-    const Character character = first_character(std::string_view(text).substr(at));
-    if (decomposer.getCombiningClass(static_cast<UChar32>(character.code_point)) == 0) {
-      end_run(at);
-    } else if (marks++ == 0) {
-      begin = at;
-    }
-    at += character.bytes;
-  }
-  end_run(text.size());
-  if (copied == 0) return text;
-  return ordered.append(text, copied);
-}
-
-std::string nfc(std::string text) {
-  // What lies below U+0300 is in this form always.
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xcc; }))
-    return text;
-  text = with_marks_in_order(text);
-  UErrorCode error = U_ZERO_ERROR;
-  std::string normalized;
-  icu::StringByteSink<std::string> sink(&normalized);
-  Normalizers::get().nfc().normalizeUTF8(0, {text.data(), static_cast<int32_t>(text.size())}, sink,
-                                         nullptr, error);
-  expect_success(error);
-  return normalized;
-}
-
 // A space becomes three bytes where it is written as a letter, and no character more in NFC.
 constexpr size_t kMaxNormalizedBytes = 4 * kMaxTextBytes;
-constexpr size_t kMaxAddedTokenBytes = 4096;              // normalised
-constexpr size_t kMaxAddedTokensBytes = size_t{4} << 20;  // all together
-
-const char* name_of(const NormalizerStep& step) {
-  constexpr std::array kNames{"NFC", "Prepend", "Replace"};
-  return kNames[step.index()];
-}
 
 class Splitter {
  public:
@@ -171,7 +69,7 @@ class BpeTokenizer : public TokenizerModel {
       : normalizer_(std::move(file.normalizer)),
         metaspace_(std::move(file.metaspace)),
         raw_tokens_(select(file.added_tokens, false)),
-        normalized_tokens_(normalized(select(file.added_tokens, true))),
+        normalized_tokens_(select(file.added_tokens, true)),
         bpe_(file.model),
         decoded_(std::move(file.decoded)),
         strips_space_(file.decoder_strips_space),
@@ -265,22 +163,6 @@ class BpeTokenizer : public TokenizerModel {
     return selected;
   }
 
-  // Looked for in normalised text, they must be so themselves.
-  std::vector<AddedToken> normalized(std::vector<AddedToken> tokens) const {
-    size_t bytes = 0;
-    for (AddedToken& token : tokens) {
-      try {
-        token.content = normalize(token.content, kMaxAddedTokenBytes);
-      } catch (const DataError& error) {
-        throw DataError("added_tokens: " + in_quotes(token.content) + ": " + error.what());
-      }
-      if ((bytes += token.content.size()) > kMaxAddedTokensBytes)
-        throw DataError("added_tokens: expected at most " + std::to_string(kMaxAddedTokensBytes) +
-                        " bytes of them when they are normalised, found more");
-    }
-    return tokens;
-  }
-
   int32_t eos_by_name() const {
     int32_t eos = -1;
     for (const char* name : {"<|end_of_text|>", "<|endoftext|>", "<eos>", "</s>"}) {
@@ -292,29 +174,10 @@ class BpeTokenizer : public TokenizerModel {
     return eos;
   }
 
-  std::string normalize(std::string_view text, size_t most_bytes) const {
-    std::optional<std::string> result(text);
-    for (size_t i = 0; i < normalizer_.size(); ++i) {
-      if (std::holds_alternative<Nfc>(normalizer_[i]))
-        result = nfc(*std::move(result));
-      else if (const auto* prepend = std::get_if<Prepend>(&normalizer_[i]))
-        result->insert(0, result->empty() ? "" : prepend->text);
-      else
-        result = replaced(*result, std::get<Replace>(normalizer_[i]), most_bytes);
-      if (!result || result->size() > most_bytes)
-        throw DataError("normalizer: step " + std::to_string(i + 1) + " of " +
-                        std::to_string(normalizer_.size()) + ", " + name_of(normalizer_[i]) +
-                        ": found more than " + std::to_string(most_bytes) +
-                        " bytes, made of a text of " + std::to_string(text.size()) +
-                        "; expected no more");
-    }
-    return *std::move(result);
-  }
-
   // `text` lies between added tokens that are found before normalisation.
   void encode_raw(std::string_view text, bool is_first, std::vector<int32_t>& ids) const {
     std::string normal;
-    if (!normalizer_.empty()) text = normal = normalize(text, kMaxNormalizedBytes);
+    if (!normalizer_.empty()) text = normal = normalized(normalizer_, text, kMaxNormalizedBytes);
     std::vector<TextPart> parts;
     normalized_tokens_.split(text, parts);
     for (const TextPart& part : parts) {

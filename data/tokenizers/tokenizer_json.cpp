@@ -26,7 +26,8 @@ constexpr size_t kMaxTokenBytes = 4096;
 constexpr size_t kMaxAddedTokenBytes = 256;
 constexpr size_t kMaxSteps = 16;
 constexpr size_t kMaxReplacementBytes = 256;
-constexpr size_t kMaxDecodedBytes = size_t{256} << 20;  // of all tokens
+constexpr size_t kMaxDecodedBytes = size_t{256} << 20;   // of all tokens
+constexpr size_t kMaxNormalizedBytes = size_t{4} << 20;  // of all added tokens
 
 std::string type_of(const JsonPlace& place) { return place.at("type").string(); }
 
@@ -431,22 +432,48 @@ BpeModel character_model(const Spelling& spelling) {
   return model;
 }
 
-std::vector<std::string> decoded_bytes(const Spelling& spelling) {
-  std::vector<std::string> decoded;
-  for (const auto& token : spelling.tokens())
-    decoded.push_back(token ? bytes_of(*token).value_or(*token) : "");
-  return decoded;
+// Looked for in normalised text, they must be so themselves.
+void normalize(std::vector<AddedToken>& tokens, std::span<const NormalizerStep> normalizer) {
+  size_t bytes = 0;
+  for (AddedToken& token : tokens) {
+    if (!token.normalized) continue;
+    try {
+      token.content = normalized(normalizer, token.content, kMaxTokenBytes);
+    } catch (const DataError& error) {
+      throw DataError("added_tokens: " + in_quotes(token.content) + ": " + error.what());
+    }
+    if ((bytes += token.content.size()) > kMaxNormalizedBytes)
+      throw DataError("added_tokens: expected at most " + std::to_string(kMaxNormalizedBytes) +
+                      " bytes of them when they are normalised, found more");
+  }
 }
 
-std::vector<std::string> decoded_text(const Spelling& spelling, const Replace& replace) {
+// What is decoded, by id: as the vocabulary has it, and added tokens normalised.
+std::vector<std::string> spelled_tokens(const Spelling& spelling,
+                                        std::span<const AddedToken> added_tokens) {
+  std::vector<std::string> tokens;
+  for (const auto& token : spelling.tokens()) tokens.push_back(token.value_or(""));
+  for (const AddedToken& token : added_tokens)
+    tokens[static_cast<size_t>(token.id)] = token.content;
+  return tokens;
+}
+
+std::vector<std::string> decoded_bytes(std::vector<std::string> tokens) {
+  for (std::string& token : tokens)
+    if (std::optional<std::string> bytes = bytes_of(token)) token = *std::move(bytes);
+  return tokens;
+}
+
+std::vector<std::string> decoded_text(const std::vector<std::string>& tokens,
+                                      const Replace& replace) {
   std::vector<std::string> decoded;
   size_t bytes = 0;
-  for (const auto& token : spelling.tokens()) {
-    std::optional<std::string> text = replaced(token.value_or(""), replace, kMaxTokenBytes);
+  for (const std::string& token : tokens) {
+    std::optional<std::string> text = replaced(token, replace, kMaxTokenBytes);
     if (!text)
       throw DataError("decoder: expected Replace to make at most " +
                       std::to_string(kMaxTokenBytes) + " bytes of a token, found more of " +
-                      in_quotes(*token));
+                      in_quotes(token));
     if ((bytes += text->size()) > kMaxDecodedBytes)
       throw DataError("decoder: expected Replace to make at most " +
                       std::to_string(kMaxDecodedBytes) + " bytes of all tokens, found more");
@@ -467,20 +494,6 @@ std::array<char32_t, 256> byte_level_alphabet() {
     characters[byte] = printable ? byte : next++;
   }
   return characters;
-}
-
-std::optional<std::string> replaced(std::string_view text, const Replace& replace,
-                                    size_t most_bytes) {
-  std::string result;
-  result.reserve(text.size() + text.size() / 2);
-  while (true) {
-    const size_t found = text.find(replace.from);
-    result += text.substr(0, found);
-    if (result.size() > most_bytes) return std::nullopt;
-    if (found == text.npos) return result;
-    result += replace.to;
-    text.remove_prefix(found + replace.from.size());
-  }
 }
 
 TokenizerJson parse_tokenizer_json(std::string_view text) {
@@ -524,6 +537,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text) {
   tokenizer.model.merges = merges_of(file, spelling);
   tokenizer.model.ignore_merges = model.boolean("ignore_merges", false);
   tokenizer.added_tokens = added_tokens_of(root.at("added_tokens"), spelling);
+  normalize(tokenizer.added_tokens, tokenizer.normalizer);
 
   CharacterDecoder decoder;
   if (byte_level)
@@ -531,8 +545,9 @@ TokenizerJson parse_tokenizer_json(std::string_view text) {
   else
     decoder = character_decoder_of(root.at("decoder"));
   tokenizer.decoder_strips_space = decoder.strips_space;
+  std::vector<std::string> tokens = spelled_tokens(spelling, tokenizer.added_tokens);
   tokenizer.decoded =
-      byte_level ? decoded_bytes(spelling) : decoded_text(spelling, decoder.replace);
+      byte_level ? decoded_bytes(std::move(tokens)) : decoded_text(tokens, decoder.replace);
   if (root.has("post_processor"))
     read_post_processor(root.at("post_processor"), spelling, tokenizer);
   tokenizer.ids = spelling.ids();

@@ -17,19 +17,10 @@
 #include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/bpe.h"
 #include "data/tokenizers/character_set.h"
+#include "data/tokenizers/normalizer.h"
 #include "data/tokenizers/split_behavior.h"
 
 namespace longshore::data {
-
-// Steps of the normaliser, done in their order on what lies between added tokens.
-struct Nfc {};
-struct Prepend {
-  std::string text;
-};
-struct Replace {
-  std::string from, to;  // from is not empty
-};
-using NormalizerStep = std::variant<Nfc, Prepend, Replace>;
 
 // A pre-tokenizer of what lies between added tokens: spaces become `replacement`, which is also put
 // before what does not begin with it, always, or only where the whole text begins.
@@ -51,15 +42,10 @@ struct Split {
 // The characters that byte-level tokens are spelled with, by the bytes that they stand for.
 std::array<char32_t, 256> byte_level_alphabet();
 
-// The text with every `from` replaced, from left to right; nothing where that has more than
-// `most_bytes`.
-std::optional<std::string> replaced(std::string_view text, const Replace& replace,
-                                    size_t most_bytes);
-
 struct TokenizerJson {
   BpeModel model;
-  std::vector<AddedToken> added_tokens;
-  std::vector<NormalizerStep> normalizer;
+  std::vector<AddedToken> added_tokens;    // normalised, as far as they say so
+  std::vector<NormalizerStep> normalizer;  // of what lies between the other added tokens
   std::optional<Metaspace> metaspace;
   std::vector<Split> splits;  // each cuts what the one before it left
   // Then these, which see one character for each byte: that of the byte-level alphabet.

@@ -125,17 +125,22 @@ std::span<const PolicyInfo> policies() {
   return infos;
 }
 
-Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
-                   const models::Program& layer) {
-  auto row = std::find_if(table().begin(), table().end(),
-                          [&](const Row& row) { return row.info.name == name; });
-  if (row == table().end()) {
-    std::vector<std::string> names;
-    for (const PolicyInfo& info : policies()) names.push_back(info.name);
-    names.push_back(kAuto);
+void require_policy_name(const std::string& name) {
+  std::vector<std::string> names;
+  for (const PolicyInfo& info : policies()) names.push_back(info.name);
+  names.push_back(kAuto);
+  if (std::ranges::find(names, name) == names.end())
     throw KeyError("remat_policy", "found '" + excerpt(name) + "', expected one of " + join(names) +
                                        nearest_help(nearest(name, names)));
-  }
+}
+
+Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
+                   const models::Program& layer) {
+  require_policy_name(name);
+  auto row = std::find_if(table().begin(), table().end(),
+                          [&](const Row& row) { return row.info.name == name; });
+  if (row == table().end())
+    throw KeyError("remat_policy", "found " + name + ", expected a policy that is chosen");
   if (name != "custom" && !custom.empty())
     throw KeyError(custom.begin()->first,
                    "is read only with remat_policy: custom, found remat_policy: " + name);

@@ -51,7 +51,7 @@ Policy save_and_offload(std::span<const std::string> saved, std::span<const std:
 
 // In the place of a label, among the keys of `custom`: values without one.
 inline constexpr const char* kUnlabelled = "unlabelled";
-// A name that stands for whatever a planner chooses; make_policy() knows it only in its messages.
+// A name that stands for whatever a planner chooses, of which make_policy() makes none.
 inline constexpr const char* kAuto = "auto";
 
 // The names and what they do, as the docs and --help show them.
@@ -60,6 +60,9 @@ struct PolicyInfo {
   std::string meaning;
 };
 std::span<const PolicyInfo> policies();
+
+// Throws KeyError, of the key remat_policy, where `name` is neither a policy's nor kAuto.
+void require_policy_name(const std::string& name);
 
 // The policy called `name` for layers like `layer`. `custom` holds the per-label keys, which only
 // the policy `custom` reads; labels without a key are computed again. Throws ConfigError when the

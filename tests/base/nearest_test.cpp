@@ -61,6 +61,21 @@ TEST(Nearest, AbbreviationsBeginWordsWhereTheyGoOn) {
   EXPECT_EQ(nearest("aaa", {std::vector<std::string>{"aba_a"}}), "aba_a");
 }
 
+TEST(Nearest, CapitalLettersCountAsSmallOnes) {
+  EXPECT_EQ(nearest("SEED", kKeys), "seed");
+  const std::vector<std::string> cards = {"a6000", "h100", "H200"};
+  EXPECT_EQ(nearest("H1000", cards), "h100");
+  EXPECT_EQ(nearest("h2oo", cards), "");
+  EXPECT_EQ(nearest("h2000", cards), "H200");
+}
+
+TEST(Nearest, ShortWordsBeginAlike) {
+  const std::vector<std::string> backends = {"auto", "cpu", "cuda"};
+  EXPECT_EQ(nearest("tpu", backends), "");
+  EXPECT_EQ(nearest("cpi", backends), "cpu");
+  EXPECT_EQ(nearest("xuda", backends), "cuda");
+}
+
 TEST(Nearest, GivesNothingWhenNothingIsNear) {
   EXPECT_EQ(nearest("tokenizer_path", kKeys), "");
   EXPECT_EQ(nearest("", kKeys), "");

@@ -324,6 +324,31 @@ TEST(TokenizerJson, MetaspaceMarksSpaces) {
   EXPECT_EQ(encode("first", ""), Ids());
 }
 
+// What is looked for in normalised text is decoded so, as tokenizers 0.23 does: with the space that
+// the normaliser puts before it.
+TEST(TokenizerJson, NormalizedAddedTokensAreDecodedNormalized) {
+  Json file = golden("llama2_bpe");
+  const auto id = static_cast<int32_t>(file["model"]["vocab"].size());
+  auto decoded = [&](bool is_normalized, const std::string& text) {
+    Json added = file;
+    added["added_tokens"].push_back({{"id", id},
+                                     {"content", "zq"},
+                                     {"single_word", false},
+                                     {"lstrip", false},
+                                     {"rstrip", false},
+                                     {"normalized", is_normalized},
+                                     {"special", false}});
+    const auto tokenizer = make_bpe_tokenizer(added.dump());
+    const std::vector<int32_t> ids = tokenizer->encode(text);
+    EXPECT_EQ(std::ranges::count(ids, id), 1) << text;
+    return tokenizer->decode(ids, SpecialTokens::keep);
+  };
+  EXPECT_EQ(decoded(true, "a zq b"), "a zq b");
+  EXPECT_EQ(decoded(true, " zq c"), " zq c");
+  EXPECT_EQ(decoded(true, "zq"), "zq");
+  EXPECT_EQ(decoded(false, "azq"), "azq");
+}
+
 TEST(TokenizerJson, EosIsThatOfTheTemplateOrAKnownName) {
   Json file = golden("bytelevel_bpe_llama3");
   EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 704);

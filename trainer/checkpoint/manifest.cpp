@@ -61,14 +61,24 @@ void check(const Manifest& manifest) {
   }
 }
 
+// JSON holds larger integers than int64_t does, which would become others.
+int64_t integer(const json& object, const char* key) {
+  const auto& value = object.at(key);
+  if (value.is_number_unsigned() &&
+      value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
+    throw DataError(std::string(key) + ": found " + value.dump() + ", expected at most " +
+                    std::to_string(std::numeric_limits<int64_t>::max()));
+  return value;
+}
+
 Manifest read(const json& json) {
-  if (const int format = json.at("format"); format != kFormat)
+  if (const int64_t format = integer(json, "format"); format != kFormat)
     throw DataError("format: found " + std::to_string(format) + ", expected " +
                     std::to_string(kFormat));
   Manifest manifest{.product_version = json.at("product_version"),
-                    .step = json.at("step"),
-                    .seed = json.at("seed"),
-                    .batches = json.at("batches"),
+                    .step = integer(json, "step"),
+                    .seed = integer(json, "seed"),
+                    .batches = integer(json, "batches"),
                     .data = json.at("data"),
                     .frozen_weights = json.at("frozen_weights"),
                     .config = json.at("config"),
@@ -76,7 +86,7 @@ Manifest read(const json& json) {
   if (json.contains("clipping_norm")) manifest.clipping_norm = json.at("clipping_norm");
   for (const auto& file : json.at("files"))
     manifest.files.push_back(
-        {.path = file.at("path"), .bytes = file.at("bytes"), .hash = file.at(kHashKey)});
+        {.path = file.at("path"), .bytes = integer(file, "bytes"), .hash = file.at(kHashKey)});
   check(manifest);
   return manifest;
 }

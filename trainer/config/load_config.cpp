@@ -123,11 +123,10 @@ std::string unknown_key_fault(const Setting& setting) {
 
 // What a config is loaded for.
 struct Purpose {
-  void (*find_faults)(const Config&, ProblemList&);   // whether keys go together
+  bool reads_policy;                                  // else others take the place of the config's
   void (*find_missing)(const Config&, ProblemList&);  // inputs, named beside what else is wrong
 };
-constexpr Purpose kTraining{find_faults, find_missing_inputs},
-    kPolicies{find_faults_but_remat, find_missing_model};
+constexpr Purpose kTraining{true, find_missing_inputs}, kPolicies{false, find_missing_model};
 
 // Applies sources of settings in the order of their precedence, the lowest first.
 class Resolver {
@@ -171,8 +170,9 @@ class Resolver {
     bool has_model = false;
     if (problems_.empty()) {  // else keys seem to contradict each other that do not
       problems_.holds([&] { has_model = take_model_of_weights(config_); });
-      const auto find = has_model ? purpose.find_faults : find_faults_beside_model;
-      find(config_, problems_);
+      if (has_model) find_model_faults(config_, problems_);
+      find_other_faults(config_, problems_);
+      if (purpose.reads_policy) find_remat_faults(config_, problems_);
     }
     if (!has_model || !problems_.empty()) purpose.find_missing(config_, problems_);
     if (!problems_.empty()) throw ConfigError(problems_.text());

@@ -241,6 +241,7 @@ void check_run(const Config& config) {
 }  // namespace
 
 void validate_remat(const Config& config) {
+  with_origin(config, [&] { offload::require_policy_name(config.remat_policy); });
   bool is_auto = config.remat_policy == offload::kAuto;
   for (const auto& [label, fates] : config.label_fates) {
     if (config.remat_policy != "custom" && !is_auto)
@@ -273,34 +274,33 @@ void refuse_if_any(const ProblemList& problems) {
 
 }  // namespace
 
-void find_faults_beside_model(const Config& config, ProblemList& problems) {
+void find_other_faults(const Config& config, ProblemList& problems) {
   find_faults(config,
               {check_run, check_training, check_parallelism, check_optimizer, check_dtypes,
                check_data, check_evaluation, check_sample},
               problems);
 }
 
-void find_faults_but_remat(const Config& config, ProblemList& problems) {
+void find_model_faults(const Config& config, ProblemList& problems) {
   // The others count on it.
   if (problems.holds([&] { check_ranges(config); }))
     find_faults(config, {check_model, check_batch, check_offload}, problems);
-  find_faults_beside_model(config, problems);
 }
 
-void find_faults(const Config& config, ProblemList& problems) {
-  find_faults_but_remat(config, problems);
+void find_remat_faults(const Config& config, ProblemList& problems) {
   find_faults(config, {validate_remat}, problems);
 }
 
 void validate(const Config& config) {
   ProblemList problems;
-  find_faults(config, problems);
+  for (const auto find : {find_model_faults, find_other_faults, find_remat_faults})
+    find(config, problems);
   refuse_if_any(problems);
 }
 
 void validate_but_remat(const Config& config) {
   ProblemList problems;
-  find_faults_but_remat(config, problems);
+  for (const auto find : {find_model_faults, find_other_faults}) find(config, problems);
   refuse_if_any(problems);
 }
 

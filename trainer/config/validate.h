@@ -10,14 +10,14 @@ namespace longshore::trainer {
 // configs that were changed after loading.
 void validate(const Config& config);
 
-// Adds all that validate() would throw, one fault for each group of keys that go together.
-void find_faults(const Config& config, ProblemList& problems);
-void find_faults_but_remat(const Config& config, ProblemList& problems);
-// Of a config whose model is not known: faults of the keys that do not depend on it.
-void find_faults_beside_model(const Config& config, ProblemList& problems);
+// Adds what validate() would throw, one fault for each group of keys that go together: of the
+// remat policy, of the model, and of all else.
+void find_remat_faults(const Config& config, ProblemList& problems);
+void find_model_faults(const Config& config, ProblemList& problems);
+void find_other_faults(const Config& config, ProblemList& problems);
 
-// The two parts of validate(): whether the remat policy goes together with the label keys and with
-// auto_micro_batch, and everything else.
+// The two parts of validate(): whether the remat policy is one, and goes together with the label
+// keys and with auto_micro_batch, and everything else.
 void validate_remat(const Config& config);
 void validate_but_remat(const Config& config);
 

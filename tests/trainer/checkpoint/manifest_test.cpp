@@ -72,6 +72,18 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
             "files: model/config.json: bytes: found -1, expected 0 to 9223372036854775807");
 }
 
+// JSON's integers may be larger than ours, and would be others there.
+TEST(Manifest, NumbersOfAnySizeAreNamedAsTheyAre) {
+  const std::string text = manifest_text(sample());
+  for (const std::string key : {"format", "step", "seed", "batches", "bytes"}) {
+    const size_t at = text.find("\"" + key + "\": ") + key.size() + 4;
+    const std::string larger =
+        text.substr(0, at) + "9223372036854775808" + text.substr(text.find_first_of(",\n", at));
+    EXPECT_EQ(message_of<DataError>([&] { parse_manifest(larger); }),
+              key + ": found 9223372036854775808, expected at most 9223372036854775807");
+  }
+}
+
 TEST(Manifest, NamesFilesOfItsFolderAlone) {
   for (const char* path : {"../b", "/etc/passwd", "model/../../b", "model//b", "model/", ".", ""}) {
     Manifest manifest = sample();

@@ -593,6 +593,9 @@ TEST_F(ConfigTest, ContradictionsAndMissingInputsAreReportedTogether) {
               testing::UnorderedElementsAre("head_dim", "weight_dtype", "run_name",
                                             "eval_dataset_path", "hardware", "dataset_path",
                                             "tokenizer_path", "load_parameters_path"));
+  EXPECT_THAT(lines_of({"remat_policy=fulll"}),
+              testing::UnorderedElementsAre("remat_policy", "dataset_path", "tokenizer_path",
+                                            "load_parameters_path"));
   // No dataset_type that is missing, where it is only misspelt.
   EXPECT_THAT(error("", {"dataset_type=documets", "dataset_path=none.jsonl", "packing=false"}),
               AllOf(HasSubstr("dataset_type: found documets"), Not(HasSubstr("\n"))));

@@ -61,13 +61,16 @@ std::vector<json> records(const std::filesystem::path& path) {
 
 TEST(TrainProgram, SaysItsVersionAndThatItsFolderIsGone) {
   TemporaryFolder folder;
-  for (const std::string program : {TRAIN_PROGRAM, PLAN_PROGRAM}) {
+  const std::filesystem::path programs = std::filesystem::path(TRAIN_PROGRAM).parent_path();
+  for (const char* name :
+       {"train", "plan", "probe", "tokenize", "convert", "generate", "compare"}) {
+    const std::string program = (programs / name).string();
     const ProgramResult version = run_program(program + " --version");
     EXPECT_EQ(version.exit_code, 0);
     EXPECT_TRUE(version.output.starts_with("longshore 0.")) << version.output;
     const std::string gone = (folder / "gone").string();
     const ProgramResult result = run_program("mkdir " + gone + " && cd " + gone + " && rmdir " +
-                                             gone + " && " + program + " --config quickstart.yml");
+                                             gone + " && " + program + " --help");
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.output, HasSubstr("the current folder: found one that has been removed"));
   }

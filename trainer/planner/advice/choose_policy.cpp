@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/distinct.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/config/named_hardware.h"
@@ -59,6 +60,7 @@ PolicyPlan plan_chosen_policy(const Config& asked, models::Target target,
 
 std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names) {
   if (names.empty()) return {config.remat_policy};
+  require_distinct(names, "--policies");
   if (names != kAllPolicies) return names;
   std::vector<std::string> all;
   for (const offload::PolicyInfo& info : offload::policies())

@@ -30,7 +30,7 @@ PolicyPlan plan_chosen_policy(const Config& asked, models::Target target,
                               const std::optional<offload::Hardware>& hardware);
 
 // The config's own policy if `names` is empty, every policy except `custom` if it is {"all"}, else
-// `names`.
+// `names`, of which each may stand there once.
 std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
 
 // A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/distinct.h"
 #include "base/error.h"
 #include "base/exit_code.h"
 #include "base/printable.h"
@@ -59,12 +60,6 @@ Workload make_workload(const std::string& name, const std::string& config,
   workload.config.dataset_type = DatasetType::synthetic;
   workload.config.enable_checkpointing = false;
   return workload;
-}
-
-void require_distinct(std::vector<std::string> words, const std::string& option) {
-  std::sort(words.begin(), words.end());
-  if (auto twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
-    throw ConfigError(option + ": found " + excerpt(*twice) + " twice, expected each once");
 }
 
 void require_profile_of(models::Target target, const Config& config) {
@@ -183,7 +178,6 @@ bool is_measured(const Comparison& comparison) {
 Comparison plan_comparison(const Workload& workload, const std::vector<std::string>& policies) {
   const Config& config = workload.config;
   std::vector<std::string> names = policy_names(config, policies);
-  require_distinct(names, "--policies");
   require_remat_keys_read(config, names);
   Comparison comparison{.workload = workload, .backend = choose_backend(config), .candidates = {}};
   models::Target target = comparison.backend.target;

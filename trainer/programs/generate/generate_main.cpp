@@ -50,8 +50,9 @@ int main(int argc, char** argv) {
                  "a folder with a LoRA adapter for the model, as peft writes it")
       ->check(CLI::ExistingDirectory)
       ->needs(model);
-  app.add_option("--prompt", request.prompt, "how the text begins, or what the user says")
-      ->required();
+  CLI::Option* prompt =
+      app.add_option("--prompt", request.prompt, "how the text begins, or what the user says")
+          ->required();
   app.add_option(
       "--chat-template", request.chat_template,
       "how a conversation is written: " + join(data::kChatTemplates) +
@@ -90,5 +91,5 @@ int main(int argc, char** argv) {
                       ": found --temperature 0, which draws nothing and does not read it\n");
         trainer::generate(request);
       },
-      trainer::meant_key);
+      trainer::meant_key, prompt);
 }

@@ -186,8 +186,8 @@ void require_nothing_but_measure(const Request& request) {
                                          {"key=value", !request.overrides.empty()}})
     if (is_given)
       throw ConfigError(std::string(option) +
-                        ": found --measure, which plans nothing; expected --measure-to at most "
-                        "beside it");
+                        ": found beside --measure, which plans nothing; expected the one or the "
+                        "other");
 }
 
 // A trace holds an event for each instruction of each micro-batch.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <span>
 
@@ -45,16 +46,33 @@ using models::DecoderConfig;
 using offload::Copy;
 using offload::Plan;
 
-const std::vector<std::string>& overridable_keys() {
+// Of the backward pass alone.
+const std::vector<std::string>& keys_of_gradients() {
   static const std::vector<std::string> keys = [] {
-    std::vector<std::string> names{"dtype", "backend", "remat_policy", "offload_layers"};
+    std::vector<std::string> names{"remat_policy", "offload_layers"};
     for (const models::LabelInfo& label : models::kDecoderLabels) names.emplace_back(label.name);
-    names.insert(names.end(),
-                 {offload::kUnlabelled, "parameter_memory_host_offload",
-                  "gradient_memory_host_offload", "prefetch_layers", "allow_unknown_config_keys"});
+    names.insert(names.end(), {offload::kUnlabelled, "gradient_memory_host_offload"});
     return names;
   }();
   return keys;
+}
+
+const std::vector<std::string>& overridable_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> names{"dtype", "backend"};
+    std::ranges::copy(keys_of_gradients(), std::back_inserter(names));
+    names.insert(names.end(),
+                 {"parameter_memory_host_offload", "prefetch_layers", "allow_unknown_config_keys"});
+    return names;
+  }();
+  return keys;
+}
+
+void require_keys_read(const Config& config, bool gradients) {
+  for (const std::string& key : keys_of_gradients())
+    if (!gradients && config.origins.contains(key))
+      throw ConfigError(location(config, key) +
+                        ": found a probe without --gradients, which alone read it");
 }
 
 Config default_config() {
@@ -214,6 +232,7 @@ void check_output(const ProbeRequest& request) {
 
 void probe(const ProbeRequest& request) {
   Config config = override_config(default_config(), request.overrides, overridable_keys());
+  require_keys_read(config, request.gradients);
   if (config.remat_policy == offload::kAuto)
     throw ConfigError(location(config, "remat_policy") +
                       ": found auto, expected a policy by name: it is values that are compared");

@@ -1,4 +1,3 @@
-#include "base/error.h"
 #include "base/program.h"
 #include "trainer/config/help.h"
 #include "trainer/distributed/launch.h"
@@ -29,8 +28,6 @@ int main(int argc, char** argv) {
       app, argc, argv,
       [&] {
         trainer::require_one_process("probe");
-        if (request.out.empty())
-          throw ConfigError("--out: found nothing, expected a file to write");
         require_place_for("--out", request.out);
         trainer::probe(request);
       },

@@ -234,6 +234,8 @@ ProgramResult refusal(const ProbeRequest& request) {
 TEST(Probe, BadCallsWriteNothing) {
   TemporaryFolder folder, outputs;
   fs::path good = write_inputs(folder / "good", {{"input_ids", {{1, 2}, {1, 2}}}});
+  fs::path learnt = write_inputs(folder / "learnt",
+                                 {{"input_ids", {{1, 2}, {1, 2}}}, {"labels", {{1, 2}, {2, 3}}}});
   fs::path bad = write_inputs(folder / "bad", {{"input_ids", {{1, 2}, {1, 307}}}});
   fs::path too_wide = folder / "wide";
   fs::create_directory(too_wide);
@@ -257,6 +259,10 @@ TEST(Probe, BadCallsWriteNothing) {
     std::vector<std::string> words;
   };
   auto key = [&](const std::string& setting) {
+    return ProbeRequest{
+        .model = kModel, .inputs = learnt, .out = out, .gradients = true, .overrides = {setting}};
+  };
+  auto unread = [&](const std::string& setting) {
     return ProbeRequest{.model = kModel, .inputs = good, .out = out, .overrides = {setting}};
   };
   const Bad calls[]{
@@ -281,6 +287,9 @@ TEST(Probe, BadCallsWriteNothing) {
       {key("dtype=float16"), 2, {"dtype: found float16", "bfloat16"}},
       {key("context=device"), 2, {"context", "remat_policy"}},
       {key("offload_layers=3"), 2, {"offload_layers: found 3", "the layers of decoder"}},
+      {unread("remat_policy=full"), 2, {"command line remat_policy: found a probe without"}},
+      {unread("offload_layers=1"), 2, {"command line offload_layers: found a probe without"}},
+      {unread("gradient_memory_host_offload=true"), 2, {"without --gradients"}},
   };
   for (const Bad& call : calls) {
     ProgramResult result = refusal(call.request);

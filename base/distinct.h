@@ -1,0 +1,20 @@
+// Lists of words of which each stands there once.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace longshore {
+
+// Throws ConfigError, which names the option that gave them, where a word stands there twice.
+inline void require_distinct(std::vector<std::string> words, const std::string& option) {
+  std::ranges::sort(words);
+  if (auto twice = std::ranges::adjacent_find(words); twice != words.end())
+    throw ConfigError(option + ": found " + excerpt(*twice) + " twice, expected each once");
+}
+
+}  // namespace longshore
