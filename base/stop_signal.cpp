@@ -26,6 +26,7 @@ constexpr std::chrono::seconds kSameRequest{1};
 
 std::atomic<const char*> first_signal = nullptr;
 std::atomic<bool> is_ending = false;
+std::atomic<bool> notes = true;  // the first, rather than end
 
 // Tells the listener that nobody wants to know any more.
 int last_signal() { return SIGRTMIN; }
@@ -53,6 +54,10 @@ const char* name_of(int number) {
 void listen(const sigset_t& set) {
   Clock::time_point since;
   for (int number; sigwait(&set, &number) == 0 && !is_ending;) {
+    if (!notes) {
+      print_error(std::string(name_of(number)) + ": ends; nothing was begun\n");
+      _exit(128 + number);
+    }
     if (!first_signal) {
       first_signal = name_of(number);
       since = Clock::now();
@@ -66,7 +71,8 @@ void listen(const sigset_t& set) {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(First first) {
+  notes = first == First::noted;
   first_signal = nullptr;
   is_ending = false;
   const sigset_t set = signals();
@@ -82,6 +88,8 @@ StopSignal::~StopSignal() {
   std::signal(SIGPIPE, pipe_handler_before_);
   pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
+
+void StopSignal::note_from_now() { notes = true; }
 
 std::string StopSignal::name() {
   const char* name = first_signal;

@@ -20,10 +20,14 @@ namespace longshore {
 // oneDNN's kernels let the stack pointer point into the heap.
 class StopSignal {
  public:
-  StopSignal();
+  // `ends`: until note_from_now() there is nothing to save, and the first signal ends the process.
+  enum class First { noted, ends };
+  explicit StopSignal(First first = First::noted);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
+
+  static void note_from_now();
 
   // "SIGTERM"; "" before the first.
   static std::string name();

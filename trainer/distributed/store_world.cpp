@@ -1,5 +1,6 @@
 #include "trainer/distributed/store_world.h"
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -23,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/integer.h"
+#include "base/late_notice.h"
 #include "base/patient_output.h"
 #include "base/printable.h"
 
@@ -56,8 +58,13 @@ std::optional<int> listening_socket(const StoreLaunch& launch) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
-    return std::nullopt;  // which connecting says
+  auto listen_everywhere = [&](const std::string& why) -> std::optional<int> {
+    print_error(fmt::format("torchrun's store listens on all addresses of this machine: {} {}\n",
+                            excerpt(host), why));
+    return std::nullopt;
+  };
+  if (const int fault = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); fault != 0)
+    return listen_everywhere(fmt::format("is not known here ({})", gai_strerror(fault)));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     if (launch.has_other_nodes && is_loopback(*one)) continue;
@@ -70,14 +77,21 @@ std::optional<int> listening_socket(const StoreLaunch& launch) {
     const int refusal = errno;
     close(number);
     if (refusal != EADDRNOTAVAIL)
-      throw Error(fmt::format("torchrun's store, listening at {}, port {}: {}", host, port,
+      throw Error(fmt::format("torchrun's store, listening at {}, port {}: {}", excerpt(host), port,
                               std::strerror(refusal)));
   }
-  print_error(
-      fmt::format("torchrun's store listens on all addresses of this machine: {} is none "
-                  "by which other nodes reach it\n",
-                  host));
-  return std::nullopt;
+  return listen_everywhere("is none by which other nodes reach it");
+}
+
+// c10d logs each message of a stranger with a trace of its calls, and each host that does not
+// answer with its name as it is. What comes of that is an error here.
+void leave_out_logs() {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+}
+
+std::string waiting_text(const Launch& launch) {
+  return fmt::format("rank {} of {} waits for the others at {}, port {}", launch.rank,
+                     launch.world_size, excerpt(launch.master_address), launch.master_port);
 }
 
 // One connection, for one thread at a time: a store answers a call before it takes the next. It
@@ -217,7 +231,8 @@ class Pulse {
 class StoreWorld : public World {
  public:
   explicit StoreWorld(const StoreLaunch& launch)
-      : rank_(launch.launch.rank),
+      : waiting_(std::in_place, waiting_text(launch.launch), std::chrono::seconds(10)),
+        rank_(launch.launch.rank),
         size_(launch.launch.world_size),
         all_(launch, rank_ == 0 && !launch.agent_has_store),
         pairs_(launch, false) {
@@ -228,6 +243,7 @@ class StoreWorld : public World {
       throw Error(fmt::format("not all {} processes came within {} s; {}", size_,
                               launch.patience.count(), error.what()));
     }
+    waiting_.reset();
     all_.wait_long();
     pairs_.wait_long();
     pulse_->start();
@@ -266,10 +282,9 @@ class StoreWorld : public World {
     int64_t total = 0;
     for (const std::string& text : gather(std::to_string(mine))) {
       const std::optional<int64_t> part = integer<int64_t>(text);
-      if (!part)
+      if (!part || __builtin_add_overflow(total, *part, &total))
         throw Error("the store: found " + std::to_string(text.size()) +
                     " bytes of another program, expected a number of one of the processes");
-      total += *part;
     }
     return total;
   }
@@ -309,6 +324,7 @@ class StoreWorld : public World {
   }
   static std::string bye(int64_t rank) { return fmt::format("bye/{}", rank); }
 
+  std::optional<LateNotice> waiting_;
   int64_t rank_, size_;
   Connection all_, pairs_;
   int64_t gathers_ = 0;
@@ -342,6 +358,7 @@ std::unique_ptr<World> connect_by_store(const Launch& launch) {
 }
 
 std::unique_ptr<World> connect_by_store(const StoreLaunch& launch) {
+  leave_out_logs();
   return std::make_unique<StoreWorld>(launch);
 }
 

@@ -102,6 +102,9 @@ void RunDirectory::require_there() const {
   } else if (errno == ENOENT || errno == ENOTDIR) {  // not a file system that fails for a while
     fail(begun.st_nlink > 0 ? "that it was moved" : "that it was removed");
   }
+  // A removal may have met a file that was made anew behind its back, and left the folder.
+  if (struct stat lock; fstat(lock_.number(), &lock) == 0 && lock.st_nlink == 0)
+    fail("that its lock was removed");
 }
 
 }  // namespace longshore::trainer

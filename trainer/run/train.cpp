@@ -92,11 +92,12 @@ void require_unchanged(const Config& config, const TrainingData& data) {
 void train(const Config& given) {
   require_decoder(given);
   require_inputs(given);
-  const StopSignal listening;
+  const StopSignal listening(StopSignal::First::ends);  // others may be waited for in vain
   const Launch launch = find_launch();
   const ChosenBackend chosen = choose_backend(given, launch.local_rank);
   require_dtype(given, chosen.target);
   const std::unique_ptr<World> world = connect(launch, chosen.target);
+  StopSignal::note_from_now();
   require_same_config(given, chosen.target, *world);
   Config config = with_devices(with_adapter(given), world->size());
   require_savable(config, chosen.target);

@@ -182,6 +182,18 @@ TEST(RunDirectory, IsANewOneWithoutAName) {
   EXPECT_EQ(folder.file_count(), 3u);
 }
 
+// What rm -rf leaves where a file is made anew behind its back.
+TEST(RunDirectory, IsNoLongerThereWithoutItsLock) {
+  TemporaryFolder folder;
+  Config config;
+  config.base_output_directory = folder / "";
+  config.run_name = "a";
+  const RunDirectory directory(config);
+  directory.require_there();
+  fs::remove(folder / "a/lock");
+  EXPECT_THROW(directory.require_there(), FileError);
+}
+
 TEST(RunDirectory, IsOfOneProcessAtATime) {
   TemporaryFolder folder;
   Process process(tiny_train(folder / "", "steps=100000 run_name=a"), folder / "log");

@@ -71,6 +71,11 @@ TEST(StoreWorld, SendsBesideGathers) {
   });
 }
 
+// Only a stranger's are so large.
+TEST(StoreWorld, SumsThatAreNoNumberAreRefused) {
+  on_ranks(2, [](World& world) { EXPECT_THROW(world.sum(INT64_MAX), Error); });
+}
+
 TEST(StoreWorld, SaysWhatDoesNotAnswer) {
   StoreLaunch launch = store_launch(1, 2, 1);
   launch.patience = std::chrono::seconds(2);
@@ -131,6 +136,19 @@ TEST(StoreWorld, ListensAtTheAddressOfTheFirstAlone) {
   EXPECT_EQ(of_host("127.0.0.1", false), std::vector<std::string>{kLoopback});
   // As a name that is the first process's machine to itself, and not to others.
   for (const std::string& at : of_host("127.0.0.1", true)) EXPECT_NE(at, kLoopback);
+
+  EXPECT_EQ(message_of<Error>([&] {
+              StoreLaunch launch = store_launch(0, 1, free_port());
+              launch.patience = std::chrono::seconds(1);
+              launch.launch.master_address = "no.such\x1bhost.invalid";
+              testing::internal::CaptureStderr();
+              connect_by_store(launch);
+            }).find('\x1b'),
+            std::string::npos);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(
+      said, HasSubstr("listens on all addresses of this machine: no.such\\x1bhost.invalid is not"));
+  EXPECT_EQ(said.find('\x1b'), std::string::npos);
 
   const int64_t port = free_port();
   auto first = connect_by_store(store_launch(0, 1, port));
