@@ -96,11 +96,16 @@ void mark_carries(Stage& stage, bool first_needs, const Needing& needing) {
 
 }  // namespace
 
-const Stage& scan_stage(const Model& model) {
-  auto scan = std::ranges::find_if(model.stages, &Stage::is_scan);
-  if (scan == model.stages.end())
-    throw InternalError(model.name + ": found no stage that scans, expected one for the layers");
-  return *scan;
+const Stage& main_stage(const Model& model) {
+  auto is_meant = [&](const Stage& stage) {
+    return stage.is_scan() && (model.main_stage.empty() || stage.name == model.main_stage);
+  };
+  const auto count = std::ranges::count_if(model.stages, is_meant);
+  if (count != 1)
+    throw InternalError(model.name + ": found " + std::to_string(count) + " scans" +
+                        (model.main_stage.empty() ? "" : " named " + model.main_stage) +
+                        ", expected one for the layers");
+  return *std::ranges::find_if(model.stages, is_meant);
 }
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight) {
@@ -110,10 +115,10 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight) {
   return prefix + weight.name;
 }
 
-std::vector<std::string> scanned_labels(const Model& model) {
+std::vector<std::string> labels(const Model& model, const std::function<bool(const Stage&)>& of) {
   std::vector<std::string> labels;
   for (const Stage& stage : model.stages)
-    if (stage.is_scan())
+    if (of(stage))
       for (const Program& program : stage.programs)
         for (const std::string& label : program.labels())
           if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);

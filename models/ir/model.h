@@ -35,15 +35,20 @@ struct Stage {
 struct Model {
   std::string name;
   std::vector<Stage> stages;  // each reads earlier ones only
+  // The scan that keys without a stage's name mean, such as base_num_decoder_layers and
+  // remat_policy; "": the only one.
+  std::string main_stage = {};
 };
 
-// The first stage that scans: the model's layers. Throws InternalError where none does.
-const Stage& scan_stage(const Model& model);
+// The scan that Model::main_stage names. Throws InternalError where there is none, or where it is
+// not named and there are several.
+const Stage& main_stage(const Model& model);
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 
-// The labels of all layers of scans, each once, in order of emission.
-std::vector<std::string> scanned_labels(const Model& model);
+// The labels of the layers of such stages, each once, in order of emission.
+std::vector<std::string> labels(const Model& model,
+                                const std::function<bool(const Stage&)>& of = &Stage::is_scan);
 
 // Checks that inputs and outputs fit, drops kinds that no layer has, and marks in each program
 // which inputs need a gradient: those that something trainable feeds. The layers of a scan up to

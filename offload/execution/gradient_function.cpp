@@ -14,10 +14,8 @@ Plan plan_gradient(const models::Model& model, const ParameterLayout& layout,
   PlanBuilder builder(model.name + " and its gradient", target);
   PassOperands operands(layout, builder, GradientOwner::caller, options.transfers);
   Scan scan(model, operands, builder);
-  scan.train({.policy = options.policy,
-              .offload_layers = options.offload_layers,
-              .on_parameter_gradient = nullptr,
-              .on_slab_gradients = nullptr});
+  scan.train(
+      {.policy = options.policy, .on_parameter_gradient = nullptr, .on_slab_gradients = nullptr});
   return builder.finish(options.transfers);
 }
 
@@ -96,8 +94,9 @@ void GradientFunction::write(const std::string& name, const Range& range,
 void GradientFunction::set_parameter(const std::string& name, std::span<const float> values) {
   const ParameterLayout::Location& at = location(name);
   const Range compute = range(at, Copy::compute);
-  arguments_.at(compute.argument, bytes(layout_.slab(at), Copy::compute),
-                layout_.homes.of(Copy::compute), category(Copy::compute));
+  const Slab& slab = layout_.slab(at);
+  arguments_.at(compute.argument, bytes(slab, Copy::compute), slab.homes.of(Copy::compute),
+                category(Copy::compute));
   write(name, compute, values);
 }
 

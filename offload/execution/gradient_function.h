@@ -18,8 +18,7 @@
 namespace longshore::offload {
 
 struct GradientOptions {
-  Policy policy;  // make_policy(), or save_and_offload()
-  std::optional<int> offload_layers;
+  StagePolicies policy;  // make_policy(), or save_and_offload()
   Homes homes;
   Transfers transfers;
 };

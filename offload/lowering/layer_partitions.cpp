@@ -17,19 +17,20 @@ using models::Program;
 using models::Source;
 using models::ValueId;
 
-Policy policy_of(const models::Stage& stage, int layer, const PassOptions& options) {
+Policy policy_of(const models::Stage& stage, int layer, const StagePolicies& policies) {
   if (!stage.is_scan()) return keep_all();
-  const int offloading = options.offload_layers.value_or(static_cast<int>(stage.layers.size()) - 1);
-  if (layer < offloading) return options.policy;
-  return options.others ? *options.others : options.policy.kept_on_device();
+  const StagePolicy& policy = policies.of(stage.name);
+  const int offloading = policy.offload_layers.value_or(static_cast<int>(stage.layers.size()) - 1);
+  if (layer < offloading) return policy.first;
+  return policy.others ? *policy.others : policy.first.kept_on_device();
 }
 
 void check_stage(const models::Model& model, const models::Stage& stage,
-                 const PassOptions& options) {
+                 const StagePolicies& policies) {
   if (!stage.is_scan()) return;
   if (&stage == &model.stages.back())
     throw InternalError(model.name + ": the last stage scans; it must run once");
-  const int offloading = options.offload_layers.value_or(0);
+  const int offloading = policies.of(stage.name).offload_layers.value_or(0);
   if (offloading < 0 || offloading > std::ssize(stage.layers))
     throw KeyError("offload_layers", "found " + std::to_string(offloading) + ", expected 0 to " +
                                          std::to_string(stage.layers.size()) + ", the layers of " +
@@ -37,12 +38,28 @@ void check_stage(const models::Model& model, const models::Stage& stage,
 }
 
 // A label that no layer has would leave its value to be recomputed in silence.
-void check_labels(const models::Model& model, const Policy& policy) {
-  const std::vector<std::string> labels = models::scanned_labels(model);
+void check_labels(const std::vector<std::string>& labels, const Policy& policy) {
   for (const auto& [label, fate] : policy.fates)
     if (std::ranges::find(labels, label) == labels.end())
       throw ConfigError(policy.name + ": found the label " + label + ", expected one of " +
                         join(labels) + nearest_help(nearest(label, labels)));
+}
+
+void check_policies(const models::Model& model, const StagePolicies& policies) {
+  auto check = [&](const StagePolicy& policy, const std::string& what) {
+    auto follows = [&](const models::Stage& stage) {
+      return stage.is_scan() && &policies.of(stage.name) == &policy;
+    };
+    if (std::ranges::none_of(model.stages, follows)) {
+      if (!what.empty()) throw InternalError(model.name + ": found no scan named " + what);
+      return;
+    }
+    const std::vector<std::string> labels = models::labels(model, follows);
+    check_labels(labels, policy.first);
+    if (policy.others) check_labels(labels, *policy.others);
+  };
+  check(policies.all, "");
+  for (const auto& [stage, policy] : policies.by_stage) check(policy, stage);
 }
 
 // A kind of layer with its backward program.
@@ -94,24 +111,22 @@ std::vector<LayerPlan> plans_of(const models::Stage& stage,
 
 class Partitioner {
  public:
-  Partitioner(const models::Model& model, const PassOptions& options, InitialGradients initial)
-      : model_(model), options_(options), initial_(initial) {}
+  Partitioner(const models::Model& model, const StagePolicies& policies, InitialGradients initial)
+      : model_(model), policies_(policies), initial_(initial) {}
 
   LayerPartitions operator()() {
-    check_labels(model_, options_.policy);
-    if (options_.others) check_labels(model_, *options_.others);
+    check_policies(model_, policies_);
     LayerPartitions result;
     result.by_layer.resize(model_.stages.size());
     // Backwards, as gradients are made.
     for (int stage = static_cast<int>(model_.stages.size()) - 1; stage >= 0; --stage) {
       const models::Stage& s = model_.stages[stage];
-      check_stage(model_, s, options_);
+      check_stage(model_, s, policies_);
       result.by_layer[stage] = partition_stage(s);
       const std::vector<LayerPlan> plans = plans_of(s, result.by_layer[stage]);
       result.plans.insert(result.plans.begin(), plans.begin(), plans.end());
     }
-    for (const auto& [is_first, kinds] : asked_)
-      check_offloads(is_first ? options_.policy : *options_.others, kinds);
+    for (const auto& [policy, kinds] : asked_) check_offloads(*policy, kinds);
     return result;
   }
 
@@ -123,10 +138,10 @@ class Partitioner {
     std::vector<std::shared_ptr<const Partition>> by_layer(stage.layers.size());
     for (int layer = static_cast<int>(stage.layers.size()) - 1; layer >= 0; --layer) {
       const Program& program = stage.program(layer);
-      const Policy policy = policy_of(stage, layer, options_);
+      const Policy policy = policy_of(stage, layer, policies_);
       const std::vector<ValueId> added_to = weights_added_to(stage, layer, program);
       std::shared_ptr<const Partition>& known =
-          partitions[{stage.layers[layer], added_to, policy == options_.policy}];
+          partitions[{stage.layers[layer], added_to, policy == policies_.of(stage.name).first}];
       if (!known) known = partition_layer(stage, program, policy, added_to);
       by_layer[layer] = known;
     }
@@ -153,23 +168,26 @@ class Partitioner {
         &stage == &model_.stages.back() ? Schedule::back_to_back : Schedule::apart;
     auto made =
         std::make_shared<const Partition>(offload::partition(program, backward, policy, schedule));
-    if ((policy.name == "custom" || policy.name == kSaveAndOffload) && policy.offloads())
-      asked_[policy == options_.policy].push_back({&program, std::move(backward), made});
+    if ((policy.name == "custom" || policy.name == kSaveAndOffload) && policy.offloads()) {
+      const StagePolicy& asked = policies_.of(stage.name);
+      asked_[policy == asked.first ? &asked.first : &*asked.others].push_back(
+          {&program, std::move(backward), made});
+    }
     return made;
   }
 
   const models::Model& model_;
-  const PassOptions& options_;
+  const StagePolicies& policies_;
   const InitialGradients initial_;
-  std::set<std::string> touched_;                      // weights
-  std::map<bool, std::vector<Differentiated>> asked_;  // to honour the user's own policies
+  std::set<std::string> touched_;                               // weights
+  std::map<const Policy*, std::vector<Differentiated>> asked_;  // to honour the user's own policies
 };
 
 }  // namespace
 
-LayerPartitions partition_layers(const models::Model& model, const PassOptions& options,
+LayerPartitions partition_layers(const models::Model& model, const StagePolicies& policies,
                                  InitialGradients initial) {
-  return Partitioner(model, options, initial)();
+  return Partitioner(model, policies, initial)();
 }
 
 }  // namespace longshore::offload

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/ir/model.h"
-#include "offload/lowering/pass_options.h"
 #include "offload/policy/partition.h"
+#include "offload/policy/stage_policies.h"
 
 namespace longshore::offload {
 
@@ -29,9 +29,9 @@ struct LayerPartitions {
 enum class InitialGradients { nothing, earlier_sums };
 
 // A gradient is added to where it holds an earlier sum, or what a later layer made of it. Throws
-// ConfigError where options do not fit the model, or a `custom` policy offloads what no backward
+// ConfigError where the policies do not fit the model, or a `custom` one offloads what no backward
 // pass reads.
-LayerPartitions partition_layers(const models::Model& model, const PassOptions& options,
+LayerPartitions partition_layers(const models::Model& model, const StagePolicies& policies,
                                  InitialGradients initial);
 
 }  // namespace longshore::offload

@@ -69,7 +69,6 @@ class LayoutBuilder {
         options_(options),
         layout_{.slabs = {},
                 .by_name = {},
-                .homes = options.homes,
                 .mesh = options.mesh,
                 .shard_optimizer_over_data =
                     options.shard_optimizer_over_data && options.mesh.data.size > 1} {}
@@ -88,6 +87,7 @@ class LayoutBuilder {
                        .parameters = {}});
     slabs.push_back(
         {.name = name + ".frozen", .trainable = Trainable::no, .states = {}, .parameters = {}});
+    for (Slab& slab : slabs) slab.homes = options_.homes_of(stage.name);
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
       const std::string full_name = models::weight_name(stage, layer, weight);
@@ -159,6 +159,26 @@ class LayoutBuilder {
 };
 
 }  // namespace
+
+const Homes& LayoutOptions::homes_of(const std::string& stage) const {
+  const auto own = homes_of_stage.find(stage);
+  return own == homes_of_stage.end() ? homes : own->second;
+}
+
+bool LayoutOptions::any_on_host() const {
+  return homes.any_on_host() || std::ranges::any_of(homes_of_stage, [](const auto& own) {
+           return own.second.any_on_host();
+         });
+}
+
+bool ParameterLayout::any_on_host() const {
+  return std::ranges::any_of(slabs, [](const Slab& s) { return s.homes.any_on_host(); });
+}
+
+bool ParameterLayout::any_on_host(MemoryKind Homes::*what) const {
+  return std::ranges::any_of(slabs,
+                             [&](const Slab& s) { return s.homes.*what != MemoryKind::device; });
+}
 
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
   LayoutBuilder builder(model, options);

@@ -71,7 +71,8 @@ struct ElementRange {
 
 struct LayoutOptions {
   models::Dtype weight_dtype = models::Dtype::float32;  // what is trained: float32 or bfloat16
-  Homes homes;
+  Homes homes;  // of the stages that are not in homes_of_stage
+  std::map<std::string, Homes> homes_of_stage = {};
   DeviceMesh mesh;
   // Divides what the optimizer reads among the replicas along data as well (ZeRO stage 1;
   // Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training trillion parameter
@@ -79,6 +80,9 @@ struct LayoutOptions {
   bool shard_optimizer_over_data = false;
   // A trainable parameter goes to the first that updates it. None: nothing is kept.
   std::vector<OptimizerStates> optimizers;
+
+  const Homes& homes_of(const std::string& stage) const;
+  bool any_on_host() const;
 };
 
 struct Parameter {
@@ -102,7 +106,8 @@ struct Slab {
   int optimizer = 0;                                    // its place in LayoutOptions::optimizers
   std::vector<State> states;                            // that it keeps
   std::vector<Parameter> parameters;                    // decayed ones first
-  int64_t count = 0;                                    // elements, gaps included
+  Homes homes = {};
+  int64_t count = 0;     // elements, gaps included
   ElementRange held;     // what this device has of the compute weights
   ElementRange updated;  // what of that it updates: all, or its share among the replicas
 
@@ -124,11 +129,13 @@ struct ParameterLayout {
 
   std::vector<Slab> slabs;
   std::map<std::string, Location> by_name;
-  Homes homes;
   DeviceMesh mesh;
   bool shard_optimizer_over_data = false;  // and there are replicas to divide it among
 
   bool is_sharded() const { return mesh.fsdp.size > 1; }
+  // Whether there is a slab of which something, or this, lives in host memory.
+  bool any_on_host() const;
+  bool any_on_host(MemoryKind Homes::*what) const;
   const Slab& slab(const Location& location) const { return slabs[location.slab]; }
   const Parameter& parameter(const Location& location) const {
     return slabs[location.slab].parameters[location.parameter];

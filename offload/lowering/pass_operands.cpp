@@ -13,7 +13,7 @@ std::string host_name(const std::string& name) { return name + ".host"; }
 Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type) {
   const Slab& s = layout_.slabs[slab];
   std::string name = argument_name(s, copy);
-  MemoryKind kind = layout_.homes.of(copy);
+  MemoryKind kind = s.homes.of(copy);
   int64_t offset_bytes =
       (offset - elements(s, copy, s.part(copy).first)) * models::size_bytes(dtype(s, copy));
   if (copy == Copy::gradient && gradients_ != GradientOwner::caller) {
@@ -32,7 +32,7 @@ Operand PassOperands::home(int slab, Copy copy, int64_t offset, const Type& type
 
 Operand PassOperands::range(int slab, Copy copy, int64_t offset, const Type& type) {
   Operand at_home = home(slab, copy, offset, type);
-  if (layout_.homes.of(copy) == MemoryKind::device) return at_home;
+  if (layout_.slabs[slab].homes.of(copy) == MemoryKind::device) return at_home;
   Operand& window = windows_[{slab, copy, offset, type.shape.count()}];
   if (!window)
     window = builder_.window(
@@ -41,7 +41,7 @@ Operand PassOperands::range(int slab, Copy copy, int64_t offset, const Type& typ
 }
 
 Operand PassOperands::host_range(int slab, Copy copy, int64_t offset, const Type& type) {
-  if (layout_.homes.of(copy) == MemoryKind::device)
+  if (layout_.slabs[slab].homes.of(copy) == MemoryKind::device)
     throw InternalError(argument_name(layout_.slabs[slab], copy) + " does not live on the host");
   return home(slab, copy, offset, type);
 }
@@ -75,7 +75,7 @@ Operand PassOperands::weight(const std::string& name) {
   const Slab& slab = layout_.slab(location);
   const Parameter& parameter = layout_.parameter(location);
   if (layout_.is_sharded()) return gathered_weight(location);
-  if (layout_.homes.parameters == MemoryKind::device)
+  if (slab.homes.parameters == MemoryKind::device)
     return range(location.slab, Copy::compute, parameter.offset, parameter.type);
 
   int first = location.parameter, last = location.parameter;
@@ -105,8 +105,7 @@ Operand PassOperands::gathered_weight(const ParameterLayout::Location& location)
 }
 
 bool PassOperands::gradients_start_anew() const {
-  bool needs_copy =
-      gradients_ == GradientOwner::caller || layout_.homes.gradients != MemoryKind::device;
+  bool needs_copy = gradients_ == GradientOwner::caller || layout_.any_on_host(&Homes::gradients);
   return layout_.is_sharded() || layout_.shard_optimizer_over_data ||
          (layout_.mesh.devices() > 1 && needs_copy);
 }
@@ -117,7 +116,7 @@ Operand PassOperands::accumulated(int slab) {
   const Slab& s = layout_.slabs[slab];
   const std::string name = argument_name(s, Copy::gradient) + ".accumulated";
   const Operand sum = builder_.argument(name, Type{{s.held.count}, dtype(s, Copy::gradient)},
-                                        layout_.homes.of(Copy::gradient), category(Copy::gradient));
+                                        s.homes.of(Copy::gradient), category(Copy::gradient));
   return builder_.kind(sum) == MemoryKind::device ? sum : builder_.window(sum, name + ".here");
 }
 

@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 
 #include "offload/lowering/parameter_layout.h"
 #include "offload/plan/plan.h"
-#include "offload/policy/policy.h"
+#include "offload/policy/stage_policies.h"
 
 namespace longshore::offload {
 
@@ -19,12 +18,7 @@ constexpr bool begins_step(MicroBatch m) { return m == MicroBatch::only || m == 
 constexpr bool ends_step(MicroBatch m) { return m == MicroBatch::only || m == MicroBatch::last; }
 
 struct PassOptions {
-  Policy policy;  // of scanned stages; those that run once keep what their backward pass reads
-  // How many layers of a scan, from the first, follow the policy; by default all but the last,
-  // whose values are wanted at once.
-  std::optional<int> offload_layers;
-  // What the other layers follow; by default they keep on the device what the policy offloads.
-  std::optional<Policy> others;
+  StagePolicies policy;
   MicroBatch micro_batch = MicroBatch::only;
 
   // Called once per trained parameter, after the instruction that makes its gradient final on this

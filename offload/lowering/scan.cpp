@@ -358,7 +358,7 @@ void Scan::prepare(const PassOptions& options) {
   options_ = options;
   const bool adds = !begins_step(options.micro_batch) && !operands_.gradients_start_anew();
   LayerPartitions partitions = partition_layers(
-      model_, options, adds ? InitialGradients::earlier_sums : InitialGradients::nothing);
+      model_, options.policy, adds ? InitialGradients::earlier_sums : InitialGradients::nothing);
   layers_.resize(partitions.by_layer.size());
   for (size_t stage = 0; stage < layers_.size(); ++stage)
     for (std::shared_ptr<const Partition>& partition : partitions.by_layer[stage])

@@ -196,7 +196,7 @@ class Benchmark {
       if (!offloading.options.policy.offloads())
         throw ConfigError("--policies: '" + name + "' offloads nothing");
       TrainingPlans kept = offloading;
-      kept.options.policy = kept.options.policy.kept_on_device();
+      kept.options.policy = kept.options.policy.all.first.kept_on_device();
       kept.step = plan_step(kept.model, kept.layout, kept.options, backend_->target());
       line(name, [&] {
         const std::optional<double> planned = planned_ratio(offloading, kept);

@@ -346,11 +346,17 @@ TEST(Llama, TracesADecoderLayer) {
 )");
 }
 
-TEST(ScanStage, IsTheFirstThatScans) {
+TEST(MainStage, IsTheOnlyScanOrTheOneThatIsNamed) {
   Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
-  EXPECT_EQ(&scan_stage(model), &model.stages[1]);
+  EXPECT_EQ(&main_stage(model), &model.stages[1]);
+  Model two = model;
+  two.stages.push_back(two.stages[1]);
+  two.stages[2].name = "second";
+  EXPECT_THROW(main_stage(two), InternalError);
+  two.main_stage = "second";
+  EXPECT_EQ(&main_stage(two), &two.stages[2]);
   model.stages.pop_back();
-  EXPECT_THROW(scan_stage(model), InternalError);
+  EXPECT_THROW(main_stage(model), InternalError);
 }
 
 TEST(Llama, EmitsEachLabelOnce) {

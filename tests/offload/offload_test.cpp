@@ -44,7 +44,7 @@ void expect_homes(const Training& training, const ParameterLayout& layout) {
   for (const Slab& slab : layout.slabs)
     for (Copy copy : slab.copies())
       if (auto kind = kinds.find(argument_name(slab, copy)); kind != kinds.end()) {
-        EXPECT_EQ(kind->second, layout.homes.of(copy)) << kind->first;
+        EXPECT_EQ(kind->second, slab.homes.of(copy)) << kind->first;
       }
 }
 

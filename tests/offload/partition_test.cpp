@@ -360,7 +360,8 @@ TEST(LayerPartitions, HonourEachPolicyInItsOwnLayers) {
     };
     return partition_layers(
         model,
-        {.policy = offloading("query_proj"), .offload_layers = 1, .others = offloading(label)},
+        StagePolicy{
+            .first = offloading("query_proj"), .offload_layers = 1, .others = offloading(label)},
         InitialGradients::nothing);
   };
   EXPECT_EQ(with_others("mlpwi_0").plans.size(), 4u);

@@ -155,12 +155,17 @@ TEST(RandomModels, GradientsAreAutograds) {
 class RandomOptions {
  public:
   RandomOptions(uint32_t seed, const models::Model& model, models::Dtype dtype)
-      : random_(seed),
-        labels_(models::scanned_labels(model)),
-        is_bfloat16_(dtype == models::Dtype::bfloat16) {
-    layers_ = std::numeric_limits<int>::max();
-    for (const models::Stage& stage : model.stages)
-      if (stage.is_scan()) layers_ = std::min(layers_, static_cast<int>(stage.layers.size()));
+      : random_(seed), is_bfloat16_(dtype == models::Dtype::bfloat16) {
+    all_.labels = models::labels(model);
+    all_.layers = std::numeric_limits<int>::max();
+    for (const models::Stage& stage : model.stages) {
+      stages_.push_back(stage.name);
+      if (!stage.is_scan()) continue;
+      const auto layers = static_cast<int>(stage.layers.size());
+      all_.layers = std::min(all_.layers, layers);
+      auto is_this = [&](const models::Stage& other) { return &other == &stage; };
+      scans_.push_back({stage.name, models::labels(model, is_this), layers});
+    }
   }
 
   // What changes results.
@@ -184,14 +189,19 @@ class RandomOptions {
 
   // What does not.
   void vary(TrainingOptions& options) {
-    options.unnamed_policy = policy();
-    options.offload_layers.reset();
-    options.others.reset();
-    if (random_.one_in(2)) options.offload_layers = random_.below(layers_ + 1);
-    if (random_.one_in(3)) options.others = policy();
+    StagePolicy all = policy_of(all_);
+    options.unnamed_policy = std::move(all.first);
+    options.offload_layers = all.offload_layers;
+    options.others = std::move(all.others);
+    options.by_stage.clear();
+    for (const Scanned& scan : scans_)
+      if (random_.one_in(3)) options.by_stage[scan.name] = policy_of(scan);
     options.transfers = {.layers_ahead = random_.one_of({0.0, 0.3, 1.0, 4.0}),
                          .smallest_bytes = random_.one_of<int64_t>({1, 2048, 1 << 20})};
-    options.layout.homes = {.parameters = home(), .gradients = home(), .optimizer = home()};
+    options.layout.homes = homes();
+    options.layout.homes_of_stage.clear();
+    for (const std::string& stage : stages_)
+      if (random_.one_in(4)) options.layout.homes_of_stage[stage] = homes();
     const bool on_host = options.layout.homes.optimizer == kHost && random_.one_in(2);
     options.update_lane = on_host ? Lane::host_compute : Lane::compute;
     options.flushes = random_.one_in(3);
@@ -199,12 +209,27 @@ class RandomOptions {
   }
 
  private:
-  MemoryKind home() { return random_.one_of({MemoryKind::device, kHost}); }
+  // Scans that follow a policy.
+  struct Scanned {
+    std::string name;
+    std::vector<std::string> labels;
+    int layers = 0;  // of the shortest
+  };
 
-  Policy policy() {
+  MemoryKind home() { return random_.one_of({MemoryKind::device, kHost}); }
+  Homes homes() { return {.parameters = home(), .gradients = home(), .optimizer = home()}; }
+
+  StagePolicy policy_of(const Scanned& scan) {
+    StagePolicy result{.first = policy(scan.labels), .offload_layers = {}, .others = {}};
+    if (random_.one_in(2)) result.offload_layers = random_.below(scan.layers + 1);
+    if (random_.one_in(3)) result.others = policy(scan.labels);
+    return result;
+  }
+
+  Policy policy(const std::vector<std::string>& labels) {
     // Of a policy of this name, offloads that nothing reads are not refused.
     Policy policy{.name = "random", .otherwise = random_.one_of({Fate::keep, Fate::remat})};
-    for (const std::string& label : labels_) {
+    for (const std::string& label : labels) {
       const bool is_carry = label == "decoder_layer_input";
       if (random_.one_in(4)) continue;
       policy.fates[label] = is_carry ? random_.one_of({Fate::keep, Fate::offload})
@@ -214,9 +239,10 @@ class RandomOptions {
   }
 
   Random random_;
-  std::vector<std::string> labels_;
   bool is_bfloat16_;
-  int layers_;
+  std::vector<std::string> stages_;
+  Scanned all_;
+  std::vector<Scanned> scans_;
 };
 
 std::string text(const Policy& policy) {
@@ -225,19 +251,38 @@ std::string text(const Policy& policy) {
   return text;
 }
 
+std::string text(const Homes& homes) {
+  return fmt::format("parameters {}, gradients {}, optimizer {}", name(homes.parameters),
+                     name(homes.gradients), name(homes.optimizer));
+}
+
+std::string text(const StagePolicy& policy) {
+  return fmt::format("{}; offload_layers {}; others: {}", text(policy.first),
+                     policy.offload_layers.value_or(-1),
+                     policy.others ? text(*policy.others) : "none");
+}
+
 // What is needed to find a fault.
 std::string text(const TrainingOptions& o) {
-  return fmt::format(
-      "policy: {}; offload_layers {}; others: {}; layers_ahead {}, smallest_bytes {}; parameters "
-      "{}, "
-      "gradients {}, {} {} on {}, states {}, weights {}; {} micro-batches, clipping {}, "
-      "chunk {}{}",
-      text(*o.unnamed_policy), o.offload_layers.value_or(-1), o.others ? text(*o.others) : "none",
-      o.transfers.layers_ahead, o.transfers.smallest_bytes, name(o.layout.homes.parameters),
-      name(o.layout.homes.gradients), o.optimizers[0].rule->name, name(o.layout.homes.optimizer),
-      name(o.update_lane), models::name(o.layout.optimizers[0].states[0].dtype),
-      models::name(o.layout.weight_dtype), o.micro_batches, o.clipping_threshold, o.update_chunk,
-      o.flushes ? ", flushes" : "");
+  std::string of_stages;
+  for (const auto& [stage, policy] : o.by_stage) of_stages += "; " + stage + ": " + text(policy);
+  for (const auto& [stage, homes] : o.layout.homes_of_stage)
+    of_stages += "; " + stage + ": " + text(homes);
+  return of_stages +
+         fmt::format(
+             "; policy: {}; offload_layers {}; others: {}; layers_ahead {}, smallest_bytes {}; "
+             "parameters "
+             "{}, "
+             "gradients {}, {} {} on {}, states {}, weights {}; {} micro-batches, clipping {}, "
+             "chunk {}{}",
+             text(*o.unnamed_policy), o.offload_layers.value_or(-1),
+             o.others ? text(*o.others) : "none", o.transfers.layers_ahead,
+             o.transfers.smallest_bytes, name(o.layout.homes.parameters),
+             name(o.layout.homes.gradients), o.optimizers[0].rule->name,
+             name(o.layout.homes.optimizer), name(o.update_lane),
+             models::name(o.layout.optimizers[0].states[0].dtype),
+             models::name(o.layout.weight_dtype), o.micro_batches, o.clipping_threshold,
+             o.update_chunk, o.flushes ? ", flushes" : "");
 }
 
 // Allocations are those that the plans announce.

@@ -80,12 +80,15 @@ Training train(const TrainingOptions& options) {
   CountingBackend backend(options.backend ? *options.backend : *own, training.allocated_bytes);
 
   ParameterLayout layout = lay_out(options.model, options.layout);
-  trainer::StepOptions step_options{
-      .policy = options.unnamed_policy
-                    ? *options.unnamed_policy
-                    : make_policy(options.policy, options.custom, decoder_of(options.model)),
+  StagePolicies policies = StagePolicy{
+      .first = options.unnamed_policy
+                   ? *options.unnamed_policy
+                   : make_policy(options.policy, options.custom, decoder_of(options.model)),
       .offload_layers = options.offload_layers,
-      .others = options.others,
+      .others = options.others};
+  policies.by_stage = options.by_stage;
+  trainer::StepOptions step_options{
+      .policy = std::move(policies),
       .transfers = options.transfers,
       .micro_batches = options.micro_batches,
       .optimizer = trainer::OptimizerOptions{.optimizers = optimizers_of(options),

@@ -21,8 +21,9 @@ struct TrainingOptions {
   models::Model model = models::decoder(tiny_llama());
   std::string policy = "none";
   std::map<std::string, Fate> custom;
-  std::optional<Policy> unnamed_policy;  // in the place of these, for any labels
-  std::optional<Policy> others;          // as in PassOptions
+  std::optional<Policy> unnamed_policy;         // in the place of these, for any labels
+  std::optional<Policy> others;                 // as in StagePolicy
+  std::map<std::string, StagePolicy> by_stage;  // in the place of these, for scans of that name
   int64_t micro_batches = 1;
   int steps = 3;
   double learning_rate = 1e-2;

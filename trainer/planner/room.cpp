@@ -77,7 +77,7 @@ MemoryByKind memory_of_states(const Config& config, models::Target target) {
   for (const offload::Slab& slab : offload::lay_out(make_model(config, target), options).slabs)
     for (offload::Copy copy : slab.copies())
       if (copy != offload::Copy::gradient && (has_optimizer || copy == offload::Copy::compute))
-        memory[options.homes.of(copy)].peak_bytes += offload::align_up(bytes(slab, copy));
+        memory[slab.homes.of(copy)].peak_bytes += offload::align_up(bytes(slab, copy));
   return memory;
 }
 

@@ -49,7 +49,7 @@ StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const H
     : config_(config), plans_(plans), hardware_(hardware) {}
 
 StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
-  const auto all_layers = std::ssize(scan_stage(plans_.model).layers);
+  const auto all_layers = std::ssize(main_stage(plans_.model).layers);
   options.transfers.layers_ahead = layers_ahead(options, layout);
   StepTrial::WeightedSteps steps;
   for (const WeightedCount& layers : steps_to_walk(all_layers))

@@ -17,18 +17,17 @@ constexpr int kLayersTried = 5;  // the first, the last, and some between
 
 }  // namespace
 
-bool has_transfers(const offload::Homes& homes, const offload::DeviceMesh& mesh,
+bool has_transfers(bool states_on_host, const offload::DeviceMesh& mesh,
                    const StepOptions& options) {
   bool updates_on_host =
       options.optimizer && options.optimizer->lane == offload::Lane::host_compute;
-  bool offloads = options.policy.offloads() || (options.others && options.others->offloads());
-  return homes.any_on_host() || updates_on_host || offloads || mesh.devices() > 1;
+  return states_on_host || updates_on_host || options.policy.offloads() || mesh.devices() > 1;
 }
 
 double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout_options,
                            const StepOptions& options, models::Target target,
                            const offload::Hardware& hardware) {
-  if (!has_transfers(layout_options.homes, layout_options.mesh, options)) return 0;
+  if (!has_transfers(layout_options.any_on_host(), layout_options.mesh, options)) return 0;
   StepOptions tried = options;
   tried.micro_batches = std::min<int64_t>(tried.micro_batches, 2);  // those between take as long
   std::vector<double> seconds;

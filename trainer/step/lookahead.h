@@ -20,8 +20,8 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
                            const StepOptions& options, models::Target target,
                            const offload::Hardware& hardware);
 
-// Whether a step transfers anything except its batch.
-bool has_transfers(const offload::Homes& homes, const offload::DeviceMesh& mesh,
+// Whether a step transfers anything except its batch, with or without states in host memory.
+bool has_transfers(bool states_on_host, const offload::DeviceMesh& mesh,
                    const StepOptions& options);
 
 }  // namespace longshore::trainer

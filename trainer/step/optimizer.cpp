@@ -139,8 +139,7 @@ int Update::add(int slab) {
   if (queue_.size() == before)
     for (Copy copy : s.copies())
       if (copy != Copy::compute && copy != Copy::gradient)
-        builder_.argument(argument_name(s, copy), bytes(s, copy), layout_.homes.of(copy),
-                          category(copy));
+        builder_.argument(argument_name(s, copy), bytes(s, copy), s.homes.of(copy), category(copy));
   return static_cast<int>(queue_.size() - before);
 }
 
@@ -180,8 +179,8 @@ void Update::gather(int slab) {
     operands_.gather_updated(slab, {"weights", slab, offload::Phase::optimizer});
 }
 
-bool Update::is_away(Copy copy) const {
-  return options_.lane == Lane::host_compute && layout_.homes.of(copy) == MemoryKind::device;
+bool Update::is_away(const offload::Slab& slab, Copy copy) const {
+  return options_.lane == Lane::host_compute && slab.homes.of(copy) == MemoryKind::device;
 }
 
 // Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
@@ -191,7 +190,7 @@ Operand Update::reach(const Chunk& chunk, Copy copy) {
   models::Type type = type_of(s, copy, chunk.part.shape);
   int64_t offset = offload::elements(s, copy, chunk.part.range.offset);
   if (options_.lane == Lane::compute) return operands_.range(chunk.part.slab, copy, offset, type);
-  if (!is_away(copy)) return operands_.host_range(chunk.part.slab, copy, offset, type);
+  if (!is_away(s, copy)) return operands_.host_range(chunk.part.slab, copy, offset, type);
   return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
                             Category::staging);
 }
@@ -212,7 +211,7 @@ Update::Chunk Update::fetch_next() {
   chunk.gradient = reach(chunk, Copy::gradient);
   chunk.compute = reach(chunk, Copy::compute);
   auto bring = [&](Copy copy, const Operand& here) {
-    if (is_away(copy))
+    if (is_away(s, copy))
       builder_.move(Lane::device_to_host,
                     operands_.range(slab, copy, range.offset, type_of(s, copy, shape)), here,
                     chunk.scope);
@@ -256,7 +255,7 @@ void Update::update(const Chunk& chunk) {
   Program program = update_program(
       optimizer, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
   builder_.run(program, bindings, chunk.scope, options_.lane);
-  if (!is_away(Copy::compute)) return;
+  if (!is_away(s, Copy::compute)) return;
   // What the chunk before sends may be on its way still: this one's takes other memory.
   if (sent_) builder_.hold(sent_);
   builder_.move(Lane::host_to_device, chunk.compute,

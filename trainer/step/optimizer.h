@@ -85,7 +85,7 @@ class Update {
   void add_matrices(int slab);
   Chunk fetch_next();
   void update(const Chunk& chunk);
-  bool is_away(offload::Copy copy) const;
+  bool is_away(const offload::Slab& slab, offload::Copy copy) const;
   offload::Operand reach(const Chunk& chunk, offload::Copy copy);
   offload::Operand reach_state(const Chunk& chunk, const char* name);
 

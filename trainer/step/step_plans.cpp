@@ -76,7 +76,7 @@ class StepPlanner {
   }
   // What is updated must be at home before it is fetched, and gathered, each ahead of use.
   int layers_ahead() const {
-    int ways = (layout_.homes.parameters != MemoryKind::device) + layout_.is_sharded() +
+    int ways = layout_.any_on_host(&offload::Homes::parameters) + layout_.is_sharded() +
                layout_.shard_optimizer_over_data;
     return 1 + ways * static_cast<int>(std::ceil(options_.transfers.layers_ahead));
   }
@@ -100,10 +100,7 @@ StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name, offload::MicroBa
   PlanBuilder builder(name, target_);
   offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers, nullptr,
                                  {.count = options_.micro_batches, .first = first});
-  offload::PassOptions pass{.policy = options_.policy,
-                            .offload_layers = options_.offload_layers,
-                            .others = options_.others,
-                            .micro_batch = micro_batch};
+  offload::PassOptions pass{.policy = options_.policy, .micro_batch = micro_batch};
   std::optional<DeferredUpdate> deferred;
   if (defers() && begins_step(micro_batch)) {
     deferred.emplace(model_, layers_ahead(), *options_.optimizer, operands, builder);

@@ -8,15 +8,13 @@
 
 #include "models/ir/model.h"
 #include "offload/lowering/scan.h"
-#include "offload/policy/policy.h"
+#include "offload/policy/stage_policies.h"
 #include "trainer/step/optimizer.h"
 
 namespace longshore::trainer {
 
 struct StepOptions {
-  offload::Policy policy;
-  std::optional<int> offload_layers;      // as in offload::PassOptions
-  std::optional<offload::Policy> others;  // likewise
+  offload::StagePolicies policy;
   offload::Transfers transfers;
   int64_t micro_batches = 1;  // gradient_accumulation_steps
   // None: gradients are the step's result.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "models/ops/update/adamw.h"
@@ -114,11 +115,18 @@ int64_t arena_bytes(const StepPlans& step) {
 int64_t kept_bytes(const models::Model& model, const offload::LayoutOptions& layout,
                    const StepOptions& options, models::Target target) {
   constexpr int kFewLayers = 2;
-  int64_t least = INT64_MAX;
+  std::map<std::string, int64_t> least;  // of a layer, by stage
   for (const offload::LayerPlan& layers :
        plan_short_step(model, kFewLayers, layout, options, target).layers)
-    if (layers.is_scan) least = std::min(least, residual_bytes(*layers.partition, Fate::keep));
-  return least * static_cast<int64_t>(scan_stage(model).layers.size());
+    if (layers.is_scan) {
+      const int64_t bytes = residual_bytes(*layers.partition, Fate::keep);
+      const auto [known, is_new] = least.try_emplace(layers.stage, bytes);
+      known->second = std::min(known->second, bytes);
+    }
+  int64_t sum = 0;
+  for (const models::Stage& stage : model.stages)
+    if (stage.is_scan()) sum += least.at(stage.name) * std::ssize(stage.layers);
+  return sum;
 }
 
 // Where values are few and states move, transfers that start at other times can make a step that
@@ -131,13 +139,11 @@ std::optional<StepOptions> keeping_all_in_less(const Config& config, const model
                                                models::Target target) {
   const offload::LayoutOptions layout = layout_options(config);
   if (config.remat_policy == "none" || config.remat_policy == "custom" ||
-      options.policy.offloads() || !has_transfers(layout.homes, layout.mesh, options))
+      options.policy.offloads() || !has_transfers(layout.any_on_host(), layout.mesh, options))
     return std::nullopt;
   StepOptions keeping = options;
-  keeping.policy = offload::keep_all();
-  keeping.policy.name = options.policy.name;
-  keeping.offload_layers.reset();
-  keeping.others.reset();
+  keeping.policy.all = {.first = offload::keep_all(), .offload_layers = {}, .others = {}};
+  keeping.policy.all.first.name = options.policy.all.first.name;
   const int64_t enough = arena_bytes(step_of_first);
   if (kept_bytes(model, layout, keeping, target) >= enough) return std::nullopt;
   keeping.transfers.layers_ahead = chosen_layers_ahead(config, model, keeping, target);
@@ -165,15 +171,17 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
 }
 
 StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
-  const models::Program& layer = scan_stage(model).programs[0];
+  const models::Program& layer = main_stage(model).programs[0];
   auto policy = [&](const std::map<std::string, Fate>& custom) {
     return with_origin(config, [&] { return make_policy(config.remat_policy, custom, layer); });
   };
-  StepOptions options{.policy = policy(fates_in_first_layers(config)),
+  offload::StagePolicy layers{
+      .first = policy(fates_in_first_layers(config)), .offload_layers = {}, .others = {}};
+  if (auto fates = fates_in_other_layers(config)) layers.others = policy(*fates);
+  if (config.offload_layers >= 0) layers.offload_layers = static_cast<int>(config.offload_layers);
+  StepOptions options{.policy = std::move(layers),
                       .transfers = {.layers_ahead = config.prefetch_layers},
                       .micro_batches = config.gradient_accumulation_steps};
-  if (auto fates = fates_in_other_layers(config)) options.others = policy(*fates);
-  if (config.offload_layers >= 0) options.offload_layers = static_cast<int>(config.offload_layers);
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a) options.optimizer = optimizer_options(config);
   options.transfers.layers_ahead = chosen_layers_ahead(config, model, options, target);
@@ -181,8 +189,9 @@ StepOptions step_options(const Config& config, const models::Model& model, model
 }
 
 bool keeps_all_in_less(const StepOptions& options) {
-  return options.policy.otherwise == Fate::keep && options.policy.fates.empty() &&
-         options.policy.name != offload::keep_all().name;
+  const offload::Policy& policy = options.policy.all.first;
+  return policy.otherwise == Fate::keep && policy.fates.empty() &&
+         policy.name != offload::keep_all().name;
 }
 
 std::vector<const Plan*> TrainingPlans::all() const {
@@ -265,9 +274,9 @@ std::string text(const TrainingPlans& plans) {
                     times > 1 ? fmt::format(", {} times", times) : "", plan->instructions.size(),
                     offload::bytes_text(plan->arena_bytes[MemoryKind::device]));
   }
-  result += "\nremat_policy " + plans.options.policy.name +
+  result += "\nremat_policy " + plans.options.policy.all.first.name +
             (keeps_all_in_less(plans.options) ? kKeepsAllInLess : "") + "\n";
-  if (has_transfers(plans.layout.homes, plans.layout.mesh, plans.options))
+  if (has_transfers(plans.layout.any_on_host(), plans.layout.mesh, plans.options))
     result +=
         fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.layers_ahead);
   result += "\n";

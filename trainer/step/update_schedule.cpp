@@ -124,7 +124,7 @@ class UpdateInNextStep : public UpdateSchedule {
 }  // namespace
 
 bool update_moves(const OptimizerOptions& options, const ParameterLayout& layout) {
-  return options.lane == Lane::host_compute || layout.homes.any_on_host() ||
+  return options.lane == Lane::host_compute || layout.any_on_host() ||
          layout.shard_optimizer_over_data;
 }
 

@@ -127,7 +127,7 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
   for (const Slab& slab : layout.slabs) {
     for (Copy copy : written_copies(slab, copies)) {
       const std::string name = argument_name(slab, copy);
-      arguments.at(name, bytes(slab, copy), layout.homes.of(copy), category(copy));
+      arguments.at(name, bytes(slab, copy), slab.homes.of(copy), category(copy));
       if (!is_weight(copy)) arguments.write_zeros(name);
     }
     for (const Piece& piece : pieces(slab)) work.push_back({&slab, piece});

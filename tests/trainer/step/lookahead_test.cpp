@@ -99,7 +99,7 @@ TEST(Lookahead, AllLayersThatAreNamedAreAllLayers) {
   StepOptions options = options_of(kCases[0], model);
   const double all = choose_layers_ahead(model, {.optimizers = offload::adamw_states()}, options,
                                          models::Target::cuda, rates);
-  options.offload_layers = 12;
+  options.policy.all.offload_layers = 12;
   EXPECT_EQ(choose_layers_ahead(model, {.optimizers = offload::adamw_states()}, options,
                                 models::Target::cuda, rates),
             all);

@@ -102,7 +102,7 @@ class Adviser {
         plans_(plans),
         room_(room),
         hardware_(hardware),
-        layers_(static_cast<int>(scan_stage(plans.model).layers.size())),
+        layers_(static_cast<int>(main_stage(plans.model).layers.size())),
         trials_(config, plans, hardware),
         base_(trial(plans.options, layout_options(config))) {}
 
@@ -112,7 +112,8 @@ class Adviser {
       if (room_.fits()) questions_.push_back([this] { return advice_on_policies(); });
       if (room_.fits()) questions_.push_back([this] { return advice_on_auto(); });
       for (const offload::LayerPlan& layers : plans_.step.layers)
-        if (layers.is_scan && layers.first == 0) ask_about_labels(*layers.partition);
+        if (layers.stage == main_stage(plans_.model).name && layers.first == 0)
+          ask_about_labels(*layers.partition);
       ask_about_homes();
     }
     if (plans_.options.optimizer)
@@ -144,8 +145,8 @@ class Adviser {
       policy.name = "tried";
       policy.fates[label] = fate;
     };
-    set(options.policy);
-    if (options.others) set(*options.others);
+    set(options.policy.all.first);
+    if (options.policy.all.others) set(*options.policy.all.others);
     return options;
   }
 
@@ -159,9 +160,8 @@ class Adviser {
       bool is_input = std::ranges::any_of(
           partition.forward.inputs_from(models::Source::input),
           [&](models::ValueId id) { return partition.forward[id].label == label; });
-      Fate now = plans_.options.policy.fates.contains(label) || !is_input
-                     ? plans_.options.policy.fate(label)
-                     : Fate::keep;
+      const offload::Policy& policy = plans_.options.policy.all.first;
+      Fate now = policy.fates.contains(label) || !is_input ? policy.fate(label) : Fate::keep;
       if (now == Fate::remat)
         questions_.push_back([this, label] { return advice_on_recomputed(label); });
       if (now == Fate::offload && !is_input)
@@ -257,7 +257,7 @@ class Adviser {
     Config config = asked_;
     lever.make(config);
     validate(config);
-    if (is_chosen() && plans_.layout.homes.any_on_host()) {
+    if (is_chosen() && plans_.layout.any_on_host()) {
       const std::optional<WalkedPlan> choice = find_policy_quickly(config, hardware_.target);
       if (!choice) return {};
       const double before = whole_step_seconds(), after = choice->step_seconds;

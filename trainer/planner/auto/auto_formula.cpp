@@ -95,7 +95,7 @@ BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> cho
   base.device_room_bytes = limit ? static_cast<double>(*limit) : base.shared_room_bytes;
   set_lane_seconds(*full.estimate, base);
   base.moments =
-      moments(most_live_bytes(full.plans.step, scan_stage(full.plans.model).name, layers));
+      moments(most_live_bytes(full.plans.step, main_stage(full.plans.model).name, layers));
   return base;
 }
 

@@ -33,7 +33,7 @@ double LayerChoices::most_kept_bytes() const {
 std::shared_ptr<const LayerChoices> layer_choices(const models::Model& model,
                                                   const std::map<std::string, offload::Fate>& fixed,
                                                   int64_t micro_batches, const Hardware& hardware) {
-  const models::Stage& stage = scan_stage(model);
+  const models::Stage& stage = main_stage(model);
   offload::make_policy("custom", fixed, stage.programs[0]);  // throws if they do not suit the model
   auto choices = std::make_shared<LayerChoices>(LayerChoices{
       .assignments = offload::assignments(stage, fixed, hardware),
