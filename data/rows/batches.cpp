@@ -35,34 +35,14 @@ int64_t first_row(BatchShape shape, Rank rank, int64_t micro_batch) {
   return micro_batch * rows_of_all + rank.rank * shape.rows;
 }
 
-Batch padding(BatchShape shape) {
-  Batch batch;
-  batch.shape = shape;
-  const size_t size = static_cast<size_t>(shape.rows * shape.length);
-  batch.tokens.assign(size, 0);
-  batch.targets.assign(size, kIgnoredTarget);
-  batch.segments.assign(size, kPadding);
-  batch.positions.resize(size);
-  for (size_t i = 0; i < size; ++i)
-    batch.positions[i] = static_cast<int32_t>(i % static_cast<size_t>(shape.length));
-  return batch;
-}
-
-Row row_of(Batch& batch, int64_t row) {
-  auto part = [&](std::vector<int32_t>& values) {
-    return std::span(values).subspan(static_cast<size_t>(row * batch.shape.length),
-                                     static_cast<size_t>(batch.shape.length));
-  };
-  return {part(batch.tokens), part(batch.targets), part(batch.positions), part(batch.segments)};
-}
-
 // Rows `first`, `first` + 1, ... as `read(number, into)` writes them.
 template <class Read>
-Batch filled(BatchShape shape, int64_t first, Read read) {
-  Batch batch = padding(shape);
-  for (int64_t row = 0; row < shape.rows; ++row) read(first + row, row_of(batch, row));
-  batch.total_weights =
-      std::ranges::count_if(batch.targets, [](int32_t target) { return target != kIgnoredTarget; });
+Batch filled(const BatchSchema& schema, int64_t first, Read read) {
+  Batch batch = padding(schema);
+  for (int64_t row = 0; row < schema.shape.rows; ++row) read(first + row, Row(batch, row));
+  if (batch.has(kTargets))
+    batch.total_weights = std::ranges::count_if(
+        batch[kTargets], [](int32_t target) { return target != kIgnoredTarget; });
   return batch;
 }
 
@@ -80,37 +60,42 @@ std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
 
 }  // namespace
 
-BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed, Rank rank) {
+BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t seed, Rank rank) {
+  const BatchShape shape = schema.shape;
   check_shape(shape);
   check_rank(rank);
   if (vocab_size < 1) throw InternalError("vocabulary of " + std::to_string(vocab_size));
   return [=](int64_t micro_batch) {
     std::vector<int32_t> window(static_cast<size_t>(shape.length) + 1);
     const std::vector<uint8_t> carries_loss(window.size(), 1);
-    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
-      for (size_t t = 0; t < window.size(); t += 4) {
-        const PhiloxBlock random = philox(seed, RandomUse::synthetic_tokens,
-                                          static_cast<uint32_t>(t / 4), uint64_t(number));
-        for (size_t i = 0; i < 4 && t + i < window.size(); ++i)
-          window[t + i] = static_cast<int32_t>(uint64_t{random[i]} * uint64_t(vocab_size) >> 32);
-      }
-      into.put(0, kPadding + 1, window, carries_loss);
-    });
+    return filled(
+        schema, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+          for (size_t t = 0; t < window.size(); t += 4) {
+            const PhiloxBlock random = philox(seed, RandomUse::synthetic_tokens,
+                                              static_cast<uint32_t>(t / 4), uint64_t(number));
+            for (size_t i = 0; i < 4 && t + i < window.size(); ++i)
+              window[t + i] =
+                  static_cast<int32_t>(uint64_t{random[i]} * uint64_t(vocab_size) >> 32);
+          }
+          into.put(0, kPadding + 1, window, carries_loss);
+        });
   };
 }
 
-BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed,
+BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema schema, uint64_t seed,
                              Rank rank) {
+  const BatchShape shape = schema.shape;
   check_shape(shape);
   check_rank(rank);
   const Mixture mixture(shares(sources));
   return [=](int64_t micro_batch) {
-    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
-      const Mixture::Place place = mixture(number);
-      const Rows& rows = *sources[place.source].rows;
-      const Permutation order(uint64_t(rows.count()), seed, uint64_t(place.row / rows.count()));
-      rows.read(static_cast<int64_t>(order(uint64_t(place.row % rows.count()))), into);
-    });
+    return filled(
+        schema, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+          const Mixture::Place place = mixture(number);
+          const Rows& rows = *sources[place.source].rows;
+          const Permutation order(uint64_t(rows.count()), seed, uint64_t(place.row / rows.count()));
+          rows.read(static_cast<int64_t>(order(uint64_t(place.row % rows.count()))), into);
+        });
   };
 }
 
@@ -119,16 +104,18 @@ int64_t sequential_batch_count(const Rows& rows, BatchShape shape, int64_t world
   return (rows.count() - 1) / (shape.rows * world_size) + 1;
 }
 
-BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape, Rank rank) {
+BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchSchema schema, Rank rank) {
+  const BatchShape shape = schema.shape;
   check_rank(rank);
   const int64_t batch_count = sequential_batch_count(*rows, shape, rank.world_size);
   return [=](int64_t micro_batch) {
     if (micro_batch < 0 || micro_batch >= batch_count)
       throw InternalError("evaluation batch " + std::to_string(micro_batch) + " of " +
                           std::to_string(batch_count));
-    return filled(shape, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
-      if (number < rows->count()) rows->read(number, into);
-    });
+    return filled(schema, first_row(shape, rank, micro_batch),
+                  [&](int64_t number, const Row& into) {
+                    if (number < rows->count()) rows->read(number, into);
+                  });
   };
 }
 

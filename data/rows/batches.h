@@ -1,4 +1,4 @@
-// What a training or evaluation step consumes.
+// What the steps of training and evaluation consume, one micro-batch after the other.
 //
 // A source is a pure function of a micro-batch index: asking again, out of order or from another
 // thread changes nothing, so a run can stop and resume anywhere. Rows are numbered through all
@@ -8,8 +8,6 @@
 //
 // N ranks share each micro-batch: rank n has the n-th of N equal parts of its rows. Together they
 // hold the same rows as one rank whose batch is N times as large.
-//
-// B rows of T positions: tokens, targets, positions and segments are [B,T], row-major.
 #pragma once
 
 #include <cstdint>
@@ -22,31 +20,17 @@
 
 namespace longshore::data {
 
-struct BatchShape {
-  int64_t rows = 0;    // B
-  int64_t length = 0;  // T
-};
-
 // Which of the processes that train together a source is for.
 struct Rank {
   int64_t rank = 0;
   int64_t world_size = 1;
 };
 
-// Its members are those of Row.
-struct Batch {
-  BatchShape shape;
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> targets;
-  std::vector<int32_t> positions;
-  std::vector<int32_t> segments;
-  int64_t total_weights = 0;  // number of targets that are trained
-};
-
 using BatchSource = std::function<Batch(int64_t micro_batch)>;
 
 // Tokens drawn uniformly from the vocabulary. Endless.
-BatchSource synthetic_batches(BatchShape shape, int32_t vocab_size, uint64_t seed, Rank rank = {});
+BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t seed,
+                              Rank rank = {});
 
 struct WeightedRows {
   std::shared_ptr<const Rows> rows;
@@ -54,15 +38,16 @@ struct WeightedRows {
 };
 
 // Rows of one or several sources, as Mixture mixes them; each source visits its rows in epochs,
-// every row once in an order of its own. Endless. Rows are as long as the shape says. Weights are
+// every row once in an order of its own. Endless. Rows are as long as the schema says. Weights are
 // above 0 and given for all sources or for none; they are kept to 32 bits.
-BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchShape shape, uint64_t seed,
+BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema schema, uint64_t seed,
                              Rank rank = {});
 
 // All rows in order, for evaluation. What the last micro-batch has too much is padding, which may
 // be all that a rank has of it. Valid indices are those below sequential_batch_count, the same
 // number for every rank.
-BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchShape shape, Rank rank = {});
+BatchSource sequential_batches(std::shared_ptr<const Rows> rows, BatchSchema schema,
+                               Rank rank = {});
 
 int64_t sequential_batch_count(const Rows& rows, BatchShape shape, int64_t world_size = 1);
 

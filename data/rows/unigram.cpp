@@ -26,12 +26,13 @@ void count_tokens(const TokenFile& file, std::vector<int64_t>& counts) {
 }
 
 void count_targets(const EvaluatedRows& validation, std::vector<int64_t>& counts) {
-  const auto length = static_cast<size_t>(validation.length);
-  std::vector<int32_t> tokens(length), targets(length), positions(length), segments(length);
+  const BatchSchema schema(
+      {.rows = 1, .length = validation.length},
+      {{.name = kTargets, .per_row = validation.length, .padding = kIgnoredTarget}});
   for (int64_t row = 0; row < validation.count; ++row) {
-    std::ranges::fill(targets, kIgnoredTarget);
-    validation.rows->read(row, {tokens, targets, positions, segments});
-    for (int32_t target : targets)
+    Batch batch = padding(schema);
+    validation.rows->read(row, Row(batch, 0));
+    for (int32_t target : batch[kTargets])
       if (target != kIgnoredTarget) ++counts[static_cast<size_t>(target)];
   }
 }

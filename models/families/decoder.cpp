@@ -31,6 +31,7 @@ constexpr double kInitDeviation = 0.02;
 
 const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
 const Weight kBias{.decay = Decay::no};
+constexpr Padding kCounted{.value = 0, .counts = true};
 
 const LayerTraits& traits(const DecoderConfig& c) { return c.family->layer; }
 
@@ -72,8 +73,8 @@ Var embedding_weight(Trace& t, const DecoderConfig& c) {
 
 Program embed(const DecoderConfig& c) {
   Trace t("embed");
-  Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});        // [B,T]
-  Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});  // [B,T]
+  Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
+  Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);  // [B,T]
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
@@ -143,7 +144,7 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   if (kind.cache_capacity > 0) {
     Type cache{{c.batch, kind.cache_capacity, c.kv_heads, c.head_dim}, c.dtype};
     KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
-    Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32});
+    Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);
     CachedAttention cached = cached_attention(q, k, v, before, positions, options);
     context = cached.context;
     attended.cache = cached.cache;
@@ -208,8 +209,9 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
     t.output(logits(n, weight()));                                      // [N,V]
     return t.finish();
   }
-  Var targets = t.batch("targets", {{c.batch, c.length}, Dtype::int32});  // [B,T]
-  Var n = norm(c, x, "model.norm.weight", c.width);                       // [B,T,C]
+  Var targets =
+      t.batch("targets", {{c.batch, c.length}, Dtype::int32}, {.value = kIgnoredTarget});  // [B,T]
+  Var n = norm(c, x, "model.norm.weight", c.width);  // [B,T,C]
   Var w = weight();
   if (options.head == Head::hidden_states) {
     t.output(n);

@@ -55,6 +55,13 @@ struct Weight {
   Init init;
 };
 
+// What a batch input holds in a row that there is nothing for: the value at each position, or where
+// it counts the value, the next one, and so on.
+struct Padding {
+  int32_t value = 0;
+  bool counts = false;
+};
+
 struct Value {
   std::string name;   // unique in the program
   std::string label;  // what policies know it by; "" for most
@@ -63,6 +70,7 @@ struct Value {
   bool needs_gradient = false;
   int32_t producer = -1;         // index of the node that makes it
   std::optional<Weight> weight;  // for Source::weight
+  Padding padding;               // for Source::batch
 };
 
 struct Node {

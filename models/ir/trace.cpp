@@ -21,9 +21,11 @@ Var Trace::weight(std::string_view name, Type type, Weight weight) {
                                     .weight = weight})};
 }
 
-Var Trace::batch(std::string_view name, Type type) {
-  return {this,
-          program_.add_input({.name = std::string(name), .type = type, .source = Source::batch})};
+Var Trace::batch(std::string_view name, Type type, Padding padding) {
+  return {
+      this,
+      program_.add_input(
+          {.name = std::string(name), .type = type, .source = Source::batch, .padding = padding})};
 }
 
 Var Trace::scalar(std::string_view name, Dtype dtype) {

@@ -27,7 +27,8 @@ class Trace {
   // The first input of a scanned program is its carry.
   Var input(std::string_view name, Type type);
   Var weight(std::string_view name, Type type, Weight weight);
-  Var batch(std::string_view name, Type type);
+  // [B, ...]: of the B rows of a micro-batch.
+  Var batch(std::string_view name, Type type, Padding padding = {});
   Var scalar(std::string_view name, Dtype dtype = Dtype::float32);
   // Has an output of OutputRole::state.
   Var state(std::string_view name, Type type);

@@ -126,8 +126,8 @@ void write_start(Contender& contender, const trainer::Config& config, const fs::
     return text;
   };
   const data::Batch& batch = contender.batch();
-  write_file(folder / "tokens", rows(batch.tokens, config.max_target_length));
-  write_file(folder / "targets", rows(batch.targets, config.max_target_length));
+  write_file(folder / "tokens", rows(batch["tokens"], config.max_target_length));
+  write_file(folder / "targets", rows(batch["targets"], config.max_target_length));
 }
 
 void say(const std::string& line) {

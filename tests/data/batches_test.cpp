@@ -44,8 +44,7 @@ std::shared_ptr<const Rows> all_windows(const std::shared_ptr<const TokenFile>& 
 }
 
 bool equal(const Batch& a, const Batch& b) {
-  return a.tokens == b.tokens && a.targets == b.targets && a.positions == b.positions &&
-         a.segments == b.segments && a.total_weights == b.total_weights;
+  return a.inputs == b.inputs && a.total_weights == b.total_weights;
 }
 
 // The rows of all, in order.
@@ -55,10 +54,10 @@ Batch joined(const std::vector<Batch>& batches) {
     to.insert(to.end(), from.begin(), from.end());
   };
   for (const Batch& batch : batches) {
-    append(all.tokens, batch.tokens);
-    append(all.targets, batch.targets);
-    append(all.positions, batch.positions);
-    append(all.segments, batch.segments);
+    append(all["tokens"], batch["tokens"]);
+    append(all["targets"], batch["targets"]);
+    append(all["positions"], batch["positions"]);
+    append(all["segments"], batch["segments"]);
     all.total_weights += batch.total_weights;
   }
   return all;
@@ -76,17 +75,17 @@ void expect_pure(const std::function<BatchSource(BatchShape, Rank)>& make, int64
     EXPECT_TRUE(equal(source(m), forwards[m])) << m;
   }
   for (const Batch& batch : forwards) {
-    ASSERT_EQ(batch.tokens.size(), 15u);
-    ASSERT_EQ(batch.targets.size(), 15u);
-    ASSERT_EQ(batch.positions.size(), 15u);
-    ASSERT_EQ(batch.segments.size(), 15u);
+    ASSERT_EQ(batch["tokens"].size(), 15u);
+    ASSERT_EQ(batch["targets"].size(), 15u);
+    ASSERT_EQ(batch["positions"].size(), 15u);
+    ASSERT_EQ(batch["segments"].size(), 15u);
     EXPECT_EQ(batch.total_weights,
-              std::count_if(batch.targets.begin(), batch.targets.end(),
+              std::count_if(batch["targets"].begin(), batch["targets"].end(),
                             [](int32_t target) { return target != kIgnoredTarget; }));
     for (int i = 0; i < 15; ++i) {
-      EXPECT_EQ(batch.positions[i], i % 5);
-      if (i % 5 < 4 && batch.targets[i + 1] != kIgnoredTarget) {
-        EXPECT_EQ(batch.targets[i], batch.tokens[i + 1]);
+      EXPECT_EQ(batch["positions"][i], i % 5);
+      if (i % 5 < 4 && batch["targets"][i + 1] != kIgnoredTarget) {
+        EXPECT_EQ(batch["targets"][i], batch["tokens"][i + 1]);
       }
     }
   }
@@ -122,16 +121,16 @@ TEST(SyntheticBatches, DifferBySeedAndRow) {
     for (int64_t m : {int64_t{0}, int64_t{1}, int64_t{1} << 40}) {
       const Batch batch = synthetic_batches(shape, 1000, seed)(m);
       for (int row = 0; row < 4; ++row)
-        rows.emplace(batch.tokens.begin() + row * 9, batch.tokens.begin() + (row + 1) * 9);
+        rows.emplace(batch["tokens"].begin() + row * 9, batch["tokens"].begin() + (row + 1) * 9);
     }
   EXPECT_EQ(rows.size(), 3u * 3 * 4);
 }
 
 TEST(SyntheticBatches, AreEvenOverTheVocabulary) {
   for (int32_t vocab_size : {1, 2, 257}) {
-    const Batch batch = synthetic_batches({.rows = 100, .length = 1000}, vocab_size, 3)(5);
+    const Batch batch = synthetic_batches({100, 1000}, vocab_size, 3)(5);
     std::vector<int> counts(static_cast<size_t>(vocab_size));
-    for (int32_t token : batch.tokens) {
+    for (int32_t token : batch["tokens"]) {
       ASSERT_GE(token, 0);
       ASSERT_LT(token, vocab_size);
       ++counts[static_cast<size_t>(token)];
@@ -161,10 +160,10 @@ TEST(ShuffledBatches, EveryEpochVisitsEachWindowOnceInAnOrderOfItsOwn) {
         const Batch batch = source(m);
         EXPECT_EQ(batch.total_weights, rows * length);
         for (int64_t row = 0; row < rows; ++row) {
-          const int32_t start = batch.tokens[row * length];
+          const int32_t start = batch["tokens"][row * length];
           for (int t = 0; t < length; ++t) {
-            EXPECT_EQ(batch.tokens[row * length + t], start + t);
-            EXPECT_EQ(batch.targets[row * length + t], start + t + 1);
+            EXPECT_EQ(batch["tokens"][row * length + t], start + t);
+            EXPECT_EQ(batch["targets"][row * length + t], start + t + 1);
           }
           starts.push_back(start);
         }
@@ -188,7 +187,8 @@ TEST(ShuffledBatches, SeedsGiveOtherOrders) {
   TemporaryFolder folder;
   const auto file = counting_file(folder, 1001);
   const BatchShape shape{.rows = 50, .length = 10};
-  EXPECT_NE(shuffled_windows(file, shape, 1)(0).tokens, shuffled_windows(file, shape, 2)(0).tokens);
+  EXPECT_NE(shuffled_windows(file, shape, 1)(0)["tokens"],
+            shuffled_windows(file, shape, 2)(0)["tokens"]);
 }
 
 TEST(ShuffledBatches, RefuseAFileWithoutAWholeWindow) {
@@ -226,13 +226,13 @@ TEST(SequentialBatches, PredictEveryTokenButTheFirstOnce) {
           const Batch batch = source(m);
           EXPECT_GT(batch.total_weights, 0);
           total_weights += batch.total_weights;
-          for (size_t i = 0; i < batch.targets.size(); ++i) {
-            if (batch.targets[i] == kIgnoredTarget) {
-              EXPECT_EQ(batch.tokens[i], 0);
-              EXPECT_EQ(batch.segments[i], kPadding);
+          for (size_t i = 0; i < batch["targets"].size(); ++i) {
+            if (batch["targets"][i] == kIgnoredTarget) {
+              EXPECT_EQ(batch["tokens"][i], 0);
+              EXPECT_EQ(batch["segments"][i], kPadding);
             } else {
-              EXPECT_EQ(batch.tokens[i], batch.targets[i] - 1);
-              targets.push_back(batch.targets[i]);
+              EXPECT_EQ(batch["tokens"][i], batch["targets"][i] - 1);
+              targets.push_back(batch["targets"][i]);
             }
           }
         }
@@ -288,14 +288,15 @@ TEST(ShuffledBatches, OfSeveralSourcesArePureFunctionsOfTheIndex) {
 
 TEST(ShuffledBatches, WithoutWeightsVisitEveryRowOnceAnEpoch) {
   const std::vector<int64_t> counts = {7, 100, 1, 23};
-  const BatchSource source = shuffled_batches(sources(counts, {}), {.rows = 131, .length = 2}, 3);
+  const BatchSource source = shuffled_batches(sources(counts, {}), {131, 2}, 3);
   std::set<std::vector<int32_t>> orders;
   for (int64_t epoch : {0, 1, 1000}) {
     const Batch batch = source(epoch);
     std::set<std::pair<int32_t, int32_t>> rows;
-    for (size_t i = 0; i < 131; ++i) rows.emplace(batch.tokens[2 * i], batch.tokens[2 * i + 1]);
+    for (size_t i = 0; i < 131; ++i)
+      rows.emplace(batch["tokens"][2 * i], batch["tokens"][2 * i + 1]);
     EXPECT_EQ(rows.size(), 131u);
-    orders.insert(batch.tokens);
+    orders.insert(batch["tokens"]);
   }
   EXPECT_EQ(orders.size(), 3u);
 }
@@ -303,16 +304,15 @@ TEST(ShuffledBatches, WithoutWeightsVisitEveryRowOnceAnEpoch) {
 TEST(ShuffledBatches, KeepTheWeightsAtEveryPlace) {
   const std::vector<int64_t> counts = {7, 100, 20, 3};
   const std::vector<double> weights = {0.5, 3, 1.2, 0.3};
-  const BatchSource source =
-      shuffled_batches(sources(counts, weights), {.rows = 10'000, .length = 2}, 3);
+  const BatchSource source = shuffled_batches(sources(counts, weights), {10'000, 2}, 3);
   std::vector<double> seen(4);
   std::vector<std::vector<int>> visits;
   for (int64_t count : counts) visits.emplace_back(count);
   const Batch batch = source(0);
   for (int row = 0; row < 10'000; ++row) {
-    const auto from = static_cast<size_t>(batch.tokens[2 * row]);
+    const auto from = static_cast<size_t>(batch["tokens"][2 * row]);
     ++seen[from];
-    ++visits[from].at(static_cast<size_t>(batch.tokens[2 * row + 1]));
+    ++visits[from].at(static_cast<size_t>(batch["tokens"][2 * row + 1]));
     for (size_t i = 0; i < 4; ++i) ASSERT_NEAR(seen[i], (row + 1) * weights[i] / 5, 2) << row;
   }
   // Each source goes through its rows evenly, whatever its weight.
@@ -321,7 +321,38 @@ TEST(ShuffledBatches, KeepTheWeightsAtEveryPlace) {
 }
 
 TEST(ShuffledBatches, TakeAnyWeightAboveZero) {
-  EXPECT_NO_THROW(shuffled_batches(sources({5, 5}, {1e-300, 1}), {.rows = 1, .length = 2}, 3)(0));
+  EXPECT_NO_THROW(shuffled_batches(sources({5, 5}, {1e-300, 1}), {1, 2}, 3)(0));
+}
+
+// Rows that have numbers beside their text.
+class ScoredRows : public Rows {
+ public:
+  int64_t count() const override { return 1; }
+  void read(int64_t, const Row& into) const override {
+    into.put(0, 1, std::vector<int32_t>{7, 8, 9}, std::vector<uint8_t>(3, 1));
+    std::ranges::fill(into.floats("scores"), 0.5F);
+    std::ranges::fill(into["nobody's"], 1);
+  }
+};
+
+// A row of data and one of padding, of a model that reads no positions.
+TEST(Batches, HoldWhatTheModelReads) {
+  const BatchSchema schema({.rows = 2, .length = 3},
+                           {{.name = kTokens, .per_row = 3},
+                            {.name = kTargets, .per_row = 3, .padding = kIgnoredTarget},
+                            {.name = "scores", .element = Element::float32, .per_row = 2},
+                            {.name = "places", .per_row = 3, .padding = 4, .counts = true}});
+  const Batch batch = sequential_batches(std::make_shared<ScoredRows>(), schema)(0);
+  using Ints = std::vector<int32_t>;
+  EXPECT_EQ(batch[kTokens], (Ints{7, 8, 0, 0, 0, 0}));
+  EXPECT_EQ(batch[kTargets], (Ints{8, 9, -1, -1, -1, -1}));
+  EXPECT_EQ(batch["places"], (Ints{4, 5, 6, 4, 5, 6}));
+  EXPECT_EQ(std::get<std::vector<float>>(batch.inputs.at("scores")),
+            (std::vector<float>{0.5, 0.5, 0, 0}));
+  EXPECT_EQ(batch.inputs.size(), 4u);
+  EXPECT_EQ(batch.total_weights, 2);
+  EXPECT_THROW(batch["scores"], InternalError);
+  EXPECT_THROW(batch[kSegments], InternalError);
 }
 
 TEST(Batches, AreTheSameFromSeveralThreads) {

@@ -48,7 +48,7 @@ std::shared_ptr<const TokenFile> file_of(const TemporaryFolder& folder,
 }
 
 Batch all_of(const std::shared_ptr<const DocumentRows>& rows, int64_t length) {
-  return sequential_batches(rows, {.rows = rows->count(), .length = length})(0);
+  return sequential_batches(rows, {rows->count(), length})(0);
 }
 
 // The sequences of a batch: what a row has as one segment, with the last target. What is not
@@ -58,23 +58,23 @@ std::vector<Document> sequences_of(const Batch& batch) {
   const int64_t length = batch.shape.length;
   for (int64_t i = 0; i < batch.shape.rows * length; ++i) {
     const bool begins_row = i % length == 0;
-    if (batch.segments[i] == kPadding) {
-      EXPECT_EQ(batch.targets[i], kIgnoredTarget);
-      EXPECT_EQ(batch.tokens[i], 0);
+    if (batch["segments"][i] == kPadding) {
+      EXPECT_EQ(batch["targets"][i], kIgnoredTarget);
+      EXPECT_EQ(batch["tokens"][i], 0);
       continue;
     }
-    if (begins_row || batch.segments[i] != batch.segments[i - 1]) {
-      EXPECT_EQ(batch.segments[i], begins_row ? 1 : batch.segments[i - 1] + 1);
-      EXPECT_EQ(batch.positions[i], 0);
-      found.push_back({{batch.tokens[i]}, {0}});
+    if (begins_row || batch["segments"][i] != batch["segments"][i - 1]) {
+      EXPECT_EQ(batch["segments"][i], begins_row ? 1 : batch["segments"][i - 1] + 1);
+      EXPECT_EQ(batch["positions"][i], 0);
+      found.push_back({{batch["tokens"][i]}, {0}});
     } else {
-      EXPECT_EQ(batch.positions[i], batch.positions[i - 1] + 1);
-      EXPECT_EQ(found.back().tokens.back(), batch.tokens[i]);
+      EXPECT_EQ(batch["positions"][i], batch["positions"][i - 1] + 1);
+      EXPECT_EQ(found.back().tokens.back(), batch["tokens"][i]);
     }
-    const bool ends = (i + 1) % length == 0 || batch.segments[i + 1] != batch.segments[i];
-    const bool is_trained = batch.targets[i] != kIgnoredTarget;
-    EXPECT_TRUE(!is_trained || ends || batch.targets[i] == batch.tokens[i + 1]);
-    found.back().tokens.push_back(ends ? batch.targets[i] : batch.tokens[i + 1]);
+    const bool ends = (i + 1) % length == 0 || batch["segments"][i + 1] != batch["segments"][i];
+    const bool is_trained = batch["targets"][i] != kIgnoredTarget;
+    EXPECT_TRUE(!is_trained || ends || batch["targets"][i] == batch["tokens"][i + 1]);
+    found.back().tokens.push_back(ends ? batch["targets"][i] : batch["tokens"][i + 1]);
     found.back().carries_loss.push_back(is_trained);
   }
   return found;
@@ -110,7 +110,7 @@ TEST(DocumentRows, HoldEveryDocumentOnce) {
 
         // And once in each epoch of a shuffled source.
         const BatchSource source =
-            shuffled_batches({{rows, std::nullopt}}, {.rows = rows->count(), .length = 32}, 5);
+            shuffled_batches({{rows, std::nullopt}}, {rows->count(), 32}, 5);
         for (int64_t epoch : {0, 3}) {
           std::vector<Document> shuffled = sequences_of(source(epoch));
           EXPECT_NE(shuffled, found);
@@ -182,13 +182,13 @@ TEST(DocumentRows, ReadARowWithoutRegardToOthers) {
   const auto rows = std::make_shared<const DocumentRows>(
       file, DocumentRowsOptions{.length = 20, .packing = true});
   const Batch all = all_of(rows, 20);
-  const BatchSource one = sequential_batches(rows, {.rows = 1, .length = 20});
+  const BatchSource one = sequential_batches(rows, {1, 20});
   for (int64_t row = rows->count() - 1; row >= 0; row -= 7) {
     const Batch alone = one(row);
-    EXPECT_TRUE(
-        std::equal(alone.tokens.begin(), alone.tokens.end(), all.tokens.begin() + row * 20));
-    EXPECT_TRUE(
-        std::equal(alone.targets.begin(), alone.targets.end(), all.targets.begin() + row * 20));
+    EXPECT_TRUE(std::equal(alone["tokens"].begin(), alone["tokens"].end(),
+                           all["tokens"].begin() + row * 20));
+    EXPECT_TRUE(std::equal(alone["targets"].begin(), alone["targets"].end(),
+                           all["targets"].begin() + row * 20));
     EXPECT_GT(alone.total_weights, 0);
   }
 }

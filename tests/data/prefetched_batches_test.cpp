@@ -19,13 +19,13 @@ Batch numbered(int64_t index) {
 }
 
 TEST(PrefetchedBatches, AreTheSourcesBatches) {
-  const BatchSource source = synthetic_batches({.rows = 2, .length = 8}, 100, 1);
+  const BatchSource source = synthetic_batches({2, 8}, 100, 1);
   PrefetchedBatches prefetched(source, 5, 30);
   for (int64_t m = 5; m < 30; ++m) {
     const Batch batch = prefetched.next();
     const Batch direct = source(m);
-    EXPECT_EQ(batch.tokens, direct.tokens) << m;
-    EXPECT_EQ(batch.targets, direct.targets) << m;
+    EXPECT_EQ(batch["tokens"], direct["tokens"]) << m;
+    EXPECT_EQ(batch["targets"], direct["targets"]) << m;
   }
   EXPECT_THROW(prefetched.next(), InternalError);
 }

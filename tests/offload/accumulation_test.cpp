@@ -38,10 +38,10 @@ void expect_equal_to_large_batch(models::DecoderConfig config, int64_t micro_bat
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < micro_batches; ++i) {
     parts.push_back(small_source(i));
-    tokens.insert(tokens.end(), parts.back().tokens.begin(), parts.back().tokens.end());
+    tokens.insert(tokens.end(), parts.back()["tokens"].begin(), parts.back()["tokens"].end());
   }
   data::Batch whole = large_source(0);
-  ASSERT_EQ(tokens, whole.tokens);
+  ASSERT_EQ(tokens, whole["tokens"]);
 
   double loss_gradient = 1.0 / static_cast<double>(whole.total_weights);
   for (const char* policy : {"none", "full"}) {

@@ -105,8 +105,8 @@ PlainPass plain_pass(const models::Model& model, const data::Batch& batch, at::S
     return ids_tensor(values, kSizes.batch, kSizes.length);
   };
   Tensors leaves = models::as_leaves(initial_tensors(model, dtype));
-  Losses losses =
-      plain_losses(model, leaves, {{"tokens", ids(batch.tokens)}, {"targets", ids(batch.targets)}});
+  Losses losses = plain_losses(
+      model, leaves, {{"tokens", ids(batch["tokens"])}, {"targets", ids(batch["targets"])}});
   std::vector<at::Tensor> outputs, cotangents;
   for (const at::Tensor& loss : {losses.loss, losses.auxiliary_loss})
     if (loss.requires_grad()) {

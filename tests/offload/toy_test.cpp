@@ -49,8 +49,9 @@ Losses plain_toy(const Tensors& w, const data::Batch& batch, const ToySizes& s) 
   at::Tensor memory = plain::linear(x, w.at("projector"));
 
   at::Tensor hints = toy_ids(s.hint_vocabulary, s);
-  auto table = plain::rope_table(ids_of(batch.positions, s), s.head_dim, s.rope_base, at::kDouble);
-  x = plain::embedding(ids_of(batch.tokens, s), w.at("embedding"));
+  auto table =
+      plain::rope_table(ids_of(batch["positions"], s), s.head_dim, s.rope_base, at::kDouble);
+  x = plain::embedding(ids_of(batch["tokens"], s), w.at("embedding"));
   at::Tensor auxiliary_loss = at::zeros({}, at::kDouble);
   for (int layer = 0; layer < 3; ++layer) {
     auto weight = [&](const char* name) {
@@ -68,7 +69,7 @@ Losses plain_toy(const Tensors& w, const data::Batch& batch, const ToySizes& s) 
     x = residual + plain::linear(act, weight("down"));
   }
   at::Tensor n = plain::rms_norm(x, w.at("final_norm"), s.norm_epsilon);
-  return {plain::cross_entropy(n, w.at("embedding"), ids_of(batch.targets, s)), auxiliary_loss};
+  return {plain::cross_entropy(n, w.at("embedding"), ids_of(batch["targets"], s)), auxiliary_loss};
 }
 
 data::Batch toy_batch(int64_t index, const ToySizes& s) {

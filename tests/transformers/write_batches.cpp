@@ -33,14 +33,11 @@ void write(const std::string& out, const std::vector<Part>& parts, int64_t rows,
                        .shape = {part.count, rows, length}});
   data::SafetensorsWriter writer(out, infos);
   for (const Part& part : parts) {
-    auto append = [&](const char* name, std::vector<int32_t> data::Batch::*values) {
+    for (const std::string name : {data::kTokens, data::kTargets})
       for (int64_t i = 0; i < part.count; ++i) {
         const data::Batch batch = part.batches(i);
-        writer.append(part.name + name, std::as_bytes(std::span(batch.*values)));
+        writer.append(part.name + "." + name, std::as_bytes(std::span(batch[name])));
       }
-    };
-    append(".tokens", &data::Batch::tokens);
-    append(".targets", &data::Batch::targets);
   }
   writer.finish();
 }
@@ -49,8 +46,9 @@ void run(const std::string& out, const std::string& config_name,
          const std::vector<std::string>& overrides) {
   const trainer::Config config =
       trainer::load_config(config_name, overrides, trainer::default_configs_directory());
+  const data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
   const trainer::TrainingData data =
-      trainer::open_data(config, [](const std::string& line) { std::cerr << line << "\n"; });
+      trainer::open_data(config, shape, [](const std::string& line) { std::cerr << line << "\n"; });
   write(out,
         {{"train", data.training, config.steps * config.gradient_accumulation_steps},
          {"validation", data.validation, data.validation_batches}},

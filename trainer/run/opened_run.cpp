@@ -42,15 +42,16 @@ void link_newest(const fs::path& directory, const Checkpoint& newest, const Log&
 
 }  // namespace
 
-OpenedRun::OpenedRun(const Config& config, World& world, const Log& log) {
+OpenedRun::OpenedRun(const Config& config, const data::BatchSchema& schema, World& world,
+                     const Log& log) {
   const data::Rank rank{.rank = world.rank(), .world_size = world.size()};
   if (world.is_first()) {
-    data = open_data(config, log, rank);
+    data = open_data(config, schema, log, rank);
     directory.emplace(config);
   }
   const fs::path folder = world.gather(directory ? directory->path().string() : "")[0];
   if (!world.is_first()) {
-    data = open_data(config, log, rank);
+    data = open_data(config, schema, log, rank);
     directory.emplace(folder);
   }
 

@@ -19,7 +19,7 @@ struct OpenedRun {
   // folder, and verifies the checkpoint; `log` gets lines on what was done and found. Throws as
   // open_data, RunDirectory, newest_checkpoint and open_checkpoint do, and ConfigError where the
   // folder holds a run that this config does not go on with.
-  OpenedRun(const Config& config, World& world, const Log& log);
+  OpenedRun(const Config& config, const data::BatchSchema& schema, World& world, const Log& log);
 
   TrainingData data;
   std::optional<RunDirectory> directory;  // always there

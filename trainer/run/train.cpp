@@ -33,6 +33,7 @@
 #include "trainer/run/console.h"
 #include "trainer/run/opened_run.h"
 #include "trainer/run/run.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/load_parameters.h"
@@ -121,7 +122,9 @@ void train(const Config& given) {
       chosen.target, chosen.device,
       connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
   const TrainingPlans plans = agreed_plans(config, *backend, *world);
-  const OpenedRun opened(config, *world, console.log());
+  const data::BatchSchema schema =
+      batch_schema(plans.model, {config.per_device_batch_size, config.max_target_length});
+  const OpenedRun opened(config, schema, *world, console.log());
   if (opened.start) {
     config = with_schedule_of(*opened.start, config);
     const Manifest here = describe_run(config, model.dtype, opened.data.identity,

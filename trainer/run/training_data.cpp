@@ -264,11 +264,12 @@ Prompt sample_prompt(const Config& config, const data::TokenFile& file,
   return prompt;
 }
 
-void open_validation(const Config& config, const data::BatchShape& shape, const data::Rank& rank,
+void open_validation(const Config& config, const data::BatchSchema& schema, const data::Rank& rank,
                      Opener& opener, TrainingData& result) {
   SharedFile file = opener.file("eval_dataset_path", config.eval_dataset_path);
   auto rows = opener.rows("eval_dataset_path", file, config.eval_dataset_path,
                           data::WindowRows::Remainder::padded);
+  const data::BatchShape shape = schema.shape;
   result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
   if (config.eval_steps >= 0)
     result.validation_batches = std::min(result.validation_batches, config.eval_steps);
@@ -276,7 +277,7 @@ void open_validation(const Config& config, const data::BatchShape& shape, const 
       .rows = rows,
       .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
       .length = shape.length};
-  result.validation = data::sequential_batches(std::move(rows), shape, rank);
+  result.validation = data::sequential_batches(std::move(rows), schema, rank);
   int32_t vocab_size = file->vocab_size();
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
   result.unigram_loss = data::unigram_cross_entropy(result.files, evaluated, vocab_size);
@@ -285,13 +286,13 @@ void open_validation(const Config& config, const data::BatchShape& shape, const 
 
 }  // namespace
 
-TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
+TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
+                       data::Rank rank) {
   TrainingData result;
-  data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
   uint64_t seed = static_cast<uint64_t>(config.seed);
   if (config.dataset_type == DatasetType::synthetic) {
     result.training =
-        data::synthetic_batches(shape, static_cast<int32_t>(config.model.vocabulary), seed, rank);
+        data::synthetic_batches(schema, static_cast<int32_t>(config.model.vocabulary), seed, rank);
     return result;
   }
   if (!config.tokenizer_path.empty())
@@ -309,8 +310,8 @@ TrainingData open_data(const Config& config, const Log& log, data::Rank rank) {
                               (file.weight ? fmt::format(" x {}", *file.weight) : ""));
   }
   log(epochs_text(config, sources, rank.world_size));
-  result.training = data::shuffled_batches(std::move(sources), shape, seed, rank);
-  if (evaluates(config)) open_validation(config, shape, rank, opener, result);
+  result.training = data::shuffled_batches(std::move(sources), schema, seed, rank);
+  if (evaluates(config)) open_validation(config, schema, rank, opener, result);
   require_use_of_template(config);
   if (samples(config))
     result.sample_prompt = sample_prompt(config, *result.files.front(), *result.tokenizer);

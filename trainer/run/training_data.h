@@ -26,9 +26,10 @@ struct TrainingData {
   Prompt sample_prompt;                        // where text is sampled
 };
 
-// Opens the data of the process `rank`. Text is tokenized into base_output_directory/tokens first,
-// unless it is there already, which may take a while; `log` gets lines on what is done and what was
-// found. Throws ConfigError and DataError.
-TrainingData open_data(const Config& config, const Log& log, data::Rank rank = {});
+// Opens the data of the process `rank`, in batches of the schema. Text is tokenized into
+// base_output_directory/tokens first, unless it is there already, which may take a while; `log`
+// gets lines on what is done and what was found. Throws ConfigError and DataError.
+TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
+                       data::Rank rank = {});
 
 }  // namespace longshore::trainer

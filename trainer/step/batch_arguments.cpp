@@ -1,8 +1,10 @@
 #include "trainer/step/batch_arguments.h"
 
+#include <algorithm>
 #include <map>
-#include <vector>
+#include <variant>
 
+#include "base/error.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "offload/lowering/pass_operands.h"
 #include "offload/memory/alignment.h"
@@ -11,25 +13,59 @@ namespace longshore::trainer {
 
 static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
 
+namespace {
+
+data::BatchInput input_of(const models::Value& value, int64_t rows) {
+  const models::Dtype dtype = value.type.dtype;
+  const int64_t count = value.type.shape.count();
+  if ((dtype != models::Dtype::int32 && dtype != models::Dtype::float32) || count % rows != 0)
+    throw InternalError("batch input " + value.name + ": found " + models::text(value.type) +
+                        ", expected i32 or f32 values of " + std::to_string(rows) + " rows");
+  return {.name = value.name,
+          .element = dtype == models::Dtype::int32 ? data::Element::int32 : data::Element::float32,
+          .per_row = count / rows,
+          .padding = value.padding.value,
+          .counts = value.padding.counts};
+}
+
+// Calls `use` with each batch input of the model, which several programs may read.
+template <class Use>
+void for_each_input(const models::Model& model, Use use) {
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (models::ValueId id : program.inputs_from(models::Source::batch)) use(program[id]);
+}
+
+}  // namespace
+
+data::BatchSchema batch_schema(const models::Model& model, data::BatchShape shape) {
+  data::BatchSchema schema{shape, {}};
+  for_each_input(model, [&](const models::Value& value) {
+    if (std::ranges::find(schema.inputs, value.name, &data::BatchInput::name) ==
+        schema.inputs.end())
+      schema.inputs.push_back(input_of(value, shape.rows));
+  });
+  return schema;
+}
+
 void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch) {
-  auto write = [&](const char* name, const std::vector<int32_t>& values) {
+  for (const auto& [name, input] : batch.inputs) {
     const std::string host = offload::host_name(name);
-    if (!arguments.has(host)) return;
-    const auto bytes = static_cast<int64_t>(values.size() * sizeof(int32_t));
-    arguments.write_part(host, micro_batch * offload::align_up(bytes), values.data(), bytes);
-  };
-  write("tokens", batch.tokens);
-  write("positions", batch.positions);
-  write("targets", batch.targets);
-  write("segments", batch.segments);
+    if (!arguments.has(host)) continue;  // this plan does not read it
+    std::visit(
+        [&](const auto& values) {
+          const auto bytes = static_cast<int64_t>(values.size() * sizeof values[0]);
+          arguments.write_part(host, micro_batch * offload::align_up(bytes), values.data(), bytes);
+        },
+        input);
+  }
 }
 
 void rename_batch(offload::Plan& plan, const models::Model& model, const RenameInput& new_name) {
   std::map<std::string, std::string> names;
-  for (const models::Stage& stage : model.stages)
-    for (const models::Program& program : stage.programs)
-      for (models::ValueId id : program.inputs_from(models::Source::batch))
-        names[offload::host_name(program[id].name)] = new_name(program[id].name);
+  for_each_input(model, [&](const models::Value& value) {
+    names[offload::host_name(value.name)] = new_name(value.name);
+  });
   for (offload::Buffer& buffer : plan.buffers)
     if (auto name = names.find(buffer.name);
         name != names.end() && buffer.owner == offload::Owner::caller)

@@ -1,4 +1,4 @@
-// The pinned host arguments that plans read their batches from.
+// What models read of each micro-batch, and the pinned host arguments that plans read it from.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,10 @@
 #include "offload/plan/plan.h"
 
 namespace longshore::trainer {
+
+// What the model reads of micro-batches of that shape, in the order of its stages. Throws
+// InternalError for an input of another number of rows, or of values that data does not give.
+data::BatchSchema batch_schema(const models::Model& model, data::BatchShape shape);
 
 // Puts a batch into the parts of the arguments that the plan of that micro-batch reads.
 void write_batch(const data::Batch& batch, offload::Arguments& arguments, int64_t micro_batch = 0);

@@ -168,23 +168,23 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
   Reader reader(file);
   ProbeInputs inputs{.batch = {.shape = reader.shape()}, .has_labels = reader.has("labels")};
   data::Batch& batch = inputs.batch;
-  batch.tokens = reader.read("input_ids", {.high = vocabulary - 1});
-  batch.positions = positions(reader);
+  batch[data::kTokens] = reader.read("input_ids", {.high = vocabulary - 1});
+  batch[data::kPositions] = positions(reader);
   std::vector<int32_t> labels;
   if (inputs.has_labels) labels = reader.read("labels", {.high = vocabulary - 1, .also = kNoLabel});
-  batch.targets = inputs.has_labels
-                      ? targets(labels, batch.shape.length)
-                      : std::vector<int32_t>(batch.tokens.size(), data::kIgnoredTarget);
-  batch.total_weights = std::ranges::count_if(
-      batch.targets, [](int32_t target) { return target != data::kIgnoredTarget; });
+  std::vector<int32_t>& learnt = batch[data::kTargets] =
+      inputs.has_labels
+          ? targets(labels, batch.shape.length)
+          : std::vector<int32_t>(static_cast<size_t>(reader.count()), data::kIgnoredTarget);
+  batch.total_weights =
+      std::ranges::count_if(learnt, [](int32_t target) { return target != data::kIgnoredTarget; });
   if (inputs.has_labels && batch.total_weights == 0)
     reader.fail("labels", "no target to train",
                 fmt::format("at least one that is not {}, after the first column", kNoLabel));
   if (reader.has("attention_mask")) check_padding(reader, labels);
   if (reader.has("segment_ids")) {
-    inputs.has_segments = true;
-    batch.segments = reader.read("segment_ids", {});
-    check_segments(reader, batch.segments);
+    batch[data::kSegments] = reader.read("segment_ids", {});
+    check_segments(reader, batch[data::kSegments]);
   }
   return inputs;
 }
@@ -193,18 +193,20 @@ void write_probe_inputs(const std::filesystem::path& file, const data::Batch& ba
   const auto [rows, length] = batch.shape;
   std::map<std::string, std::vector<int32_t>> values;
   for (int64_t row = 0; row < rows; ++row) {
-    auto add = [&](const char* name, const std::vector<int32_t>& from) {
+    auto add = [&](const char* name, const char* input) {
+      const std::vector<int32_t>& from = batch[input];
       auto begin = from.begin() + row * length;
       values[name].insert(values[name].end(), begin, begin + length);
     };
-    add("input_ids", batch.tokens);
-    add("position_ids", batch.positions);
-    add("segment_ids", batch.segments);
+    add("input_ids", data::kTokens);
+    add("position_ids", data::kPositions);
     values["labels"].push_back(kNoLabel);
-    add("labels", batch.targets);
+    add("labels", data::kTargets);
     std::ranges::replace(values["labels"], data::kIgnoredTarget, static_cast<int32_t>(kNoLabel));
     values["input_ids"].push_back(std::max(0, values["labels"].back()));
     values["position_ids"].push_back(values["position_ids"].back() + 1);
+    if (!batch.has(data::kSegments)) continue;
+    add("segment_ids", data::kSegments);
     values["segment_ids"].push_back(values["segment_ids"].back());
   }
   std::vector<data::SafetensorsInfo> tensors;

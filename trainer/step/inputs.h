@@ -10,7 +10,6 @@ namespace longshore::trainer {
 
 struct ProbeInputs {
   data::Batch batch;
-  bool has_segments = false;
   bool has_labels = false;  // without, no target is trained
 };
 
@@ -29,7 +28,8 @@ struct ProbeInputs {
 // every other tensor, and for values that are not as said above.
 ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabulary);
 
-// A batch of B rows of T positions as such a file, with labels, segments and positions. It has
+// A batch of B rows of T positions as such a file, with labels, positions and, where the batch has
+// them, segments. It has
 // [B,T+1], since a row's last target is the label of one more position, which nothing else reads.
 // The file appears whole or not at all; throws FileError where the file system refuses, or its name
 // is a link.

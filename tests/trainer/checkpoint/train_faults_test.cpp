@@ -538,10 +538,9 @@ TEST(NonFinite, StopsAndKeepsTheBatchAndTheCheckpoint) {
   EXPECT_EQ(inputs.batch.total_weights, batch.total_weights);
   for (int64_t row = 0; row < 2; ++row)
     for (int64_t i = 0; i < 32; ++i) {
-      EXPECT_EQ(inputs.batch.tokens[row * 33 + i], batch.tokens[row * 32 + i]);
-      EXPECT_EQ(inputs.batch.targets[row * 33 + i], batch.targets[row * 32 + i]);
-      EXPECT_EQ(inputs.batch.positions[row * 33 + i], batch.positions[row * 32 + i]);
-      EXPECT_EQ(inputs.batch.segments[row * 33 + i], batch.segments[row * 32 + i]);
+      EXPECT_EQ(inputs.batch["tokens"][row * 33 + i], batch["tokens"][row * 32 + i]);
+      EXPECT_EQ(inputs.batch["targets"][row * 33 + i], batch["targets"][row * 32 + i]);
+      EXPECT_EQ(inputs.batch["positions"][row * 33 + i], batch["positions"][row * 32 + i]);
     }
 }
 
@@ -553,8 +552,8 @@ TEST(NonFinite, KeepsEachMicroBatch) {
   for (int64_t i = 0; i < 2; ++i) {
     const fs::path dump = folder / fmt::format("a/non-finite-step-1-micro-batch-{}.safetensors", i);
     EXPECT_TRUE(has(stopped.output, dump.string()));
-    const std::vector<int32_t> found = read_probe_inputs(dump, 61).batch.tokens,
-                               expected = data::synthetic_batches({2, 32}, 61, 0)(2 + i).tokens;
+    const std::vector<int32_t> found = read_probe_inputs(dump, 61).batch["tokens"],
+                               expected = data::synthetic_batches({2, 32}, 61, 0)(2 + i)["tokens"];
     EXPECT_TRUE(std::equal(found.begin(), found.begin() + 32, expected.begin())) << dump;
   }
 }

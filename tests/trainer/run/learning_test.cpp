@@ -33,9 +33,9 @@ data::Batch repeating_rows(int64_t index) {
     for (int32_t& token : period) token = static_cast<int32_t>(random() % kVocabulary);
     for (int32_t t = 0; t < kLength; ++t) {
       bool trained = t + 1 >= kPeriod;
-      batch.tokens.push_back(period[t % kPeriod]);
-      batch.targets.push_back(trained ? period[(t + 1) % kPeriod] : data::kIgnoredTarget);
-      batch.positions.push_back(t);
+      batch["tokens"].push_back(period[t % kPeriod]);
+      batch["targets"].push_back(trained ? period[(t + 1) % kPeriod] : data::kIgnoredTarget);
+      batch["positions"].push_back(t);
       batch.total_weights += trained;
     }
   }
@@ -48,7 +48,7 @@ data::Batch last_target(data::Batch batch, bool shuffled) {
   std::mt19937 random(99);
   batch.total_weights = kRows;
   for (int64_t row = 0; row < kRows; ++row) {
-    auto tokens = batch.tokens.begin() + row * kLength, targets = batch.targets.begin();
+    auto tokens = batch["tokens"].begin() + row * kLength, targets = batch["targets"].begin();
     std::fill_n(targets + row * kLength, kLength - 1, data::kIgnoredTarget);
     if (shuffled) std::shuffle(tokens, tokens + kLength - 1, random);
   }

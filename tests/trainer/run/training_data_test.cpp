@@ -35,8 +35,12 @@ using data::TemporaryFolder;
 
 const std::string kTokenizers = LONGSHORE_SOURCE_DIR "/tests/goldens/tokenizers/";
 
+data::BatchShape shape_of(const Config& config) {
+  return {config.per_device_batch_size, config.max_target_length};
+}
+
 TrainingData open_silently(const Config& config) {
-  return open_data(config, [](const std::string&) {});
+  return open_data(config, shape_of(config), [](const std::string&) {});
 }
 
 class TrainingDataTest : public testing::Test {
@@ -95,8 +99,9 @@ class TrainingDataTest : public testing::Test {
 TEST_F(TrainingDataTest, SaysHowManyEpochsTheStepsAre) {
   auto last_line = [&](const std::vector<std::string>& overrides, data::Rank rank) {
     std::string last;
+    const Config read = config(overrides);
     open_data(
-        config(overrides), [&](const std::string& line) { last = line; }, rank);
+        read, shape_of(read), [&](const std::string& line) { last = line; }, rank);
     return last;
   };
   const std::string a = folder_
@@ -126,18 +131,18 @@ using Losses = std::multimap<std::vector<int32_t>, double>;
 
 // Adds those of a batch, whose logits are [B,T,V].
 void add_losses(const data::Batch& batch, const std::vector<float>& logits, Losses& losses) {
-  const size_t vocabulary = logits.size() / batch.tokens.size();
+  const size_t vocabulary = logits.size() / batch["tokens"].size();
   std::vector<int32_t> sequence;
-  for (size_t i = 0; i < batch.tokens.size(); ++i) {
-    if (batch.positions[i] == 0) sequence.clear();
-    sequence.push_back(batch.tokens[i]);
-    if (batch.targets[i] == data::kIgnoredTarget) continue;
+  for (size_t i = 0; i < batch["tokens"].size(); ++i) {
+    if (batch["positions"][i] == 0) sequence.clear();
+    sequence.push_back(batch["tokens"][i]);
+    if (batch["targets"][i] == data::kIgnoredTarget) continue;
     const float* row = logits.data() + i * vocabulary;
     double sum = 0;
     for (size_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
     std::vector<int32_t> place = sequence;
-    place.push_back(batch.targets[i]);
-    losses.emplace(place, std::log(sum) - row[batch.targets[i]]);
+    place.push_back(batch["targets"][i]);
+    losses.emplace(place, std::log(sum) - row[batch["targets"][i]]);
   }
 }
 
@@ -212,10 +217,11 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
   writer.append(std::vector<int32_t>{7, 7, 7, 7, 7});
   writer.finish();
   std::vector<std::string> said;
-  TrainingData data = open_data(config({"dataset_path=" + pairs + ":0.5," + text + ":0.25," +
-                                            (folder_ / "c.tokens").string() + ":0.25",
-                                        "per_device_batch_size=4", "packing=false"}),
-                                [&](const std::string& line) { said.push_back(line); });
+  const Config mixed = config({"dataset_path=" + pairs + ":0.5," + text + ":0.25," +
+                                   (folder_ / "c.tokens").string() + ":0.25",
+                               "per_device_batch_size=4", "packing=false"});
+  TrainingData data =
+      open_data(mixed, shape_of(mixed), [&](const std::string& line) { said.push_back(line); });
   ASSERT_EQ(said.size(), 7u);
   EXPECT_THAT(said[1], HasSubstr("a.jsonl: 60 documents, "));
   EXPECT_THAT(said[1], HasSubstr(" of them too long and truncated; 60 rows, "));
@@ -224,7 +230,7 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
   for (int64_t batch = 0; batch < 5; ++batch) {
     int from_file = 0;
     data::Batch rows = data.training(batch);
-    for (int row = 0; row < 4; ++row) from_file += rows.tokens[row * 64] == 7;
+    for (int row = 0; row < 4; ++row) from_file += rows["tokens"][row * 64] == 7;
     EXPECT_EQ(from_file, 1);
   }
 }
@@ -245,9 +251,9 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
   data::Batch batch = data.validation(0);
   size_t targets = std::min<size_t>(stream.size() - 1, 12);
   for (size_t i = 0; i < targets; ++i) {
-    EXPECT_EQ(batch.tokens[i], stream[i]);
-    EXPECT_EQ(batch.targets[i], stream[i + 1]);
-    EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i % 4));
+    EXPECT_EQ(batch["tokens"][i], stream[i]);
+    EXPECT_EQ(batch["targets"][i], stream[i + 1]);
+    EXPECT_EQ(batch["positions"][i], static_cast<int32_t>(i % 4));
   }
   // All rows of 4 targets in batches of 3, or as many batches as are asked for.
   const auto all = static_cast<int64_t>((stream.size() - 1 + 11) / 12);

@@ -82,9 +82,9 @@ class Loaded {
     offload::Plan plan = plan_forward(models::decoder(whole, {.head = models::Head::hidden_states}),
                                       layout_, "forward", {}, target_here());
     data::Batch batch{.shape = {1, whole.length}};
-    batch.tokens.assign(text.begin(), text.end());
-    batch.targets.assign(text.size(), data::kIgnoredTarget);
-    for (int32_t i = 0; i < whole.length; ++i) batch.positions.push_back(i);
+    batch["tokens"].assign(text.begin(), text.end());
+    batch["targets"].assign(text.size(), data::kIgnoredTarget);
+    for (int32_t i = 0; i < whole.length; ++i) batch["positions"].push_back(i);
     offload::Arguments arguments(*backend_, ledger_);  // their sizes are this text's
     offload::Arenas arenas(*backend_, {&plan});
     offload::Executable executable(

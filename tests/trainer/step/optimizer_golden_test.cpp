@@ -63,9 +63,9 @@ data::Batch batch_of(const Golden& golden, int64_t step) {
     const int64_t* id = ids.data() + step * count + i;
     int64_t position = i % batch.shape.length;
     bool has_next = position + 1 < batch.shape.length;
-    batch.tokens.push_back(static_cast<int32_t>(*id));
-    batch.targets.push_back(has_next ? static_cast<int32_t>(id[1]) : data::kIgnoredTarget);
-    batch.positions.push_back(static_cast<int32_t>(position));
+    batch["tokens"].push_back(static_cast<int32_t>(*id));
+    batch["targets"].push_back(has_next ? static_cast<int32_t>(id[1]) : data::kIgnoredTarget);
+    batch["positions"].push_back(static_cast<int32_t>(position));
     batch.total_weights += has_next;
   }
   return batch;

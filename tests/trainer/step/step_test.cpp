@@ -70,8 +70,9 @@ Plain train_plainly(const models::DecoderConfig& config, const TrainingOptions& 
     Tensors gradients;
     for (const data::Batch& batch : batches) {
       models::AutogradLlama result = models::autograd_llama(
-          config, plain.weights, ids(batch.tokens, batch.shape), ids(batch.positions, batch.shape),
-          ids(batch.targets, batch.shape), 1.0 / static_cast<double>(targets));
+          config, plain.weights, ids(batch["tokens"], batch.shape),
+          ids(batch["positions"], batch.shape), ids(batch["targets"], batch.shape),
+          1.0 / static_cast<double>(targets));
       loss += result.loss.item<double>() / static_cast<double>(targets);
       for (const auto& [name, gradient] : result.gradients) {
         at::Tensor& sum = gradients[name];
@@ -270,7 +271,7 @@ TEST(PlanForward, LossAndLogitsAreThoseOfTraining) {
       const float* row = logits.data() + i * static_cast<size_t>(config.vocabulary);
       double total = 0;
       for (int64_t v = 0; v < config.vocabulary; ++v) total += std::exp(double(row[v]));
-      sum += std::log(total) - row[batch.targets[static_cast<size_t>(rows[i])]];
+      sum += std::log(total) - row[batch["targets"][static_cast<size_t>(rows[i])]];
     }
     EXPECT_NEAR(sum / loss, 1, 1e-6);
   }
@@ -342,11 +343,11 @@ TEST(TrainStep, IgnoredTargetsTakeNoPart) {
   // The second row does not count: the same as if its tokens were others.
   data::Batch other = batch;
   for (data::Batch* b : {&batch, &other}) {
-    std::fill(b->targets.begin() + config.length, b->targets.end(), data::kIgnoredTarget);
+    std::fill((*b)["targets"].begin() + config.length, (*b)["targets"].end(), data::kIgnoredTarget);
     b->total_weights = config.length;
   }
   for (int64_t i = config.length; i < 2 * config.length; ++i)
-    other.tokens[i] = (other.tokens[i] + 1) % 61;
+    other["tokens"][i] = (other["tokens"][i] + 1) % 61;
   offload::PassInputs inputs{.model = models::decoder(config), .loss_gradient = 1. / config.length};
   offload::PassResult a = offload::run_pass(inputs, {batch}),
                       b = offload::run_pass(inputs, {other});

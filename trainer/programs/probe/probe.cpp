@@ -118,7 +118,7 @@ class Probe {
         arguments_(*backend_, ledger_) {
     model_.batch = inputs_.batch.shape.rows;
     model_.length = inputs_.batch.shape.length;
-    model_.segments = inputs_.has_segments;
+    model_.segments = inputs_.batch.has(data::kSegments);
     model_.dtype = compute_dtype(config, target);
     models::Model trained = models::decoder(model_);
     layout_ = offload::lay_out(trained, layout_options(config));
@@ -168,7 +168,7 @@ class Probe {
       results["loss"] = {{}, [this] { return std::vector{static_cast<float>(loss())}; }};
       results["token_loss"] = {{model_.batch, model_.length}, [this] {
                                  return token_losses(output("output.1", logits_shape()),
-                                                     inputs_.batch.targets);
+                                                     inputs_.batch[data::kTargets]);
                                }};
     }
     if (gradients_) add_gradients(results);

@@ -81,10 +81,10 @@ TEST(ProbeInputs, AreABatch) {
     tensors["hidden.layers.0"] = tensors["logits"] = {{1}, {0}};
     ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", tensors), 10);
     using Values = std::vector<int32_t>;
-    EXPECT_EQ(inputs.batch.tokens, (Values{1, 2, 3, 9, 0, 5, 6, 7}));
-    EXPECT_EQ(inputs.batch.targets, (Values{2, -1, 9, -1, 5, 6, -1, -1}));
-    EXPECT_EQ(inputs.batch.positions, (Values{0, 1, 0, 1, 0, 0, 1, 2}));
-    EXPECT_EQ(inputs.batch.segments, (Values{4, 4, 1, 1, 1, 0, 0, 0}));
+    EXPECT_EQ(inputs.batch["tokens"], (Values{1, 2, 3, 9, 0, 5, 6, 7}));
+    EXPECT_EQ(inputs.batch["targets"], (Values{2, -1, 9, -1, 5, 6, -1, -1}));
+    EXPECT_EQ(inputs.batch["positions"], (Values{0, 1, 0, 1, 0, 0, 1, 2}));
+    EXPECT_EQ(inputs.batch["segments"], (Values{4, 4, 1, 1, 1, 0, 0, 0}));
     EXPECT_EQ(inputs.batch.total_weights, 4);
     EXPECT_EQ(inputs.batch.shape.rows, 2);
     EXPECT_EQ(inputs.batch.shape.length, 4);
@@ -92,24 +92,24 @@ TEST(ProbeInputs, AreABatch) {
   }
   Tensors ids{{"input_ids", {{1, 3}, {1, 2, 3}}}};
   ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", ids), 10);
-  EXPECT_EQ(inputs.batch.targets, std::vector<int32_t>(3, -1));
-  EXPECT_EQ(inputs.batch.positions, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(inputs.batch["targets"], std::vector<int32_t>(3, -1));
+  EXPECT_EQ(inputs.batch["positions"], (std::vector<int32_t>{0, 1, 2}));
   EXPECT_FALSE(inputs.has_labels);
-  EXPECT_FALSE(inputs.has_segments);
+  EXPECT_FALSE(inputs.batch.has(data::kSegments));
 }
 
 // As a step that is not finite leaves its batch, whose rows need not be full.
 TEST(ProbeInputs, AreReadFromTheBatchOfAStep) {
   TemporaryFolder folder;
   data::Batch batch = data::synthetic_batches({2, 4}, 10, 1)(0);
-  for (size_t end : {3, 7}) batch.targets[end] = data::kIgnoredTarget;
+  for (size_t end : {3, 7}) batch["targets"][end] = data::kIgnoredTarget;
   write_probe_inputs(folder / "dump", batch);
   const ProbeInputs inputs = read_probe_inputs(folder / "dump", 10);
   EXPECT_EQ(inputs.batch.total_weights, 6);
   for (size_t row = 0; row < 2; ++row)
     for (size_t i = 0; i < 4; ++i) {
-      EXPECT_EQ(inputs.batch.tokens[5 * row + i], batch.tokens[4 * row + i]);
-      EXPECT_EQ(inputs.batch.targets[5 * row + i], batch.targets[4 * row + i]);
+      EXPECT_EQ(inputs.batch["tokens"][5 * row + i], batch["tokens"][4 * row + i]);
+      EXPECT_EQ(inputs.batch["targets"][5 * row + i], batch["targets"][4 * row + i]);
     }
 }
 

@@ -1,0 +1,90 @@
+// A micro-batch: the values that a model reads of each row, by name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace longshore::data {
+
+// What text gives of each position: its token, the token after it or kIgnoredTarget, its number
+// within its sequence, and the number of that sequence in the row, from 1, or kPadding.
+inline constexpr const char *kTokens = "tokens", *kTargets = "targets", *kPositions = "positions",
+                            *kSegments = "segments";
+// The target of a position that is not trained.
+constexpr int32_t kIgnoredTarget = -1;
+// The segment of a position that holds no token of a dataset.
+constexpr int32_t kPadding = 0;
+
+struct BatchShape {
+  int64_t rows = 0;    // B
+  int64_t length = 0;  // T
+};
+
+enum class Element : uint8_t { int32, float32 };
+
+// An input of a model, with its values for one row, and what they are where a row holds nothing.
+struct BatchInput {
+  std::string name;
+  Element element = Element::int32;
+  int64_t per_row = 0;  // values: T where there is one for each position
+  int32_t padding = 0;  // the value; where it counts, the first of value, value + 1, ...
+  bool counts = false;
+};
+
+// What a model reads of a micro-batch. A shape by itself is that of a model of text.
+struct BatchSchema {
+  BatchShape shape;
+  std::vector<BatchInput> inputs;
+
+  BatchSchema(BatchShape shape);
+  BatchSchema(int64_t rows, int64_t length) : BatchSchema(BatchShape{rows, length}) {}
+  BatchSchema(BatchShape shape, std::vector<BatchInput> inputs)
+      : shape(shape), inputs(std::move(inputs)) {}
+};
+
+struct Batch {
+  using Values = std::variant<std::vector<int32_t>, std::vector<float>>;  // row-major
+
+  BatchShape shape;
+  std::map<std::string, Values> inputs = {};
+  int64_t total_weights = 0;  // number of targets that are trained
+
+  bool has(const std::string& name) const { return inputs.contains(name); }
+  // Values of int32. Throws InternalError where there are others; where there are none, the first
+  // makes room for them and the second throws.
+  std::vector<int32_t>& operator[](const std::string& name);
+  const std::vector<int32_t>& operator[](const std::string& name) const;
+};
+
+// Rows of padding.
+Batch padding(const BatchSchema& schema);
+
+// One row of a batch.
+class Row {
+ public:
+  Row(Batch& batch, int64_t number) : batch_(batch), number_(number) {}
+
+  // The row's values of an input; none where the model does not read it. Throw InternalError where
+  // its values are of the other type.
+  std::span<int32_t> operator[](const std::string& name) const { return part<int32_t>(name); }
+  std::span<float> floats(const std::string& name) const { return part<float>(name); }
+
+  // Puts a sequence of tokens at positions [at, at + sequence.size() - 1): its last token is a
+  // target only, its first an input only. `carries_loss` has 1 or 0 for each token.
+  void put(int64_t at, int32_t segment, std::span<const int32_t> sequence,
+           std::span<const uint8_t> carries_loss) const;
+
+ private:
+  template <class T>
+  std::span<T> part(const std::string& name) const;
+
+  Batch& batch_;
+  int64_t number_;
+};
+
+}  // namespace longshore::data
