@@ -1,20 +1,21 @@
 #include "trainer/step/flops.h"
 
-#include "models/ops/attention/attention.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
-
 namespace longshore::trainer {
 namespace {
 
 // How many times the work of its forward pass a node takes. A product has one more for each factor
 // that needs a gradient; attention's two products have two each, of which MaxText counts all or
-// none.
+// none. What is limited by memory does not count.
 int passes(const models::Program& program, const models::Node& node) {
   auto needs = [&](int input) { return program[node.in[input]].needs_gradient ? 1 : 0; };
-  if (node.op == &models::linear_op || node.op == &models::linear_cross_entropy_op)
-    return 1 + needs(0) + needs(1);
-  if (node.op == &models::attention_op) return program[node.out[0]].needs_gradient ? 3 : 1;
+  switch (node.op->op_class) {
+    case models::OpClass::matmul:
+      return 1 + needs(0) + needs(1);
+    case models::OpClass::attention:
+      return program[node.out[0]].needs_gradient ? 3 : 1;
+    case models::OpClass::memory:
+      break;
+  }
   return 0;
 }
 
