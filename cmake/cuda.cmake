@@ -1,5 +1,7 @@
 # longshore_cudart: the CUDA runtime's headers and library, out of a toolkit or out of the
-# nvidia-cuda-* wheels, which are laid out alike. Nothing here needs a GPU.
+# nvidia-cuda-* wheels, which are laid out alike. Nothing here needs a GPU. Only what is compiled in
+# another way with CUDA links it: all else is the same in both kinds of build, and compiled once where
+# a build folder changes from one to the other.
 
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(nvcc_on_path nvcc NO_CACHE)
@@ -48,6 +50,7 @@ if(EXISTS "${LONGSHORE_TORCH_DIR}/../nvidia/cu13/include")
   target_compile_options(longshore_cudart INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${LONGSHORE_TORCH_DIR}/../nvidia/cu13/include>")
 endif()
+target_compile_definitions(longshore_cudart INTERFACE LONGSHORE_CUDA)
 target_link_libraries(longshore_cudart INTERFACE "${LONGSHORE_CUDART}")
 
 # longshore_nccl: out of a toolkit that has it, or out of its wheel.

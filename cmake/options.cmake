@@ -7,8 +7,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 # Line tables only: full debug information triples the build folder and slows every link.
-set(LONGSHORE_RELEASE_FLAGS "-O3 -g1" CACHE STRING "How a release is compiled")
-set(CMAKE_CXX_FLAGS_RELEASE "${LONGSHORE_RELEASE_FLAGS} -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
 
 add_library(longshore_options INTERFACE)
@@ -23,10 +22,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>")
 endif()
 target_link_options(longshore_options INTERFACE "LINKER:--as-needed")
-
-if(LONGSHORE_CUDA)
-  target_compile_definitions(longshore_options INTERFACE LONGSHORE_CUDA)
-endif()
 
 if(LONGSHORE_SANITIZERS)
   # Function and vptr checks need LibTorch's RTTI, which it does not export.

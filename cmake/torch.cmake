@@ -63,7 +63,7 @@ if(LONGSHORE_CUDA)
   endif()
   # libtorch_cuda registers its kernels when it is loaded; no symbol of ours asks for it.
   target_link_libraries(longshore_torch INTERFACE
-    longshore_cudart "${torch_lib}/libc10_cuda.so"
+    "${LONGSHORE_CUDART}" "${torch_lib}/libc10_cuda.so"
     "-Wl,--no-as-needed,${torch_lib}/libtorch_cuda.so,--as-needed")
 endif()
 
