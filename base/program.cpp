@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -79,6 +82,29 @@ void require_place_for(const std::string& option, const std::filesystem::path& f
   if (!std::filesystem::is_directory(folder))
     throw ConfigError(option + ": found " + path_text(file) + ", but there is no folder " +
                       path_text(folder));
+  // A device, such as /dev/null, is written itself.
+  const bool is_new = !std::filesystem::exists(file) || std::filesystem::is_regular_file(file);
+  if (is_new && access(folder.c_str(), W_OK | X_OK) != 0)
+    throw ConfigError(option + ": found " + path_text(file) +
+                      ", which cannot be written: " + std::strerror(errno));
+}
+
+void require_places_for(
+    const std::vector<std::pair<std::string, std::filesystem::path>>& files_of_options) {
+  std::map<std::filesystem::path, std::string> taken;
+  for (const auto& [option, file] : files_of_options) {
+    if (file.empty()) continue;
+    if (file == "-" && option == "--json") continue;
+    if (file == "-")
+      throw ConfigError(option +
+                        ": found -, expected the name of a file: --json alone has it for "
+                        "the standard output");
+    require_place_for(option, file);
+    const auto [other, is_new] = taken.emplace(std::filesystem::weakly_canonical(file), option);
+    if (!is_new)
+      throw ConfigError(option + ": found " + path_text(file) + ", which " + other->second +
+                        " writes, expected another file");
+  }
 }
 
 }  // namespace longshore

@@ -7,6 +7,8 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/exit_code.h"
@@ -77,8 +79,14 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
   });
 }
 
-// Throws ConfigError, which names the option, if the file that it names cannot be written since its
-// folder is not there or it is a folder itself. For programs that write it last; "" is no file.
+// Throws ConfigError, which names the option, if the file that it names cannot be written: its
+// folder is not there or takes no files, or it is a folder itself. For programs that write it last;
+// "" is no file.
 void require_place_for(const std::string& option, const std::filesystem::path& file);
+
+// The same for files of several options, of which no two may be the same. "-" stands for standard
+// output in --json alone.
+void require_places_for(
+    const std::vector<std::pair<std::string, std::filesystem::path>>& files_of_options);
 
 }  // namespace longshore

@@ -31,15 +31,28 @@ std::string python(const std::string& program, const fs::path& from, const fs::p
 
 std::string by_pandas(const std::string& read, const fs::path& from, const fs::path& to) {
   return python("import sys, " + read +
-                    ".to_json(sys.argv[2], orient=\"records\", lines=True, force_ascii=False)",
+                    ".to_json(open(sys.argv[2], \"x\"), orient=\"records\", lines=True, "
+                    "force_ascii=False)",
                 from, to);
 }
 
-// Whether a .json holds a list; else it should be one object a line.
-bool holds_list(const fs::path& path) {
+// Whether a .json has an object on its first line, and so may be one object a line; else it holds a
+// list, or an object with one.
+bool holds_lines(const fs::path& path) {
   std::ifstream file(path);
-  char first = 0;
-  return (file >> first) && first == '[';
+  std::string line;
+  file >> std::ws;
+  std::getline(file, line);
+  line.erase(line.find_last_not_of(" \t\r") + 1);
+  return line.starts_with('{') && line.ends_with('}');
+}
+
+// Commands that take any ending, and leave what is there already as it is.
+std::string unpacked(const char* program, const fs::path& from) {
+  fs::path to = from;
+  to.replace_extension();
+  return "set -C; " + std::string(program) + " -dc " + shell_word(from.string()) + " > " +
+         shell_word(to.string());
 }
 
 }  // namespace
@@ -52,17 +65,17 @@ std::string conversion_command(const fs::path& path) {
   fs::path jsonl = path;
   jsonl.replace_extension(".jsonl");
   const std::string file = shell_word(path.string());
-  const std::string renaming = "mv " + file + " " + shell_word(jsonl.string());
+  const std::string renaming = "mv -n " + file + " " + shell_word(jsonl.string());
 
   if (format == ".ndjson" || format == ".jsonlines") return renaming;
   if (format == ".jsonl") return path == jsonl ? "" : renaming;
-  if (format == ".json" && holds_list(path))
+  if (format == ".json" && holds_lines(path)) return renaming;
+  if (format == ".json")
     return python(
-        "import sys, json; open(sys.argv[2], \"w\").writelines(json.dumps(row) + \"\\n\" for row "
-        "in "
-        "json.load(open(sys.argv[1])))",
+        "import sys, json; rows = json.load(open(sys.argv[1], encoding=\"utf-8-sig\")); "
+        "open(sys.argv[2], \"x\").writelines(json.dumps(row) + \"\\n\" for row in (rows if "
+        "isinstance(rows, list) else next(v for v in rows.values() if isinstance(v, list))))",
         path, jsonl);
-  if (format == ".json") return renaming;
   if (format == ".parquet")
     return by_pandas("pandas; pandas.read_parquet(sys.argv[1])", path, jsonl);
   if (format == ".csv")
@@ -77,11 +90,11 @@ std::string conversion_command(const fs::path& path) {
         "pyarrow as pa; (pa.ipc.open_file if open(sys.argv[1], \"rb\").read(6) == b\"ARROW1\" else "
         "pa.ipc.open_stream)(sys.argv[1]).read_pandas()",
         path, jsonl);
-  if (format == ".gz") return "gunzip -k " + file;
-  if (format == ".zst") return "unzstd " + file;
-  if (format == ".xz") return "unxz -k " + file;
-  if (format == ".bz2") return "bunzip2 -k " + file;
-  if (format == ".zip") return "unzip " + file;
+  if (format == ".gz") return unpacked("gzip", path);
+  if (format == ".zst") return unpacked("zstd", path);
+  if (format == ".xz") return unpacked("xz", path);
+  if (format == ".bz2") return unpacked("bzip2", path);
+  if (format == ".zip") return "unzip -n " + file;
   return "";
 }
 

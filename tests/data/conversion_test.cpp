@@ -30,12 +30,26 @@ TEST(Conversion, CommandsDoWhatTheyAreFor) {
     };
     EXPECT_EQ(result_of(".json", list), lines);
     EXPECT_EQ(result_of(".json", lines), lines);
+    EXPECT_EQ(result_of(".json", "\xef\xbb\xbf" + list), lines);
+    EXPECT_EQ(result_of(".json", "{\n  \"version\": 1,\n  \"data\": " + list + "\n}\n"), lines);
     EXPECT_EQ(result_of(".ndjson", lines), lines);
     EXPECT_EQ(result_of(".JSONL", lines), lines);
     // gzip -n of "a\n"
     const std::string packed("\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\xe4\x02\0\x07\xa1\xea\xdd\x02\0\0\0",
                              22);
     EXPECT_EQ(result_of(".jsonl.gz", packed), "a\n");
+    EXPECT_EQ(result_of(".jsonl.GZ", packed), "a\n");
+    // What is there stays as it is.
+    folder.write(name + std::string(".jsonl"), "b\n");
+    for (const auto& [ending, contents] : {std::pair<const char*, std::string>{".json", list},
+                                           {".ndjson", lines},
+                                           {".jsonl.gz", packed}})
+      EXPECT_NE(std::system(
+                    ("(" + conversion_command(folder.write(name + std::string(ending), contents)) +
+                     ") 2>/dev/null; [ \"$(cat '" + (folder / "").string() + "'*.jsonl)\" != b ]")
+                        .c_str()),
+                0)
+          << ending;
   }
 }
 
@@ -46,9 +60,9 @@ TEST(Conversion, KnowsFormatsByName) {
     EXPECT_THAT(conversion_command(name), HasSubstr("python3 -c 'import sys, p")) << name;
     EXPECT_THAT(conversion_command(name), HasSubstr(std::string("' ") + name + " a.jsonl"));
   }
-  EXPECT_EQ(conversion_command("b/a.jsonl.zst"), "unzstd b/a.jsonl.zst");
+  EXPECT_EQ(conversion_command("b/a.jsonl.zst"), "set -C; zstd -dc b/a.jsonl.zst > b/a.jsonl");
   // A name that could not be typed is not repeated.
-  EXPECT_EQ(conversion_command("\x1b[31m.xz"), "unxz -k FILE.xz");
+  EXPECT_EQ(conversion_command("\x1b[31m.xz"), "set -C; xz -dc FILE.xz > FILE");
 }
 
 TEST(Conversion, IsWhatTrainingAdvises) {

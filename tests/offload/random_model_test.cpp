@@ -156,13 +156,10 @@ class RandomOptions {
  public:
   RandomOptions(uint32_t seed, const models::Model& model, models::Dtype dtype)
       : random_(seed), is_bfloat16_(dtype == models::Dtype::bfloat16) {
-    all_.labels = models::labels(model);
-    all_.layers = std::numeric_limits<int>::max();
     for (const models::Stage& stage : model.stages) {
       stages_.push_back(stage.name);
       if (!stage.is_scan()) continue;
       const auto layers = static_cast<int>(stage.layers.size());
-      all_.layers = std::min(all_.layers, layers);
       auto is_this = [&](const models::Stage& other) { return &other == &stage; };
       scans_.push_back({stage.name, models::labels(model, is_this), layers});
     }
@@ -189,20 +186,32 @@ class RandomOptions {
 
   // What does not.
   void vary(TrainingOptions& options) {
-    StagePolicy all = policy_of(all_);
-    options.unnamed_policy = std::move(all.first);
-    options.offload_layers = all.offload_layers;
-    options.others = std::move(all.others);
+    Scanned rest{.name = {}, .labels = {}, .layers = std::numeric_limits<int>::max()};
     options.by_stage.clear();
-    for (const Scanned& scan : scans_)
-      if (random_.one_in(3)) options.by_stage[scan.name] = policy_of(scan);
+    for (const Scanned& scan : scans_) {
+      if (random_.one_in(3)) {
+        options.by_stage[scan.name] = policy_of(scan);
+        continue;
+      }
+      rest.labels.insert(rest.labels.end(), scan.labels.begin(), scan.labels.end());
+      rest.layers = std::min(rest.layers, scan.layers);
+    }
+    if (rest.labels.empty()) rest.layers = 0;
+    StagePolicy others = policy_of(rest);
+    options.unnamed_policy = std::move(others.first);
+    options.offload_layers = others.offload_layers;
+    options.others = std::move(others.others);
     options.transfers = {.layers_ahead = random_.one_of({0.0, 0.3, 1.0, 4.0}),
                          .smallest_bytes = random_.one_of<int64_t>({1, 2048, 1 << 20})};
     options.layout.homes = homes();
     options.layout.homes_of_stage.clear();
     for (const std::string& stage : stages_)
       if (random_.one_in(4)) options.layout.homes_of_stage[stage] = homes();
-    const bool on_host = options.layout.homes.optimizer == kHost && random_.one_in(2);
+    const bool all_on_host =
+        options.layout.homes.optimizer == kHost &&
+        std::ranges::all_of(options.layout.homes_of_stage,
+                            [](const auto& own) { return own.second.optimizer == kHost; });
+    const bool on_host = all_on_host && random_.one_in(2);
     options.update_lane = on_host ? Lane::host_compute : Lane::compute;
     options.flushes = random_.one_in(3);
     options.update_chunk = random_.one_of<int64_t>({256, 1024, 1 << 20});
@@ -241,7 +250,6 @@ class RandomOptions {
   Random random_;
   bool is_bfloat16_;
   std::vector<std::string> stages_;
-  Scanned all_;
   std::vector<Scanned> scans_;
 };
 

@@ -91,6 +91,18 @@ void verify(const fs::path& folder, const Manifest& manifest) {
   verify_files(folder, manifest);
 }
 
+void verify_part(const fs::path& folder) {
+  const fs::path checkpoint = folder.parent_path();
+  if (!fs::exists(checkpoint / kManifestFile)) return;
+  require_regular_files(folder);
+  Manifest manifest = read_manifest(checkpoint);
+  require_parts(checkpoint, manifest);
+  std::erase_if(manifest.files, [&](const SavedFile& file) {
+    return !file.path.starts_with(folder.filename().string() + "/");
+  });
+  verify_files(checkpoint, manifest);
+}
+
 // What is wrong with it; "" for nothing.
 std::string fault_of(const Candidate& candidate) {
   if (!candidate.manifest) return candidate.fault;
@@ -162,6 +174,11 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
   write_file(folder / kManifestFile, manifest_text(manifest));
   output.finish();
   return manifest;
+}
+
+void verify_trained(const fs::path& run) {
+  for (const char* part : {kModelFolder, kAdapterFolder})
+    if (fs::exists(run / part)) verify_part(fs::canonical(folder_inside(run, part)));
 }
 
 Checkpoint open_checkpoint(const fs::path& folder) {

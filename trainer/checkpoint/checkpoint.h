@@ -51,6 +51,11 @@ struct Checkpoint {
 // Throws a DataError that names the file, or for a run's folder the checkpoints in it.
 Checkpoint open_checkpoint(const std::filesystem::path& folder);
 
+// Verifies what model/ and adapter/ of a run's folder lead to, by the manifests of the checkpoints
+// that they are parts of; what was copied to another place has none. Throws a DataError that names
+// the file.
+void verify_trained(const std::filesystem::path& run);
+
 // "00000040".
 std::string checkpoint_name(int64_t step);
 

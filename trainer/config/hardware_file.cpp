@@ -287,6 +287,23 @@ void require_rates(const Hardware& hardware, const std::string& file) {
                         ", which every profile needs, as it stands or for .bf16 or .f32");
 }
 
+// Twice the peak is beyond what a measurement may be off by.
+void require_rates_below_peak(const Hardware& hardware, const std::string& file) {
+  for (const auto& [work, rates] : hardware.flops_per_second) {
+    if (work.starts_with("host.")) continue;
+    const bool is_float32 = work.ends_with(".f32");
+    const Dtype dtype = is_float32 ? Dtype::float32 : Dtype::bfloat16;
+    const auto known = hardware.peak_flops_per_second.find(dtype);
+    if (known == hardware.peak_flops_per_second.end()) continue;
+    const double peak = known->second;
+    for (const auto& [size, rate] : rates.points())
+      if (rate > 2 * peak)
+        throw ConfigError(fmt::format(
+            "{}: {}{}: found {}, expected at most twice the peak_flops_per_second.{} of {}", file,
+            kFlops, work, number_text(rate), models::name(dtype), number_text(peak)));
+  }
+}
+
 }  // namespace
 
 bool has_rate(const std::map<std::string, offload::RateCurve>& rates, const std::string& work,
@@ -305,6 +322,7 @@ Hardware parse_hardware(std::string_view text, const std::string& file, const st
     if (key.presence == required && !given.contains(key.name))
       throw ConfigError(file + ": found no " + key.name + ", which every profile needs");
   require_rates(hardware, file);
+  require_rates_below_peak(hardware, file);
   for (auto [one, other] : {std::pair{"cache_bytes", "fetch_bytes_per_second"},
                             {"fetch_bytes_per_second", "cache_bytes"}})
     if (given.contains(one) && !given.contains(other))

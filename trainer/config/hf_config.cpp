@@ -22,9 +22,9 @@ HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
   const fs::path path = folder / kHfConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(path, error)) {
     const bool is_run = fs::exists(folder / kModelFolder / kHfConfigFile, error);
-    throw DataError(path_text(folder) + ": found no " + kHfConfigFile +
-                    ", expected a folder of Hugging Face's" +
-                    nearest_help(is_run ? path_text(folder / kModelFolder) : ""));
+    throw ConfigError(path_text(folder) + ": found no " + kHfConfigFile +
+                      ", expected a folder of Hugging Face's" +
+                      nearest_help(is_run ? path_text(folder / kModelFolder) : ""));
   }
   HfConfig config{.text = data::read_small_file(path, kMostMib),
                   .decoder = {},

@@ -56,7 +56,7 @@ bool lacks_model(const Config& config) {
 void say_why_there_is_none(const Config& config) {
   try {
     read_hf_config(config.load_parameters_path, unknown_keys(config));
-  } catch (const DataError& error) {
+  } catch (const Error& error) {
     throw ConfigError(location(config, "load_parameters_path") + ": " + error.what());
   }
 }

@@ -1,6 +1,7 @@
 #include "trainer/config/other_names.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 
@@ -77,6 +78,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"validation.enable", "eval_dataset_path"},
       {"validation.freq", "eval_interval"},
       {"validation.steps", "eval_steps"},
+      {"validation.interval", "eval_interval"},
       // Lightning, LLaMA-Factory and nanoGPT
       {"accumulate_grad_batches", "gradient_accumulation_steps"},
       {"adapter_name_or_path", "load_adapter_path"},
@@ -185,7 +187,15 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"tokenizer_config", "tokenizer_path"},
       {"unfrozen_parameters", "trainable_parameters_mask"},
       {"val_set_size", "eval_dataset_path"},
+      // DeepSpeed
+      {"offload_optimizer.device", "optimizer_memory_host_offload"},
+      {"offload_param.device", "parameter_memory_host_offload"},
+      {"zero_optimization.offload_optimizer.device", "optimizer_memory_host_offload"},
+      {"zero_optimization.offload_param.device", "parameter_memory_host_offload"},
+      {"zero_optimization.stage", "ici_fsdp_parallelism"},
       // and elsewhere
+      {"eval.dataset", "eval_dataset_path"},
+      {"eval.interval", "eval_interval"},
       {"accelerator", "backend"},
       {"batch_size", "per_device_batch_size"},
       {"block_size", "max_target_length"},
@@ -243,9 +253,11 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
                            kLauncher = "leave it out: the launcher says it to each process",
                            kField = "leave it out: a line's text is its field \"text\"",
                            kNewRun = "leave it out: a new run has another run_name",
+                           kNoDownloads = "leave it out: nothing is downloaded",
                            kNothing = "leave it out: there is nothing to choose here";
   static const std::map<std::string, std::string> kReasons{
       {"adafactor", kNoOptimizer},
+      {"adamw_mask", "leave it out: norms and biases are not decayed"},
       {"additional_target", kNoAdapterKind},
       {"allow_split_physical_axes", kNoMesh},
       {"assistant_only_loss", kLearnt},
@@ -307,11 +319,12 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"fused_qkv", kNothing},
       {"gc_freq", kNothing},
       {"gcs_metrics", kNoServices},
+      {"global_parameter_scale", "not offered: model_name names the sizes"},
       {"grad_dtype", "leave it out: gradients are added up in float32"},
       {"gradient_checkpointing_kwargs", kNothing},
       {"greater_is_better", kToTheEnd},
       {"grpo", kNoPreferences},
-      {"hf_access_token", kNoServices},
+      {"hf_access_token", kNoDownloads},
       {"hidden_dropout", kNoDropout},
       {"hub_model_id", kNoServices},
       {"ici_context_parallelism", kNoMesh},
@@ -330,6 +343,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"local_rank", kLauncher},
       {"log_freq", kEveryStep},
       {"log_period", kEveryStep},
+      {"logging.interval", kEveryStep},
       {"logging_dir", kNoServices},
       {"logging_first_step", kEveryStep},
       {"logging_steps", kEveryStep},
@@ -338,6 +352,10 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"lora_bias", kNoAdapterKind},
       {"lora_dropout", kNoDropout},
       {"lora_modules_to_save", kNoAdapterKind},
+      {"lr_scheduler.decay_ratio",
+       "not offered: the rate decays over all steps behind the warm-up"},
+      {"max_completion_length", kNoPreferences},
+      {"max_prompt_length", kNoPreferences},
       {"loraplus_lr_ratio", kNoAdapterKind},
       {"mask_history", kLearnt},
       {"master_port", kLauncher},
@@ -407,6 +425,8 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"use_unsloth", kNothing},
       {"use_vertex_tensorboard", kNoServices},
       {"use_wandb", kNoServices},
+      {"validation.local_batch_size", kEvaluation},
+      {"validation.seq_len", "leave it out: evaluations have max_target_length too"},
       {"wandb_entity", kNoServices},
       {"wandb_log", kNoServices},
       {"wandb_name", kNoServices},
@@ -434,11 +454,12 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       kInSteps = "a number of steps", kSteps = "those steps, divided by all",
       kLora = "LoRA is a rank above 0", kAll = "true is all-linear",
       kMinimum = "the least rate, divided by learning_rate",
-      kMask = "regular expressions of the weights that are trained", kDevice = "true is cpu";
+      kMask = "regular expressions of the weights that are trained", kDevice = "true is cpu",
+      kOffload = "cpu is true";
   static const std::map<std::string, std::string> kRemarks{
       {"activation_checkpointing", kRemat},
       {"adapter", kLora},
-      {"betas", "the first; adam_b2 is the second"},
+      {"betas", "the first, adam_b2 the second; of Lion lion_b1 and lion_b2"},
       {"bf16", "true is bfloat16, false float32"},
       {"decay_type", kSchedule},
       {"do_eval", kSplit},
@@ -463,10 +484,14 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       {"num_epochs", kEpochs},
       {"num_train_epochs", kEpochs},
       {"num_warmup_steps", kSteps},
+      {"offload_optimizer.device", kOffload},
+      {"offload_param.device", kOffload},
+      {"profile_freq", "how many steps are profiled; skip_first_n_steps_for_profiler says which"},
       {"pure_bf16", "true is bfloat16"},
       {"save_strategy", kInSteps},
       {"saves_per_epoch", kInSteps},
       {"stage", "sft is documents; other stages are not offered"},
+      {"train_batch_size", "DeepSpeed's is that of all devices and micro-batches together"},
       {"unfreeze_layers", kMask},
       {"use_cpu", kDevice},
       {"use_peft", kLora},
@@ -475,16 +500,31 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       {"val_size", kSplit},
       {"warmup_iters", kSteps},
       {"warmup_steps", kSteps},
+      {"weight_decay", "of AdamW; lion_weight_decay and sgd_weight_decay of the others"},
+      {"zero_optimization.offload_optimizer.device", kOffload},
+      {"zero_optimization.offload_param.device", kOffload},
+      {"zero_optimization.stage",
+       "stage 3: a number of devices; stage 1 is shard_optimizer_over_data"},
+      {"zero_stage", "stage 3: a number of devices; stage 1 is shard_optimizer_over_data"},
   };
   return kRemarks;
+}
+
+// Whether the name has a section of which keys mean something else than without it.
+bool changes_keys(const std::string& name) {
+  constexpr std::array kSections{"eval.", "evaluation.", "logging.", "validation.",
+                                 "zero_optimization."};
+  return std::ranges::any_of(kSections,
+                             [&](const char* section) { return name.starts_with(section); });
 }
 
 // Its value under `name`, or under that without its section; nullptr where there is neither.
 const std::string* find_by_name(const std::map<std::string, std::string>& values,
                                 const std::string& name) {
-  for (const std::string& known : {name, name.substr(name.rfind('.') + 1)})
-    if (const auto value = values.find(known); value != values.end()) return &value->second;
-  return nullptr;
+  if (const auto value = values.find(name); value != values.end()) return &value->second;
+  if (changes_keys(name)) return nullptr;
+  const auto value = values.find(name.substr(name.rfind('.') + 1));
+  return value == values.end() ? nullptr : &value->second;
 }
 
 }  // namespace
@@ -492,7 +532,7 @@ const std::string* find_by_name(const std::map<std::string, std::string>& values
 std::string key_for_other_name(const std::string& name) {
   if (const std::string* key = find_by_name(keys_by_other_name(), name)) return *key;
   const std::string last = name.substr(name.rfind('.') + 1);
-  return last != name && find_key(last) ? last : "";
+  return last != name && find_key(last) && !changes_keys(name) ? last : "";
 }
 
 std::string remark_on_values(const std::string& name) {
@@ -527,14 +567,14 @@ std::string value_for_other_name(const std::string& value, std::span<const std::
       {"qwen3forcausallm", "qwen3"},
       {"adam", "adamw"},
       {"adam_pax", "adamw"},
-      {"adamw_8bit", "adamw"},
-      {"adamw_bnb_8bit", "adamw"},
+      {"adamw_8bit", "adamw moment_dtype=8bit"},
+      {"adamw_bnb_8bit", "adamw moment_dtype=8bit"},
       {"adamw_torch", "adamw"},
       {"adamw_torch_fused", "adamw"},
       {"lion_32bit", "lion"},
-      {"lion_8bit", "lion"},
+      {"lion_8bit", "lion moment_dtype=8bit"},
       {"lion_pytorch", "lion"},
-      {"paged_adamw_8bit", "adamw"},
+      {"paged_adamw_8bit", "adamw moment_dtype=8bit"},
       {"bf16", "bfloat16"},
       {"chat", "documents"},
       {"csv", "documents"},
@@ -566,9 +606,9 @@ std::string value_for_other_name(const std::string& value, std::span<const std::
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
   if (std::ranges::find(choices, lower) != choices.end()) return lower;
   const auto meant = kValues.find(lower);
-  const bool is_choice =
-      meant != kValues.end() && std::ranges::find(choices, meant->second) != choices.end();
-  return is_choice ? meant->second : "";
+  if (meant == kValues.end()) return "";
+  const std::string choice = meant->second.substr(0, meant->second.find(' '));
+  return std::ranges::find(choices, choice) == choices.end() ? "" : meant->second;
 }
 
 std::string reason_for_no_key(const std::string& name) {

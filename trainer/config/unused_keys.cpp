@@ -1,5 +1,6 @@
 #include "trainer/config/unused_keys.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/printable.h"
@@ -23,6 +24,15 @@ bool is_synthetic(const Config& config) { return config.dataset_type == DatasetT
 bool keeps_activations_on_device(const Config& config) {
   const std::string& policy = config.remat_policy;
   return policy != offload::kAuto && policy != "custom" && !policy.ends_with("_offloaded");
+}
+
+bool moves_nothing(const Config& config) {
+  const bool has_states_on_host =
+      config.parameter_memory_host_offload || config.gradient_memory_host_offload ||
+      config.optimizer_memory_host_offload || config.optimizer_compute == OptimizerCompute::host;
+  const bool is_alone = config.ici_fsdp_parallelism == 1 && config.dcn_fsdp_parallelism == 1 &&
+                        config.ici_data_parallelism == 1 && config.dcn_data_parallelism == 1;
+  return keeps_activations_on_device(config) && !has_states_on_host && is_alone;
 }
 
 const std::vector<Switch>& switches() {
@@ -50,6 +60,7 @@ const std::vector<Switch>& switches() {
        {"checkpoint_period", "async_checkpointing", "max_num_checkpoints_to_keep",
         "fall_back_to_earlier_checkpoint"}},
       {"remat_policy", keeps_activations_on_device, {"offload_layers"}},
+      {"remat_policy", moves_nothing, {"prefetch_layers"}},
       {"dataset_type",
        is_synthetic,
        {"dataset_path", "eval_dataset_path", "tokenizer_path", "chat_template", "packing",
@@ -108,7 +119,13 @@ std::vector<std::string> unused_keys(const Config& config,
     std::vector<std::string> lines = unused_keys(one);
     if (!fewest || lines.size() < fewest->size()) fewest = std::move(lines);
   }
-  return fewest.value_or(std::vector<std::string>());
+  std::vector<std::string> result = fewest.value_or(std::vector<std::string>());
+  // In a file it is what the others are compared with.
+  if (origin(config, "remat_policy") == kCommandLine &&
+      std::ranges::find(policies, config.remat_policy) == policies.end())
+    result.push_back(location(config, "remat_policy") + ": " + excerpt(config.remat_policy) +
+                     " has no effect with --policies");
+  return result;
 }
 
 }  // namespace longshore::trainer

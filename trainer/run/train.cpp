@@ -82,6 +82,18 @@ std::vector<std::string> doubts_about_weights(const Config& config) {
   return lines;
 }
 
+// Of a run that goes on from its own checkpoint.
+std::vector<std::string> doubts_about_start(const Config& config, const Manifest& saved) {
+  constexpr const char* kStart = "load_full_state_path";
+  const auto there = saved.config.find(kStart);
+  if (config.load_full_state_path.empty() || there == saved.config.end() ||
+      there->second == value_text(*find_key(kStart), config))
+    return {};
+  return {location(config, kStart) +
+          " is not read: the run goes on from its own checkpoint, and did not begin there; another "
+          "run_name begins with it"};
+}
+
 // Files that are no longer those that a checkpoint is of say so where they were changed, rather
 // than that this is another run.
 void require_unchanged(const Config& config, const TrainingData& data) {
@@ -131,6 +143,9 @@ void train(const Config& given) {
                                        opened.start->manifest.frozen_weights);
     if (here.data != opened.start->manifest.data) require_unchanged(config, opened.data);
     require_same_run(config, here, *opened.start);
+    if (opened.saved_step >= 0)
+      for (const std::string& line : doubts_about_start(config, opened.start->manifest))
+        console.line("warning: " + line);
   }
   if (world->is_first()) {
     const std::filesystem::path& folder = opened.directory->path();

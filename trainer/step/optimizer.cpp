@@ -130,6 +130,8 @@ Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
 int Update::add(int slab) {
   size_t before = queue_.size();
   const offload::Slab& s = layout_.slabs[slab];
+  if (options_.lane == Lane::host_compute && s.homes.optimizer == MemoryKind::device)
+    throw InternalError(s.name + ": is updated on the host, but its states are on the device");
   const models::Optimizer& optimizer = options_.optimizers.at(static_cast<size_t>(s.optimizer));
   if (optimizer.rule->region == models::Region::matrix)
     add_matrices(slab);

@@ -82,9 +82,9 @@ LoraConfig read_adapter_config(const fs::path& folder, int layers) {
   const fs::path file = folder / kAdapterConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(file, error)) {
     const bool is_run = fs::exists(folder / kAdapterFolder / kAdapterConfigFile, error);
-    throw DataError(path_text(folder) + ": found no " + kAdapterConfigFile +
-                    ", expected a folder of an adapter" +
-                    nearest_help(is_run ? path_text(folder / kAdapterFolder) : ""));
+    throw ConfigError(path_text(folder) + ": found no " + kAdapterConfigFile +
+                      ", expected a folder of an adapter" +
+                      nearest_help(is_run ? path_text(folder / kAdapterFolder) : ""));
   }
   const std::string text = data::read_small_file(file, kMostConfigMib);
   try {

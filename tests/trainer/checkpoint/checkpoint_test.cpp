@@ -149,6 +149,23 @@ TEST(OldCheckpoints, AreRemovedButTheNewest) {
   EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000012", "00000040", "20261126"}));
 }
 
+// Of a run's folder, with links into it; what is no checkpoint's part is not known.
+TEST(TrainedWeights, AreVerifiedByTheirCheckpoint) {
+  TemporaryFolder folder;
+  const fs::path checkpoint = make(folder / "checkpoints", 1);
+  fs::create_directory_symlink("checkpoints/" + checkpoint.filename().string() + "/model",
+                               folder / "model");
+  verify_trained(folder / "");
+  flip(checkpoint / "optimizer.safetensors", 0);
+  verify_trained(folder / "");
+  flip(checkpoint / "model/config.json", 0);
+  EXPECT_THAT(message_of<DataError>([&] { verify_trained(folder / ""); }),
+              HasSubstr((checkpoint / "model/config.json").string() + ": "));
+  fs::remove(folder / "model");
+  fs::copy(checkpoint / "model", folder / "model");
+  verify_trained(folder / "");
+}
+
 TEST(OpenCheckpoint, WantsTheCheckpointsOwnFolder) {
   TemporaryFolder folder;
   make(folder / "run/checkpoints", 3);

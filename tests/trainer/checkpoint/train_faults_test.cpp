@@ -233,6 +233,14 @@ TEST(Resume, GoesOnFromMetricsThatWereCutOff) {
   expected.erase(1);
   EXPECT_EQ(losses(folder / "c"), expected);
   EXPECT_EQ(saved_files(folder / "c", 6), saved_files(folder / "b", 6));
+  // Said where it is another than that in which the run began.
+  for (const char* run : {"b", "c"})
+    EXPECT_EQ(has(run_tiny(folder, settings + "run_name=" + run + " load_full_state_path=" +
+                                       (folder / "a/checkpoints/00000002").string())
+                      .output,
+                  "load_full_state_path is not read"),
+              run == std::string("b"))
+        << run;
 }
 
 std::string target_of(const fs::path& link) { return fs::read_symlink(link).string(); }

@@ -288,6 +288,7 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
                           "peak_flops_per_second.bf16: 1e300\n",
                           "link_both_ways: 1e-300\n",
                           "flops_per_second.matmul: [1e-300:1]\n",
+                          "peak_flops_per_second.bf16: 4e13\n",
                           "flops_per_second.matmul: [1:1e-300, 2:1]\n",
                           "bytes_per_second.memory: 1e22\n",
                           "ici: fast\n",
@@ -332,6 +333,13 @@ TEST(HardwareFile, RefusesWhatItDoesNotKnow) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("nearest: h200"));
   }
+}
+
+TEST(HardwareFile, RatesAreNotFarAboveThePeak) {
+  EXPECT_EQ(refused("peak_flops_per_second.bf16: 6e13\n"), "");
+  EXPECT_THAT(refused("peak_flops_per_second.bf16: 1e9\n"),
+              HasSubstr("flops_per_second.attention: found 1e+13, expected at most twice the "
+                        "peak_flops_per_second.bf16 of 1e+09"));
 }
 
 TEST(HardwareFile, NamesTheRateThatIsMissing) {

@@ -152,10 +152,10 @@ TEST(ModelKeys, OfARunAreInItsModel) {
   fs::remove_all(folder);
   fs::create_directories(folder / "model");
   const std::string refusal = folder.string() + ": found no config.json, expected a folder of ";
-  EXPECT_EQ(message_of<DataError>([&] { read_hf_config(folder); }), refusal + "Hugging Face's");
+  EXPECT_EQ(message_of<ConfigError>([&] { read_hf_config(folder); }), refusal + "Hugging Face's");
   fs::copy_file(kModels / "llama31_gqa/config.json", folder / "model/config.json",
                 fs::copy_options::overwrite_existing);
-  EXPECT_EQ(message_of<DataError>([&] { read_hf_config(folder); }),
+  EXPECT_EQ(message_of<ConfigError>([&] { read_hf_config(folder); }),
             refusal + "Hugging Face's; nearest: " + (folder / "model").string());
 }
 

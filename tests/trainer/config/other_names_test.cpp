@@ -20,7 +20,7 @@ TEST_F(OtherNamesTest, LeadToTheKeyHere) {
            {"checkpoint.enable", "enable_checkpointing"},
            {"num_attention_heads", "base_num_query_heads"},
            {"per_device_train_batch_size", "per_device_batch_size"},
-           {"weight_decay", "adam_weight_decay"}}) {
+           {"adam_epsilon", "adam_eps"}}) {
     EXPECT_NE(find_key(key), nullptr) << key;
     EXPECT_EQ(find_key(name), nullptr) << name;
     EXPECT_EQ(key_for_other_name(name), key);
@@ -39,6 +39,8 @@ TEST_F(OtherNamesTest, SayHowTheirValuesTranslate) {
            {"warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
            {"lr_scheduler.warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
            {"lora_target_linear", "lora_targets (true is all-linear)"},
+           {"weight_decay",
+            "adam_weight_decay (of AdamW; lion_weight_decay and sgd_weight_decay of the others)"},
            {"fp16", "dtype (float16 is not offered; bfloat16 is)"}}) {
     EXPECT_TRUE(error("", {name + "=1"}).ends_with("; nearest: " + hint)) << name;
     EXPECT_TRUE(error(name + ": 1\n").ends_with("; nearest: " + hint)) << name;
@@ -62,6 +64,7 @@ TEST_F(OtherNamesTest, ValuesLeadToTheKeyThatTakesThem) {
        {std::pair<std::string, std::string>{"model_type=LlamaForCausalLM", "llama"},
         {"model_type=Qwen3ForCausalLM", "qwen3"},
         {"add_bos_eos=true", "always"},
+        {"opt_type=adamw_bnb_8bit", "adamw moment_dtype=8bit"},
         {"dataset_type=sft", "documents"}})
     EXPECT_TRUE(error("", {setting}).ends_with("; nearest: " + nearest)) << setting;
 }
@@ -94,6 +97,23 @@ TEST_F(OtherNamesTest, OfSectionsAreOurKeysWithinThem) {
     const std::string found = error("", {"training." + key + "=1"});
     EXPECT_TRUE(found.ends_with("nearest: " + key)) << found;
   }
+}
+
+// Where the section changes what its keys mean, they lead nowhere by themselves.
+TEST_F(OtherNamesTest, OfSomeSectionsAreOthersWithinThem) {
+  for (const auto& [name, key] :
+       {std::pair<std::string, std::string>{"eval.interval", "eval_interval"},
+        {"interval", "checkpoint_period"},
+        {"validation.interval", "eval_interval"},
+        {"zero_optimization.stage", "ici_fsdp_parallelism"},
+        {"stage", "dataset_type"},
+        {"offload_param.device", "parameter_memory_host_offload"},
+        {"eval.dataset", "eval_dataset_path"},
+        {"validation.seq_len", ""},
+        {"validation.local_batch_size", ""},
+        {"evaluation.steps", ""},
+        {"logging.interval", ""}})
+    EXPECT_EQ(key_for_other_name(name), key) << name;
 }
 
 TEST_F(OtherNamesTest, LeaveMisspellingsAlone) {

@@ -84,6 +84,26 @@ TEST(UnusedKeys, OffloadLayersIsReadByPoliciesThatOffload) {
   }
 }
 
+TEST(UnusedKeys, PrefetchIsOfWhatMoves) {
+  const std::string depth = "prefetch_layers=2", one = "ici_fsdp_parallelism=1";
+  EXPECT_EQ(unused("llama3_8b.yml", {depth, one}).size(), 1u);
+  for (const char* moving :
+       {"parameter_memory_host_offload=true", "gradient_memory_host_offload=true",
+        "optimizer_memory_host_offload=true", "ici_data_parallelism=2",
+        "remat_policy=qkv_proj_offloaded"})
+    EXPECT_TRUE(unused("llama3_8b.yml", {depth, one, moving}).empty()) << moving;
+}
+
+TEST(UnusedKeys, OthersTakeThePlaceOfThePolicy) {
+  const std::vector<std::string> none{"remat_policy=none"};
+  const Config config = load_config("llama3_8b.yml", none, default_configs_directory());
+  EXPECT_EQ(unused_keys(config, {"full"}),
+            Lines{"command line remat_policy: none has no effect with --policies"});
+  EXPECT_TRUE(unused_keys(config, {"full", "none"}).empty());
+  EXPECT_TRUE(
+      unused_keys(load_config("llama3_8b.yml", {}, default_configs_directory()), {"none"}).empty());
+}
+
 TEST(UnusedKeys, ShippedConfigsHaveNone) {
   for (const fs::directory_entry& entry : fs::directory_iterator(default_configs_directory()))
     if (entry.is_regular_file()) {

@@ -228,7 +228,8 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
         "missing " + missing + "; nearest:", "not expected: " + missing + "x"})
     EXPECT_THAT(what, HasSubstr(part));
   fs::remove(folder / "config.json");
-  EXPECT_THAT(refusal(folder), HasSubstr("found no config.json, expected"));
+  EXPECT_THAT(message_of<ConfigError>([&] { refusal(folder); }),
+              HasSubstr("found no config.json, expected"));
   ASSERT_EQ(mkfifo((folder / "config.json").c_str(), 0600), 0);
   EXPECT_THAT(refusal(folder), HasSubstr("config.json: expected a regular file"));
   EXPECT_THAT(refusal(temporary / "nothing"), HasSubstr("nothing/config.json"));
@@ -462,7 +463,8 @@ TEST(ConvertWithAdapter, WhatCannotBeMergedIsRefusedAndLeavesNothing) {
         "layers.1.self_attn.v_proj.lora_B.weight is [16,4], expected [28,4]",
         "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"})
     EXPECT_THAT(what, HasSubstr(part));
-  EXPECT_THAT(refusal({.from = llama, .to = temporary / "to", .adapter = llama}),
+  EXPECT_THAT(message_of<ConfigError>(
+                  [&] { refusal({.from = llama, .to = temporary / "to", .adapter = llama}); }),
               HasSubstr(llama.string() + ": found no adapter_config.json, expected a folder of an "
                                          "adapter"));
 
@@ -556,7 +558,7 @@ TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
   EXPECT_EQ(run_program(program + " --from " + temporary.write("file", "").parent_path().string() +
                         to("c"))
                 .exit_code,
-            1);
+            2);
   EXPECT_FALSE(fs::exists(temporary / "c"));
 }
 

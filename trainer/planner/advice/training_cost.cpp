@@ -26,9 +26,12 @@ double parse_price(const std::string& text) {
   } catch (const std::exception&) {
     end = 0;
   }
-  if (end == 0 || end < text.size() || !std::isfinite(price) || price <= 0)
-    throw ConfigError("--price-per-hour: found '" + excerpt(text) +
-                      "', expected a number above 0, or PROFILE=NUMBER with commas between");
+  constexpr double kLeast = 1e-6, kMost = 1e9;
+  if (end == 0 || end < text.size() || !(price >= kLeast && price <= kMost))
+    throw ConfigError(
+        fmt::format("--price-per-hour: found '{}', expected a number from {} to {}, or "
+                    "PROFILE=NUMBER with commas between",
+                    excerpt(text), kLeast, kMost));
   return price;
 }
 

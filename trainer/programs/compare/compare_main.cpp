@@ -40,8 +40,7 @@ void check(const Request& request) {
   if (request.price && !(*request.price > 0 && std::isfinite(*request.price)))
     throw ConfigError("--price: found " + std::to_string(*request.price) +
                       ", expected a positive number, of currency units a device and hour");
-  require_place_for("--json", request.json);
-  require_place_for("--html", request.html);
+  require_places_for({{"--json", request.json}, {"--html", request.html}});
 }
 
 std::vector<Comparison> plan(const Request& request) {

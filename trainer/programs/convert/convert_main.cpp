@@ -7,6 +7,7 @@
 #include "base/openmp_threads.h"
 #include "base/print.h"
 #include "base/program.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/load_config.h"
 #include "trainer/weights/convert.h"
 
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
     conversion.unknown_keys = trainer::unknown_keys(trainer::override_config({}, overrides, keys));
     if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
     start_openmp_threads();
+    if (!conversion.run.empty()) trainer::verify_trained(conversion.run);
     print(stdout, trainer::convert(conversion) + "\n");
   });
 }

@@ -19,6 +19,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/config.h"
 #include "trainer/config/config_text.h"
@@ -56,6 +57,7 @@ RunWeights source(const GenerateRequest& request) {
                                                        .adapter = request.adapter,
                                                        .tokenizer = request.model}
                                           : weights_of_run(request.run);
+  if (!request.run.empty()) verify_trained(request.run);
   if (request.chat_template)
     source.chat_template = *request.chat_template == "none" ? "" : *request.chat_template;
   else if (!source.chat_template.empty())

@@ -132,18 +132,18 @@ void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
 
 // Before what takes long. Reads the prices.
 void check(Request& request) {
-  for (const auto& [option, file] : {std::pair{"--measure-to", &request.measure_to},
-                                     {"--json", &request.json},
-                                     {"--trace", &request.trace}})
-    require_place_for(option, *file);
+  require_places_for(
+      {{"--measure-to", request.measure_to}, {"--json", request.json}, {"--trace", request.trace}});
   PlanQuestion& question = request.question;
   if (!question.largest.empty()) require_key_of_largest(question.largest);
   if (!question.largest.empty() && question.fewest_devices)
     throw ConfigError("--fewest-devices: found --largest " + question.largest +
                       " as well, expected one of them");
-  if (request.tokens && !(std::isfinite(*request.tokens) && *request.tokens > 0))
-    throw ConfigError(fmt::format("--tokens: found {}, expected a number above 0, such as 15e12",
-                                  *request.tokens));
+  constexpr double kMostTokens = 1e18;
+  if (request.tokens && !(*request.tokens >= 1 && *request.tokens <= kMostTokens))
+    throw ConfigError(
+        fmt::format("--tokens: found {}, expected a number from 1 to {}, such as 15e12",
+                    *request.tokens, kMostTokens));
   question.cost.tokens = request.tokens.value_or(0);
   question.cost.prices = parse_prices(request.prices);
 }
@@ -158,6 +158,15 @@ std::string needs_profile(const Request& request) {
                                          {"--price-per-hour", question.cost.asks_price()}})
     if (is_given) return option;
   return "";
+}
+
+// The numbers of devices may not be given where the fewest are asked for.
+void require_not_asked(const Request& request, const Config& config) {
+  auto is_given = [&](const std::string& key) { return origin(config, key) == kCommandLine; };
+  for (const std::string key : {"ici_fsdp_parallelism", "dcn_fsdp_parallelism"})
+    if (request.question.fewest_devices && is_given(key))
+      throw ConfigError(location(config, key) + ": found " + value_text(*find_key(key), config) +
+                        ", expected none: it is what is asked for");
 }
 
 // Of the prices that are given, some is to be that of this profile.
@@ -219,6 +228,7 @@ void plan(Request& request) {
   if (const std::string option = needs_profile(request); !hardware && !option.empty())
     throw ConfigError(option + ": found no hardware, expected --hardware NAME, one of " +
                       join(hardware_names(default_configs_directory())));
+  require_not_asked(request, config);
   if (hardware) require_price_of(hardware->name, request.question.cost.prices);
   const models::Target target = hardware ? hardware->target : target_of(config);
   const std::vector<std::string> policies = split(request.policies);
@@ -235,6 +245,11 @@ void plan(Request& request) {
     });
   });
   warn_of(config, policy_names(config, policies));
+  if (hardware && config.backend != BackendChoice::automatic &&
+      !models::same_device(target_of(config), target))
+    print(stdout, fmt::format("warning: {}: {} has no effect with hardware = {}, which is of {}\n",
+                              location(config, "backend"), value_text(*find_key("backend"), config),
+                              hardware->name, models::name(target)));
   if (!hardware) find_room_here(plans, target);
   const CostQuestion& cost = request.question.cost;
   if (!request.trace.empty()) require_traceable(*plans[0].estimate);

@@ -26,6 +26,7 @@
 #include "trainer/config/help.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/unused_keys.h"
 #include "trainer/config/validate.h"
 #include "trainer/planner/room.h"
 #include "trainer/step/batch_arguments.h"
@@ -245,6 +246,7 @@ void probe(const ProbeRequest& request) {
     throw DataError(path_text(request.inputs) +
                     ": labels: found nothing, expected a tensor [B,T], as --gradients asks");
   check_output(request);
+  for (const std::string& line : unused_keys(config)) print(stdout, "warning: " + line + "\n");
   Probe probe(request, config, model, inputs, target);
 
   std::map<std::string, Result> results = probe.results();

@@ -278,7 +278,7 @@ TEST(Probe, BadCallsWriteNothing) {
        {"adapter_model.safetensors: is not this model's",
         "not expected: base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"}},
       {{kModel, good, out, false, goldens},
-       1,
+       2,
        {goldens.string() + ": found no adapter_config.json"}},
       {key("steps=3"), 2, {"command line steps", "of no use here", "dtype", "prefetch_layers"}},
       {key("base_emb_dim=64"), 2, {"command line base_emb_dim", "of no use here"}},
