@@ -102,36 +102,40 @@ Range range_of(const Plan& plan, const Operand& operand, int64_t bytes) {
   return {memory, begin, begin + bytes};
 }
 
+// Of one instruction; made once and filled anew for each.
 struct Accesses {
   std::vector<Range> reads, writes;
 };
 
-Accesses accesses_of(const Plan& plan, const Instruction& instruction) {
-  Accesses accesses;
+void find_accesses(const Plan& plan, const Instruction& instruction, Accesses& accesses) {
+  accesses.reads.clear();
+  accesses.writes.clear();
   for (const Operand& in : instruction.in)
     accesses.reads.push_back(range_of(plan, in, in.type.bytes()));
   for (const Operand& out : instruction.out)
     accesses.writes.push_back(range_of(plan, out, out.type.bytes()));
   if (const Operand& workspace = instruction.workspace)
     accesses.writes.push_back(range_of(plan, workspace, plan.buffers[workspace.buffer].bytes));
-  return accesses;
 }
 
 }  // namespace
 
 void find_waits(Plan& plan) {
-  std::map<int, Memory> memories;
+  std::vector<Memory> memories(kMemoryKinds.size() + plan.buffers.size());
   // A lane's latest instruction stands for its earlier ones, since lanes keep their order. Whoever
   // waits for an instruction knows what its lane knew then.
   PerLane<VectorClock> clocks;  // after a lane's latest instruction so far
   for (VectorClock& clock : clocks) clock.fill(kNone);
   std::vector<VectorClock> done;  // by instruction, after it
   done.reserve(plan.instructions.size());
+  Accesses accesses;
+  std::vector<int> earlier;
 
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     Instruction& instruction = plan.instructions[i];
-    const auto [reads, writes] = accesses_of(plan, instruction);
-    std::vector<int> earlier;
+    find_accesses(plan, instruction, accesses);
+    const auto& [reads, writes] = accesses;
+    earlier.clear();
     for (const Range& r : reads) memories[r.memory].collect(r.begin, r.end, false, earlier);
     for (const Range& r : writes) memories[r.memory].collect(r.begin, r.end, true, earlier);
     // The latest first: what they wait for needs no wait of its own.

@@ -147,6 +147,29 @@ TEST(TokenizeProgram, RefusesWhatOnlyLinesOfJsonNeed) {
   }
 }
 
+TEST(TokenizeProgram, RefusesWhatNoLineReads) {
+  TemporaryFolder folder;
+  const std::string text = folder.write("text.jsonl", "{\"text\": \"a\"}\n").string();
+  const std::string chat =
+      folder
+          .write("chat.jsonl", R"({"messages": [{"role": "user", "content": "a"}, )"
+                               R"({"role": "assistant", "content": "the"}]})"
+                               "\n")
+          .string();
+  auto result_of = [&](const std::string& rest) {
+    return run_tokenize("--tokenizer tests/goldens/tokenizers/gemma_bpe --out " +
+                        (folder / "out").string() + " " + rest);
+  };
+  const std::string chat_template = " --chat-template gemma", always = " --add-bos-eos always";
+  for (const std::string& wrong : {text + chat_template, chat + chat_template + always}) {
+    const Result result = result_of(wrong);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("expected "));
+    EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  }
+  EXPECT_EQ(result_of(text + " " + chat + chat_template + always).exit_code, 0);
+}
+
 TEST(TokenizeProgram, NothingThatIsReadIsWrittenOver) {
   TemporaryFolder folder;
   const std::string tokenizer = "tests/goldens/tokenizers/bytelevel_bpe_llama3/tokenizer.json";

@@ -15,6 +15,7 @@
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/text/chat_template.h"
+#include "data/text/example.h"
 #include "data/text/text_format.h"
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
@@ -72,6 +73,26 @@ void require_lines_of_json(const Arguments& arguments) {
                                    ": found no .jsonl file to tokenize, expected one");
 }
 
+// Templates are for messages, and bos and eos for other texts. All lines of a file are of the form
+// of its first.
+void require_use_of_options(const Arguments& arguments) {
+  const longshore::data::TokenizeOptions& options = arguments.options;
+  const auto has_messages = [&](const std::filesystem::path& path) {
+    return longshore::data::is_jsonl(path) &&
+           longshore::data::first_example(path, options.skip_bad_lines).form ==
+               longshore::data::form_of(longshore::data::ChatExample{});
+  };
+  const auto with_messages = std::ranges::count_if(arguments.inputs, has_messages);
+  if (!options.chat_template.empty() && with_messages == 0)
+    throw longshore::ConfigError("--chat-template: found " + options.chat_template +
+                                 ", expected none: no file has messages, and other text is learnt "
+                                 "as it stands");
+  if (arguments.add_bos_eos != kAddBosEos[0] && with_messages == std::ssize(arguments.inputs))
+    throw longshore::ConfigError("--add-bos-eos: found " + arguments.add_bos_eos +
+                                 ", expected it left out: all files have messages, which the chat "
+                                 "template writes whole");
+}
+
 void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
@@ -89,6 +110,9 @@ void run(const Arguments& arguments) {
   const longshore::StopSignal listening;
   auto options = arguments.options;
   options.add_bos_eos = add_bos_eos_named(arguments.add_bos_eos);
+  if (!options.chat_template.empty())  // an unknown one is said first
+    longshore::data::ChatTemplate::named(options.chat_template);
+  require_use_of_options(arguments);
   options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
   const auto summary =
       longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
