@@ -61,11 +61,14 @@ class ExtentUnion {
 
 // The buffers that have their offsets already. Time is divided into periods. In the first and the
 // last period of its life a buffer lives for a part of the time, and in those between for all of
-// it, so that there only the union of what is live matters.
+// it, so that there only the union of what is live matters. Periods in a row have a union together,
+// for buffers that live through all of them.
 class PlacedBuffers {
  public:
   explicit PlacedBuffers(std::span<const BufferLifetime> buffers)
-      : buffers_(buffers), periods_(1 + end_of(buffers) / kPeriod) {}
+      : buffers_(buffers),
+        periods_(1 + end_of(buffers) / kPeriod),
+        rows_(1 + periods_.size() / kRow) {}
 
   void add(int index) {
     const BufferLifetime& buffer = buffers_[index];
@@ -75,12 +78,16 @@ class PlacedBuffers {
       period.in_part.insert(
           std::ranges::upper_bound(period.in_part, extent.begin, {}, &Extent::begin), extent);
       period.at_any_time.add(extent);
+      rows_[number / kRow].add(extent);
     };
     add_end(first_period(buffer));
     if (last_period(buffer) != first_period(buffer)) add_end(last_period(buffer));
-    each_between(buffer, [&](Period& period) {
-      period.throughout.add(extent);
-      period.at_any_time.add(extent);
+    each_between(buffer, [&](int begin, int end) {
+      for (int number = begin; number < end; ++number) {
+        periods_[number].throughout.add(extent);
+        periods_[number].at_any_time.add(extent);
+        if (number == begin || number % kRow == 0) rows_[number / kRow].add(extent);
+      }
     });
   }
 
@@ -89,8 +96,13 @@ class PlacedBuffers {
     const BufferLifetime& buffer = buffers_[index];
     const Period &first = periods_[first_period(buffer)], &last = periods_[last_period(buffer)];
     between_.clear();
-    each_between(buffer, [&](const Period& period) {
-      for (const Extent& extent : period.at_any_time.extents()) between_.add(extent);
+    each_between(buffer, [&](int begin, int end) {
+      for (int number = begin; number < end;) {
+        const bool is_row = number % kRow == 0 && number + kRow <= end;
+        const ExtentUnion& live = is_row ? rows_[number / kRow] : periods_[number].at_any_time;
+        for (const Extent& extent : live.extents()) between_.add(extent);
+        number += is_row ? kRow : 1;
+      }
     });
     std::array<std::span<const Extent>, 5> lists{first.in_part, first.throughout.extents(),
                                                  between_.extents()};
@@ -103,6 +115,7 @@ class PlacedBuffers {
 
  private:
   static constexpr int kPeriod = 64;  // instructions
+  static constexpr int kRow = 16;     // periods
 
   struct Period {
     std::vector<Extent> in_part;  // of the buffers whose lives begin or end here, by their begins
@@ -113,14 +126,13 @@ class PlacedBuffers {
   static int first_period(const BufferLifetime& buffer) { return buffer.first / kPeriod; }
   static int last_period(const BufferLifetime& buffer) { return buffer.last / kPeriod; }
 
-  // The periods between those in which its life begins and ends.
+  // Calls `f` with the periods [begin, end) between those in which its life begins and ends: once,
+  // or twice where it wraps.
   template <class F>
   void each_between(const BufferLifetime& buffer, const F& f) {
     const int first = first_period(buffer), last = last_period(buffer);
-    const int end = wraps(buffer) ? static_cast<int>(periods_.size()) : last;
-    for (int period = first + 1; period < end; ++period) f(periods_[period]);
-    if (!wraps(buffer)) return;
-    for (int period = 0; period < std::min(first, last); ++period) f(periods_[period]);
+    f(first + 1, wraps(buffer) ? static_cast<int>(periods_.size()) : last);
+    if (wraps(buffer)) f(0, std::min(first, last));
   }
 
   // The lists, each in ascending order, are merged. Buffers in them that are never live together
@@ -142,6 +154,7 @@ class PlacedBuffers {
 
   std::span<const BufferLifetime> buffers_;
   std::vector<Period> periods_;
+  std::vector<ExtentUnion> rows_;  // at any time of kRow periods
   ExtentUnion between_;
 };
 
