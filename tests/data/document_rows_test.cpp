@@ -109,8 +109,7 @@ TEST(DocumentRows, HoldEveryDocumentOnce) {
         EXPECT_EQ(rows->counts().untrained, 0);
 
         // And once in each epoch of a shuffled source.
-        const BatchSource source =
-            shuffled_batches({{rows, std::nullopt}}, {rows->count(), 32}, 5);
+        const BatchSource source = shuffled_batches({{rows, std::nullopt}}, {rows->count(), 32}, 5);
         for (int64_t epoch : {0, 3}) {
           std::vector<Document> shuffled = sequences_of(source(epoch));
           EXPECT_NE(shuffled, found);
