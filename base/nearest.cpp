@@ -63,26 +63,26 @@ bool abbreviates(std::string_view word, std::string_view candidate) {
 
 }  // namespace
 
-std::string nearest(std::string_view meant, std::span<const std::string> candidates) {
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   size_t bytes = 0;
   for (const std::string& candidate : candidates) bytes += candidate.size();
-  if (bytes > kMaxTableCells / std::max<size_t>(1, meant.size())) return "";
-  const std::string word = in_small_letters(meant);
+  if (bytes > kMaxTableCells / std::max<size_t>(1, word.size())) return "";
+  const std::string small = in_small_letters(word);
   std::vector<std::string> names;
   for (const std::string& candidate : candidates) names.push_back(in_small_letters(candidate));
   for (size_t i = 0; i < names.size(); ++i)
-    if (word.size() > 1 && names[i].starts_with(word)) return candidates[i];
-  size_t best = names.size(), best_distance = std::max<size_t>(1, word.size() * 2 / 5) + 1;
+    if (small.size() > 1 && names[i].starts_with(small)) return candidates[i];
+  size_t best = names.size(), best_distance = std::max<size_t>(1, small.size() * 2 / 5) + 1;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (word.size() <= kShort && !word.starts_with(names[i].substr(0, 1))) continue;
-    size_t distance = edit_distance(word, names[i], best_distance);
+    if (small.size() <= kShort && !small.starts_with(names[i].substr(0, 1))) continue;
+    size_t distance = edit_distance(small, names[i], best_distance);
     if (distance < best_distance) {
       best = i;
       best_distance = distance;
     }
   }
   for (size_t i = 0; i < names.size() && best == names.size(); ++i)
-    if (abbreviates(word, names[i])) best = i;
+    if (abbreviates(small, names[i])) best = i;
   return best < names.size() ? candidates[best] : "";
 }
 

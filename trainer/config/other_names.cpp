@@ -190,8 +190,6 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       // DeepSpeed
       {"offload_optimizer.device", "optimizer_memory_host_offload"},
       {"offload_param.device", "parameter_memory_host_offload"},
-      {"zero_optimization.offload_optimizer.device", "optimizer_memory_host_offload"},
-      {"zero_optimization.offload_param.device", "parameter_memory_host_offload"},
       {"zero_optimization.stage", "ici_fsdp_parallelism"},
       // and elsewhere
       {"eval.dataset", "eval_dataset_path"},
@@ -455,7 +453,8 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       kLora = "LoRA is a rank above 0", kAll = "true is all-linear",
       kMinimum = "the least rate, divided by learning_rate",
       kMask = "regular expressions of the weights that are trained", kDevice = "true is cpu",
-      kOffload = "cpu is true";
+      kOffload = "cpu is true",
+      kZero = "stage 3: a number of devices; stage 1 is shard_optimizer_over_data";
   static const std::map<std::string, std::string> kRemarks{
       {"activation_checkpointing", kRemat},
       {"adapter", kLora},
@@ -501,30 +500,26 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       {"warmup_iters", kSteps},
       {"warmup_steps", kSteps},
       {"weight_decay", "of AdamW; lion_weight_decay and sgd_weight_decay of the others"},
-      {"zero_optimization.offload_optimizer.device", kOffload},
-      {"zero_optimization.offload_param.device", kOffload},
-      {"zero_optimization.stage",
-       "stage 3: a number of devices; stage 1 is shard_optimizer_over_data"},
-      {"zero_stage", "stage 3: a number of devices; stage 1 is shard_optimizer_over_data"},
+      {"zero_optimization.stage", kZero},
+      {"zero_stage", kZero},
   };
   return kRemarks;
 }
 
 // Whether the name has a section of which keys mean something else than without it.
 bool changes_keys(const std::string& name) {
-  constexpr std::array kSections{"eval.", "evaluation.", "logging.", "validation.",
-                                 "zero_optimization."};
+  constexpr std::array kSections{"eval.", "evaluation.", "logging.", "validation."};
   return std::ranges::any_of(kSections,
                              [&](const char* section) { return name.starts_with(section); });
 }
 
-// Its value under `name`, or under that without its section; nullptr where there is neither.
+// Its value under `name`, or under that without its first sections; nullptr where there is none.
 const std::string* find_by_name(const std::map<std::string, std::string>& values,
                                 const std::string& name) {
   if (const auto value = values.find(name); value != values.end()) return &value->second;
-  if (changes_keys(name)) return nullptr;
-  const auto value = values.find(name.substr(name.rfind('.') + 1));
-  return value == values.end() ? nullptr : &value->second;
+  const size_t section = name.find('.');
+  if (section == name.npos || changes_keys(name)) return nullptr;
+  return find_by_name(values, name.substr(section + 1));
 }
 
 }  // namespace

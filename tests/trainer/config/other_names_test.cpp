@@ -108,6 +108,8 @@ TEST_F(OtherNamesTest, OfSomeSectionsAreOthersWithinThem) {
         {"zero_optimization.stage", "ici_fsdp_parallelism"},
         {"stage", "dataset_type"},
         {"offload_param.device", "parameter_memory_host_offload"},
+        {"zero_optimization.offload_param.device", "parameter_memory_host_offload"},
+        {"a.b.offload_optimizer.device", "optimizer_memory_host_offload"},
         {"eval.dataset", "eval_dataset_path"},
         {"validation.seq_len", ""},
         {"validation.local_batch_size", ""},

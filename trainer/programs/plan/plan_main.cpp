@@ -162,9 +162,8 @@ std::string needs_profile(const Request& request) {
 
 // The numbers of devices may not be given where the fewest are asked for.
 void require_not_asked(const Request& request, const Config& config) {
-  auto is_given = [&](const std::string& key) { return origin(config, key) == kCommandLine; };
   for (const std::string key : {"ici_fsdp_parallelism", "dcn_fsdp_parallelism"})
-    if (request.question.fewest_devices && is_given(key))
+    if (request.question.fewest_devices && origin(config, key) == kCommandLine)
       throw ConfigError(location(config, key) + ": found " + value_text(*find_key(key), config) +
                         ", expected none: it is what is asked for");
 }
