@@ -154,6 +154,12 @@ MemoryByKind least_memory(const Config& config, models::Target target) {
   return least;
 }
 
+// Whether the plan's least memory has room: a cheap answer before that of the plan.
+bool may_fit(const Config& config, models::Target target, const RoomOf& room_of) {
+  return room_of(memory_of_states(config, target)).fits() &&
+         room_of(least_memory(config, target)).fits();
+}
+
 // Whether a kind of memory that was missing before is missing less after.
 bool lessens(const Room& before, const Room& after) {
   return (before.device_spare_bytes < 0 && after.device_spare_bytes > before.device_spare_bytes) ||
@@ -238,7 +244,7 @@ std::vector<Keys> all_homes() {
 std::optional<Config> combination_that_fits(const Config& config, models::Target target,
                                             const RoomOf& room_of) {
   auto fits = [&](const Combination& one) {
-    if (!room_of(least_memory(one.config, target)).fits()) return false;
+    if (!may_fit(one.config, target, room_of)) return false;
     const std::optional<MemoryByKind> memory = memory_of(one.config, target);
     return memory && room_of(*memory).fits();
   };
@@ -318,12 +324,12 @@ std::string devices_that_help(const Config& config, const std::set<std::string>&
   const models::Target target = named_hardware(config)->target;
   std::optional<MemoryByKind> memory;
   const std::optional<Config> several = on_fewest_devices(config, [&](const Config& one) {
-    auto has_room = [&](const MemoryByKind& bytes) {
-      return room(bytes, *named_hardware(one), memory_limits(one)).fits();
+    auto room_of = [&](const MemoryByKind& bytes) {
+      return room(bytes, *named_hardware(one), memory_limits(one));
     };
-    if (!has_room(least_memory(one, target))) return false;
+    if (!may_fit(one, target, room_of)) return false;
     memory = memory_of(one, target);
-    return memory && has_room(*memory);
+    return memory && room_of(*memory).fits();
   });
   if (!several) return "";
   return helpful_line(
