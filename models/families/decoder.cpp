@@ -151,7 +151,7 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   } else {
     Var segments;
     if (c.segments) segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
-    context = attention(q, k, v, options, segments);
+    context = attention(q, k, v, options, {.segments = segments});
   }
   context = t.label(context, "context");
   attended.out = t.label(

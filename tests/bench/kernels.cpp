@@ -89,7 +89,7 @@ void add_attention(std::vector<Case>& cases, const std::string& name, int64_t he
   Var segments;
   if (is_packed) segments = t.batch("segments", tokens());
   t.output(attention(t.input("q", hidden(heads * options.head_dim, dtype)), t.input("k", keys),
-                     t.input("v", keys), options, segments));
+                     t.input("v", keys), options, {.segments = segments}));
   add(cases, name, t);
 }
 

@@ -21,8 +21,9 @@ struct Case {
   Type q() const { return {{b, t, h * d()}, dtype}; }
   Type k() const { return {{b, t, g * d()}, dtype}; }
   Type sums() const { return {{b, h, t}, Dtype::float32}; }
-  Types with_segments(Types in) const {
-    if (attrs.segments) in.push_back({{b, t}, Dtype::int32});
+  Types with_rows(Types in) const {
+    for (bool has : {attrs.segments, attrs.blocks()})
+      if (has) in.push_back({{b, t}, Dtype::int32});
     return in;
   }
 };
@@ -71,8 +72,8 @@ void run(const Case& one, bool backward) {
     for (const Type& type : types) refs.push_back({memory(first + std::ssize(refs)), type});
   };
   add(in, 1,
-      one.with_segments(backward ? Types{one.q(), one.q(), one.k(), one.k(), one.q(), one.sums()}
-                                 : Types{one.q(), one.k(), one.k()}));
+      one.with_rows(backward ? Types{one.q(), one.q(), one.k(), one.k(), one.q(), one.sums()}
+                             : Types{one.q(), one.k(), one.k()}));
   add(out, 11, backward ? Types{one.q(), one.k(), one.k()} : Types{one.q(), one.sums()});
   const std::any attrs = one.attrs;
   const int64_t bytes = backward ? attention_grad_blocks_workspace(one.attrs, one.q(), one.k())
@@ -95,6 +96,8 @@ std::vector<Case> cases() {
           {1, 3000, 2, 2, {{.head_dim = 16, .window = 5}, true}},
           {1, 20000, 16, 8, {{.head_dim = 256, .soft_cap = 50}}},
           {3, 1, 2, 1, {{.head_dim = 7}}},
+          {2, 1500, 4, 2, {{.head_dim = 64, .mask = AttentionMask::full}}},
+          {1, 1500, 4, 2, {{.head_dim = 64, .window = 70, .mask = AttentionMask::blocks}, true}},
           {2, 1500, 6, 3, {{.head_dim = 128}}, Dtype::float32},
           {1, 9000, 6, 3, {{.head_dim = 128, .window = 1001}}, Dtype::float32}};
 }
@@ -113,9 +116,10 @@ TEST(AttentionBlocks, HoldEveryQueryOnceWithItsKeys) {
       for (int64_t head = 0; head < block.heads; ++head)
         EXPECT_TRUE(queries.emplace(offset(a.log_sum_exp) / 4 + head * a.head_stride, block.queries)
                         .second);
-      const int64_t window = one.attrs.options.window;
+      const bool is_causal = one.attrs.options.mask == AttentionMask::causal;
+      const int64_t window = is_causal ? one.attrs.options.window : 0;
       const int64_t first = window == 0 ? 0 : std::max<int64_t>(block.query - window + 1, 0);
-      EXPECT_EQ(block.key + block.keys, block.query + block.queries);
+      EXPECT_EQ(block.key + block.keys, is_causal ? block.query + block.queries : one.t);
       EXPECT_LE(block.key, first);
       EXPECT_GT(block.key + 8, first);
       EXPECT_EQ(block.width, (block.keys + 7) / 8 * 8);

@@ -23,17 +23,18 @@ struct Case {
   std::string path(Target target) const {
     return attention_op.kernel(target).path(attrs, std::vector{q(), k(), k()});
   }
-  Types with_segments(Types in) const {
-    if (attrs.segments) in.push_back({{b, t}, Dtype::int32});
+  Types with_rows(Types in) const {
+    for (bool has : {attrs.segments, attrs.blocks()})
+      if (has) in.push_back({{b, t}, Dtype::int32});
     return in;
   }
   int64_t forward_workspace(Target target = Target::cuda) const {
-    const Types in = with_segments({q(), k(), k()});
+    const Types in = with_rows({q(), k(), k()});
     return attention_op.kernel(target).workspace_bytes(attrs, in, attention_op.infer(attrs, in));
   }
   int64_t backward_workspace() const {
     const Type sums{{b, h, t}, Dtype::float32};
-    const Types in = with_segments({q(), q(), k(), k(), q(), sums});
+    const Types in = with_rows({q(), q(), k(), k(), q(), sums});
     return attention_grad_op.cuda.workspace_bytes(attrs, in, attention_grad_op.infer(attrs, in));
   }
 };
@@ -65,6 +66,13 @@ TEST(AttentionByCudnn, TakesWhatItIsSaidToTake) {
        kCudnn + ", its gradient " + kFlash + " on Hopper, elsewhere " + kFlash,
        kFlash},
       {{1, 4096, 32, 8, {{.head_dim = 128, .window = 500}, true}}, all_but_10, kTiles},
+      {{1, 4096, 16, 16, {{.head_dim = 72, .mask = AttentionMask::full}}}, kCudnn, kFlash},
+      {{1, 4096, 16, 16, {{.head_dim = 72, .mask = AttentionMask::full}, true}},
+       all_but_10,
+       kTiles},
+      {{1, 4096, 8, 4, {{.head_dim = 128, .window = 500, .mask = AttentionMask::blocks}}},
+       all_but_10,
+       kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 264}}}, kBlocks, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 132}}}, kBlocks, kTiles},
       {{1, 4096, 32, 8, {{.head_dim = 60}}}, kBlocks, kTiles},
@@ -219,16 +227,16 @@ int64_t offset(const void* pointer) {
   return reinterpret_cast<int64_t>(pointer) & ((int64_t{1} << 40) - 1);
 }
 
-const auto kWorkspace = reinterpret_cast<std::byte*>(int64_t{11} << 40);
+const auto kWorkspace = reinterpret_cast<std::byte*>(int64_t{12} << 40);
 
 // What they are given of the backward pass.
 void run_backward(const Case& one) {
   const Type sums{{one.b, one.h, one.t}, Dtype::float32};
   std::vector<Ref> in, out;
-  for (const Type& type : one.with_segments({one.q(), one.q(), one.k(), one.k(), one.q(), sums}))
+  for (const Type& type : one.with_rows({one.q(), one.q(), one.k(), one.k(), one.q(), sums}))
     in.push_back(untouched(std::ssize(in) + 1, type));
   for (const Type& type : {one.q(), one.k(), one.k()})
-    out.push_back(untouched(std::ssize(out) + 8, type));
+    out.push_back(untouched(std::ssize(out) + 9, type));
   const std::any attrs = one.attrs;
   given = {};
   run_attention_grad_graphs(
@@ -262,8 +270,26 @@ TEST(AttentionByCudnn, GivesEveryGraphItsPartOfEachOperand) {
       EXPECT_EQ(offset(operands.at(operand)), row * 8192 * 8 * 128 * 2);
     EXPECT_EQ(offset(operands.at(log_sum_exp)), row * 16 * 8192 * 4);
     EXPECT_EQ(operands.at(mask), kWorkspace);
-    EXPECT_EQ(offset(given.masks[row].segments), row * 8192 * 4);
+    // What comes later is hidden by the graph.
+    EXPECT_TRUE(part.is_causal);
+    EXPECT_EQ(given.masks[row].rule.mask, AttentionMask::full);
+    EXPECT_EQ(offset(given.masks[row].rule.segments), row * 8192 * 4);
   }
+}
+
+TEST(AttentionByCudnn, LeavesBlocksToTheMask) {
+  run_backward(
+      {2, 100, 4, 2, {{.head_dim = 64, .window = 9, .mask = AttentionMask::blocks}, true}});
+  ASSERT_EQ(given.graphs.size(), 1);
+  const CudnnAttention& part = given.graphs[0].first;
+  EXPECT_TRUE(part.is_masked);
+  EXPECT_FALSE(part.is_causal);
+  EXPECT_EQ(part.window, 0);
+  const KeyRule& rule = given.masks.at(0).rule;
+  EXPECT_EQ(rule.mask, AttentionMask::blocks);
+  EXPECT_EQ(rule.window, 9);
+  EXPECT_EQ(reinterpret_cast<int64_t>(rule.segments) >> 40, 7);
+  EXPECT_EQ(reinterpret_cast<int64_t>(rule.blocks) >> 40, 8);
 }
 
 TEST(AttentionByCudnn, GivesGraphsSomeHeadsOfARow) {

@@ -183,9 +183,19 @@ std::vector<bool> equal_positions(const at::Tensor& x, const at::Tensor& y) {
   return equal;
 }
 
-TEST(Attention, AKeyCountsForTheQueriesThatSeeItAndNoOthers) {
-  const AttentionShape shape = everything(1, 400);
-  at::Tensor visible = plain::visible_keys(400, shape.options.window, shape.segments)[0];
+// As everything(), with a block that the window would divide, and one of two segments.
+AttentionShape everything_and_blocks(int64_t b, int64_t t) {
+  AttentionShape shape = everything(b, t);
+  shape.options.mask = AttentionMask::blocks;
+  shape.blocks = blocks_of(b, t, {{10, t / 3}, {t / 3, t / 2 + 100}});
+  return shape;
+}
+
+class AttentionKeys : public testing::TestWithParam<AttentionShape> {};
+
+TEST_P(AttentionKeys, CountForTheQueriesThatSeeThemAndNoOthers) {
+  const AttentionShape& shape = GetParam();
+  at::Tensor visible = plain::visible_keys(400, shape.options, shape.segments, shape.blocks)[0];
   for (Dtype dtype : cpu_dtypes()) {
     Tensors cotangents = cotangents_of(shape, dtype);
     Result before = run(shape, dtype, inputs_of(shape, dtype), cotangents);
@@ -205,9 +215,9 @@ TEST(Attention, AKeyCountsForTheQueriesThatSeeItAndNoOthers) {
   }
 }
 
-TEST(Attention, AQuerysGradientReachesTheKeysItSeesAndNoOthers) {
-  const AttentionShape shape = everything(1, 400);
-  at::Tensor visible = plain::visible_keys(400, shape.options.window, shape.segments)[0];
+TEST_P(AttentionKeys, GetGradientsOfTheQueriesThatSeeThemAndNoOthers) {
+  const AttentionShape& shape = GetParam();
+  at::Tensor visible = plain::visible_keys(400, shape.options, shape.segments, shape.blocks)[0];
   for (Dtype dtype : cpu_dtypes()) {
     Tensors inputs = inputs_of(shape, dtype);
     Result before = run(shape, dtype, inputs, cotangents_of(shape, dtype));
@@ -231,11 +241,51 @@ TEST(Attention, AQuerysGradientReachesTheKeysItSeesAndNoOthers) {
   }
 }
 
+std::string name_of(AttentionMask mask) {
+  return mask == AttentionMask::causal ? "causal" : mask == AttentionMask::full ? "full" : "blocks";
+}
+
+INSTANTIATE_TEST_SUITE_P(Masks, AttentionKeys,
+                         testing::Values(everything(1, 400), everything_and_blocks(1, 400),
+                                         AttentionShape{
+                                             1,
+                                             400,
+                                             4,
+                                             2,
+                                             {.head_dim = 16, .mask = AttentionMask::full},
+                                             segments_of(1, 400, {134, 100})}),
+                         [](const auto& info) { return name_of(info.param.options.mask); });
+
+TEST(Attention, ABlockOfOneAndNoneHideAndShowNothing) {
+  for (Dtype dtype : cpu_dtypes()) {
+    const AttentionShape causal = everything(2, 300);
+    Result expected = run(causal, dtype);
+    AttentionShape shape = causal;
+    shape.options.mask = AttentionMask::blocks;
+    for (const auto& blocks : {blocks_of(2, 300, {}), blocks_of(2, 300, {{7, 8}})}) {
+      shape.blocks = blocks;
+      expect_equal_bits(run(shape, dtype), expected);
+    }
+  }
+}
+
+TEST(Attention, ABlockOfTheWholeRowIsAFullMask) {
+  for (Dtype dtype : cpu_dtypes()) {
+    AttentionShape full{1, 300, 4, 2, {.head_dim = 16, .mask = AttentionMask::full}};
+    AttentionShape block = full;
+    block.options.mask = AttentionMask::blocks;
+    block.options.window = 20;
+    block.blocks = blocks_of(1, 300, {{0, 300}});
+    expect_equal_bits(run(block, dtype), run(full, dtype));
+  }
+}
+
 TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
   const int threads = omp_get_max_threads();
   const AttentionShape one_head{1, 300, 1, 1, {.head_dim = 16}};
   const AttentionShape one_key_head{1, 300, 2, 1, {.head_dim = 16}};
-  for (const AttentionShape& shape : {everything(2, 300), one_head, one_key_head})
+  for (const AttentionShape& shape :
+       {everything(2, 300), everything_and_blocks(2, 300), one_head, one_key_head})
     for (Dtype dtype : cpu_dtypes()) {
       omp_set_num_threads(1);
       Result one = run(shape, dtype);
@@ -275,21 +325,41 @@ void expect_cover(const at::Tensor& visible, const std::vector<Tile>& tiles, int
 TEST(AttentionTiles, HoldEachVisiblePairOnce) {
   std::mt19937 random(7);
   auto below = [&](int64_t limit) { return static_cast<int64_t>(random() % limit); };
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 80; ++round) {
     int64_t t = 1 + below(1500);
     AttentionShape shape{1, t, 1, 1, {.head_dim = 8}};
     if (below(2)) shape.options.window = 1 + below(t);
     if (below(2)) shape.segments = segments_of(1, t, {below(t / 2 + 1), below(t / 3 + 1)});
+    if (const int64_t mask = below(3); mask == 1) {
+      shape.options.mask = AttentionMask::full;
+      shape.options.window = 0;
+    } else if (mask == 2) {
+      const int64_t begin = below(t + 1), end = begin + below(t - begin + 1);
+      shape.options.mask = AttentionMask::blocks;
+      shape.blocks = blocks_of(1, t, {{0, begin / 2}, {begin, end}});
+    }
     SCOPED_TRACE(attention_case(shape).name);
 
     AttentionSizes sizes = sizes_of(shape);
-    std::vector<int32_t> begins(t);
-    if (sizes.segments) find_segments(shape.segments.const_data_ptr<int32_t>(), t, begins.data());
-    VisibleKeys keys(sizes, sizes.segments ? begins.data() : nullptr);
-    at::Tensor visible = plain::visible_keys(t, shape.options.window, shape.segments)[0];
+    std::vector<int32_t> first(t), end(t);
+    KeyRanges ranges;
+    if (sizes.is_by_batch) {
+      auto ids = [](const at::Tensor& row) {
+        return row.defined() ? row.const_data_ptr<int32_t>() : nullptr;
+      };
+      ranges = {.first = first.data(), .end = end.data()};
+      find_ranges(sizes,
+                  {.mask = shape.options.mask,
+                   .window = shape.options.window,
+                   .segments = ids(shape.segments),
+                   .blocks = ids(shape.blocks)},
+                  ranges);
+    }
+    VisibleKeys keys(sizes, ranges);
+    at::Tensor visible = plain::visible_keys(t, shape.options, shape.segments, shape.blocks)[0];
     at::Tensor counted = at::arange(t).unsqueeze(0);
     for (int64_t query = 0; query < t; ++query) {
-      at::Tensor expected = (counted >= keys.first(query)).logical_and(counted <= query);
+      at::Tensor expected = (counted >= keys.first(query)).logical_and(counted < keys.end(query));
       ASSERT_TRUE(equal_bits(visible[query], expected[0])) << "query " << query;
     }
 
@@ -317,7 +387,7 @@ TEST(AttentionTiles, HoldEachVisiblePairOnce) {
 TEST(AttentionTiles, AWindowCostsWhatItShows) {
   constexpr int64_t kLength = 1 << 14, kWindow = 512;
   AttentionSizes sizes = sizes_of({1, kLength, 1, 1, {.head_dim = 8, .window = kWindow}});
-  VisibleKeys keys(sizes, nullptr);
+  VisibleKeys keys(sizes, {});
   int64_t forward = 0, backward = 0;
   tiles_by_row(sizes, keys, [&](const Tile& t, bool, bool) { forward += t.rows * t.columns; });
   tiles_by_column(sizes, keys, [&](const Tile& t) { backward += t.rows * t.columns; });
@@ -497,7 +567,7 @@ TEST(AttentionOp, RefusesWhatDoesNotFit) {
     Type type{{2, 4, 16}, Dtype::float32};
     Var x = t.input("x", type);
     try {
-      attention(x, x, x, options, t.batch("segments", segments));
+      attention(x, x, x, options, {.segments = t.batch("segments", segments)});
     } catch (const InternalError& error) {
       return error.what();
     }
@@ -513,6 +583,9 @@ TEST(AttentionOp, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error({.head_dim = 8, .window = -1}, segments), "attention: window is -1, below 0");
   EXPECT_NE(error({.head_dim = 8, .soft_cap = -1}, segments), "");
   EXPECT_NE(error({.head_dim = 8, .scale = -1}, segments), "");
+  EXPECT_EQ(error({.head_dim = 8, .window = 2, .mask = AttentionMask::full}, segments),
+            "attention: a full mask has no window");
+  EXPECT_NE(error({.head_dim = 8, .mask = AttentionMask::blocks}, segments), "");
 }
 
 }  // namespace

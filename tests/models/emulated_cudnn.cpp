@@ -81,7 +81,8 @@ class Emulated {
           scores + at::from_blob(of_.at(mask), {a_.rows, 1, a_.length, a_.length},
                                  {a_.length * width, a_.length * width, width, 1}, at::kBFloat16);
     }
-    at::Tensor seen = at::ones({a_.length, a_.length}, at::kBool).tril();
+    at::Tensor seen = at::ones({a_.length, a_.length}, at::kBool);
+    if (a_.is_causal) seen = seen.tril();
     if (a_.window != 0) seen = seen.triu(1 - a_.window);
     return {scores.masked_fill(seen.logical_not(), -INFINITY), slopes};
   }

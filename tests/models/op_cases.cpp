@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <iterator>
@@ -266,6 +267,8 @@ std::string name_of(const AttentionShape& shape) {
   if (o.window != 0) name << ", window " << o.window;
   if (o.soft_cap != 0) name << ", soft_cap " << o.soft_cap;
   if (shape.segments.defined()) name << ", segments";
+  if (o.mask == AttentionMask::full) name << ", full";
+  if (o.mask == AttentionMask::blocks) name << ", blocks";
   return name.str();
 }
 
@@ -700,19 +703,24 @@ OpCase square_sum_case(int64_t n) {
           .adjust = [](Tensors& in) { in.at("square_sums").square_(); }};
 }
 
-// Window, segments and soft cap, each there or not, but for none of them; with heads of whole
-// vectors, which cuDNN takes, and without.
+// Window, segments and soft cap, each there or not, under every mask; with heads of whole vectors,
+// which cuDNN takes, and without.
 std::vector<OpCase> attention_combinations() {
   std::vector<OpCase> cases;
-  for (int choice = 1; choice < 8; ++choice)
-    for (int64_t head_dim : {6, 8}) {
-      int64_t b = choice == 7 ? 2 : 1;
-      AttentionShape shape{b, 7, 2, 1, {.head_dim = head_dim}};
-      if (choice & 1) shape.options.window = 3;
-      if (choice & 2) shape.options.soft_cap = 1.5;
-      if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
-      cases.push_back(attention_case(shape));
-    }
+  for (AttentionMask mask : {AttentionMask::causal, AttentionMask::full, AttentionMask::blocks})
+    for (int choice = 0; choice < 8; ++choice)
+      for (int64_t head_dim : {6, 8}) {
+        if (mask == AttentionMask::full && (choice & 1)) continue;
+        const bool has_all = choice == (mask == AttentionMask::full ? 6 : 7);
+        const int64_t b = has_all ? 2 : 1;
+        AttentionShape shape{b, 7, 2, 1, {.head_dim = head_dim, .mask = mask}};
+        if (choice & 1) shape.options.window = 3;
+        if (choice & 2) shape.options.soft_cap = 1.5;
+        if (choice & 4) shape.segments = segments_of(b, 7, {1, 4});
+        // The second is one of two segments, where there are some, and longer than the window.
+        if (mask == AttentionMask::blocks) shape.blocks = blocks_of(b, 7, {{0, 2}, {2, 6}});
+        cases.push_back(attention_case(shape));
+      }
   return cases;
 }
 
@@ -732,6 +740,27 @@ std::vector<OpCase> attention_over_tiles() {
                       segments_of(3, 650, {100, 180, 129})}),
       attention_case({1, 120, 1, 1, {.head_dim = 256}, segments_of(1, 120, {60})}),
       attention_case({1, 60, 1, 1, {.head_dim = 8}, segments_of(1, 60, {7})}),
+      attention_case({1, 700, 4, 2, {.head_dim = 64, .mask = AttentionMask::full}}),
+      attention_case({2,
+                      650,
+                      2,
+                      1,
+                      {.head_dim = 24, .soft_cap = 5, .mask = AttentionMask::full},
+                      segments_of(2, 650, {100, 390})}),
+      attention_case({2,
+                      700,
+                      4,
+                      2,
+                      {.head_dim = 64, .mask = AttentionMask::blocks},
+                      {},
+                      blocks_of(2, 700, {{0, 130}, {200, 456}, {690, 700}})}),
+      attention_case({2,
+                      900,
+                      3,
+                      1,
+                      {.head_dim = 20, .window = 150, .mask = AttentionMask::blocks},
+                      segments_of(2, 900, {300, 390}),
+                      blocks_of(2, 900, {{0, 40}, {290, 600}, {690, 890}})}),
   };
 }
 
@@ -741,8 +770,19 @@ void append(std::vector<OpCase>& cases, std::vector<OpCase> more) {
 
 }  // namespace
 
+at::Tensor blocks_of(int64_t b, int64_t t, const std::vector<std::pair<int64_t, int64_t>>& blocks) {
+  at::Tensor ids = at::zeros({b, t}, at::kInt);
+  for (int64_t row = 0; row < b; ++row)
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const int64_t begin = std::min(t, blocks[i].first + row),
+                    end = std::min(t, blocks[i].second + row);
+      ids[row].narrow(0, begin, end - begin).fill_(static_cast<int64_t>(5 * i % 7 + 1));
+    }
+  return ids;
+}
+
 OpCase attention_case(const AttentionShape& shape) {
-  const auto& [b, t, h, g, options, segments] = shape;
+  const auto& [b, t, h, g, options, segments, blocks] = shape;
   OpCase op_case{
       .name = name_of(shape),
       .trace =
@@ -752,20 +792,22 @@ OpCase attention_case(const AttentionShape& shape) {
             Var q = trace.input("q", {{b, t, h * d}, dtype});
             Var k = trace.input("k", {{b, t, g * d}, dtype});
             Var v = trace.input("v", {{b, t, g * d}, dtype});
-            Var ids;
-            if (segments.defined()) ids = trace.batch("segments", ints({b, t}));
-            trace.output(attention(q, k, v, options, ids));
+            AttentionRows rows;
+            if (segments.defined()) rows.segments = trace.batch("segments", ints({b, t}));
+            if (blocks.defined()) rows.blocks = trace.batch("blocks", ints({b, t}));
+            trace.output(attention(q, k, v, options, rows));
             return trace.finish();
           },
       .integers = {},
       .plain =
           [=](const Tensors& in) {
             return std::vector{plain::attention(in.at("q"), in.at("k"), in.at("v"), options,
-                                                plain::visible_keys(t, options.window, segments))};
+                                                plain::visible_keys(t, options, segments, blocks))};
           },
       // Scores that differ much, so that the largest so far changes from tile to tile.
       .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
   if (segments.defined()) op_case.integers["segments"] = segments;
+  if (blocks.defined()) op_case.integers["blocks"] = blocks;
   return op_case;
 }
 

@@ -289,26 +289,41 @@ TEST(OwnKernels, TakeOperandsThatAreNotAligned) {
 
 // --- attention's mask
 
-TEST(AttentionMask, HidesOtherSegmentsAndWhatIsNoKey) {
+TEST(AttentionMask, HidesWhatTheRuleDoesAndWhatIsNoKey) {
   constexpr int64_t kRows = 2;
   for (int threads : {32, 256})
     for (int64_t length : {1, 7, 8, 21}) {
       const int64_t width = attention_mask_width(length);
-      std::vector<int32_t> segments;
-      for (int64_t i = 0; i < kRows * length; ++i)
+      std::vector<int32_t> segments, blocks;
+      for (int64_t i = 0; i < kRows * length; ++i) {
         segments.push_back(static_cast<int32_t>((i + i / length) / 3));
-      std::vector<bfloat16> mask(static_cast<size_t>(kRows * length * width));
-      launch(
-          AttentionMaskArguments{
-              .rows = kRows, .length = length, .segments = segments.data(), .mask = mask.data()},
-          SerialLauncher(threads));
-      for (int64_t query = 0; query < kRows * length; ++query)
-        for (int64_t key = 0; key < width; ++key) {
-          const int64_t row = query / length * length;
-          const bool is_seen = key < length && segments[row + key] == segments[query];
-          EXPECT_EQ(mask[query * width + key].bits, to_bfloat16(is_seen ? 0.f : kHiddenScore).bits)
-              << length << ": " << query << ", " << key;
-        }
+        blocks.push_back(static_cast<int32_t>((i % length + i / length) / 5));
+      }
+      for (const KeyRule& rule :
+           {KeyRule{AttentionMask::full, 0, segments.data(), nullptr},
+            KeyRule{AttentionMask::blocks, 2, nullptr, blocks.data()},
+            KeyRule{AttentionMask::blocks, 2, segments.data(), blocks.data()}}) {
+        std::vector<bfloat16> mask(static_cast<size_t>(kRows * length * width));
+        launch(
+            AttentionMaskArguments{
+                .rows = kRows, .length = length, .rule = rule, .mask = mask.data()},
+            SerialLauncher(threads));
+        for (int64_t row = 0; row < kRows; ++row)
+          for (int64_t query = 0; query < length; ++query)
+            for (int64_t key = 0; key < width; ++key) {
+              auto same = [&](const std::vector<int32_t>& ids) {
+                return ids[row * length + query] == ids[row * length + key];
+              };
+              bool is_seen = key < length;
+              if (is_seen && rule.blocks)
+                is_seen = (key <= query && query - key < 2) ||
+                          (same(blocks) && blocks[row * length + query] != 0);
+              if (is_seen && rule.segments) is_seen = same(segments);
+              EXPECT_EQ(mask[(row * length + query) * width + key].bits,
+                        to_bfloat16(is_seen ? 0.f : kHiddenScore).bits)
+                  << length << ": " << query << ", " << key;
+            }
+      }
     }
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
@@ -68,7 +69,7 @@ at::Tensor rope(const at::Tensor& x, const RopeTable& table) {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim) {
-  return attention(q, k, v, {.head_dim = head_dim}, visible_keys(q.size(1), 0, {}));
+  return attention(q, k, v, {.head_dim = head_dim}, visible_keys(q.size(1), {}, {}));
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -85,10 +86,14 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::matmul(at::softmax(scores, -1), repeated(v)).transpose(1, 2).reshape(q.sizes());
 }
 
-at::Tensor visible_keys(int64_t t, int64_t window, const at::Tensor& segments) {
+at::Tensor visible_keys(int64_t t, const AttentionOptions& options, const at::Tensor& segments,
+                        const at::Tensor& blocks) {
   at::Tensor i = at::arange(t).view({1, t, 1}), j = at::arange(t).view({1, 1, t});
   at::Tensor visible = j <= i;
-  if (window > 0) visible = visible & (i - j < window);
+  if (options.window > 0) visible = visible & (i - j < options.window);
+  if (options.mask == AttentionMask::full) visible = at::ones_like(visible);
+  if (blocks.defined())
+    visible = visible | ((blocks.unsqueeze(2) == blocks.unsqueeze(1)) & (blocks != 0).unsqueeze(1));
   if (segments.defined()) visible = visible & (segments.unsqueeze(2) == segments.unsqueeze(1));
   return visible;
 }

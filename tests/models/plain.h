@@ -29,9 +29,9 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 // ... with all options, for the keys that `visible` (bool [B,T,T] or [1,T,T]) shows to the queries.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const at::Tensor& visible);
-// Whether query i sees key j: bool [B,T,T]. A window of 0 is none; `segments` [B,T] may be
-// undefined.
-at::Tensor visible_keys(int64_t t, int64_t window, const at::Tensor& segments);
+// Whether query i sees key j: bool [B,T,T]. `segments` and `blocks` [B,T] may be undefined.
+at::Tensor visible_keys(int64_t t, const AttentionOptions& options, const at::Tensor& segments,
+                        const at::Tensor& blocks = {});
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor geglu(const at::Tensor& gate, const at::Tensor& up);
 at::Tensor gelu(const at::Tensor& x);  // the tanh form

@@ -24,21 +24,26 @@ void expect_options(const AttentionOptions& o) {
          ("window is " + std::to_string(o.window) + ", below 0").c_str());
   expect(o.soft_cap >= 0, "attention",
          ("soft_cap is " + std::to_string(o.soft_cap) + ", below 0").c_str());
+  expect(o.mask != AttentionMask::full || o.window == 0, "attention", "a full mask has no window");
 }
 
-// Input number `at`, if there are segments.
-void expect_segments(const AttentionAttrs& attrs, std::span<const Type> in, size_t at,
-                     const Shape& q, const char* op) {
-  expect_inputs(in, at + attrs.segments, at + attrs.segments, op);
+// Inputs from number `at` on.
+void expect_rows(const AttentionAttrs& attrs, std::span<const Type> in, size_t at, const Shape& q,
+                 const char* op) {
+  const size_t count = at + (attrs.segments ? 1 : 0) + (attrs.blocks() ? 1 : 0);
+  expect_inputs(in, count, count, op);
   const Type expected{{q[0], q[1]}, Dtype::int32};
-  if (attrs.segments)
-    expect(in[at] == expected, op,
-           ("segments is " + text(in[at]) + ", not " + text(expected)).c_str());
+  auto expect_ids = [&](const char* name, const Type& found) {
+    expect(found == expected, op,
+           (name + (" is " + text(found)) + ", not " + text(expected)).c_str());
+  };
+  if (attrs.segments) expect_ids("segments", in[at]);
+  if (attrs.blocks()) expect_ids("blocks", in.back());
 }
 
 Types infer(const std::any& any, std::span<const Type> in) {
   const AttentionAttrs& attrs = attrs_of(any);
-  expect_inputs(in, 3, 4, "attention");
+  expect_inputs(in, 3, 5, "attention");
   expect_options(attrs.options);
   int64_t head_dim = attrs.options.head_dim;
   const Shape &q = in[0].shape, &k = in[1].shape;
@@ -47,16 +52,16 @@ Types infer(const std::any& any, std::span<const Type> in) {
          "attention", "q [B,T,H*D] and k, v [B,T,G*D] do not fit");
   expect(q[2] % head_dim == 0 && k[2] % head_dim == 0 && q[2] % k[2] == 0, "attention",
          "query heads are not a multiple of key/value heads");
-  expect_segments(attrs, in, 3, q, "attention");
+  expect_rows(attrs, in, 3, q, "attention");
   Dtype wide = reduction_dtype(in[0].dtype);
   return {in[0], {{q[0], q[2] / head_dim, q[1]}, wide}};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
-  expect_inputs(in, 6, 7, "attention_grad");
+  expect_inputs(in, 6, 8, "attention_grad");
   expect(in[0] == in[1] && in[4] == in[1] && in[2] == in[3], "attention_grad",
          "gradients and values differ in type");
-  expect_segments(attrs_of(any), in, 6, in[1].shape, "attention_grad");
+  expect_rows(attrs_of(any), in, 6, in[1].shape, "attention_grad");
   return {in[1], in[2], in[3]};
 }
 
@@ -70,14 +75,15 @@ void vjp(Backward& backward, const Node& node) {
 }
 
 // Two products of the visible scores forward, five backward. Causal attention counts half of T×T,
-// and a window of W takes from that the half of (T-W)×(T-W). What segments hide is the batch's, and
-// not counted.
+// and a window of W takes from that the half of (T-W)×(T-W); a full mask counts all. What segments
+// hide and blocks show is the batch's, and not counted.
 double scores(std::span<const Type> in, const std::any& any) {
   const AttentionOptions& options = attrs_of(any).options;
   const Shape& q = in[0].shape;
   double length = static_cast<double>(q[1]);
   double hidden = options.window == 0 ? 0 : std::max(length - options.window, 0.);
-  return 0.5 * q[0] * (length * length - hidden * hidden) * (q[2] / options.head_dim);
+  const double share = options.mask == AttentionMask::full ? 1 : 0.5;
+  return share * q[0] * (length * length - hidden * hidden) * (q[2] / options.head_dim);
 }
 
 Cost cost(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
@@ -90,10 +96,22 @@ Cost cost_grad(const std::any& any, std::span<const Type> in, std::span<const Ty
           .bytes = operand_bytes(in, out)};
 }
 
+const char* name(AttentionMask mask) {
+  switch (mask) {
+    case AttentionMask::causal:
+      return "causal";
+    case AttentionMask::full:
+      return "full";
+    case AttentionMask::blocks:
+      break;
+  }
+  return "blocks";
+}
+
 std::string print(const std::any& any) {
   const auto& [options, segments] = attrs_of(any);
   std::ostringstream text;
-  text << "causal, head_dim=" << options.head_dim;
+  text << name(options.mask) << ", head_dim=" << options.head_dim;
   if (options.scale != 0) text << ", scale=" << options.scale;
   if (options.window != 0) text << ", window=" << options.window;
   if (options.soft_cap != 0) text << ", soft_cap=" << options.soft_cap;
@@ -134,10 +152,12 @@ const Op attention_grad_op{
     .cuda_composed = {attention_grad_cuda_aten, attention_grad_cuda_aten_workspace},
     .reference = {attention_grad_composed, attention_grad_composed_workspace}};
 
-Var attention(Var q, Var k, Var v, const AttentionOptions& options, Var segments) {
-  AttentionAttrs attrs{options, static_cast<bool>(segments.id)};
-  if (attrs.segments) return q.trace->emit(attention_op, attrs, {q, k, v, segments})[0];
-  return q.trace->emit(attention_op, attrs, {q, k, v})[0];
+Var attention(Var q, Var k, Var v, const AttentionOptions& options, const AttentionRows& rows) {
+  std::vector<Var> in{q, k, v};
+  for (Var ids : {rows.segments, rows.blocks})
+    if (ids.id) in.push_back(ids);
+  return q.trace->emit(attention_op, AttentionAttrs{options, static_cast<bool>(rows.segments.id)},
+                       std::move(in))[0];
 }
 
 }  // namespace longshore::models

@@ -76,9 +76,11 @@ struct ScoreBlock {
 };
 
 template <class F>
-void each_block(Path path, int64_t window, int64_t t, F f) {
+void each_block(Path path, const AttentionOptions& options, int64_t t, F f) {
   int64_t step = path == Path::whole ? t : kBlockRows;
+  const int64_t window = options.window;
   for_each_piece(t, step, [&](int64_t row, int64_t rows) {
+    if (options.mask != AttentionMask::causal) return f(ScoreBlock{row, rows, 0, t});
     int64_t key = window == 0 ? 0 : std::max<int64_t>(row - window + 1, 0);
     f(ScoreBlock{row, rows, key, row + rows - key});
   });
@@ -126,16 +128,28 @@ at::Tensor heads(const KernelCall& call, const Ref& ref) {
 
 // Which keys the block's queries in row b of the batch do not see: bool [R,S].
 at::Tensor hidden_keys(const KernelCall& call, const ScoreBlock& block, int64_t b) {
-  const auto& [options, has_segments] = attrs_of(call.attrs);
+  const AttentionAttrs& attrs = attrs_of(call.attrs);
+  const int64_t window = attrs.options.window;
   auto indices = tensor(call, call.in[0]).options().dtype(at::kLong);
   at::Tensor i = at::arange(block.row, block.row + block.rows, indices).unsqueeze(1);
   at::Tensor j = at::arange(block.key, block.key + block.keys, indices).unsqueeze(0);
   at::Tensor hidden = j > i;
-  if (options.window != 0) hidden.logical_or_(j <= i - options.window);
-  if (has_segments) {
-    at::Tensor row = tensor(call, call.in.back())[b];
-    hidden.logical_or_(row.narrow(0, block.row, block.rows).unsqueeze(1) !=
-                       row.narrow(0, block.key, block.keys).unsqueeze(0));
+  if (attrs.options.mask == AttentionMask::full) hidden.zero_();
+  if (window != 0) hidden.logical_or_(j <= i - window);
+  auto of_queries = [&](const at::Tensor& ids) {
+    return ids[b].narrow(0, block.row, block.rows).unsqueeze(1);
+  };
+  auto of_keys = [&](const at::Tensor& ids) {
+    return ids[b].narrow(0, block.key, block.keys).unsqueeze(0);
+  };
+  if (attrs.blocks()) {
+    const at::Tensor blocks = tensor(call, call.in.back());
+    const at::Tensor own = of_queries(blocks);
+    hidden.logical_and_((own != of_keys(blocks)).logical_or_(own == 0));
+  }
+  if (attrs.segments) {
+    const at::Tensor segments = tensor(call, call.in[call.in.size() - (attrs.blocks() ? 2 : 1)]);
+    hidden.logical_or_(of_queries(segments) != of_keys(segments));
   }
   return hidden;
 }
@@ -167,7 +181,7 @@ void each_block_of_heads(const KernelCall& call, const Ref& q, const Ref& k, F f
   int64_t d = attrs.options.head_dim, h = q.type.shape[2] / d, g = k.type.shape[2] / d;
   Path path = path_of({call.target, q.type.dtype, attrs});
   for (int64_t batch = 0; batch < q.type.shape[0]; ++batch)
-    each_block(path, attrs.options.window, q.type.shape[1], [&](const ScoreBlock& block) {
+    each_block(path, attrs.options, q.type.shape[1], [&](const ScoreBlock& block) {
       at::Tensor hidden = hidden_keys(call, block, batch);
       for (int64_t head = 0; head < h; ++head) f(block, batch, head, head / (h / g), hidden);
     });
@@ -237,7 +251,7 @@ template <class F>
 int64_t most_bytes(Target target, const std::any& any, const Type& q, F f) {
   const AttentionAttrs& attrs = attrs_of(any);
   int64_t most = 0;
-  each_block(path_of({target, q.dtype, attrs}), attrs.options.window, q.shape[1],
+  each_block(path_of({target, q.dtype, attrs}), attrs.options, q.shape[1],
              [&](const ScoreBlock& block) {
                HeadBytes head(block, q.dtype, attrs.options.head_dim);
                int64_t mask = mask_bytes(block);
@@ -315,7 +329,8 @@ void attention_cuda_aten(const KernelCall& call) {
   const Shape& shape = call.in[0].type.shape;
   auto result = at::_flash_attention_forward(
       heads(call, call.in[0]), heads(call, call.in[1]), heads(call, call.in[2]), {}, {}, shape[1],
-      shape[1], 0.0, true, false, attrs.options.score_scale(), keys_before(attrs.options));
+      shape[1], 0.0, attrs.options.mask == AttentionMask::causal, false,
+      attrs.options.score_scale(), keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   tensor(call, call.out[1]).copy_(std::get<1>(result));
 }
@@ -333,8 +348,9 @@ void attention_grad_cuda_aten(const KernelCall& call) {
   if (attrs.options.deterministic) fixed_order.emplace();
   auto result = at::_flash_attention_backward(
       heads(call, call.in[0]), q, heads(call, call.in[2]), heads(call, call.in[3]),
-      heads(call, call.in[4]), tensor(call, call.in[5]), {}, {}, shape[1], shape[1], 0.0, true,
-      state, unused, attrs.options.score_scale(), keys_before(attrs.options));
+      heads(call, call.in[4]), tensor(call, call.in[5]), {}, {}, shape[1], shape[1], 0.0,
+      attrs.options.mask == AttentionMask::causal, state, unused, attrs.options.score_scale(),
+      keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   heads(call, call.out[1]).copy_(std::get<1>(result));
   heads(call, call.out[2]).copy_(std::get<2>(result));

@@ -47,7 +47,8 @@ struct Sizes {
 
   // From the row's end on.
   std::vector<AttentionBlock> blocks(bool backward) const {
-    const int64_t window = attrs.options.window;
+    const bool is_causal = attrs.options.mask == AttentionMask::causal;
+    const int64_t window = is_causal ? attrs.options.window : 0;
     const int64_t widest = window == 0 ? t : std::min(t, kMaxQueries + window);
     const int64_t affordable = kMaxBytes / (score_bytes(backward) * round_up(widest, kVector));
     const int64_t step =
@@ -58,7 +59,7 @@ struct Sizes {
       // Whole vectors, so that operands stay as aligned as they are.
       const int64_t key =
           window == 0 ? 0 : std::max<int64_t>(query - window + 1, 0) / kVector * kVector;
-      const int64_t keys = query + queries - key;
+      const int64_t keys = (is_causal ? query + queries : t) - key;
       blocks.push_back({.heads = g,
                         .query = query,
                         .queries = queries,
@@ -252,7 +253,7 @@ class Attention {
     return {.block = block,
             .scale = static_cast<float>(options.score_scale()),
             .soft_cap = static_cast<float>(options.soft_cap),
-            .rule = {.window = options.window, .segments = segments_of_row(call_, b)},
+            .rule = key_rule(call_, b),
             .scores = scores};
   }
 

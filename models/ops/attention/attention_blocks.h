@@ -27,17 +27,6 @@ struct AttentionBlock {
   int64_t width;           // W
 };
 
-// Which keys a query of one row of the batch sees: see models/ops/attention/attention.h.
-struct KeyRule {
-  int64_t window;           // 0: none
-  const int32_t* segments;  // [T], or null
-
-  LONGSHORE_DEVICE bool sees(int64_t query, int64_t key) const {
-    if (segments && segments[query] != segments[key]) return false;
-    return key <= query && (window == 0 || query - key < window);
-  }
-};
-
 struct AttentionScores {
   AttentionBlock block;
   float scale, soft_cap;  // 0: they stay

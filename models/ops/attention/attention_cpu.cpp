@@ -63,8 +63,11 @@ class Parts {
     bytes_ += round_up(count * static_cast<int64_t>(sizeof(T)), kCacheLine);
     return part;
   }
-  // Room for where segments begin; null where there are no segments.
-  int32_t* take_begins(const Sizes& s) { return s.segments ? take<int32_t>(s.t) : nullptr; }
+  // Nulls where the batch says nothing of the keys that are seen.
+  KeyRanges take_ranges(const Sizes& s) {
+    if (!s.is_by_batch) return {};
+    return {.first = take<int32_t>(s.t), .end = take<int32_t>(s.t)};
+  }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -78,10 +81,10 @@ int64_t forward_scratch(const Sizes& s) {
     need = std::max({need, workspace_bytes(scores_product(s, tile)),
                      workspace_bytes(rows_product(s, tile, Into::add))});
   };
-  if (s.segments)
+  if (s.is_by_batch)
     tile_shapes(s, kForwardColumns, fit);
   else
-    tiles_by_row(s, VisibleKeys(s, nullptr), [&](const Tile& tile, bool, bool) { fit(tile); });
+    tiles_by_row(s, VisibleKeys(s, {}), [&](const Tile& tile, bool, bool) { fit(tile); });
   return need;
 }
 
@@ -92,16 +95,16 @@ int64_t backward_scratch(const Sizes& s) {
                      workspace_bytes(rows_product(s, tile, Into::add)),
                      workspace_bytes(columns_product(s, tile))});
   };
-  if (s.segments)
+  if (s.is_by_batch)
     tile_shapes(s, kBackwardColumns, fit);
   else
-    tiles_by_column(s, VisibleKeys(s, nullptr), fit);
+    tiles_by_column(s, VisibleKeys(s, {}), fit);
   return need;
 }
 
 template <class T>
 struct ForwardParts {
-  int32_t* begins;
+  KeyRanges ranges;
   T *q, *k, *v, *probabilities;
   float* products;
   SoftmaxRows rows;
@@ -112,7 +115,7 @@ struct ForwardParts {
     int64_t most_rows = std::min(kTileRows, s.t), need = forward_scratch(s);
     int64_t tile_count = most_rows * std::min(kForwardColumns, s.t);
     Parts parts(base);
-    begins = parts.take_begins(s);
+    ranges = parts.take_ranges(s);
     q = parts.take<T>(s.t * s.d);
     k = parts.take<T>(s.t * s.d);
     v = parts.take<T>(s.t * s.d);
@@ -129,7 +132,7 @@ struct ForwardParts {
 
 template <class T>
 struct BackwardParts {
-  int32_t* begins;
+  KeyRanges ranges;
   T *q, *k, *v, *dout, *probabilities, *ds;
   float *products, *dp, *dq, *dk, *dv, *delta;
   std::span<std::byte> scratch;
@@ -139,7 +142,7 @@ struct BackwardParts {
     int64_t tile_count = std::min(kTileRows, s.t) * std::min(kBackwardColumns, s.t);
     int64_t need = backward_scratch(s);
     Parts parts(base);
-    begins = parts.take_begins(s);
+    ranges = parts.take_ranges(s);
     q = parts.take<T>(s.t * s.d);
     k = parts.take<T>(s.t * s.d);
     v = parts.take<T>(s.t * s.d);
@@ -158,10 +161,11 @@ struct BackwardParts {
   }
 };
 
-// What the queries of row b of the batch see; `begins` is filled if there are segments.
-VisibleKeys visible_keys(const KernelCall& call, const Sizes& s, int32_t* begins, int64_t b) {
-  if (s.segments) find_segments(segments_of_row(call, b), s.t, begins);
-  return {s, begins};
+// What the queries of row b of the batch see; `ranges` are filled if the batch says it.
+VisibleKeys visible_keys(const KernelCall& call, const Sizes& s, const KeyRanges& ranges,
+                         int64_t b) {
+  if (s.is_by_batch) find_ranges(s, key_rule(call, b), ranges);
+  return {s, ranges};
 }
 
 // --- one head
@@ -250,7 +254,7 @@ void attention_cpu(const KernelCall& call) {
           gather(call.in[0].as<T>() + at, s.q_stride(), parts.q, s);
           gather(call.in[1].as<T>() + kv, s.k_stride(), parts.k, s);
           gather(call.in[2].as<T>() + kv, s.k_stride(), parts.v, s);
-          forward_head<T>(s, visible_keys(call, s, parts.begins, b), parts,
+          forward_head<T>(s, visible_keys(call, s, parts.ranges, b), parts,
                           call.out[0].as<T>() + at, call.out[1].as<float>() + task * s.t);
         }
       }
@@ -269,7 +273,7 @@ void attention_grad_cpu(const KernelCall& call) {
         for (int64_t task = tasks * share / threads; task < tasks * (share + 1) / threads; ++task) {
           int64_t b = task / s.g, g = task % s.g;
           int64_t kv = b * s.t * s.k_stride() + g * s.d;
-          VisibleKeys visible = visible_keys(call, s, parts.begins, b);
+          VisibleKeys visible = visible_keys(call, s, parts.ranges, b);
           gather(call.in[2].as<T>() + kv, s.k_stride(), parts.k, s);
           gather(call.in[3].as<T>() + kv, s.k_stride(), parts.v, s);
           std::fill_n(parts.dk, s.t * s.d, 0.f);

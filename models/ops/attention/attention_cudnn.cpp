@@ -92,10 +92,10 @@ void* part_of(const Ref& ref, const CudnnAttention& part, int64_t row, int64_t h
 std::span<std::byte> make_mask(const KernelCall& call, const CudnnAttention& part, int64_t row,
                                LaunchAttentionMask launch, CudnnOperands& operands) {
   if (!part.is_masked) return call.workspace;
-  const AttentionMaskArguments arguments{.rows = part.rows,
-                                         .length = part.length,
-                                         .segments = segments_of_row(call, row),
-                                         .mask = call.workspace.data()};
+  KeyRule rule = key_rule(call, row);
+  if (part.is_causal) rule = {AttentionMask::full, 0, rule.segments, nullptr};
+  const AttentionMaskArguments arguments{
+      .rows = part.rows, .length = part.length, .rule = rule, .mask = call.workspace.data()};
   launch(arguments, call.stream);
   operands[mask] = arguments.mask;
   return call.workspace.subspan(static_cast<size_t>(cudnn_mask_bytes(part)));
@@ -114,8 +114,9 @@ CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Typ
           .key_heads_of_row = key_heads,
           .scale = options.score_scale(),
           .soft_cap = options.soft_cap,
-          .is_masked = attrs.segments,
-          .window = options.window < length ? options.window : 0,
+          .is_masked = attrs.is_by_batch(),
+          .is_causal = options.mask == AttentionMask::causal,
+          .window = options.window < length && !attrs.blocks() ? options.window : 0,
           .deterministic = options.deterministic};
 }
 
@@ -176,13 +177,13 @@ CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type
       share_of_scores(part.window, length) < kLeastShare)
     return CudnnGpus::none;
   int64_t bytes = 0;  // of a query head, that grow with the length
-  if (attrs.segments) bytes = score_gradient_bytes(length);
+  if (part.is_masked) bytes = score_gradient_bytes(length);
   if (pass == CudnnPass::backward) bytes = std::max(bytes, dq_bytes(part));
   if (part.heads / part.key_heads * bytes > kMaxPartBytes) return CudnnGpus::none;
   if (part.is_masked && part.heads == 1 && length != attention_mask_width(length))
     return CudnnGpus::none;
   if (head_dim > 128 || attrs.options.soft_cap != 0) return CudnnGpus::hopper;
-  return attrs.segments && attrs.options.deterministic ? CudnnGpus::all_but_10 : CudnnGpus::all;
+  return part.is_masked && attrs.options.deterministic ? CudnnGpus::all_but_10 : CudnnGpus::all;
 }
 
 bool cudnn_serves(const AttentionAttrs& attrs, const Type& q, const Type& k, CudnnPass pass,

@@ -5,8 +5,8 @@
 // with the square of the length; another takes dq in float32. So it goes through the batch in
 // parts: some of its rows, or some key/value heads of one row.
 //
-// Graphs know a window and what comes later, but no segments: what these hide is added to the
-// scores.
+// Graphs know a window and what comes later, but neither segments nor blocks: what these hide is
+// added to the scores.
 #pragma once
 
 #include <compare>
@@ -26,7 +26,8 @@ struct CudnnAttention {
   int64_t heads_of_row, key_heads_of_row;  // in memory
   double scale, soft_cap;                  // 0: scores are not capped
   bool is_masked;                          // by numbers that are added
-  int64_t window;                          // 0: none
+  bool is_causal;                          // by the graph
+  int64_t window;                          // by the graph; 0: none
   bool deterministic;                      // backward
 
   auto operator<=>(const CudnnAttention&) const = default;

@@ -105,9 +105,10 @@ Attributes attributes_of(fe::graph::Graph& graph, const CudnnAttention& a,
   }
   if (a.soft_cap != 0)
     attributes.set_score_mod([=](std::shared_ptr<fe::graph::Graph> part, Tensor scores) {
-      return within_band(part, soft_cap->forward(part, scores, cap_of(a)), a);
+      const Tensor capped = soft_cap->forward(part, scores, cap_of(a));
+      return a.is_causal ? within_band(part, capped, a) : capped;
     });
-  else
+  else if (a.is_causal)
     set_band(attributes, a);
   return attributes;
 }
@@ -167,7 +168,8 @@ std::string text(const CudnnAttention& a, CudnnPass pass) {
          " by cuDNN of " + std::to_string(a.rows) + " rows of " + std::to_string(a.length) + ", " +
          std::to_string(a.heads) + " heads on " + std::to_string(a.key_heads) + " of " +
          std::to_string(a.head_dim) + (a.window ? ", window=" + std::to_string(a.window) : "") +
-         (a.soft_cap != 0 ? ", capped" : "") + (a.is_masked ? ", masked" : "");
+         (a.soft_cap != 0 ? ", capped" : "") + (a.is_masked ? ", masked" : "") +
+         (a.is_causal ? "" : ", not causal");
 }
 
 const std::string kAdvice = "; `backend: cuda_composed` runs ATen's attention instead";

@@ -1,6 +1,7 @@
 // The kernels of the attention op, one source for each target.
 #pragma once
 
+#include "base/device.h"
 #include "models/ir/op.h"
 #include "models/ops/attention/attention.h"
 
@@ -8,17 +9,42 @@ namespace longshore::models {
 
 struct AttentionAttrs {
   AttentionOptions options;
-  bool segments = false;  // whether they are the last input
+  bool segments = false;  // whether they are an input, after q, k, v and what gradients need
 
-  // Which keys a query sees depends on their places alone, and scores are not capped.
-  bool is_plain() const { return options.soft_cap == 0 && !segments; }
+  bool blocks() const { return options.mask == AttentionMask::blocks; }  // whether the last is
+  // Which keys a query sees depends on the batch.
+  bool is_by_batch() const { return segments || blocks(); }
+  // It does not, and scores are not capped.
+  bool is_plain() const { return options.soft_cap == 0 && !is_by_batch(); }
 };
 
-// The segments of a row of the batch; null where there are none.
-inline const int32_t* segments_of_row(const KernelCall& call, int64_t row) {
-  if (!std::any_cast<const AttentionAttrs&>(call.attrs).segments) return nullptr;
-  const Ref& segments = call.in.back();
-  return segments.as<int32_t>() + row * segments.type.shape[1];
+// Which keys a query of one row of the batch sees.
+struct KeyRule {
+  AttentionMask mask;
+  int64_t window;           // 0: none
+  const int32_t* segments;  // [T], or null
+  const int32_t* blocks;    // [T], or null
+
+  // Without branches by what is read, so that many keys are read at once.
+  LONGSHORE_DEVICE bool sees(int64_t query, int64_t key) const {
+    bool is_seen =
+        mask == AttentionMask::full || (key <= query && (window == 0 || query - key < window));
+    if (blocks) is_seen |= (blocks[query] != 0) & (blocks[query] == blocks[key]);
+    if (segments) is_seen &= segments[query] == segments[key];
+    return is_seen;
+  }
+};
+
+inline KeyRule key_rule(const KernelCall& call, int64_t row) {
+  const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
+  auto row_of = [&](size_t from_last) {
+    const Ref& ids = call.in[call.in.size() - 1 - from_last];
+    return ids.as<int32_t>() + row * ids.type.shape[1];
+  };
+  return {.mask = attrs.options.mask,
+          .window = attrs.options.window,
+          .segments = attrs.segments ? row_of(attrs.blocks() ? 1 : 0) : nullptr,
+          .blocks = attrs.blocks() ? row_of(0) : nullptr};
 }
 
 // Throws InternalError.

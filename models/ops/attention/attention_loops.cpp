@@ -19,7 +19,7 @@ LONGSHORE_INLINE Columns visible_columns(const Tile& tile, const VisibleKeys& vi
   auto column = [&](int64_t key) {
     return static_cast<int32_t>(std::clamp<int64_t>(key - tile.column, 0, tile.columns));
   };
-  return {column(visible.first(query)), column(query + 1)};
+  return {column(visible.first(query)), column(visible.end(query))};
 }
 
 LONGSHORE_INLINE Columns whole(const Tile& tile) { return {0, static_cast<int32_t>(tile.columns)}; }

@@ -1,8 +1,8 @@
-// Which keys are of another segment than a query, as numbers to add to scores: for libraries that
-// know no segments. Our own kernel on a GPU.
+// Which keys a query does not see, as numbers to add to scores: for libraries that know neither
+// segments nor blocks. Our own kernel on a GPU.
 #pragma once
 
-#include "models/ir/types.h"
+#include "models/ops/attention/attention_kernels.h"
 
 namespace longshore::models {
 
@@ -11,10 +11,9 @@ namespace longshore::models {
 inline constexpr float kHiddenScore = -1e30f;
 
 struct AttentionMaskArguments {
-  int64_t rows, length;     // T of models/ops/attention/attention.h
-  const int32_t* segments;  // [rows,T]
-  // bfloat16 [rows,T,attention_mask_width(T)]: 0, or kHiddenScore where query i and key j are of
-  // different segments.
+  int64_t rows, length;  // T of models/ops/attention/attention.h
+  KeyRule rule;          // of the first row; the others' ids follow
+  // bfloat16 [rows,T,attention_mask_width(T)]: 0, or kHiddenScore where query i does not see key j.
   void* mask;
 };
 

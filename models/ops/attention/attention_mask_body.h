@@ -16,16 +16,18 @@ struct AttentionMaskBody {
   template <class Group>
   LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t width = attention_mask_width(a.length);
-    const int32_t* segments = a.segments + index / a.length * a.length;  // of the query's row
+    const int64_t query = index % a.length, row = index - query;
     auto* mask = static_cast<bfloat16*>(a.mask) + index * width;
-    const int32_t segment = a.segments[index];
+    KeyRule rule = a.rule;
+    if (rule.segments) rule.segments += row;
+    if (rule.blocks) rule.blocks += row;
     group.for_each(width / kVector, [&](int64_t vector) {
       Vector<bfloat16, kVector> values;
       for (int k = 0; k < kVector; ++k) {
         // Without branches, so that all keys are read at once.
         const int64_t key = vector * kVector + k, last = a.length - 1;
-        const bool is_same = segments[key < last ? key : last] == segment;
-        store(values.values[k], (key <= last) & is_same ? 0.f : kHiddenScore);
+        const bool is_seen = rule.sees(query, key < last ? key : last);
+        store(values.values[k], (key <= last) & is_seen ? 0.f : kHiddenScore);
       }
       store_whole(mask + vector * kVector, values);
     });

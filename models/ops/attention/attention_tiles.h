@@ -18,12 +18,14 @@ struct AttentionSizes {
   int64_t b, t, h, g, d;
   Dtype dtype;
   float scale;
-  float soft_cap;  // 0: none
-  int64_t window;  // T where there is none
-  bool segments;   // whether the batch says which keys are seen, and in which tiles
+  float soft_cap;    // 0: none
+  int64_t window;    // T where there is none
+  bool is_full;      // no key is hidden for its place
+  bool is_by_batch;  // which keys are seen, and in which tiles
 
   AttentionSizes(const std::any& any, const Type& q, const Type& k) {
-    const auto& [options, has_segments] = std::any_cast<const AttentionAttrs&>(any);
+    const auto& attrs = std::any_cast<const AttentionAttrs&>(any);
+    const AttentionOptions& options = attrs.options;
     b = q.shape[0];
     t = q.shape[1];
     d = options.head_dim;
@@ -33,35 +35,68 @@ struct AttentionSizes {
     scale = static_cast<float>(options.score_scale());
     soft_cap = static_cast<float>(options.soft_cap);
     window = options.window == 0 ? t : options.window;
-    segments = has_segments;
+    is_full = options.mask == AttentionMask::full;
+    is_by_batch = attrs.is_by_batch();
   }
 
   int64_t q_stride() const { return h * d; }
   int64_t k_stride() const { return g * d; }
 };
 
-// Writes where each position's segment begins to `begins`, int32 [T].
-inline void find_segments(const int32_t* segments, int64_t t, int32_t* begins) {
-  for (int64_t i = 0; i < t; ++i)
-    begins[i] = i > 0 && segments[i] == segments[i - 1] ? begins[i - 1] : static_cast<int32_t>(i);
+// The keys that each query of a row sees, [first, end), int32 [T] each.
+struct KeyRanges {
+  int32_t* first = nullptr;
+  int32_t* end = nullptr;
+};
+
+// Writes what the batch says of a row's queries to `ranges`.
+inline void find_ranges(const AttentionSizes& s, const KeyRule& rule, const KeyRanges& ranges) {
+  const auto t = static_cast<int32_t>(s.t);
+  auto run_end = [&](const int32_t* ids, int32_t begin) {
+    int32_t end = begin;
+    while (end < t && ids[end] == ids[begin]) ++end;
+    return end;
+  };
+  for (int32_t begin = 0; begin < t;) {
+    const int32_t end = rule.segments ? run_end(rule.segments, begin) : t;
+    for (int32_t query = begin; query < end; ++query) {
+      const auto earliest = static_cast<int32_t>(std::max<int64_t>(begin, query - s.window + 1));
+      ranges.first[query] = s.is_full ? begin : earliest;
+      ranges.end[query] = s.is_full ? end : query + 1;
+    }
+    for (int32_t block = begin; rule.blocks && block < end;) {
+      const int32_t block_end = std::min(end, run_end(rule.blocks, block));
+      for (int32_t query = block; rule.blocks[block] != 0 && query < block_end; ++query) {
+        ranges.first[query] = std::min(ranges.first[query], block);
+        ranges.end[query] = block_end;
+      }
+      block = block_end;
+    }
+    begin = end;
+  }
 }
 
-// A query of one row of the batch sees the keys from first(query) to its own. The first does not
-// decrease from a query to the next.
+// A query of one row of the batch sees the keys [first(query), end(query)). Neither decreases from
+// a query to the next.
 class VisibleKeys {
  public:
-  // `begins` is what find_segments writes; null where the row is one segment.
-  VisibleKeys(const AttentionSizes& s, const int32_t* begins)
-      : window_(s.window), begins_(begins) {}
+  // `ranges` is what find_ranges writes; nulls where the batch says nothing.
+  VisibleKeys(const AttentionSizes& s, const KeyRanges& ranges)
+      : length_(s.t), window_(s.window), is_full_(s.is_full), ranges_(ranges) {}
 
   LONGSHORE_INLINE int64_t first(int64_t query) const {
-    int64_t begin = begins_ ? begins_[query] : 0;
-    return std::max(begin, query - window_ + 1);
+    if (ranges_.first) return ranges_.first[query];
+    return is_full_ ? 0 : std::max<int64_t>(0, query - window_ + 1);
+  }
+  LONGSHORE_INLINE int64_t end(int64_t query) const {
+    if (ranges_.end) return ranges_.end[query];
+    return is_full_ ? length_ : query + 1;
   }
 
  private:
-  int64_t window_;
-  const int32_t* begins_;
+  int64_t length_, window_;
+  bool is_full_;
+  KeyRanges ranges_;
 };
 
 struct Tile {
@@ -76,7 +111,7 @@ constexpr int64_t kBackwardColumns = 256;
 // any shape, and each shape is a primitive of its own.
 inline std::pair<int64_t, int64_t> columns_of(const AttentionSizes& s, const VisibleKeys& visible,
                                               int64_t row, int64_t rows) {
-  int64_t end = round_up(row + rows, kTileRows);
+  int64_t end = round_up(visible.end(row + rows - 1), kTileRows);
   return {visible.first(row) / kTileRows * kTileRows, std::min(s.t, end)};
 }
 

@@ -19,6 +19,7 @@ Types infer(const std::any& attrs, std::span<const Type> in) {
   const AttentionOptions& o = options_of(attrs);
   expect(o.head_dim > 0 && o.scale >= 0 && o.window >= 0 && o.soft_cap >= 0, kName,
          "head_dim is not positive, or scale, window or soft_cap below 0");
+  expect(o.mask == AttentionMask::causal, kName, "a cache serves a causal mask alone");
   const Shape &q = in[0].shape, &k = in[1].shape, &cache = in[3].shape;
   expect(q.rank() == 3 && k.rank() == 3 && in[1] == in[2] && q[0] == k[0] && q[1] == k[1] &&
              in[0].dtype == in[1].dtype,
