@@ -86,9 +86,10 @@ BackwardProgram backward(const Program& forward, const BackwardOptions& options)
 }
 
 void set_input_gradients(Program& program, std::span<const ValueId> inputs_that_need_one) {
-  for (ValueId id : program.inputs_from(Source::input))
-    program[id].needs_gradient = std::find(inputs_that_need_one.begin(), inputs_that_need_one.end(),
-                                           id) != inputs_that_need_one.end();
+  for (Source source : {Source::input, Source::earlier_layer})
+    for (ValueId id : program.inputs_from(source))
+      program[id].needs_gradient =
+          std::ranges::find(inputs_that_need_one, id) != inputs_that_need_one.end();
   for (const Node& node : program.nodes) {
     bool needs = std::any_of(node.in.begin(), node.in.end(),
                              [&](ValueId id) { return program[id].needs_gradient; });

@@ -46,7 +46,8 @@ struct BackwardOptions {
 
 BackwardProgram backward(const Program& forward, const BackwardOptions& options = {});
 
-// Sets needs_gradient of the inputs from other stages, and of all that follows from them.
+// Sets needs_gradient of the inputs from other stages and layers, and of all that follows from
+// them.
 void set_input_gradients(Program& program, std::span<const ValueId> inputs_that_need_one);
 
 // What a vjp rule works with.

@@ -1,7 +1,10 @@
 #include "models/ir/model.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -60,38 +63,91 @@ void drop_kinds_without_layers(Stage& stage) {
   stage.programs = std::move(programs);
 }
 
-// The inputs that need a gradient, given whether the carry does.
-using Needing = std::function<std::vector<ValueId>(const Program&, bool carry)>;
+// The inputs of a layer that need a gradient, given which of the stage's inputs do, whether its
+// carry does, and which outputs of earlier layers do.
+std::vector<ValueId> inputs_that_need_one(const Stage& stage, int layer,
+                                          const std::vector<char>& fed_needs, bool carry_needs,
+                                          const std::vector<std::vector<char>>& outputs_need) {
+  const Program& program = stage.program(layer);
+  std::vector<ValueId> needed;
+  const std::vector<ValueId> fed = program.inputs_from(Source::input);
+  for (size_t i = 0; i < fed.size(); ++i)
+    if (fed_needs[i] || (i == 0 && carry_needs)) needed.push_back(fed[i]);
+  const std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
+  const std::vector<LayerOutput> from = from_earlier_layers(stage, layer);
+  for (size_t i = 0; i < earlier.size(); ++i)
+    if (outputs_need[from[i].layer][from[i].output]) needed.push_back(earlier[i]);
+  return needed;
+}
 
-// A layer's carry needs a gradient when something before it trains. Layers whose carry needs none
-// get a copy of their kind where other layers of that kind need one.
-void mark_carries(Stage& stage, bool first_needs, const Needing& needing) {
-  std::vector<char> carry_needs;
-  bool needs = first_needs;
-  for (int kind : stage.layers) {
-    carry_needs.push_back(needs);
-    Program& program = stage.programs[kind];
-    set_input_gradients(program, needing(program, needs));
-    needs = program[program.outputs[0].value].needs_gradient;
+// Where layers of one kind differ in the inputs that need a gradient, those with most keep it, and
+// the others get copies of it.
+void mark_inputs(Stage& stage, const std::vector<char>& fed_needs) {
+  std::vector<std::vector<ValueId>> needed;  // by layer
+  std::vector<std::vector<char>> outputs_need;
+  bool carry_needs = false;
+  for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
+    needed.push_back(inputs_that_need_one(stage, layer, fed_needs, carry_needs, outputs_need));
+    Program& program = stage.programs[stage.layers[layer]];
+    set_input_gradients(program, needed.back());
+    std::vector<char>& of_layer = outputs_need.emplace_back();
+    for (const Output& output : program.outputs)
+      of_layer.push_back(program[output.value].needs_gradient);
+    carry_needs = of_layer[0];
   }
   for (int kind = 0, kinds = static_cast<int>(stage.programs.size()); kind < kinds; ++kind) {
-    std::vector<size_t> layers_without;
-    bool is_needed = false;
-    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
-      if (stage.layers[layer] != kind) continue;
-      if (carry_needs[layer])
-        is_needed = true;
-      else
-        layers_without.push_back(layer);
+    std::vector<std::vector<ValueId>> variants;
+    for (int layer = 0; layer < std::ssize(stage.layers); ++layer)
+      if (stage.layers[layer] == kind &&
+          std::ranges::find(variants, needed[layer]) == variants.end())
+        variants.push_back(needed[layer]);
+    std::ranges::stable_sort(variants, std::greater<>{}, &std::vector<ValueId>::size);
+    set_input_gradients(stage.programs[kind], variants[0]);
+    for (size_t i = 1; i < variants.size(); ++i) {
+      Program copy = stage.programs[kind];
+      set_input_gradients(copy, variants[i]);
+      for (int layer = 0; layer < std::ssize(stage.layers); ++layer)
+        if (stage.layers[layer] == kind && needed[layer] == variants[i])
+          stage.layers[layer] = static_cast<int>(stage.programs.size());
+      stage.programs.push_back(std::move(copy));
     }
-    set_input_gradients(stage.programs[kind], needing(stage.programs[kind], is_needed));
-    if (!is_needed || layers_without.empty()) continue;
-    Program without = stage.programs[kind];
-    set_input_gradients(without, needing(without, false));
-    for (size_t layer : layers_without)
-      stage.layers[layer] = static_cast<int>(stage.programs.size());
-    stage.programs.push_back(std::move(without));
   }
+}
+
+// The outputs to later layers of the layers [first, last) that none of them reads, and their inputs
+// from earlier layers that none of them gives.
+std::vector<LayerOutput> loose_ends(const Stage& stage, int first, int last) {
+  std::set<LayerOutput> given, read;
+  for (int layer = first; layer < last; ++layer) {
+    const std::vector<Output>& outputs = stage.program(layer).outputs;
+    for (int o = 0; o < std::ssize(outputs); ++o)
+      if (outputs[o].role == OutputRole::later_layers) given.insert({layer, o});
+    for (LayerOutput from : from_earlier_layers(stage, layer)) read.insert(from);
+  }
+  std::vector<LayerOutput> loose;
+  std::ranges::set_symmetric_difference(given, read, std::back_inserter(loose));
+  return loose;
+}
+
+void check_layers(const Model& model, const Stage& stage) {
+  for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
+    const Program& program = stage.program(layer);
+    const std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
+    const std::vector<LayerOutput> from = from_earlier_layers(stage, layer);
+    for (size_t i = 0; i < earlier.size(); ++i) {
+      const Program& giver = stage.program(from[i].layer);
+      const Type& given = giver[giver.outputs[from[i].output].value].type;
+      if (given != program[earlier[i]].type)
+        throw InternalError(model.name + ": layer " + std::to_string(layer) + " of " + stage.name +
+                            " reads " + program[earlier[i]].name + " as " +
+                            text(program[earlier[i]].type) + ", but layer " +
+                            std::to_string(from[i].layer) + " gives " + text(given));
+    }
+  }
+  for (LayerOutput loose : loose_ends(stage, 0, static_cast<int>(stage.layers.size())))
+    throw InternalError(model.name + ": no layer of " + stage.name + " reads " +
+                        stage.program(loose.layer).outputs[loose.output].name + " of layer " +
+                        std::to_string(loose.layer));
 }
 
 }  // namespace
@@ -115,6 +171,25 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight) {
   return prefix + weight.name;
 }
 
+std::vector<LayerOutput> from_earlier_layers(const Stage& stage, int layer) {
+  const Program& program = stage.program(layer);
+  std::vector<LayerOutput> from;
+  for (ValueId id : program.inputs_from(Source::earlier_layer)) {
+    auto output_of = [&](int giver) {
+      const auto& outputs = stage.program(giver).outputs;
+      const auto found = std::ranges::find(outputs, program[id].name, &Output::name);
+      return found == outputs.end() ? -1 : static_cast<int>(found - outputs.begin());
+    };
+    int giver = layer - 1;
+    while (giver >= 0 && output_of(giver) < 0) --giver;
+    if (giver < 0)
+      throw InternalError("stage " + stage.name + ": layer " + std::to_string(layer) + " reads " +
+                          program[id].name + ", which no earlier layer gives");
+    from.push_back({giver, output_of(giver)});
+  }
+  return from;
+}
+
 std::vector<std::string> labels(const Model& model, const std::function<bool(const Stage&)>& of) {
   std::vector<std::string> labels;
   for (const Stage& stage : model.stages)
@@ -136,22 +211,17 @@ void connect(Model& model) {
       check_source(model, s, from);
       fed_needs.push_back(output_needs_gradient(model.stages[from.stage], from.output));
     }
-    auto needing = [&](const Program& program, bool carry) {
-      std::vector<ValueId> inputs = program.inputs_from(Source::input), needed;
-      if (inputs.size() != stage.inputs.size())
+    for (Program& program : stage.programs) {
+      if (const size_t inputs = program.inputs_from(Source::input).size();
+          inputs != stage.inputs.size())
         throw InternalError(model.name + ": stage " + stage.name + " is fed " +
                             std::to_string(stage.inputs.size()) + " inputs, its program reads " +
-                            std::to_string(inputs.size()));
-      for (size_t i = 0; i < inputs.size(); ++i)
-        if (fed_needs[i] || (i == 0 && carry)) needed.push_back(inputs[i]);
-      return needed;
-    };
-    for (Program& program : stage.programs) {
-      set_input_gradients(program, needing(program, false));
+                            std::to_string(inputs));
       for (size_t i = 0; i < stage.inputs.size(); ++i) check_input(model, stage, program, i);
       if (stage.is_scan()) check_carry(model, stage, program);
     }
-    if (stage.is_scan()) mark_carries(stage, fed_needs[0], needing);
+    check_layers(model, stage);
+    mark_inputs(stage, fed_needs);
   }
 }
 
@@ -186,14 +256,18 @@ Model truncated(Model model, int layers) {
   };
   for (Stage& stage : model.stages) {
     if (!stage.is_scan() || std::ssize(stage.layers) <= layers) continue;
-    auto training_from = [&](auto first) {
-      return std::count_if(first, first + layers,
+    auto training_from = [&](int first) {
+      return std::count_if(stage.layers.begin() + first, stage.layers.begin() + first + layers,
                            [&](int kind) { return trains(stage.programs[kind]); });
     };
-    auto best = stage.layers.begin();
-    for (auto first = best; stage.layers.end() - first >= layers; ++first)
-      if (training_from(first) > training_from(best)) best = first;
-    stage.layers = std::vector<int>(best, best + layers);
+    std::optional<int> best;
+    for (int first = 0; first + layers <= std::ssize(stage.layers); ++first)
+      if (loose_ends(stage, first, first + layers).empty() &&
+          (!best || training_from(first) > training_from(*best)))
+        best = first;
+    if (best)
+      stage.layers =
+          std::vector<int>(stage.layers.begin() + *best, stage.layers.begin() + *best + layers);
   }
   return model;
 }

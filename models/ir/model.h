@@ -1,5 +1,6 @@
 // A model: a small DAG of stages. A stage runs once, or scans: it runs one program for each layer,
-// the carry (input 0, output 0) going from layer to layer. Nothing else leaves a scan but losses.
+// the carry (input 0, output 0) going from layer to layer. A layer may give further values to later
+// layers. Nothing but the carry and losses leaves a scan.
 //
 // Parameters are known by their full names (Hugging Face's): the stage's prefix, with the layer's
 // number in place of "{}", and the weight's name in the program. The same full name in two stages
@@ -46,14 +47,25 @@ const Stage& main_stage(const Model& model);
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 
+// An output of a layer of a scan.
+struct LayerOutput {
+  int layer = 0;
+  int output = 0;
+  auto operator<=>(const LayerOutput&) const = default;
+};
+
+// What the layer's inputs from earlier layers (Source::earlier_layer) are, in their order. Throws
+// InternalError for one that no earlier layer gives.
+std::vector<LayerOutput> from_earlier_layers(const Stage& stage, int layer);
+
 // The labels of the layers of such stages, each once, in order of emission.
 std::vector<std::string> labels(const Model& model,
                                 const std::function<bool(const Stage&)>& of = &Stage::is_scan);
 
 // Checks that inputs and outputs fit, drops kinds that no layer has, and marks in each program
-// which inputs need a gradient: those that something trainable feeds. The layers of a scan up to
-// the first that trains anything get kinds of their own where their carry needs no gradient but
-// later layers' carries do.
+// which inputs need a gradient: those that something trainable feeds. Layers of a scan get kinds of
+// their own where that differs from other layers of their kind, as before the first layer that
+// trains anything.
 void connect(Model& model);
 
 // Trains the parameters that `trains` says, by full name, and freezes all others. Layers of a scan
@@ -61,7 +73,8 @@ void connect(Model& model);
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
 // The model with only `layers` layers of each scan: those in a row of which most train something,
-// the first of several such rows.
+// the first of several such rows. What they give to later layers is read, and what they read of
+// earlier ones given, within the row; a scan without such a row stays whole.
 Model truncated(Model model, int layers);
 
 struct ParameterCount {

@@ -134,8 +134,9 @@ std::string text(const Program& program, const Node& node) {
 }
 
 std::string text(const Program& program) {
-  static constexpr const char* kSources[] = {"node",   "input", "weight",    "batch",
-                                             "scalar", "state", "cotangent", "accumulator"};
+  static constexpr const char* kSources[] = {"node",   "input",     "earlier_layer",
+                                             "weight", "batch",     "scalar",
+                                             "state",  "cotangent", "accumulator"};
   std::string result = "program " + program.name + "\n";
   for (ValueId id : program.inputs) {
     const Value& value = program[id];
@@ -146,7 +147,9 @@ std::string text(const Program& program) {
   }
   for (const Node& node : program.nodes) result += "  " + text(program, node) + "\n";
   result += "  return";
-  for (const Output& output : program.outputs) result += " " + name_of(program, output.value);
+  for (const Output& output : program.outputs)
+    result += " " + name_of(program, output.value) +
+              (output.name.empty() ? "" : " (to later layers as " + output.name + ")");
   return result + "\n";
 }
 
@@ -188,10 +191,17 @@ void verify(const Program& program) {
       made[id.index] = true;
     }
   }
-  for (const Output& output : program.outputs)
+  std::set<std::string> given;
+  for (const Output& output : program.outputs) {
     if (!exists(program, output.value) || !made[output.value.index])
       throw InternalError(program.name + ": output " + name_of(program, output.value) +
                           " is never made");
+    if (output.name.empty() != (output.role != OutputRole::later_layers) ||
+        (!output.name.empty() && !given.insert(output.name).second))
+      throw InternalError(program.name + ": output " + name_of(program, output.value) +
+                          " has the name '" + output.name +
+                          "'; outputs to later layers have one each, others none");
+  }
   Types states_in = program.types(program.inputs_from(Source::state)), states_out;
   for (const Output& output : program.outputs)
     if (output.role == OutputRole::state) states_out.push_back(program[output.value].type);

@@ -31,13 +31,14 @@ struct ValueId {
 // Where a value comes from.
 enum class Source : uint8_t {
   node,
-  input,        // output of another stage, or of the layer before (the carry)
-  weight,       // a parameter
-  batch,        // part of the micro-batch, the same for all layers
-  scalar,       // a number that changes from step to step, in device memory
-  state,        // what one run leaves to the next, of each layer its own: a key/value cache
-  cotangent,    // gradient of an output of the forward program
-  accumulator,  // gradient of a weight so far, to be added to
+  input,          // output of another stage, or of the layer before (the carry)
+  earlier_layer,  // what the latest of the scan's earlier layers that gives it gives by its name
+  weight,         // a parameter
+  batch,          // part of the micro-batch, the same for all layers
+  scalar,         // a number that changes from step to step, in device memory
+  state,          // what one run leaves to the next, of each layer its own: a key/value cache
+  cotangent,      // gradient of an output of the forward program
+  accumulator,    // gradient of a weight so far, to be added to
 };
 
 enum class Trainable : uint8_t { no, yes };
@@ -84,6 +85,7 @@ struct Node {
 // What an output is to the training step.
 enum class OutputRole : uint8_t {
   value,           // read by the next layer or another stage
+  later_layers,    // read by later layers of the scan, by the output's name
   loss,            // sum of token losses; its gradient is the scalar `loss_gradient`
   auxiliary_loss,  // mean over the micro-batch; its gradient is `auxiliary_loss_gradient`
   state,           // takes the place of the program's next input that is a state
@@ -92,6 +94,7 @@ enum class OutputRole : uint8_t {
 struct Output {
   ValueId value;
   OutputRole role = OutputRole::value;
+  std::string name = {};  // what later layers know it by; "" for other roles
 };
 
 struct Program {

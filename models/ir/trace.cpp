@@ -13,6 +13,13 @@ Var Trace::input(std::string_view name, Type type) {
                                     .needs_gradient = type.dtype != Dtype::int32})};
 }
 
+Var Trace::earlier_layer(std::string_view name, Type type) {
+  return {this, program_.add_input({.name = std::string(name),
+                                    .type = type,
+                                    .source = Source::earlier_layer,
+                                    .needs_gradient = type.dtype != Dtype::int32})};
+}
+
 Var Trace::weight(std::string_view name, Type type, Weight weight) {
   return {this, program_.add_input({.name = std::string(name),
                                     .type = type,
@@ -49,6 +56,10 @@ Var Trace::label(Var value, std::string_view label) {
 }
 
 void Trace::output(Var value, OutputRole role) { program_.outputs.push_back({value.id, role}); }
+
+void Trace::give_later_layers(Var value, std::string_view name) {
+  program_.outputs.push_back({value.id, OutputRole::later_layers, std::string(name)});
+}
 
 std::vector<Var> Trace::emit(const Op& op, std::any attrs, const std::vector<Var>& in) {
   std::vector<ValueId> ids;

@@ -58,18 +58,33 @@ void Scan::finish_loss(ValueId value, OutputRole role, const PlanBuilder::Bindin
 
 // --- forward
 
+std::map<ValueId, Scan::Key> Scan::feeders(const Program& program, int stage, int layer) const {
+  const models::Stage& s = model_.stages[stage];
+  std::map<ValueId, Key> feeders;
+  const std::vector<ValueId> inputs = program.inputs_from(Source::input);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const models::StageOutput from = s.inputs[i];
+    const int last_layer = static_cast<int>(model_.stages[from.stage].layers.size()) - 1;
+    feeders[inputs[i]] =
+        i == 0 && layer > 0 ? Key{stage, layer - 1, 0} : Key{from.stage, last_layer, from.output};
+  }
+  const std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
+  const std::vector<models::LayerOutput> from = from_earlier_layers(s, layer);
+  for (size_t i = 0; i < earlier.size(); ++i)
+    feeders[earlier[i]] = {stage, from[i].layer, from[i].output};
+  return feeders;
+}
+
 void Scan::bind_inputs(const Program& program, int stage, int layer,
                        PlanBuilder::Bindings& bindings) {
   const models::Stage& s = model_.stages[stage];
   bindings.resize(program.values.size());
-  std::vector<ValueId> inputs = program.inputs_from(Source::input);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    bool carry = i == 0 && layer > 0;
-    models::StageOutput from = s.inputs[i];
-    bindings[inputs[i].index] =
-        carry ? outputs_.at({stage, 0}) : outputs_.at({from.stage, from.output});
-    // What the layer before calls its sum, reports call what it is to this one.
-    if (i == 0 && s.is_scan()) builder_.rename(bindings[inputs[i].index], program[inputs[i]].name);
+  for (const auto& [input, feeder] : feeders(program, stage, layer))
+    bindings[input.index] = outputs_.at(feeder);
+  // What the layer before calls its sum, reports call what it is to this one.
+  if (s.is_scan()) {
+    const ValueId carry = program.inputs_from(Source::input)[0];
+    builder_.rename(bindings[carry.index], program[carry].name);
   }
   for (ValueId id : program.inputs) {
     const Value& value = program[id];
@@ -109,8 +124,8 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   builder_.run(program, bindings, scope, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Output& output = program.outputs[o];
-    if (output.role == OutputRole::value)
-      outputs_[{stage, static_cast<int>(o)}] = bindings[output.value.index];
+    if (output.role == OutputRole::value || output.role == OutputRole::later_layers)
+      outputs_[{stage, layer, static_cast<int>(o)}] = bindings[output.value.index];
     else if (is_loss(output.role) && runs_here(output))
       finish_loss(output.value, output.role, bindings, scope);
   }
@@ -136,13 +151,15 @@ void Scan::forward(Carries carries) {
         give_to_host(carry_name(s.name, 0), bindings[program.inputs_from(Source::input)[0].index],
                      scope);
       run_forward(program, stage, layer, bindings);
-      if (returns) give_to_host(carry_name(s.name, layer + 1), outputs_.at({stage, 0}), scope);
+      if (returns)
+        give_to_host(carry_name(s.name, layer + 1), outputs_.at({stage, layer, 0}), scope);
     }
   }
-  int last = static_cast<int>(model_.stages.size()) - 1;
+  const int last = static_cast<int>(model_.stages.size()) - 1;
+  const int last_layer = static_cast<int>(model_.stages[last].layers.size()) - 1;
   for (const auto& [key, operand] : outputs_)
-    if (key.first == last)
-      give_to_host("output." + std::to_string(key.second), operand,
+    if (key.stage == last && key.layer == last_layer)
+      give_to_host("output." + std::to_string(key.output), operand,
                    {.stage = model_.stages[last].name});
 }
 
@@ -235,7 +252,8 @@ void Scan::bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings
       case OutputRole::state:
         throw InternalError(model_.name + ": stage " + s.name + " has a gradient of a state");
       case OutputRole::value:
-        cotangent = output_gradients_[{stage, static_cast<int>(o)}];
+      case OutputRole::later_layers:
+        cotangent = output_gradients_[{stage, layer, static_cast<int>(o)}];
         if (!cotangent)
           throw InternalError(model_.name + ": nothing that trains reads output " +
                               std::to_string(o) + " of stage " + s.name);
@@ -261,7 +279,7 @@ Scan::WeightGradients Scan::bind_weight_gradients(int stage, int layer,
   // What earlier layers still read must not be added to in a weight's home.
   auto is_of_input = [&](ValueId gradient) {
     return std::ranges::any_of(partition.gradients, [&](const models::GradientOf& other) {
-      return other.gradient == gradient && partition.forward[other.of].source == Source::input;
+      return other.gradient == gradient && partition.forward[other.of].source != Source::weight;
     });
   };
   const auto& final_gradients = layers_[stage][layer].final_gradients;
@@ -319,17 +337,12 @@ void Scan::run_backward(int stage, int layer) {
 }
 
 void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings) {
-  const models::Stage& s = model_.stages[stage];
   const Partition& partition = *layers_[stage][layer].partition;
-  const std::vector<ValueId> inputs = partition.forward.inputs_from(Source::input);
-  output_gradients_.erase({stage, 0});  // the carry's was for this layer
-  for (const models::GradientOf& g : partition.gradients) {
-    if (partition.forward[g.of].source != Source::input) continue;
-    const size_t i = static_cast<size_t>(std::ranges::find(inputs, g.of) - inputs.begin());
-    const Key key =
-        i == 0 && layer > 0 ? Key{stage, 0} : Key{s.inputs[i].stage, s.inputs[i].output};
-    add_output_gradient(key, bindings[g.gradient.index], {s.name, layer, Phase::backward});
-  }
+  const std::map<ValueId, Key> fed_by = feeders(partition.forward, stage, layer);
+  for (const models::GradientOf& g : partition.gradients)
+    if (auto feeder = fed_by.find(g.of); feeder != fed_by.end())
+      add_output_gradient(feeder->second, bindings[g.gradient.index],
+                          {model_.stages[stage].name, layer, Phase::backward});
 }
 
 void Scan::begin_reductions(const Layer& layer, const Scope& scope) {

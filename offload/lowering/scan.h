@@ -60,13 +60,19 @@ class Scan {
     // What is not made in its home: it comes in, or is another weight's as well.
     std::vector<models::GradientOf> elsewhere;
   };
-  using Key = std::pair<int, int>;  // stage, output
+  struct Key {  // an output of a layer
+    int stage, layer, output;
+    auto operator<=>(const Key&) const = default;
+  };
 
   void prepare(const PassOptions& options);
   void find_final_gradients();
   void train_forward(int stage, int layer);
   void run_forward(const models::Program& program, int stage, int layer,
                    PlanBuilder::Bindings& bindings, const PlanBuilder::AfterNode& after = nullptr);
+  // What feeds the layer's inputs from other stages and layers.
+  std::map<models::ValueId, Key> feeders(const models::Program& program, int stage,
+                                         int layer) const;
   void bind_inputs(const models::Program& program, int stage, int layer,
                    PlanBuilder::Bindings& bindings);
   void run_backward(int stage, int layer);
@@ -90,10 +96,10 @@ class Scan {
   PassOperands& operands_;
   PlanBuilder& builder_;
   PassOptions options_;
-  std::vector<std::vector<Layer>> layers_;  // by stage
-  std::map<Key, Operand> outputs_, output_gradients_;
-  std::map<int, int> gradients_missing_;  // by slab, of this pass
-  std::vector<int> reducing_;             // slabs
+  std::vector<std::vector<Layer>> layers_;             // by stage
+  std::map<Key, Operand> outputs_, output_gradients_;  // of roles that others read
+  std::map<int, int> gradients_missing_;               // by slab, of this pass
+  std::vector<int> reducing_;                          // slabs
   std::set<models::OutputRole> losses_begun_;
   std::vector<LayerPlan> layer_plans_;
 };

@@ -21,6 +21,7 @@ class Available {
 
   // Where a kept value stays.
   Fate fate(ValueId id) const {
+    if (forward_[id].source == Source::earlier_layer) return Fate::keep;  // others read it too
     const std::string& label = label_of(id);
     const bool is_input = forward_[id].source != Source::node;
     Fate fate = label.empty() && is_input ? Fate::keep : policy_.fate(label);
@@ -85,7 +86,8 @@ class Rewriter {
   ValueId get(ValueId id) {
     if (id.index >= static_cast<int>(forward_.values.size())) return id;  // made by backward nodes
     Source source = forward_[id].source;
-    if (source != Source::node && source != Source::input) return id;
+    if (source != Source::node && source != Source::input && source != Source::earlier_layer)
+      return id;
     if (available_(id)) {
       if (std::none_of(residuals_.begin(), residuals_.end(),
                        [&](const Residual& r) { return r.value == id; }))
@@ -153,9 +155,10 @@ Partition partition(const Program& forward, const models::BackwardProgram& backw
 
 namespace {
 
-// The carry is the layer's own; what all layers read is there once.
+// The carry is the layer's own; what several layers read is there once.
 bool is_shared(const Program& forward, ValueId id) {
-  return forward[id].source == Source::input && id != forward.inputs_from(Source::input)[0];
+  return forward[id].source == Source::earlier_layer ||
+         (forward[id].source == Source::input && id != forward.inputs_from(Source::input)[0]);
 }
 
 }  // namespace
@@ -176,7 +179,7 @@ std::string text(const Partition& partition) {
     for (const Residual& residual : partition.residuals)
       if (const models::Value& value = forward[residual.value]; residual.fate == fate)
         values += "  " + value.name + ": " + text(value.type) +
-                  (is_shared(forward, residual.value) ? "  shared by all layers" : "") + "\n";
+                  (is_shared(forward, residual.value) ? "  shared with other layers" : "") + "\n";
     if (fate == Fate::offload && values.empty()) continue;
     result += std::string(fate == Fate::keep ? "kept, " : "offloaded, ") +
               std::to_string(residual_bytes(partition, fate)) + " bytes a layer\n" + values;

@@ -44,7 +44,8 @@ struct Partition {
 Partition partition(const models::Program& forward, const models::BackwardProgram& backward,
                     const Policy& policy, Schedule schedule = Schedule::apart);
 
-// Bytes a layer keeps under that fate; what all layers read, and so is there once, does not count.
+// Bytes a layer keeps under that fate; what several layers read, and so is there once, does not
+// count.
 int64_t residual_bytes(const Partition& partition, Fate fate);
 
 // One layer under one policy, for people: what is kept, the forward nodes, the backward nodes.

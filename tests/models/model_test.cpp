@@ -149,6 +149,94 @@ TEST(Truncated, KeepsTheLayersInARowThatTrain) {
             (Gradients{{true, false}, {false, true}, {true, true}, {true, true}}));
 }
 
+// Layers that give something to later ones, read it, do both or neither.
+enum Exchange : int { kNeither, kGives, kReads, kBoth };
+
+Program exchanging_layer(int exchange) {
+  Trace t("layer" + std::to_string(exchange));
+  Var x = t.input("x", kCarry);
+  Var h = linear(x, t.weight("w", {{4, 4}, Dtype::float32}, weight(Trainable::yes)));
+  if (exchange & kReads) h = add(h, t.earlier_layer("given", kCarry));
+  t.output(add(x, h));
+  if (exchange & kGives) t.give_later_layers(h, "given");
+  return t.finish();
+}
+
+Model tower_and_exchange(const std::vector<int>& layers) {
+  Model model = tower_and_scan(Trainable::no, Trainable::no, 1);
+  model.stages[1].programs.clear();
+  for (int exchange : {kNeither, kGives, kReads, kBoth})
+    model.stages[1].programs.push_back(exchanging_layer(exchange));
+  model.stages[1].layers = layers;
+  model.stages[1].inputs = {{0, 0}};
+  return model;
+}
+
+TEST(EarlierLayers, GiveByNameToThoseThatFollow) {
+  Model model = tower_and_exchange({kGives, kNeither, kReads, kBoth, kReads, kReads});
+  connect(model);
+  const Stage& scan = model.stages[1];
+  using From = std::vector<LayerOutput>;
+  for (int layer : {0, 1}) EXPECT_EQ(from_earlier_layers(scan, layer), From{});
+  for (int layer : {2, 3}) EXPECT_EQ(from_earlier_layers(scan, layer), (From{{0, 1}}));
+  for (int layer : {4, 5}) EXPECT_EQ(from_earlier_layers(scan, layer), (From{{3, 1}}));
+}
+
+TEST(EarlierLayers, NeedGradientsOfWhatTheyGiveWhereTheyTrain) {
+  Model model = tower_and_exchange({kGives, kReads, kGives, kReads});
+  connect(model);
+  set_trainable(model, only({"layers.2.w"}));
+  const Stage& scan = model.stages[1];
+  std::vector<bool> needs_given;
+  for (int layer : {1, 3}) needs_given.push_back(needs(scan.program(layer), "given"));
+  EXPECT_EQ(needs_given, (std::vector<bool>{false, true}));
+  set_trainable(model, only({"layers.0.w"}));
+  EXPECT_TRUE(needs(model.stages[1].program(1), "given"));
+  // What layer 2 gives follows from its carry.
+  EXPECT_TRUE(needs(model.stages[1].program(3), "given"));
+}
+
+TEST(EarlierLayers, StayWithTheirReadersWhereAModelIsTruncated) {
+  Model model = tower_and_exchange({kNeither, kGives, kNeither, kReads, kNeither, kNeither});
+  connect(model);
+  auto exchange = [](const Model& model) {
+    std::vector<std::string> names;
+    for (int layer = 0; layer < std::ssize(model.stages[1].layers); ++layer)
+      names.push_back(model.stages[1].program(layer).name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(exchange(truncated(model, 3)), (Names{"layer1", "layer0", "layer2"}));
+  EXPECT_EQ(exchange(truncated(model, 2)), (Names{"layer0", "layer0"}));
+  model = tower_and_exchange({kGives, kNeither, kReads});
+  connect(model);
+  EXPECT_EQ(exchange(truncated(model, 2)).size(), 3) << "its reader would be left out";
+}
+
+TEST(EarlierLayers, AreRefusedWhereTheyDoNotFit) {
+  auto error = [](Model model) -> std::string {
+    try {
+      connect(model);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error(tower_and_exchange({kNeither, kReads})),
+            "stage decoder: layer 1 reads given, which no earlier layer gives");
+  EXPECT_EQ(error(tower_and_exchange({kGives, kReads, kGives})),
+            "toy: no layer of decoder reads given of layer 2");
+  Trace t("wide");
+  Var x = t.input("x", kCarry);
+  t.output(x);
+  t.give_later_layers(linear(x, t.weight("w", {{5, 4}, Dtype::float32}, weight(Trainable::yes))),
+                      "given");
+  Model wide = tower_and_exchange({kGives, kReads});
+  wide.stages[1].programs[kGives] = t.finish();
+  EXPECT_EQ(error(wide),
+            "toy: layer 1 of decoder reads given as f32[1,2,4], but layer 0 gives f32[1,2,5]");
+}
+
 TEST(Connect, RefusesStagesThatDoNotFit) {
   Model model = tower_and_scan(Trainable::yes, Trainable::yes, 2);
   model.stages[1].inputs = {{0, 0}};

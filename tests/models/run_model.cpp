@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
+#include <map>
 
 #include "models/ops/kernels/aten.h"
 
@@ -29,11 +30,13 @@ void add_to(at::Tensor& sum, const at::Tensor& term) { sum = sum.defined() ? sum
 ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& batch,
                    double loss_gradient, Target target, Checks checks) {
   std::vector<LayerRun> runs;
-  std::vector<Outputs> outputs;
+  std::vector<Outputs> outputs;                 // of stages
+  std::vector<std::vector<Outputs>> of_layers;  // of theirs
   double auxiliary_loss = 0;
   for (size_t s = 0; s < model.stages.size(); ++s) {
     const Stage& stage = model.stages[s];
     Outputs last;
+    std::vector<Outputs>& of_stage = of_layers.emplace_back();
     for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
       const Program& program = stage.program(layer);
       Tensors inputs = batch;
@@ -45,12 +48,17 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
         inputs[program[fed[i]].name] =
             i == 0 && layer > 0 ? last[0] : outputs[from.stage][from.output];
       }
+      std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
+      const std::vector<LayerOutput> given = from_earlier_layers(stage, layer);
+      for (size_t i = 0; i < earlier.size(); ++i)
+        inputs[program[earlier[i]].name] = of_stage[given[i].layer][given[i].output];
       Tensors values = run_program(program, inputs, target, checks);
       last.clear();
       for (const Output& output : program.outputs) {
         last.push_back(values.at(program[output.value].name));
         if (output.role == OutputRole::auxiliary_loss) auxiliary_loss += last.back().item<double>();
       }
+      of_stage.push_back(last);
       runs.push_back({static_cast<int>(s), layer, &program, std::move(values)});
     }
     outputs.push_back(last);
@@ -65,6 +73,7 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
   for (const Outputs& made : outputs) output_gradients.emplace_back(made.size());
   output_gradients.back()[0] = at::full({}, loss_gradient, loss.options());
   at::Tensor carry_gradient;
+  std::map<std::pair<int, LayerOutput>, at::Tensor> to_earlier;  // by stage
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     const Stage& stage = model.stages[run->stage];
     const Program& program = *run->program;
@@ -83,9 +92,11 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
         cotangents[name] = at::ones_like(run->values.at(name));
         continue;
       }
-      at::Tensor gradient = last_layer ? output_gradients[run->stage][i]
-                            : i == 0   ? carry_gradient
-                                       : at::Tensor();
+      at::Tensor gradient = program.outputs[i].role == OutputRole::later_layers
+                                ? to_earlier[{run->stage, {run->layer, static_cast<int>(i)}}]
+                            : last_layer ? output_gradients[run->stage][i]
+                            : i == 0     ? carry_gradient
+                                         : at::Tensor();
       cotangents[name] = gradient.defined() ? gradient : at::zeros_like(run->values.at(name));
     }
     Tensors gradients = run_backward(
@@ -96,6 +107,11 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
     for (ValueId id : program.inputs_from(Source::weight))
       if (auto found = gradients.find(program[id].name); found != gradients.end())
         result.gradients[weight_name(stage, run->layer, program[id])] = found->second;
+    std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
+    const std::vector<LayerOutput> given = from_earlier_layers(stage, run->layer);
+    for (size_t i = 0; i < earlier.size(); ++i)
+      if (auto found = gradients.find(program[earlier[i]].name); found != gradients.end())
+        add_to(to_earlier[{run->stage, given[i]}], found->second);
     std::vector<ValueId> fed = program.inputs_from(Source::input);
     for (size_t i = 0; i < fed.size(); ++i) {
       auto found = gradients.find(program[fed[i]].name);

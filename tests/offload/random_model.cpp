@@ -56,6 +56,9 @@ class ProgramWriter {
       remember(t_.input("input" + std::to_string(i), activation()));
   }
 
+  void read_earlier_layer() { remember(t_.earlier_layer("given", activation())); }
+  void give_later_layers() { t_.give_later_layers(any(), "given"); }
+
   void add_nodes(int count, bool labels) {
     labels_ = labels;
     if (labels_ && !random_.one_in(3)) t_.label(values_[0], "decoder_layer_input");
@@ -292,24 +295,55 @@ class ModelWriter {
     });
   }
 
+  // Layers of two kinds at most, or those that give something to later ones or read it.
   void scan(const std::string& name) {
     std::vector<models::StageOutput> inputs = some_inputs();
     std::vector<Program> programs;
-    const int kinds = 1 + random_.below(2);
-    for (int kind = 0; kind < kinds; ++kind) {
+    enum : int { kGives = 1, kReads = 2 };
+    const bool gives = random_.one_in(3);
+    const std::vector<int> exchanges =
+        gives ? std::vector<int>{0, kGives, kReads, kGives | kReads}
+              : std::vector<int>(static_cast<size_t>(1 + random_.below(2)), 0);
+    for (size_t kind = 0; kind < exchanges.size(); ++kind) {
       ProgramWriter writer = writer_of(name + "_layer" + std::to_string(kind));
       writer.read_inputs(inputs.size());
+      if (exchanges[kind] & kReads) writer.read_earlier_layer();
       writer.add_nodes(1 + random_.below(6), /*labels=*/true);
       writer.outputs(1);
+      if (exchanges[kind] & kGives) writer.give_later_layers();
       if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
       if (random_.one_in(6)) writer.loss(OutputRole::loss);
       programs.push_back(writer.finish());
     }
+    const std::vector<int> layers =
+        gives ? random_exchange() : random_layers(static_cast<int>(exchanges.size()));
+    add_stage(name, name + ".{}.", std::move(programs), layers, std::move(inputs));
+    give(1);
+  }
+
+  std::vector<int> random_layers(int kinds) {
     std::vector<int> layers;
     for (int layer = 1 + random_.below(4); layer > 0; --layer)
       layers.push_back(random_.below(kinds));
-    add_stage(name, name + ".{}.", std::move(programs), std::move(layers), std::move(inputs));
-    give(1);
+    return layers;
+  }
+
+  // Of kinds as numbered in scan(): what one layer gives, one or more read, the last of which may
+  // give something else that others read.
+  std::vector<int> random_exchange() {
+    std::vector<int> layers;
+    auto may_add = [&](int kind) {
+      if (random_.one_in(2)) layers.push_back(kind);
+    };
+    may_add(0);
+    layers.push_back(1);
+    may_add(0);
+    may_add(2);
+    may_add(3);
+    layers.push_back(2);
+    may_add(2);
+    may_add(0);
+    return layers;
   }
 
   Random random_;

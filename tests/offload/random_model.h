@@ -1,7 +1,8 @@
 // Random models: stages that feed each other at random, of layers that nobody would train but that
 // the language of programs allows. Values are read several times or not at all, weights are frozen,
 // shared by nodes or tied across stages, labels and losses are anywhere, a layer may pass on what
-// it was given. Whatever the passes take for granted about models goes wrong with some of them.
+// it was given or give values to later layers. Whatever the passes take for granted about models
+// goes wrong with some of them.
 #pragma once
 
 #include <cstdint>

@@ -64,6 +64,7 @@ Losses plain_losses(const models::Model& model, const Tensors& weights, const Te
   std::vector<std::vector<at::Tensor>> outputs;
   for (const models::Stage& stage : model.stages) {
     std::vector<at::Tensor> made;
+    std::vector<std::vector<at::Tensor>> of_layers;
     for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
       const models::Program& program = stage.program(layer);
       Tensors values;
@@ -75,6 +76,11 @@ Losses plain_losses(const models::Model& model, const Tensors& weights, const Te
       for (size_t i = 0; i < fed.size(); ++i)
         values[program[fed[i]].name] =
             i == 0 && layer > 0 ? made[0] : outputs[stage.inputs[i].stage][stage.inputs[i].output];
+      const std::vector<models::ValueId> earlier =
+          program.inputs_from(models::Source::earlier_layer);
+      const std::vector<models::LayerOutput> given = models::from_earlier_layers(stage, layer);
+      for (size_t i = 0; i < earlier.size(); ++i)
+        values[program[earlier[i]].name] = of_layers[given[i].layer][given[i].output];
       for (const models::Node& node : program.nodes) {
         std::vector<at::Tensor> in;
         for (models::ValueId id : node.in) in.push_back(values.at(program[id].name));
@@ -88,6 +94,7 @@ Losses plain_losses(const models::Model& model, const Tensors& weights, const Te
           losses.auxiliary_loss = losses.auxiliary_loss + value;
         made.push_back(value);
       }
+      of_layers.push_back(made);
     }
     outputs.push_back(std::move(made));
   }

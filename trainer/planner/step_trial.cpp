@@ -1,5 +1,7 @@
 #include "trainer/planner/step_trial.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "trainer/step/estimate.h"
@@ -22,11 +24,20 @@ struct WeightedCount {
   double weight;
 };
 
-// The shorter steps from whose times that of a step with `count` layers follows. Only the first and
-// last few layers take times of their own; all between them take the same. So the time is linear in
-// `count`. A step that is no longer than the two short ones together is walked itself.
-std::vector<WeightedCount> steps_to_walk(int64_t count) {
-  if (count <= kFewLayers + kMoreLayers) return {{count, 1}};
+bool can_be_short(const models::Model& model) {
+  return std::ranges::all_of(std::array{kFewLayers, kMoreLayers}, [&](int64_t layers) {
+    const models::Model few = models::truncated(model, static_cast<int>(layers));
+    return std::ssize(main_stage(few).layers) == layers;
+  });
+}
+
+// The shorter steps from whose times that of the model's step follows. Only the first and last few
+// layers take times of their own; all between them take the same. So the time is linear in the
+// number of layers. A step that is no longer than the two short ones together, or whose layers
+// cannot do with so few, is walked itself.
+std::vector<WeightedCount> steps_to_walk(const models::Model& model) {
+  const auto count = std::ssize(main_stage(model).layers);
+  if (count <= kFewLayers + kMoreLayers || !can_be_short(model)) return {{count, 1}};
   const double beyond =
       static_cast<double>(count - kFewLayers) / static_cast<double>(kMoreLayers - kFewLayers);
   return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
@@ -49,10 +60,9 @@ StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const H
     : config_(config), plans_(plans), hardware_(hardware) {}
 
 StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
-  const auto all_layers = std::ssize(main_stage(plans_.model).layers);
   options.transfers.layers_ahead = layers_ahead(options, layout);
   StepTrial::WeightedSteps steps;
-  for (const WeightedCount& layers : steps_to_walk(all_layers))
+  for (const WeightedCount& layers : steps_to_walk(plans_.model))
     steps.emplace_back(layers.weight, plan_short_step(plans_.model, static_cast<int>(layers.count),
                                                       layout, options, hardware_.target));
   return StepTrial(std::move(steps));
