@@ -52,6 +52,11 @@ ValueId Backward::sum_so_far(ValueId value) {
   return sum;
 }
 
+void Backward::accumulate(const Op& op, std::any attrs, std::vector<ValueId> in, ValueId value) {
+  if (const ValueId sum = sum_so_far(value)) in.push_back(sum);
+  replace_sum(value, emit(op, std::move(attrs), std::move(in), value)[0]);
+}
+
 void Backward::contribute(ValueId value, ValueId gradient) {
   ValueId sum = sum_so_far(value);
   replace_sum(value, sum ? emit(add_op, {}, {sum, gradient}, value)[0] : gradient);

@@ -65,10 +65,14 @@ class Backward {
   // Emits a node named after the value whose gradient it makes.
   std::vector<ValueId> emit(const Op& op, std::any attrs, std::vector<ValueId> in, ValueId of);
 
-  // Rules that can add to what is there read the sum so far (invalid if none) and replace it ...
+  // Makes output 0 of the op the value's gradient. What there is of it so far is added to, in
+  // place: it becomes the op's sum_input, which follows `in`.
+  void accumulate(const Op& op, std::any attrs, std::vector<ValueId> in, ValueId value);
+  // The same for ops with several outputs that are gradients: they read the sum so far (invalid if
+  // none) and replace it.
   ValueId sum_so_far(ValueId value);
   void replace_sum(ValueId value, ValueId sum) { gradients_[value.index] = sum; }
-  // ... the others contribute, and an `add` is emitted where needed.
+  // Of ops that cannot add to what is there: an `add` is emitted where needed.
   void contribute(ValueId value, ValueId gradient);
 
   void remakes(ValueId forward_output, ValueId value) {

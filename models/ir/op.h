@@ -113,8 +113,11 @@ struct Op {
   void (*vjp)(Backward& backward, const Node& node) = nullptr;
   Cost (*cost)(const std::any& attrs, std::span<const Type> in, std::span<const Type> out);
   std::string (*print)(const std::any& attrs) = nullptr;  // "causal, heads=8"; null or "": nothing
-  // In-place choices of one node, best first.
+  // In-place choices of one node besides its sum, best first; see in_place().
   std::vector<Reuse> (*reuse)(const std::any& attrs, int inputs) = nullptr;
+  // The number of an optional last input: a sum that output 0, of its type, is added to and may be
+  // written over. -1: there is none.
+  int sum_input = -1;
   Price price = Price::dear;
   OpClass op_class = OpClass::memory;
   OpVariant variant;
@@ -135,6 +138,15 @@ struct Op {
         break;
     }
     return reference;
+  }
+
+  // In-place choices of a node with so many inputs, best first.
+  std::vector<Reuse> in_place(const std::any& attrs, int inputs) const {
+    std::vector<Reuse> choices;
+    if (sum_input >= 0 && inputs == sum_input + 1) choices.push_back({.out = 0, .in = sum_input});
+    if (reuse)
+      for (Reuse choice : reuse(attrs, inputs)) choices.push_back(choice);
+    return choices;
   }
 
   // By which profiles give the rate of a node.

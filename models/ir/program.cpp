@@ -85,6 +85,10 @@ std::vector<ValueId> Program::add_node(const Op& op, std::any attrs, std::vector
   for (ValueId id : in)
     if (!id) throw InternalError(name + ": " + op.name + " is given no value as an input");
   Types out_types = op.infer(attrs, types(in));
+  if (op.sum_input >= 0 && std::ssize(in) == op.sum_input + 1 &&
+      (*this)[in.back()].type != out_types[0])
+    throw InternalError(name + ": " + op.name + " adds " + text(out_types[0]) + " to a sum of " +
+                        text((*this)[in.back()].type));
   bool needs_gradient =
       std::any_of(in.begin(), in.end(), [&](ValueId id) { return (*this)[id].needs_gradient; });
   const std::string first = unique_name(stem, out_types.size());

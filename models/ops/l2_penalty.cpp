@@ -36,17 +36,14 @@ Types infer_grad(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 2, 3, "l2_penalty_grad");
   expect(in[0] == scalar_loss(in[1].dtype), "l2_penalty_grad",
          "dloss is not a scalar of the loss's type");
-  Type out{in[1].shape, grad_attrs(attrs).weight_gradient_dtype};
-  expect(in.size() == 2 || in[2] == out, "l2_penalty_grad", "the sum has another type");
-  return {out};
+  return {{in[1].shape, grad_attrs(attrs).weight_gradient_dtype}};
 }
 
 void vjp(Backward& backward, const Node& node) {
   ValueId weight = node.in[0];
-  GradAttrs attrs{std::any_cast<const Attrs&>(node.attrs).factor, backward.weight_gradient_dtype()};
-  std::vector<ValueId> in{backward.gradient(node.out[0]), weight};
-  if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
-  backward.replace_sum(weight, backward.emit(l2_penalty_grad_op, attrs, std::move(in), weight)[0]);
+  const GradAttrs attrs{std::any_cast<const Attrs&>(node.attrs).factor,
+                        backward.weight_gradient_dtype()};
+  backward.accumulate(l2_penalty_grad_op, attrs, {backward.gradient(node.out[0]), weight}, weight);
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -56,10 +53,6 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   return {.flops = static_cast<double>(in.size() - 1) * out[0].shape.count(),
           .bytes = operand_bytes(in, out)};
-}
-
-std::vector<Reuse> reuse_grad(const std::any&, int inputs) {
-  return inputs == 3 ? std::vector<Reuse>{{.out = 0, .in = 2}} : std::vector<Reuse>{};
 }
 
 std::string print(const std::any& attrs) {
@@ -174,7 +167,7 @@ const Op l2_penalty_grad_op{.name = "l2_penalty_grad",
                             .infer = infer_grad,
                             .cost = cost_grad,
                             .print = print_grad,
-                            .reuse = reuse_grad,
+                            .sum_input = 2,
                             .price = Price::cheap,
                             .cpu = {run_grad_cpu},
                             .cuda = {run_grad_composed, workspace_grad_composed},

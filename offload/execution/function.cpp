@@ -64,8 +64,8 @@ int Function::donated_input(const Program& program, const models::Output& output
     for (const models::Output& other : program.outputs) read_later |= aliases.contains(other.value);
     int64_t uses = reads(maker);
     bool in_place = uses == 0;
-    if (uses == 1 && maker.op->reuse)
-      for (models::Reuse reuse : maker.op->reuse(maker.attrs, static_cast<int>(maker.in.size())))
+    if (uses == 1)
+      for (models::Reuse reuse : maker.op->in_place(maker.attrs, static_cast<int>(maker.in.size())))
         in_place |= reuse.out == out && maker.in[reuse.in] == id;
     if (!read_later && in_place) return input;
   }

@@ -207,13 +207,12 @@ void bind_sums(const Program& program, ValueId sum, ValueId accumulator, const O
     bindings[sum.index] = home;
     const models::Node& node = program.nodes[program[sum].producer];
     ValueId before;
-    if (node.op->reuse)
-      for (models::Reuse reuse : node.op->reuse(node.attrs, static_cast<int>(node.in.size()))) {
-        ValueId in = node.in[reuse.in];
-        if (!before && node.out[reuse.out] == sum && program[in].type == program[sum].type &&
-            is_only_added_to(in))
-          before = in;
-      }
+    for (models::Reuse reuse : node.op->in_place(node.attrs, static_cast<int>(node.in.size()))) {
+      ValueId in = node.in[reuse.in];
+      if (!before && node.out[reuse.out] == sum && program[in].type == program[sum].type &&
+          is_only_added_to(in))
+        before = in;
+    }
     sum = before;
   }
 }

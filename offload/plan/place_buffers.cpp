@@ -50,14 +50,14 @@ std::vector<int> reuse_dying_inputs(Plan& plan) {
 
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    if (!instruction.op || !instruction.op->reuse) continue;
+    if (!instruction.op) continue;
     auto uses = [&](int buffer) {
       int count = 0;
       each_operand(instruction, [&](const Operand& o) { count += o.buffer == buffer; });
       return count;
     };
     int inputs = static_cast<int>(instruction.in.size());
-    for (models::Reuse reuse : instruction.op->reuse(instruction.attrs, inputs)) {
+    for (models::Reuse reuse : instruction.op->in_place(instruction.attrs, inputs)) {
       const Operand &to = instruction.out[reuse.out], &from = instruction.in[reuse.in];
       const int out = to.buffer, in = from.buffer;
       Buffer &made = plan.buffers[out], &dying = plan.buffers[in];

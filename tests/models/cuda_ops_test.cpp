@@ -101,9 +101,8 @@ Placement apart(const Node& node) { return Placement(node.out.size(), -1); }
 // As many outputs in inputs' places as may be at once.
 Placement in_place(const Node& node) {
   Placement placement = apart(node);
-  if (!node.op->reuse) return placement;
   std::set<ValueId> taken;
-  for (Reuse choice : node.op->reuse(node.attrs, static_cast<int>(node.in.size())))
+  for (Reuse choice : node.op->in_place(node.attrs, static_cast<int>(node.in.size())))
     if (placement[choice.out] < 0 && taken.insert(node.in[choice.in]).second)
       placement[choice.out] = choice.in;
   return placement;

@@ -182,11 +182,10 @@ void expect_equal(const Program& program, const Node& node, const Run& expected,
 
 // Each choice alone, and as many together as memory allows, best first.
 std::vector<Placement> placements(const Program& program, const Node& node) {
-  if (!node.op->reuse) return {};
   std::vector<Placement> result;
   Placement together(node.out.size(), -1);
   std::set<ValueId> taken;
-  for (Reuse choice : node.op->reuse(node.attrs, static_cast<int>(node.in.size()))) {
+  for (Reuse choice : node.op->in_place(node.attrs, static_cast<int>(node.in.size()))) {
     EXPECT_LT(choice.out, std::ssize(node.out)) << text(program, node);
     EXPECT_LT(choice.in, std::ssize(node.in)) << text(program, node);
     ValueId in = node.in[choice.in];

@@ -93,8 +93,9 @@ std::string where(const Plan& plan, size_t i) {
 }
 
 bool may_share(const Instruction& instruction, int out, int in) {
-  if (!instruction.op || !instruction.op->reuse) return false;
-  auto allowed = instruction.op->reuse(instruction.attrs, static_cast<int>(instruction.in.size()));
+  if (!instruction.op) return false;
+  auto allowed =
+      instruction.op->in_place(instruction.attrs, static_cast<int>(instruction.in.size()));
   return std::any_of(allowed.begin(), allowed.end(),
                      [&](models::Reuse reuse) { return reuse.out == out && reuse.in == in; });
 }

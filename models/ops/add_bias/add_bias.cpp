@@ -31,19 +31,13 @@ Types infer(const std::any&, std::span<const Type> in) {
 
 Types infer_grad(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 1, 2, "add_bias_grad");
-  Type out{{in[0].shape.back()}, std::any_cast<GradAttrs>(attrs).dtype};
-  expect(in.size() == 1 || in[1] == out, "add_bias_grad", "the sum has another type");
-  return {out};
+  return {{{in[0].shape.back()}, std::any_cast<GradAttrs>(attrs).dtype}};
 }
 
 void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], bias = node.in[1], dy = backward.gradient(node.out[0]);
-  if (backward.wants_gradient(bias)) {
-    std::vector<ValueId> in{dy};
-    if (ValueId sum = backward.sum_so_far(bias)) in.push_back(sum);
-    GradAttrs attrs{backward.weight_gradient_dtype()};
-    backward.replace_sum(bias, backward.emit(add_bias_grad_op, attrs, std::move(in), bias)[0]);
-  }
+  if (backward.wants_gradient(bias))
+    backward.accumulate(add_bias_grad_op, GradAttrs{backward.weight_gradient_dtype()}, {dy}, bias);
   if (backward.wants_gradient(x)) backward.contribute(x, dy);
 }
 
@@ -52,10 +46,6 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 }
 
 std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
-
-std::vector<Reuse> reuse_grad(const std::any&, int inputs) {
-  return inputs == 2 ? std::vector<Reuse>{{.out = 0, .in = 1}} : std::vector<Reuse>{};
-}
 
 std::string print_grad(const std::any& attrs) {
   return name(std::any_cast<GradAttrs>(attrs).dtype);
@@ -188,7 +178,7 @@ const Op add_bias_grad_op{
     .infer = infer_grad,
     .cost = cost,
     .print = print_grad,
-    .reuse = reuse_grad,
+    .sum_input = 1,
     .cpu = {run_grad_cpu, workspace_grad_cpu},
     .cuda = {own_kernel<launch_add_bias_grad, add_bias_grad_arguments>(), workspace_grad_own},
     .cuda_composed = {run_grad_composed, workspace_grad_composed},

@@ -55,9 +55,7 @@ Types infer(const std::any&, std::span<const Type> in) {
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 2, 3, "embedding_grad");
-  Type out{{grad_attrs(any).vocabulary, in[1].shape.back()}, grad_attrs(any).dtype};
-  expect(in.size() == 2 || in[2] == out, "embedding_grad", "the sum has another type");
-  return {out};
+  return {{{grad_attrs(any).vocabulary, in[1].shape.back()}, grad_attrs(any).dtype}};
 }
 
 Types infer_take_rows(const std::any&, std::span<const Type> in) {
@@ -70,11 +68,10 @@ Types infer_take_rows(const std::any&, std::span<const Type> in) {
 void vjp(Backward& backward, const Node& node) {
   ValueId weight = node.in[1];
   if (!backward.wants_gradient(weight)) return;
-  std::vector<ValueId> in{node.in[0], backward.gradient(node.out[0])};
-  if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
-  GradAttrs attrs{backward.program()[weight].type.shape[0], backward.weight_gradient_dtype(),
-                  std::any_cast<const Attrs&>(node.attrs).padding};
-  backward.replace_sum(weight, backward.emit(embedding_grad_op, attrs, std::move(in), weight)[0]);
+  const GradAttrs attrs{backward.program()[weight].type.shape[0], backward.weight_gradient_dtype(),
+                        std::any_cast<const Attrs&>(node.attrs).padding};
+  backward.accumulate(embedding_grad_op, attrs, {node.in[0], backward.gradient(node.out[0])},
+                      weight);
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -83,10 +80,6 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 
 Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   return {.flops = static_cast<double>(in[1].shape.count()), .bytes = operand_bytes(in, out)};
-}
-
-std::vector<Reuse> reuse_grad(const std::any&, int inputs) {
-  return inputs == 3 ? std::vector<Reuse>{{.out = 0, .in = 2}} : std::vector<Reuse>{};
 }
 
 // --- CPU
@@ -208,7 +201,7 @@ const Op embedding_grad_op{
     .infer = infer_grad,
     .cost = cost_grad,
     .print = print_grad,
-    .reuse = reuse_grad,
+    .sum_input = 2,
     .cpu = {run_grad_cpu},
     .cuda = {own_kernel<launch_embedding_grad, embedding_grad_arguments>(), workspace_grad_own},
     .cuda_composed = {run_grad_composed, workspace_grad_composed},

@@ -20,10 +20,6 @@ struct WeightGradAttrs {
 
 double product_flops(int64_t m, int64_t n, int64_t k) { return 2.0 * m * n * k; }
 
-std::vector<Reuse> reuse_sum(const std::any&, int inputs) {
-  return inputs == 3 ? std::vector<Reuse>{{.out = 0, .in = 2}} : std::vector<Reuse>{};
-}
-
 // --- shape rules
 
 Types infer(const std::any&, std::span<const Type> in) {
@@ -31,44 +27,31 @@ Types infer(const std::any&, std::span<const Type> in) {
   expect(in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[1], "linear",
          "x [.., K] and W [N,K] do not fit");
   expect(in[0].dtype == in[1].dtype, "linear", "x and W differ in dtype");
-  Type out{in[0].shape.with_back(in[1].shape[0]), in[0].dtype};
-  expect(in.size() == 2 || in[2] == out, "linear", "the sum has another type");
-  return {out};
+  return {{in[0].shape.with_back(in[1].shape[0]), in[0].dtype}};
 }
 
 Types infer_input_grad(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 2, 3, "linear_input_grad");
   expect(in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[0], "linear_input_grad",
          "dy [.., N] and W [N,K] do not fit");
-  Type out{in[0].shape.with_back(in[1].shape[1]), in[0].dtype};
-  expect(in.size() == 2 || in[2] == out, "linear_input_grad", "the sum has another type");
-  return {out};
+  return {{in[0].shape.with_back(in[1].shape[1]), in[0].dtype}};
 }
 
 Types infer_weight_grad(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 2, 3, "linear_weight_grad");
   expect(in[0].shape.rows() == in[1].shape.rows(), "linear_weight_grad", "dy and x differ in rows");
-  Type out{{in[0].shape.back(), in[1].shape.back()}, std::any_cast<WeightGradAttrs>(attrs).dtype};
-  expect(in.size() == 2 || in[2] == out, "linear_weight_grad", "the sum has another type");
-  return {out};
+  return {{{in[0].shape.back(), in[1].shape.back()}, std::any_cast<WeightGradAttrs>(attrs).dtype}};
 }
 
 // --- gradients and costs
 
 void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], weight = node.in[1], dy = backward.gradient(node.out[0]);
-  auto with_sum = [&](std::vector<ValueId> in, ValueId of) {
-    if (ValueId sum = backward.sum_so_far(of)) in.push_back(sum);
-    return in;
-  };
   // The weight's first: it is the last reader of x.
   if (backward.wants_gradient(weight))
-    backward.replace_sum(weight, backward.emit(linear_weight_grad_op,
-                                               WeightGradAttrs{backward.weight_gradient_dtype()},
-                                               with_sum({dy, x}, weight), weight)[0]);
-  if (backward.wants_gradient(x))
-    backward.replace_sum(x,
-                         backward.emit(linear_input_grad_op, {}, with_sum({dy, weight}, x), x)[0]);
+    backward.accumulate(linear_weight_grad_op, WeightGradAttrs{backward.weight_gradient_dtype()},
+                        {dy, x}, weight);
+  if (backward.wants_gradient(x)) backward.accumulate(linear_input_grad_op, {}, {dy, weight}, x);
   if (node.in.size() == 3 && backward.wants_gradient(node.in[2]))
     backward.contribute(node.in[2], dy);
 }
@@ -210,7 +193,7 @@ const Op linear_op{
     .infer = infer,
     .vjp = vjp,
     .cost = cost,
-    .reuse = reuse_sum,
+    .sum_input = 2,
     .op_class = OpClass::matmul,
     .cpu = {run_forward_cpu, workspace_forward_cpu},
     .cuda = {kernel_of_parts<run_linear, run_cublaslt>(), workspace_cuda<forward_product>},
@@ -221,7 +204,7 @@ const Op linear_input_grad_op{
     .name = "linear_input_grad",
     .infer = infer_input_grad,
     .cost = cost,
-    .reuse = reuse_sum,
+    .sum_input = 2,
     .op_class = OpClass::matmul,
     .cpu = {run_cpu<input_grad_product>, workspace_cpu<input_grad_product>},
     .cuda = {kernel_of_parts<run_linear_input_grad, run_cublaslt>(),
@@ -234,7 +217,7 @@ const Op linear_weight_grad_op{
     .infer = infer_weight_grad,
     .cost = cost_weight_grad,
     .print = print_weight_grad,
-    .reuse = reuse_sum,
+    .sum_input = 2,
     .op_class = OpClass::matmul,
     .cpu = {run_cpu<weight_grad_product>, workspace_cpu<weight_grad_product>},
     .cuda = {kernel_of_parts<run_linear_weight_grad, run_cublaslt>(),
