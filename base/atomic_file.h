@@ -1,4 +1,4 @@
-// Files that are there whole or not at all.
+// An AtomicFile appears under its name whole or not at all.
 #pragma once
 
 #include <cstddef>

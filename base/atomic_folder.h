@@ -1,4 +1,4 @@
-// Folders that are there whole or not at all.
+// An AtomicFolder appears under its name whole or not at all.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The control groups that bound this process: where their files are.
+// control_groups() finds the folders of the control groups that bound this process.
 #pragma once
 
 #include <filesystem>

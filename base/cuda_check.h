@@ -1,4 +1,4 @@
-// What the CUDA runtime answers, as exceptions.
+// check_cuda() throws what the CUDA runtime reports as an error.
 #pragma once
 
 #include <cuda_runtime_api.h>

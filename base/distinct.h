@@ -1,4 +1,4 @@
-// Lists of words of which each stands there once.
+// require_distinct() refuses a list in which a word stands twice.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How a program ends.
+// Turns the way a program ends into its exit code, and reports the exception that ended it.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,5 @@
-// A line on stderr for what takes longer than a second, so that nobody takes it for a hang.
+// A LateNotice prints a line on stderr for what takes longer than a second, so that nobody takes it
+// for a hang.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Where functions that work for a while report what they do.
+// A Log takes the lines in which functions that work for a while report what they do.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Spelling help for error messages.
+// nearest() finds the choice that a misspelled word was probably meant to be, for error messages.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// OpenMP's threads, started before they are needed.
+// start_openmp_threads() starts OpenMP's threads before they are needed.
 #pragma once
 
 namespace longshore {

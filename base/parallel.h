@@ -1,4 +1,4 @@
-// Independent work on all processors that the process may use.
+// parallel_for() does independent work on all processors that the process may use.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Output for readers that may stand still, as a pager does, or a terminal after Ctrl-S: nobody
-// waits for them.
+// A PatientOutput prints for readers that may stand still, as a pager does, or a terminal after
+// Ctrl-S: nobody waits for them.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// A range worked through piece by piece, so that memory is needed for one piece at a time.
+// for_each_piece() works through a range piece by piece, so that memory is needed for one piece at
+// a time.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How many processors this process may keep busy.
+// usable_processors() says how many processors this process may keep busy.
 #pragma once
 
 #include <cstdint>

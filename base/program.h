@@ -1,4 +1,4 @@
-// How the programs read their command lines and end.
+// run_program() parses a program's command line, runs the program and gives its exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,5 @@
-// Memory and threads that the system refuses, and the limits that may be why.
+// Recognises errors of a system that refuses memory or threads, and names the limits that may be
+// why.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whole steps, and how many.
+// round_up() rounds up to whole steps, and ceil_div() counts them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Some of the values that came, where all of them would take memory without end.
+// A Sample keeps some of the values that came, where all of them would take memory without end.
 #pragma once
 
 #include <algorithm>

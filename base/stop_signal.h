@@ -1,5 +1,5 @@
-// Being asked to end: SIGTERM, SIGUSR1 (Slurm, spot machines), SIGINT and SIGHUP (a terminal that
-// is closed).
+// A StopSignal notes signals that ask the process to end: SIGTERM, SIGUSR1 (Slurm, spot machines),
+// SIGINT and SIGHUP (a terminal that is closed).
 #pragma once
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-// JSON from untrusted files: read event by event, so that nothing is built that was not expected,
-// and duplicate keys are seen.
+// StrictJson reads JSON from untrusted files event by event, so that nothing is built that was not
+// expected, and duplicate keys are seen.
 #pragma once
 
 #include <algorithm>

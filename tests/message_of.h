@@ -1,4 +1,4 @@
-// What is thrown, in tests of error messages.
+// message_of() gives the message of an error that is thrown, for tests of error messages.
 #pragma once
 
 #include <gtest/gtest.h>

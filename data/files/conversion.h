@@ -1,4 +1,5 @@
-// The shell's commands that make text for training of files in other formats.
+// conversion_command() gives the shell command that makes text for training of a file in another
+// format.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Files that are read where they lie.
+// A FileMapping maps a file for reading, so that its bytes are read where they lie.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What the steps of training and evaluation consume, one micro-batch after the other.
+// A BatchSource gives what the steps of training and evaluation consume, one micro-batch after the
+// other.
 //
 // A source is a pure function of a micro-batch index: asking again, out of order or from another
 // thread changes nothing, so a run can stop and resume anywhere. Rows are numbered through all

@@ -1,4 +1,4 @@
-// Rows of whole documents.
+// DocumentRows makes rows of whole documents.
 #pragma once
 
 #include <cstdint>

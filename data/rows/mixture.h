@@ -1,4 +1,4 @@
-// Several sources in fixed proportions.
+// A Mixture takes rows from several sources in fixed proportions.
 #pragma once
 
 #include <cstddef>

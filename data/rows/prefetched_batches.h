@@ -1,4 +1,4 @@
-// Batches made ready by a thread of its own while the step before computes.
+// PrefetchedBatches makes batches ready in a thread of its own while the step before computes.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// Pre-tokenised documents in one file. Little-endian; 80 bytes of header:
+// A token file holds pre-tokenised documents. Little-endian; 80 bytes of header:
 //
 //   0   8 bytes  "LSTOKENS"
 //   8   uint32   format version, 4

@@ -1,4 +1,4 @@
-// Rows without regard to documents: a stream of tokens, cut.
+// WindowRows cuts a stream of tokens into rows, without regard to documents.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Weights as float32, whatever a file holds, and as what a file shall hold.
+// Converts weights: to float32 from whatever a file holds, and to what a file shall hold.
 #pragma once
 
 #include <cstdint>

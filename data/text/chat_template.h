@@ -1,4 +1,4 @@
-// Conversations as the text that instruction-tuned models were trained on.
+// A ChatTemplate writes conversations as the text that instruction-tuned models were trained on.
 #pragma once
 
 #include <array>

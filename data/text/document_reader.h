@@ -1,4 +1,4 @@
-// Plain text, one document after another.
+// A DocumentReader reads plain text, one document after another.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Examples as token ids, each with whether it is learnt.
+// encode() turns an Example into token ids, and says of each whether it carries loss.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a model is tuned on, as lines of JSON (jsonlines.org) hold it.
+// An Example is a text, a pair or a conversation that a model is tuned on, as a line of JSON
+// (jsonlines.org) holds it.
 #pragma once
 
 #include <string>

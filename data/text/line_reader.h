@@ -1,4 +1,4 @@
-// The lines of a text file.
+// A LineReader reads the lines of a text file.
 #pragma once
 
 #include <cstdint>

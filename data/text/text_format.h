@@ -1,4 +1,4 @@
-// A text file's name decides what is in it.
+// The name of a text file decides its format.
 #pragma once
 
 #include <filesystem>

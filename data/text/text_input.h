@@ -1,4 +1,4 @@
-// A text file as the documents to tokenize.
+// A TextInput reads a text file as the documents to tokenize.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Text files in, one token file out.
+// tokenize_files() makes one token file of text files.
 #pragma once
 
 #include <cstdint>

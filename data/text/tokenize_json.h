@@ -1,4 +1,4 @@
-// The tokenizer as a filter for other programs.
+// tokenize_json_lines() runs the tokenizer as a filter for other programs.
 #pragma once
 
 #include <functional>

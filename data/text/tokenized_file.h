@@ -1,4 +1,4 @@
-// Text that training reads directly.
+// open_tokenized() gives the token file of a text file, so that training reads text directly.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A choice that configs and programs offer.
+// AddBosEos is the choice, in configs and programs, whether bos and eos are put around texts.
 #pragma once
 
 namespace longshore::data {

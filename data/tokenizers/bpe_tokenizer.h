@@ -1,4 +1,5 @@
-// A tokenizer.json: normalisation, splitting, byte-pair encoding, and the way back.
+// make_bpe_tokenizer() makes a tokenizer from a tokenizer.json: normalisation, splitting, byte-pair
+// encoding, and the way back.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// sentencepiece trusts its model files: with a damaged one it may read outside its tables, or work
-// for hours. This check stands before it.
+// fault_in_sentencepiece_file() checks a model file before sentencepiece loads it. sentencepiece
+// trusts its model files: with a damaged one it may read outside its tables, or work for hours.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What becomes of a text that a pre-tokenizer looks through for what matches.
+// A SplitBehavior says how a pre-tokenizer cuts a text at what matches.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Tokens to text as they come.
+// A TextStream turns tokens into text as they come.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Text to token ids and back, by a sentencepiece model file or a tokenizer.json.
+// A Tokenizer turns text into token ids and back, by a sentencepiece model file or a
+// tokenizer.json.
 #pragma once
 
 #include <cstdint>

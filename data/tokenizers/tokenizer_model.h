@@ -1,4 +1,4 @@
-// What a Tokenizer asks of the two kinds of tokenizer files.
+// TokenizerModel is the interface through which a Tokenizer uses the two kinds of tokenizer files.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// White space at the ends of a text.
+// Counts the white space at the ends of a text.
 #pragma once
 
 #include <cstddef>

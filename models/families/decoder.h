@@ -1,4 +1,4 @@
-// Decoders of all families, traced stage by stage.
+// decoder() and cached_decoder() trace decoders of all families, stage by stage.
 //
 // Weights have Hugging Face's names. Stages: `embed` (token ids to the first carry, and the
 // rotation tables), `decoder` (the scan), `head` (final norm, output projection, loss).

@@ -1,4 +1,4 @@
-// What a decoder is: its family, its sizes, and the batch that it is traced for.
+// A DecoderConfig describes a decoder: its family, its sizes, and the batch that it is traced for.
 #pragma once
 
 #include <cstdint>

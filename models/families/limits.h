@@ -1,6 +1,6 @@
-// How large a model may be, wherever it is described: in a config, in Hugging Face's config.json,
-// in an adapter's. Far beyond any model there is, and chosen together, so that products of sizes
-// (bytes of all parameters or activations) fit in int64_t.
+// These limits bound the sizes of a model, wherever it is described: in a config, in Hugging Face's
+// config.json, in an adapter's. They are far beyond any model there is, and chosen together, so
+// that products of sizes (bytes of all parameters or activations) fit in int64_t.
 #pragma once
 
 #include <cstdint>

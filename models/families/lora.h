@@ -1,4 +1,4 @@
-// Adapters in a program: see lora_config.h.
+// add_lora() adds an adapter to a program: see lora_config.h.
 #pragma once
 
 #include <cstdint>

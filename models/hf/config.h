@@ -1,4 +1,4 @@
-// Hugging Face's config.json: which decoder a published checkpoint is.
+// Reads and writes Hugging Face's config.json, which says what decoder a published checkpoint is.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What is known of the keys of config.json that the code of a model's family never reads: those of
-// other families, of tokenizers and generation, and of what others than transformers have written.
+// Judges the keys of config.json that the code of a model's family never reads: those of other
+// families, of tokenizers and generation, and of what others than transformers have written.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

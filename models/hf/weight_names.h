@@ -1,4 +1,4 @@
-// Which of a model's weights a tensor in a folder of Hugging Face's is.
+// hf_weight_name() says which of a model's weights a tensor of a Hugging Face folder is.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Differentiation: a forward program in, the program of its gradients out. Reverse accumulation by
-// the ops' vjp rules, before any policy is known, so that last uses are true.
+// backward() differentiates a forward program into the program of its gradients. It accumulates in
+// reverse by the ops' vjp rules, before any policy is known, so that last uses are true.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What the shape and cost rules of ops share.
+// These helpers check inputs and give types and bytes for the shape and cost rules of ops.
 #pragma once
 
 #include <span>

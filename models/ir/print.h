@@ -1,4 +1,4 @@
-// How ops print their attributes.
+// print_number() prints a numeric attribute of an op.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How model code writes a program down: call op functions on Vars, as if computing.
+// A Trace writes a program down as model code calls op functions on Vars, as if computing.
 #pragma once
 
 #include <string>

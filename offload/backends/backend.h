@@ -1,4 +1,5 @@
-// What a backend does: memory of each kind, kernels and copies on lanes, order between lanes.
+// A Backend provides memory of each kind, runs kernels and copies on lanes, and keeps the order
+// between lanes.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How a device reaches the other devices that train with it.
+// A Communicator connects a device with the other devices that train with it.
 #pragma once
 
 #include "models/ir/op.h"

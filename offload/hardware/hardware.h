@@ -1,5 +1,6 @@
-// What a machine can do: the sizes of its memories and the rates of its lanes, by which plans are
-// timed. Bytes count as such (1 GiB is 2^30), times are in seconds, rates in FLOP/s or bytes/s.
+// Hardware describes what a machine can do: the sizes of its memories and the rates of its lanes,
+// by which plans are timed. Bytes count as such (1 GiB is 2^30), times are in seconds, rates in
+// FLOP/s or bytes/s.
 #pragma once
 
 #include <cstdint>

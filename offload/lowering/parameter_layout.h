@@ -1,12 +1,12 @@
-// Where parameters lie: contiguous slabs, one for the trainable parameters of each layer that an
-// optimizer updates, and one for the frozen ones. A parameter is a named range of its slab. A
-// trainable slab exists several times, in the same layout: compute weights (the model's dtype),
-// master weights (float32, unless the compute weights are themselves what is trained), gradients
-// (float32) and the states that its optimizer declares. A frozen slab has compute weights only.
-// Each copy has a home: device or pinned host memory. Where several devices train together along
-// the mesh's axis fsdp, each holds an equal part of every copy, and the compute weights of a slab
-// are gathered when a layer reads them. Along its axis data all hold the same compute weights; the
-// copies that only the optimizer reads may be divided there again.
+// A ParameterLayout says where parameters lie: contiguous slabs, one for the trainable parameters
+// of each layer that an optimizer updates, and one for the frozen ones. A parameter is a named
+// range of its slab. A trainable slab exists several times, in the same layout: compute weights
+// (the model's dtype), master weights (float32, unless the compute weights are themselves what is
+// trained), gradients (float32) and the states that its optimizer declares. A frozen slab has
+// compute weights only. Each copy has a home: device or pinned host memory. Where several devices
+// train together along the mesh's axis fsdp, each holds an equal part of every copy, and the
+// compute weights of a slab are gathered when a layer reads them. Along its axis data all hold the
+// same compute weights; the copies that only the optimizer reads may be divided there again.
 #pragma once
 
 #include <map>

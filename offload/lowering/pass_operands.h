@@ -1,4 +1,5 @@
-// Where a pass finds what comes from outside: parameters in their copies, batch inputs, scalars.
+// PassOperands finds what a pass takes from outside: parameters in their copies, batch inputs,
+// scalars.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// What a training pass is to do.
+// PassOptions tells a training pass which policy and micro-batch it has, and what to call as it
+// goes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// From a model and a policy to the instructions of a pass: stages in order, layers in order, then
-// back. One program serves all layers of a kind; here it meets each layer's weights.
+// A Scan turns a model and a policy into the instructions of a pass: stages in order, layers in
+// order, then back. One program serves all layers of a kind; here it meets each layer's weights.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// How places in memory are aligned: what a backend allocates, and what lies in an arena.
+// align_up() aligns places in memory: what a backend allocates, and what lies in an arena.
 #pragma once
 
 #include <cstdint>

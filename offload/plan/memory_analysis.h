@@ -1,5 +1,5 @@
-// How much memory a plan takes, in XLA's categories, and what is live in it at each instruction.
-// All sizes are rounded up to the arena's alignment.
+// A MemoryAnalysis says how much memory a plan takes, in XLA's categories, and what is live in it
+// at each instruction. All sizes are rounded up to the arena's alignment.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// When each temporary of a plan is alive, and where it lies.
+// place_buffers() decides when each temporary of a plan is alive, and where it lies.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Where a value lives: how it is sharded over the mesh of devices, and in which kind of memory.
+// A Placement says where a value lives: how it is sharded over the mesh of devices, and in which
+// kind of memory.
 #pragma once
 
 #include <optional>

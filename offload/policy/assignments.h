@@ -1,5 +1,6 @@
-// All that the layers of a stage can do with their values: an assignment gives each label a fate.
-// Only assignments on the Pareto front matter, those that no other one beats in every respect.
+// assignments() lists what the layers of a stage can do with their values: an assignment gives each
+// label a fate. Only assignments on the Pareto front matter, those that no other one beats in every
+// respect.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Which policy each layer of a model's scans follows. Stages that run once keep what their backward
-// pass reads.
+// StagePolicies says which policy each layer of a model's scans follows. Stages that run once keep
+// what their backward pass reads.
 #pragma once
 
 #include <map>

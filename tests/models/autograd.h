@@ -1,4 +1,4 @@
-// LibTorch's autograd, where tests take it as the reference.
+// autograd() differentiates by LibTorch's autograd, which tests take as the reference.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What this processor can compute in.
+// cpu_dtypes() lists the dtypes that this processor can compute in.
 #pragma once
 
 #include <vector>

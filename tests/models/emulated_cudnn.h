@@ -1,4 +1,5 @@
-// A graph of cuDNN's attention as ATen computes it on the CPU, from the operands that it is given.
+// emulate_cudnn_graph() computes a graph of cuDNN's attention by ATen on the CPU, from the operands
+// that it is given.
 #pragma once
 
 #include "models/ops/attention/attention_cudnn.h"

@@ -1,6 +1,6 @@
-// One thread that emulates a block of threads, as models/ops/kernels/thread_group.h describes it:
-// every phase of a body is run for one thread after the other, with the very shares and the tree of
-// sums that a GPU's threads have.
+// A SerialGroup is one thread that emulates a block of threads, as
+// models/ops/kernels/thread_group.h describes it: every phase of a body is run for one thread after
+// the other, with the very shares and the tree of sums that a GPU's threads have.
 #pragma once
 
 #include <algorithm>

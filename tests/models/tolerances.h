@@ -1,4 +1,4 @@
-// How far kernels may be from the reference kernels in float64.
+// A Tolerance says how far kernels may be from the reference kernels in float64.
 #pragma once
 
 #include "models/ir/op.h"

@@ -1,4 +1,5 @@
-// What optimizers keep, AdamW above all, for layouts of steps that they update.
+// states_of() gives what optimizers keep, and adamw_states() what AdamW keeps, for layouts of steps
+// that they update.
 #pragma once
 
 #include <vector>

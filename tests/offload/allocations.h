@@ -1,5 +1,5 @@
-// What the process takes from the heap by operator new, which this program replaces. Allocations of
-// LibTorch are counted through c10.
+// An AllocationCount counts what the process takes from the heap by operator new, which this
+// program replaces. Allocations of LibTorch are counted through c10.
 #pragma once
 
 #include <cstdint>

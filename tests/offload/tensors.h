@@ -1,4 +1,4 @@
-// What training.h has as plain numbers, as tensors: for comparisons with autograd.
+// Makes tensors of what training.h has as plain numbers, for comparisons with autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
-// Where `backend: auto` computes on this machine: what is tested there is what its users get.
+// target_here() says where `backend: auto` computes on this machine: what is tested there is what
+// its users get.
 #pragma once
 
 #include "trainer/config/backend_choice.h"

@@ -1,4 +1,4 @@
-// What a processor's caches hold.
+// measure_cache() measures what a processor's caches hold.
 #pragma once
 
 #include "models/families/decoder.h"

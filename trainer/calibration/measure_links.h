@@ -1,4 +1,4 @@
-// How fast the link between a device and its host copies.
+// measure_links() measures how fast the link between a device and its host copies.
 #pragma once
 
 #include "offload/backends/backend.h"

@@ -1,4 +1,4 @@
-// A run's state in a folder of its own:
+// A checkpoint holds a run's state in a folder of its own:
 //
 //   model/                 Hugging Face's folder with all weights in weight_dtype; missing where
 //                          adapters alone train

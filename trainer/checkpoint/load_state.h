@@ -1,4 +1,4 @@
-// The way back from write_checkpoint.
+// load_state() reads a run's state from a checkpoint: the way back from write_checkpoint.
 #pragma once
 
 #include <string>

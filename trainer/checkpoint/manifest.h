@@ -1,5 +1,6 @@
-// What a checkpoint is: manifest.json, written last. A folder is a checkpoint of the step that its
-// manifest says, and whole when every file is there with the bytes that the manifest says.
+// A Manifest describes a checkpoint, in manifest.json, which is written last. A folder is a
+// checkpoint of the step that its manifest says, and whole when every file is there with the bytes
+// that the manifest says.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What optimizers keep, in a safetensors file: for each trainable parameter NAME and each state
+// A safetensors file holds what optimizers keep: for each trainable parameter NAME and each state
 // that its optimizer declares, NAME.STATE. AdamW's are
 //
 //   NAME.first_moment, NAME.second_moment   the parameter's shape; F32, BF16 or U8 (moment_dtype)

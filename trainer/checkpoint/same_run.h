@@ -1,4 +1,5 @@
-// Whether a run may go on from a checkpoint: only where that is the same as never having stopped.
+// require_same_run() checks whether a run may go on from a checkpoint: only where that is the same
+// as never having stopped.
 #pragma once
 
 #include <string>

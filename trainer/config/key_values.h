@@ -1,4 +1,4 @@
-// The values that config keys have: reading, checking, copying and printing them.
+// Reads, checks, copies and prints the values of config keys.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Reading configs: a file, what it is based on, its model, and overrides.
+// load_config() reads a config from a file, what it is based on, its model, and overrides.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What other trainers call the config's keys.
+// Translates the names that other trainers have for the config's keys.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Which values a config may have, each by itself and together.
+// validate() checks the values of a config, each by itself and all together.
 #pragma once
 
 #include "base/problem_list.h"

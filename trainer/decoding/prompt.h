@@ -1,4 +1,4 @@
-// What a model is to continue.
+// A Prompt holds the tokens that a model is to continue.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// From logits to a token.
+// choose_token() samples a token from logits.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How a run of several processes was started, as the environment tells: by torchrun, by
-// mpirun, or by Slurm's srun.
+// A Launch says how a run of several processes was started, as the environment tells: by torchrun,
+// by mpirun, or by Slurm's srun.
 #pragma once
 
 #include <cstdint>

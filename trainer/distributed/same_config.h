@@ -1,4 +1,5 @@
-// Whether all processes of a run were told the same, and made the same of it.
+// require_same_config() checks that all processes of a run were told the same, and made the same of
+// it.
 #pragma once
 
 #include "trainer/config/config.h"

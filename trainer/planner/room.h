@@ -1,4 +1,4 @@
-// Whether plans fit on a machine: one that a profile describes, or this one.
+// Says whether plans fit on a machine: one that a profile describes, or this one.
 #pragma once
 
 #include <cstdint>

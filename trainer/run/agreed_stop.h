@@ -1,4 +1,5 @@
-// Stopping together: what one process of a run is told, all of them do at the same place.
+// An AgreedStop stops the processes of a run together: what one of them is told, all of them do at
+// the same place.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How the processes of a run compare.
+// compare_ranks() compares the step times of a run's processes.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What a person sees while training runs: lines on standard output and, if that is a terminal, a
-// progress bar below them. Training does not wait for whoever reads it.
+// The Console shows a person how training goes: lines on standard output and, if that is a
+// terminal, a progress bar below them. Training does not wait for whoever reads it.
 #pragma once
 
 #include <cstdint>

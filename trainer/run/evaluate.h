@@ -1,4 +1,4 @@
-// Loss on held-out text: a forward plan on the weights being trained.
+// evaluate() computes the loss on held-out text, by a forward plan on the weights being trained.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What is said and kept when a step goes wrong.
+// Reports what goes wrong in a step, and keeps the batches of one whose numbers are not finite.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a run has before any memory is taken: its data, its folder, and where it starts.
+// An OpenedRun holds what a run has before any memory is taken: its data, its folder, and where it
+// starts.
 #pragma once
 
 #include <cstdint>

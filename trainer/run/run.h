@@ -1,4 +1,4 @@
-// A run that is planned and opened, from first values to its summary.
+// run() trains a run that is planned and opened, from first values to its summary.
 #pragma once
 
 #include "offload/backends/backend.h"

@@ -1,4 +1,5 @@
-// What a run has learnt: its loss on validation text, and text of its own.
+// A RunEvaluation shows how well a run's model does: its loss on validation text, and text of its
+// own.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a run comes to: its last lines on the console, and summary.json.
+// A Summary says what a run comes to, in its last lines on the console and in summary.json.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A training run from config to summary.
+// train() does a training run, from config to summary.
 #pragma once
 
 #include "trainer/config/config.h"

@@ -1,4 +1,4 @@
-// What a run reads.
+// TrainingData holds what a run reads.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What models read of each micro-batch, and the pinned host arguments that plans read it from.
+// batch_schema() says what models read of each micro-batch, and write_batch() puts it into the
+// pinned host arguments that plans read it from.
 #pragma once
 
 #include <cstdint>

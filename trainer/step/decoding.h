@@ -1,5 +1,5 @@
-// Text token by token: plans that run a decoder on the next tokens only, with the keys and values
-// of all tokens before in a cache on the device.
+// Decoding makes text token by token: plans that run a decoder on the next tokens only, with the
+// keys and values of all tokens before in a cache on the device.
 #pragma once
 
 #include <cstdint>

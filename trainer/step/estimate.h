@@ -1,4 +1,4 @@
-// How long a planned step takes on a machine, by its profile.
+// estimate() predicts how long a planned step takes on a machine, by its profile.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// One batch from a safetensors file, as tests/goldens and transformers name its tensors.
+// read_probe_inputs() reads one batch from a safetensors file, as tests/goldens and transformers
+// name its tensors.
 #pragma once
 
 #include <cstdint>

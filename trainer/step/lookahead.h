@@ -1,4 +1,4 @@
-// How far ahead of their use transfers start.
+// choose_layers_ahead() decides how far ahead of their use transfers start.
 #pragma once
 
 #include <array>

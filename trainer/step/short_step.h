@@ -1,4 +1,5 @@
-// Where many steps are planned only to be compared, short ones stand for them.
+// plan_short_step() plans a step of some layers alone, which stands for the whole step where many
+// steps are planned only to be compared.
 #pragma once
 
 #include "models/ir/model.h"

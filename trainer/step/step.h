@@ -1,4 +1,4 @@
-// Running a training step.
+// A TrainStep runs training steps.
 #pragma once
 
 #include <cstdint>

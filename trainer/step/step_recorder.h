@@ -1,4 +1,4 @@
-// Which steps of a run are recorded, and what becomes of them.
+// A StepRecorder records some steps of a run and writes them to trace.json.
 #pragma once
 
 #include <chrono>

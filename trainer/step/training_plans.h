@@ -1,4 +1,4 @@
-// Everything a run will execute, planned before anything is allocated.
+// TrainingPlans holds everything a run will execute, planned before anything is allocated.
 #pragma once
 
 #include <optional>

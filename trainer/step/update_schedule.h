@@ -1,5 +1,6 @@
-// When parameters are updated in the passes of a step. Updates that move something to or from host
-// memory are spread over the layers that compute meanwhile, so that the moves hide behind these.
+// The update schedule decides when parameters are updated in the passes of a step. Updates that
+// move something to or from host memory are spread over the layers that compute meanwhile, so that
+// the moves hide behind these.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// LoRA adapters in peft's folders (see trainer/weights/adapter_format.h): read, written, merged.
+// Reads, writes and merges LoRA adapters in peft's folders (see trainer/weights/adapter_format.h).
 #pragma once
 
 #include <filesystem>

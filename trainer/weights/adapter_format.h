@@ -1,6 +1,6 @@
-// What is in a LoRA adapter's folder as peft keeps it (https://huggingface.co/docs/peft):
-// adapter_config.json, and the names and shapes in adapter_model.safetensors. Adapters that exist
-// are in trainer/weights/adapter.h.
+// Reads and writes the format of a LoRA adapter's folder as peft keeps it
+// (https://huggingface.co/docs/peft): adapter_config.json, and the names and shapes in
+// adapter_model.safetensors. Adapters that exist are in trainer/weights/adapter.h.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Which modules of a model an adapter is for, by the rules of peft's tuners (as of 0.21): from the
-// keys target_modules, exclude_modules, layers_to_transform, layers_pattern, rank_pattern and
-// alpha_pattern of its adapter_config.json.
+// AdapterTargets says which modules of a model an adapter is for, by the rules of peft's tuners (as
+// of 0.21): from the keys target_modules, exclude_modules, layers_to_transform, layers_pattern,
+// rank_pattern and alpha_pattern of its adapter_config.json.
 #pragma once
 
 #include <cstdint>

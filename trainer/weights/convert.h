@@ -1,4 +1,5 @@
-// From one Hugging Face folder to another, of the same model, or with an adapter merged into it.
+// Converts a Hugging Face folder into another one, of the same model, or with an adapter merged
+// into it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What was trained, for others to load: the way back from trainer/weights/load_parameters.h.
+// export_parameters() writes what was trained for others to load: the way back from
+// trainer/weights/load_parameters.h.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Starting values: each parameter a pure function of (seed, its name), whatever the slab or layer
-// it lies in; what optimizers keep at zero.
+// initialize() sets starting values: each parameter is a pure function of (seed, its name),
+// whatever the slab or layer it lies in; what optimizers keep is zero.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Starting from a checkpoint that somebody published.
+// load_parameters() starts a model from a checkpoint that somebody published.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a model's folder holds beside its weights.
+// ModelFiles holds what a model's folder has beside its weights.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Values of plans' arguments in float32, for files and for people.
+// Reads values of plans' arguments in float32, for files and for people.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run has trained, found by the run's directory.
+// weights_of_run() finds what a run has trained, by the run's directory.
 #pragma once
 
 #include <filesystem>

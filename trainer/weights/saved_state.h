@@ -1,4 +1,5 @@
-// What of a run cannot be computed again from its config, and is therefore saved.
+// The saved state of a run is what cannot be computed again from its config, and is therefore
+// saved.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the files of a model's folder say of texts: how they become tokens, how conversations are
-// written, and which tokens end them.
+// Adds and reads what the files of a model's folder say of texts: how they become tokens, how
+// conversations are written, and which tokens end them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Which keys a query sees, and the tiles of scores that have to be computed for it.
+// VisibleKeys says which keys a query sees, and a Tile is a block of scores that have to be
+// computed for it.
 //
 // B batch, T length, H query heads, G key/value heads, D head_dim; a tile is R rows (queries) by
 // S columns (keys).

@@ -1,5 +1,5 @@
-// The sums of a matrix's columns, in a fixed order: where ranges of rows were summed apart, what
-// adds them up.
+// ColumnSumBody sums a matrix's columns in a fixed order: it adds up ranges of rows that were
+// summed apart.
 #pragma once
 
 #include "models/ops/kernels/thread_group.h"

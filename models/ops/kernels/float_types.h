@@ -1,4 +1,4 @@
-// From a dtype to the C++ type of its elements.
+// with_float_type() maps a dtype to the C++ type of its elements.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Libraries that LibTorch is linked against.
+// loaded_library() finds a library that LibTorch is linked against.
 #pragma once
 
 #include <dlfcn.h>

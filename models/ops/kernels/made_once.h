@@ -1,4 +1,4 @@
-// What libraries want made once per description and kept: primitives, plans.
+// made_once() makes and keeps what libraries want made once per description: primitives, plans.
 #pragma once
 
 #include <map>

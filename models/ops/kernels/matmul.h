@@ -1,4 +1,4 @@
-// What a matrix product is, for the libraries that compute it.
+// A Matmul describes a matrix product for the libraries that compute it.
 //
 // C[m,n] = A·B, or A·B and a sum. A is stored as [m,k] or, transposed, as [k,m]; B as [k,n] or,
 // transposed, as [n,k]; rows of all three are adjacent. A and B share a dtype, float32 or bfloat16;

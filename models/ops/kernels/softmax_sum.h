@@ -1,4 +1,4 @@
-// What a softmax divides by, in one pass over its numbers.
+// A SoftmaxSum computes the denominator of a softmax in one pass over its numbers.
 #pragma once
 
 #include <cmath>

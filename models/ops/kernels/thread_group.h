@@ -1,6 +1,6 @@
-// How the bodies of kernels speak of the threads that run them. A body is written once, without
-// thread numbers: on a GPU a block of threads runs it (cuda_group.cuh), in tests one thread that
-// emulates them all.
+// A thread group stands for the threads that run the body of a kernel. A body is written once,
+// without thread numbers: on a GPU a block of threads runs it (cuda_group.cuh), in tests one thread
+// that emulates them all.
 //
 // A body is called as body(group, index) for every block of a launch; `group` is the block's
 // threads. What a group offers, be it a whole block or a part of one:

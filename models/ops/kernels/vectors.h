@@ -1,4 +1,4 @@
-// Rows in memory, read and written 16 bytes at a time where their width and place allow.
+// Reads and writes rows in memory 16 bytes at a time, where their width and place allow.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// What linear's ops do on a GPU, with the product by what is given.
+// Runs linear's ops on a GPU, by the matrix product that the caller gives.
 #pragma once
 
 #include "models/ir/op.h"

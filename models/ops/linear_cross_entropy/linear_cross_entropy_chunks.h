@@ -1,4 +1,4 @@
-// How the loss goes through its tokens: in chunks, by products whose operands lie in one workspace.
+// The loss goes through its tokens in chunks, by products whose operands lie in one workspace.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What the kernels of linear_cross_entropy share: attributes, and who computes it.
+// Declares the kernels of linear_cross_entropy for every target, and the attributes that they
+// share.
 #pragma once
 
 #include "models/ir/op.h"

@@ -1,4 +1,4 @@
-// How RoPE's frequencies are scaled.
+// A RopeScaling says how RoPE's frequencies are scaled.
 #pragma once
 
 #include <variant>

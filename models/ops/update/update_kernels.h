@@ -1,4 +1,4 @@
-// What the kernels of updates share: attributes, which operand is where, and an op's record.
+// The kernels of updates share these parts: attributes, which operand is where, and an op's record.
 #pragma once
 
 #include "base/bfloat16.h"

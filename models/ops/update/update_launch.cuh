@@ -1,4 +1,4 @@
-// How a rule's kernel is launched on a GPU: a rule's .cu file instantiates launch_update().
+// launch_update() launches a rule's kernel on a GPU; the rule's .cu file instantiates it.
 #pragma once
 
 #include "models/ops/kernels/cuda_group.cuh"

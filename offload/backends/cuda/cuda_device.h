@@ -1,4 +1,4 @@
-// Which NVIDIA GPU a process uses.
+// find_cuda_device() finds the NVIDIA GPU that a process uses.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// When lanes of a GPU were busy, by events around what is enqueued in their streams.
+// CudaTimings measures when lanes of a GPU are busy, by events around what is enqueued in their
+// streams.
 #pragma once
 
 #include <driver_types.h>

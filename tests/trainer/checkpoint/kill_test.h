@@ -1,4 +1,4 @@
-// Runs that are killed at random instants.
+// kill_and_resume() kills runs at random instants and resumes them.
 #pragma once
 
 namespace longshore::trainer {

@@ -1,4 +1,4 @@
-// The train program on a model that takes milliseconds a step.
+// tiny_train() gives the command of the train program on a model that takes milliseconds a step.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Configs in a folder of their own.
+// ConfigTest writes configs in a folder of their own.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How few devices a config's plan fits on.
+// on_fewest_devices() finds how few devices a config's plan fits on.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How large a batch, or a row, a machine takes.
+// largest_that_fits() finds how large a batch, or a row, a machine takes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What `plan` may be asked besides what a config takes: how large a batch or row fits, on how few
-// devices it fits, and what training then costs.
+// A PlanQuestion asks `plan` for more than a plan of the config: how large a batch or row fits, on
+// how few devices it fits, and what training then costs.
 #pragma once
 
 #include <string>

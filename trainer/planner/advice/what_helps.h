@@ -1,4 +1,4 @@
-// Which changes of a config make its plan smaller.
+// what_helps() finds changes of a config that make its plan smaller.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A prompt in, text out: a look at a model of a Hugging Face folder, or at what a run trained.
+// generate() continues a prompt with a model of a Hugging Face folder, or with what a run trained.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// One batch through a model of a Hugging Face folder, and everything that comes of it in a file: to
-// compare with what another program gives for the same weights and tokens.
+// probe() runs one batch through a model of a Hugging Face folder and writes everything that comes
+// of it to a file, to compare with what another program gives for the same weights and tokens.
 #pragma once
 
 #include <filesystem>
