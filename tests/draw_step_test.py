@@ -34,8 +34,8 @@ STEP = [
     event("device_to_host", 7, 1, "decoder.0.gradient", "optimizer", "optimizer"),
     event("host_compute", 8, 2, "adamw", "optimizer", "optimizer"),
 ]
-MEMORY = [counter("device", 1, kept=1, working_set=0.5, batch=1e-6), counter("device", 3, kept=2, working_set=0.5),
-          counter("device", 7, kept=0, working_set=0.25), counter("pinned_host", 1, optimizer=50)]
+MEMORY = [counter("device", 1, kept=1, temporaries=0.5, batch=1e-6), counter("device", 3, kept=2, temporaries=0.5),
+          counter("device", 7, kept=0, temporaries=0.25), counter("pinned_host", 1, optimizer=50)]
 
 
 class DrawStepTest(unittest.TestCase):

@@ -76,7 +76,7 @@ void DocumentRows::read(int64_t index, const Row& into) const {
     tokens.resize(static_cast<size_t>(sequence.count));
     carries_loss.resize(tokens.size());
     file_->read(sequence.first, tokens);
-    file_->read_loss_marks(sequence.first, carries_loss);
+    file_->read_loss_mask(sequence.first, carries_loss);
     into.put(at, ++segment, tokens, carries_loss);
     at += sequence.count - 1;
   }
@@ -130,9 +130,9 @@ std::vector<DocumentRows::Sequence> DocumentRows::sequences_of(TokenFile::Range 
 }
 
 bool DocumentRows::is_trained(Sequence sequence) const {
-  if (file_->loss_marks() == LossMarks::absent) return sequence.count > 1;
+  if (file_->loss_mask() == LossMask::absent) return sequence.count > 1;
   std::vector<uint8_t> carries_loss(static_cast<size_t>(sequence.count - 1));
-  file_->read_loss_marks(sequence.first + 1, carries_loss);
+  file_->read_loss_mask(sequence.first + 1, carries_loss);
   return std::ranges::find(carries_loss, 1) != carries_loss.end();
 }
 

@@ -47,8 +47,8 @@ uint64_t Permutation::scramble(uint64_t value) const {
 uint64_t Permutation::operator()(uint64_t index) const {
   if (index >= size_)
     throw InternalError("place " + std::to_string(index) + " of " + std::to_string(size_));
-  // The network's domain is less than four times too large. Walking the cycle until it is back in
-  // range keeps the bijection, and takes less than four steps on average.
+  // The network's domain is less than four times too large. Simulating the cycle until it is back
+  // in range keeps the bijection, and takes less than four steps on average.
   do {
     index = scramble(index);
   } while (index >= size_);

@@ -31,7 +31,7 @@ struct Header {
   uint64_t document_count;
   uint64_t tokenizer_fingerprint;
   uint32_t vocab_size;
-  uint32_t has_loss_marks;
+  uint32_t has_loss_mask;
   // From here on not in version 1.
   uint64_t skipped_lines;
   // Version 2 has 8 bytes of zeros here, and ends.
@@ -62,8 +62,8 @@ std::string hexadecimal(uint64_t value) {
   return text;
 }
 
-int64_t two_byte_vocabulary(LossMarks marks) {
-  return marks == LossMarks::present ? 1 << 15 : 1 << 16;
+int64_t two_byte_vocabulary(LossMask marks) {
+  return marks == LossMask::present ? 1 << 15 : 1 << 16;
 }
 
 uint32_t no_loss_bit(int bytes_per_token) { return uint32_t{1} << (8 * bytes_per_token - 1); }
@@ -108,9 +108,9 @@ void check_header(const Header& header, uint64_t payload, const std::string& pat
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4)
     refuse("corrupt header: " + std::to_string(header.bytes_per_token) +
            " bytes per token; expected 2 or 4");
-  if (header.has_loss_marks > (header.version == 1 ? 0 : 1))
-    refuse("corrupt header: bytes 44 to 47 are " + std::to_string(header.has_loss_marks));
-  const auto marks = header.has_loss_marks ? LossMarks::present : LossMarks::absent;
+  if (header.has_loss_mask > (header.version == 1 ? 0 : 1))
+    refuse("corrupt header: bytes 44 to 47 are " + std::to_string(header.has_loss_mask));
+  const auto marks = header.has_loss_mask ? LossMask::present : LossMask::absent;
   const int64_t most = header.bytes_per_token == 2 ? two_byte_vocabulary(marks) : kMaxVocabSize;
   if (header.vocab_size < 1 || header.vocab_size > most)
     refuse("corrupt header: vocabulary size " + std::to_string(header.vocab_size) +
@@ -152,7 +152,7 @@ uint32_t copy_tokens(const std::byte* from, int32_t* to, size_t count, uint32_t 
 }
 
 template <typename Stored>
-void copy_loss_marks(const std::byte* from, std::span<uint8_t> to, uint32_t no_loss) {
+void copy_loss_mask(const std::byte* from, std::span<uint8_t> to, uint32_t no_loss) {
   const Stored* tokens = reinterpret_cast<const Stored*>(from);
   for (size_t i = 0; i < to.size(); ++i) to[i] = (tokens[i] & no_loss) == 0;
 }
@@ -183,7 +183,7 @@ TokenFile::TokenFile(const std::filesystem::path& path)
   document_count_ = static_cast<int64_t>(header.document_count);
   vocab_size_ = static_cast<int32_t>(header.vocab_size);
   tokenizer_fingerprint_ = header.tokenizer_fingerprint;
-  loss_marks_ = header.has_loss_marks ? LossMarks::present : LossMarks::absent;
+  loss_mask_ = header.has_loss_mask ? LossMask::present : LossMask::absent;
   skipped_lines_ = static_cast<int64_t>(header.skipped_lines);
   content_hash_ = header.content_hash;
   if (!has_documents()) return;
@@ -204,7 +204,7 @@ const std::byte* TokenFile::tokens_from(int64_t first, size_t count) const {
 void TokenFile::read(int64_t first, std::span<int32_t> out) const {
   const std::byte* from = tokens_from(first, out.size());
   const uint32_t mask =
-      loss_marks_ == LossMarks::present ? ~no_loss_bit(bytes_per_token_) : ~uint32_t{0};
+      loss_mask_ == LossMask::present ? ~no_loss_bit(bytes_per_token_) : ~uint32_t{0};
   const uint32_t largest = bytes_per_token_ == 2
                                ? copy_tokens<uint16_t>(from, out.data(), out.size(), mask)
                                : copy_tokens<uint32_t>(from, out.data(), out.size(), mask);
@@ -217,14 +217,14 @@ void TokenFile::read(int64_t first, std::span<int32_t> out) const {
   }
 }
 
-void TokenFile::read_loss_marks(int64_t first, std::span<uint8_t> out) const {
+void TokenFile::read_loss_mask(int64_t first, std::span<uint8_t> out) const {
   const std::byte* from = tokens_from(first, out.size());
-  if (loss_marks_ == LossMarks::absent)
+  if (loss_mask_ == LossMask::absent)
     std::ranges::fill(out, uint8_t{1});
   else if (bytes_per_token_ == 2)
-    copy_loss_marks<uint16_t>(from, out, no_loss_bit(2));
+    copy_loss_mask<uint16_t>(from, out, no_loss_bit(2));
   else
-    copy_loss_marks<uint32_t>(from, out, no_loss_bit(4));
+    copy_loss_mask<uint32_t>(from, out, no_loss_bit(4));
 }
 
 uint64_t TokenFile::document_end(int64_t index) const {
@@ -285,12 +285,12 @@ void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_vi
 }
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
-                                 uint64_t tokenizer_fingerprint, LossMarks loss_marks)
+                                 uint64_t tokenizer_fingerprint, LossMask loss_mask)
     : file_(std::move(path)),
       vocab_size_(vocab_size),
       tokenizer_fingerprint_(tokenizer_fingerprint),
-      loss_marks_(loss_marks),
-      bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_marks) ? 2 : 4) {
+      loss_mask_(loss_mask),
+      bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_mask) ? 2 : 4) {
   const Header to_come{};
   file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
@@ -306,9 +306,9 @@ void TokenFileWriter::append(std::span<const int32_t> tokens,
       refuse("token " + std::to_string(token) + " of a vocabulary of " +
              std::to_string(vocab_size_));
   if (!carries_loss.empty() && carries_loss.size() != tokens.size())
-    refuse(std::to_string(carries_loss.size()) + " loss marks for " +
-           std::to_string(tokens.size()) + " tokens");
-  if (loss_marks_ == LossMarks::absent && std::ranges::find(carries_loss, 0) != carries_loss.end())
+    refuse(std::to_string(carries_loss.size()) + " loss mask for " + std::to_string(tokens.size()) +
+           " tokens");
+  if (loss_mask_ == LossMask::absent && std::ranges::find(carries_loss, 0) != carries_loss.end())
     refuse("a token without loss in a file without marks");
   if (bytes_per_token_ == 2)
     store_tokens<uint16_t>(tokens, carries_loss, buffer_);
@@ -337,7 +337,7 @@ void TokenFileWriter::finish(int64_t skipped_lines) {
   header.document_count = document_ends_.size();
   header.tokenizer_fingerprint = tokenizer_fingerprint_;
   header.vocab_size = static_cast<uint32_t>(vocab_size_);
-  header.has_loss_marks = loss_marks_ == LossMarks::present ? 1 : 0;
+  header.has_loss_mask = loss_mask_ == LossMask::present ? 1 : 0;
   header.skipped_lines = static_cast<uint64_t>(skipped_lines);
   header.content_hash = content_hash_.words();
   header.header_hash = hash_of(header);

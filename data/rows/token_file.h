@@ -40,7 +40,7 @@
 namespace longshore::data {
 
 // Whether each token of a file says if it carries loss; otherwise all do.
-enum class LossMarks { absent, present };
+enum class LossMask { absent, present };
 
 // A mapped token file. The header and the file's size are checked when it is opened, token ids and
 // documents' ends when they are read; either fails with a DataError that names the file. While it
@@ -58,7 +58,7 @@ class TokenFile {
   int64_t document_count() const { return document_count_; }
   // False for version 1: the number of documents may be known, but not where they are.
   bool has_documents() const { return version_ > 1; }
-  LossMarks loss_marks() const { return loss_marks_; }
+  LossMask loss_mask() const { return loss_mask_; }
   int64_t skipped_lines() const { return skipped_lines_; }
   int32_t vocab_size() const { return vocab_size_; }
   uint64_t tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
@@ -67,7 +67,7 @@ class TokenFile {
   void read(int64_t first, std::span<int32_t> out) const;
 
   // Whether each of the tokens [first, first + out.size()) carries loss: 1 or 0.
-  void read_loss_marks(int64_t first, std::span<uint8_t> out) const;
+  void read_loss_mask(int64_t first, std::span<uint8_t> out) const;
 
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
@@ -94,7 +94,7 @@ class TokenFile {
   uint32_t version_ = 0;
   int64_t header_bytes_ = 0;
   int bytes_per_token_ = 0;
-  LossMarks loss_marks_ = LossMarks::absent;
+  LossMask loss_mask_ = LossMask::absent;
   int64_t skipped_lines_ = 0;
   int64_t token_count_ = 0;
   int64_t document_count_ = 0;
@@ -108,7 +108,7 @@ class TokenFile {
 class TokenFileWriter {
  public:
   TokenFileWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_fingerprint,
-                  LossMarks loss_marks = LossMarks::absent);
+                  LossMask loss_mask = LossMask::absent);
 
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
   // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
@@ -128,7 +128,7 @@ class TokenFileWriter {
   ContentHash content_hash_;  // of what follows the header
   int32_t vocab_size_;
   uint64_t tokenizer_fingerprint_;
-  LossMarks loss_marks_;
+  LossMask loss_mask_;
   int bytes_per_token_;
   int64_t token_count_ = 0;
   std::vector<uint64_t> document_ends_;

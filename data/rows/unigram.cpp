@@ -19,7 +19,7 @@ void count_tokens(const TokenFile& file, std::vector<int64_t>& counts) {
     tokens.resize(static_cast<size_t>(count));
     carries_loss.resize(tokens.size());
     file.read(first, tokens);
-    file.read_loss_marks(first, carries_loss);
+    file.read_loss_mask(first, carries_loss);
     for (size_t i = 0; i < tokens.size(); ++i)
       counts[static_cast<size_t>(tokens[i])] += carries_loss[i];
   });

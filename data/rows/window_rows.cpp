@@ -12,8 +12,8 @@ namespace longshore::data {
 
 WindowRows::WindowRows(std::shared_ptr<const TokenFile> file, int64_t length, Remainder remainder)
     : file_(std::move(file)), length_(length) {
-  if (file_->loss_marks() == LossMarks::present)
-    throw InternalError(path_text(file_->path()) + ": windows of a file with loss marks");
+  if (file_->loss_mask() == LossMask::present)
+    throw InternalError(path_text(file_->path()) + ": windows of a file with loss mask");
   const bool is_padded = remainder == Remainder::padded;
   const int64_t needed = is_padded ? 2 : length + 1;
   if (file_->token_count() < needed)

@@ -20,13 +20,15 @@ struct Document {
   bool writes_bos_or_eos = false;     // at its ends, by itself; of texts and pairs
 };
 
-// Text and pairs start with bos and end with eos, which is learnt, as `add` says; messages are as
-// the template writes them, and the assistant's content is learnt with the end of its turn. A token
-// that holds characters of a prompt and of its completion is learnt. Since a sentencepiece model
-// reads the names of bos and eos as text, AddBosEos::missing takes them from the ends before.
+// Text and pairs start with bos and end with eos, which is trained on, as `add` says; messages are
+// as the template writes them, and the assistant's content is trained on with the end of its turn.
+// A token that holds characters of a prompt and of its completion is trained on. Since a
+// sentencepiece model reads the names of bos and eos as text, AddBosEos::missing takes them from
+// the ends before.
 //
 // Throws a DataError, without file and line, on messages without a template or that the template
-// does not allow, and where nothing would be learnt: a document's first token is nobody's target.
+// does not allow, and where nothing would be trained on: a document's first token is nobody's
+// target.
 Document encode(const Example& example, const Tokenizer& tokenizer,
                 const std::optional<ChatTemplate>& chat_template,
                 AddBosEos add = AddBosEos::missing);

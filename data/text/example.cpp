@@ -138,13 +138,13 @@ class ExampleReader : public StrictJson {
     const bool is_pair = has("prompt") || has("completion");
     if (has("text") + is_pair + has("messages") > 1)
       throw DataError("expected one of " + std::string(kForms) + "; found " + found_fields());
-    if (has("text")) return TextExample{learnt("text")};
+    if (has("text")) return TextExample{trained("text")};
     if (has("messages")) return chat();
     for (const char* name : {"prompt", "completion"})
       if (!has(name))
         throw DataError("expected prompt and completion, found no " + in_quotes(name) +
                         nearest_to(name));
-    return CompletionExample{std::move(texts_["prompt"]), learnt("completion")};
+    return CompletionExample{std::move(texts_["prompt"]), trained("completion")};
   }
 
  protected:
@@ -236,7 +236,7 @@ class ExampleReader : public StrictJson {
                     nearest_help(closest));
   }
 
-  std::string learnt(const std::string& name) {
+  std::string trained(const std::string& name) {
     if (texts_[name].empty()) throw DataError(name + ": found nothing, expected text to learn");
     return std::move(texts_[name]);
   }

@@ -11,17 +11,17 @@
 
 namespace longshore::data {
 
-// {"text": "..."}: all of it is learnt.
+// {"text": "..."}: all of it is trained on.
 struct TextExample {
   std::string text;
 };
 
-// {"prompt": "...", "completion": "..."}: the completion is learnt.
+// {"prompt": "...", "completion": "..."}: the completion is trained on.
 struct CompletionExample {
   std::string prompt, completion;
 };
 
-// {"messages": [{"role": "user", "content": "..."}, ...]}: what the assistant says is learnt.
+// {"messages": [{"role": "user", "content": "..."}, ...]}: what the assistant says is trained on.
 struct ChatExample {
   std::vector<ChatMessage> messages;
 };
@@ -33,7 +33,7 @@ std::string form_of(const Example& example);
 
 // Reads one line. Other keys of the object are ignored; those of a message are not, since they
 // could change what it means. Throws a DataError, without file and line, on what is no JSON, not
-// exactly one of the three forms, or empty where something is to be learnt.
+// exactly one of the three forms, or empty where something is to be trained on.
 Example parse_example(std::string_view line);
 
 }  // namespace longshore::data

@@ -57,9 +57,9 @@ TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
   if (is_jsonl(path_)) first_ = first_example(path_, options_.skip_bad_lines);
 }
 
-LossMarks TextInput::loss_marks() const {
+LossMask TextInput::loss_mask() const {
   const bool all_is_learnt = first_.form.empty() || first_.form == form_of(TextExample{});
-  return all_is_learnt ? LossMarks::absent : LossMarks::present;
+  return all_is_learnt ? LossMask::absent : LossMask::present;
 }
 
 void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {

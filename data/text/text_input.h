@@ -57,8 +57,8 @@ class TextInput {
   TextInput(const TextInput&) = delete;
   TextInput& operator=(const TextInput&) = delete;
 
-  // Present where a document may have something that is not learnt.
-  LossMarks loss_marks() const;
+  // Present where a document may have something that is not trained on.
+  LossMask loss_mask() const;
 
   // Reads the file and hands it over chunk by chunk, in order. A chunk is encoded where and when it
   // is called, while the input is there.

@@ -97,10 +97,10 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   std::deque<TextInput> files;  // they stay where they are
   for (const fs::path& input : inputs) files.emplace_back(input, tokenizer, options);
   const bool has_marks = std::ranges::any_of(
-      files, [](const TextInput& file) { return file.loss_marks() == LossMarks::present; });
+      files, [](const TextInput& file) { return file.loss_mask() == LossMask::present; });
 
   TokenFileWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
-                         has_marks ? LossMarks::present : LossMarks::absent);
+                         has_marks ? LossMask::present : LossMask::absent);
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)
     file.read([&](TextInput::EncodeChunk chunk) {

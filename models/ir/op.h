@@ -42,7 +42,7 @@ struct Ref {
 };
 
 // cuda_composed is the same device as cuda, with ATen's ops and compositions of them in the place
-// of our own kernels, cuBLASLt's and cuDNN's.
+// of our custom kernels, cuBLASLt's and cuDNN's.
 enum class Target { cpu, cuda, cuda_composed, reference };
 
 const char* name(Target target);  // "cpu", "cuda", "cuda_composed", "reference"
@@ -71,8 +71,8 @@ struct KernelCall {
 };
 
 struct Kernel {
-  // Null for our own kernels on CUDA, cuBLASLt's and cuDNN's in builds without CUDA: they plan for
-  // them alone.
+  // Null for our custom kernels on CUDA, cuBLASLt's and cuDNN's in builds without CUDA: they plan
+  // for them alone.
   void (*run)(const KernelCall&) = nullptr;
   // Bytes of workspace; null means none.
   int64_t (*workspace_bytes)(const std::any& attrs, std::span<const Type> in,
@@ -90,7 +90,7 @@ struct Reuse {
 
 // Cheap ops (element-wise, no matmul, no reduction over long rows) are computed again rather than
 // kept when what they read is kept anyway.
-enum class Price { cheap, dear };
+enum class RecomputeCost : uint8_t { low, high };
 
 // What limits an op, and so how its time is estimated: products, attention, or memory traffic.
 enum class OpClass : uint8_t { memory, matmul, attention };
@@ -118,7 +118,7 @@ struct Op {
   // The number of an optional last input: a sum that output 0, of its type, is added to and may be
   // written over. -1: there is none.
   int sum_input = -1;
-  Price price = Price::dear;
+  RecomputeCost recompute_cost = RecomputeCost::high;
   OpClass op_class = OpClass::memory;
   OpVariant variant;
   Kernel cpu;            // float32 and bfloat16, fused and fast

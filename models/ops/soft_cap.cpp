@@ -148,9 +148,9 @@ const Op soft_cap_op{.name = "soft_cap",
                      .cost = cost,
                      .print = print,
                      .reuse = reuse,
-                     .price = Price::cheap,
+                     .recompute_cost = RecomputeCost::low,
                      .cpu = {run_cpu},
-                     .cuda = {own_kernel<launch_elementwise, soft_cap_arguments>()},
+                     .cuda = {custom_kernel<launch_elementwise, soft_cap_arguments>()},
                      .cuda_composed = {run_composed, workspace_composed<2>},
                      .reference = {run_composed}};
 
@@ -159,9 +159,9 @@ const Op soft_cap_grad_op{.name = "soft_cap_grad",
                           .cost = cost_grad,
                           .print = print,
                           .reuse = reuse_grad,
-                          .price = Price::cheap,
+                          .recompute_cost = RecomputeCost::low,
                           .cpu = {run_grad_cpu},
-                          .cuda = {own_kernel<launch_elementwise, soft_cap_grad_arguments>()},
+                          .cuda = {custom_kernel<launch_elementwise, soft_cap_grad_arguments>()},
                           .cuda_composed = {run_grad_composed, workspace_composed<4>},
                           .reference = {run_grad_composed}};
 

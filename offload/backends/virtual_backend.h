@@ -1,5 +1,5 @@
 // A device without memory that computes nothing, but has a clock for each lane. The executor that
-// trains also walks plans for any target on this device, so that the times and bytes that are
+// trains also simulates plans for any target on this device, so that the times and bytes that are
 // counted are those of training.
 #pragma once
 

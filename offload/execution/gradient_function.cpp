@@ -15,7 +15,7 @@ Plan plan_gradient(const models::Model& model, const ParameterLayout& layout,
   PassOperands operands(layout, builder, GradientOwner::caller, options.transfers);
   Scan scan(model, operands, builder);
   scan.train(
-      {.policy = options.policy, .on_parameter_gradient = nullptr, .on_slab_gradients = nullptr});
+      {.policy = options.policy, .on_parameter_gradient = nullptr, .on_bucket_gradients = nullptr});
   return builder.finish(options.transfers);
 }
 
@@ -63,10 +63,10 @@ const ParameterLayout::Location& GradientFunction::location(const std::string& p
 
 GradientFunction::Range GradientFunction::range(const ParameterLayout::Location& location,
                                                 Copy copy) const {
-  const Slab& slab = layout_.slab(location);
+  const Bucket& bucket = layout_.bucket(location);
   const Parameter& p = layout_.parameter(location);
-  models::Dtype dtype = offload::dtype(slab, copy);
-  return {argument_name(slab, copy), p.offset * models::size_bytes(dtype), {p.type.shape, dtype}};
+  models::Dtype dtype = offload::dtype(bucket, copy);
+  return {argument_name(bucket, copy), p.offset * models::size_bytes(dtype), {p.type.shape, dtype}};
 }
 
 void GradientFunction::write(const std::string& name, const Range& range,
@@ -94,8 +94,8 @@ void GradientFunction::write(const std::string& name, const Range& range,
 void GradientFunction::set_parameter(const std::string& name, std::span<const float> values) {
   const ParameterLayout::Location& at = location(name);
   const Range compute = range(at, Copy::compute);
-  const Slab& slab = layout_.slab(at);
-  arguments_.at(compute.argument, bytes(slab, Copy::compute), slab.homes.of(Copy::compute),
+  const Bucket& bucket = layout_.bucket(at);
+  arguments_.at(compute.argument, bytes(bucket, Copy::compute), bucket.homes.of(Copy::compute),
                 category(Copy::compute));
   write(name, compute, values);
 }
@@ -119,7 +119,7 @@ double GradientFunction::operator()() {
 
 std::vector<float> GradientFunction::gradient(const std::string& name) const {
   const ParameterLayout::Location& at = location(name);
-  if (!layout_.slab(at).has(Copy::gradient))
+  if (!layout_.bucket(at).has(Copy::gradient))
     throw UsageError(name + ": it is frozen, so it has no gradient");
   const Range gradient = range(at, Copy::gradient);
   std::vector<float> values(static_cast<size_t>(gradient.type.shape.count()));

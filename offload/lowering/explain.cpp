@@ -14,7 +14,7 @@ using models::ValueId;
 std::string what_happens(const Partition& partition, ValueId id) {
   for (const Residual& residual : partition.residuals)
     if (residual.value == id)
-      return residual.fate == Fate::offload ? "goes to pinned_host" : "stays on the device";
+      return residual.action == Action::offload ? "goes to pinned_host" : "stays on the device";
   return std::ranges::count(partition.recomputed, id) > 0 ? "computed again" : "not read again";
 }
 
@@ -35,8 +35,8 @@ std::string explain(const LayerPlan& layers) {
   const Partition& partition = *layers.partition;
   const Program &forward = partition.forward, &backward = partition.backward;
   std::string result = title(layers) + ": keeps " +
-                       bytes_text(residual_bytes(partition, Fate::keep)) + " a layer, offloads " +
-                       bytes_text(residual_bytes(partition, Fate::offload)) + "\n";
+                       bytes_text(residual_bytes(partition, Action::keep)) + " a layer, offloads " +
+                       bytes_text(residual_bytes(partition, Action::offload)) + "\n";
   for (size_t i = 0; i < forward.values.size(); ++i) {
     const Value& value = forward.values[i];
     if (value.label.empty()) continue;

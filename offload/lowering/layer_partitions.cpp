@@ -39,7 +39,7 @@ void check_stage(const models::Model& model, const models::Stage& stage,
 
 // A label that no layer has would leave its value to be recomputed in silence.
 void check_labels(const std::vector<std::string>& labels, const Policy& policy) {
-  for (const auto& [label, fate] : policy.fates)
+  for (const auto& [label, action] : policy.actions)
     if (std::ranges::find(labels, label) == labels.end())
       throw ConfigError(policy.name + ": found the label " + label + ", expected one of " +
                         join(labels) + nearest_help(nearest(label, labels)));
@@ -84,10 +84,10 @@ void check_offloads(const Policy& policy, const std::vector<Differentiated>& kin
     add_labels(*kind.partition, read);
     add_labels(offload::partition(*kind.program, kind.backward, keep_all()), readable);
   }
-  for (const auto& [label, fate] : policy.fates)
-    if (fate == Fate::offload && std::find(read.begin(), read.end(), label) == read.end())
+  for (const auto& [label, action] : policy.actions)
+    if (action == Action::offload && std::find(read.begin(), read.end(), label) == read.end())
       throw KeyError(label,
-                     "offload cannot be honoured: with these fates the backward pass does "
+                     "offload cannot be honoured: with these actions the backward pass does "
                      "not read " +
                          label + ". It can read " + join(readable));
 }

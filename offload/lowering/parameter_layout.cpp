@@ -30,14 +30,14 @@ MemoryKind Homes::of(Copy copy) const {
   }
 }
 
-bool Slab::has(Copy copy) const {
+bool Bucket::has(Copy copy) const {
   if (copy == Copy::compute) return true;
   if (trainable == Trainable::no) return false;
   if (copy == Copy::master) return dtype != weight_dtype;
   return copy == Copy::gradient || copy < state_copy(states.size());
 }
 
-std::vector<Copy> Slab::copies() const {
+std::vector<Copy> Bucket::copies() const {
   std::vector<Copy> copies;
   for (Copy copy : {Copy::compute, Copy::master, Copy::gradient})
     if (has(copy)) copies.push_back(copy);
@@ -45,7 +45,7 @@ std::vector<Copy> Slab::copies() const {
   return copies;
 }
 
-std::vector<DecayRange> Slab::decay_ranges() const {
+std::vector<DecayRange> Bucket::decay_ranges() const {
   std::vector<DecayRange> ranges;
   for (const Parameter& parameter : parameters) {
     const auto [first, count] = common(updated, {parameter.offset, parameter.type.shape.count()});
@@ -61,13 +61,13 @@ std::vector<DecayRange> Slab::decay_ranges() const {
 
 namespace {
 
-// Adds the slabs of one layer after the other.
+// Adds the buckets of one layer after the other.
 class LayoutBuilder {
  public:
   LayoutBuilder(const models::Model& model, const LayoutOptions& options)
       : model_(model),
         options_(options),
-        layout_{.slabs = {},
+        layout_{.buckets = {},
                 .by_name = {},
                 .mesh = options.mesh,
                 .shard_optimizer_over_data =
@@ -77,27 +77,27 @@ class LayoutBuilder {
     const models::Program& program = stage.program(layer);
     const std::string name =
         stage.is_scan() ? stage.name + "." + std::to_string(layer) : stage.name;
-    std::vector<Slab> slabs;  // one for each optimizer, then that of what is frozen
+    std::vector<Bucket> buckets;  // one for each optimizer, then that of what is frozen
     for (size_t i = 0; i < std::max<size_t>(options_.optimizers.size(), 1); ++i)
-      slabs.push_back({.name = i == 0 ? name : name + ".optimizer_" + std::to_string(i),
-                       .trainable = Trainable::yes,
-                       .optimizer = static_cast<int>(i),
-                       .states = options_.optimizers.empty() ? std::vector<State>{}
-                                                             : options_.optimizers[i].states,
-                       .parameters = {}});
-    slabs.push_back(
+      buckets.push_back({.name = i == 0 ? name : name + ".optimizer_" + std::to_string(i),
+                         .trainable = Trainable::yes,
+                         .optimizer = static_cast<int>(i),
+                         .states = options_.optimizers.empty() ? std::vector<State>{}
+                                                               : options_.optimizers[i].states,
+                         .parameters = {}});
+    buckets.push_back(
         {.name = name + ".frozen", .trainable = Trainable::no, .states = {}, .parameters = {}});
-    for (Slab& slab : slabs) slab.homes = options_.homes_of(stage.name);
+    for (Bucket& bucket : buckets) bucket.homes = options_.homes_of(stage.name);
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
       const std::string full_name = models::weight_name(stage, layer, weight);
       if (is_known(full_name, weight.type)) continue;
       const Parameter parameter{full_name, weight.type, *weight.weight};
-      add(parameter, weight.weight->trainable == Trainable::no ? slabs.back()
-                                                               : slabs[optimizer_of(parameter)]);
+      add(parameter, weight.weight->trainable == Trainable::no ? buckets.back()
+                                                               : buckets[optimizer_of(parameter)]);
     }
-    for (Slab& slab : slabs)
-      if (!slab.parameters.empty()) place(std::move(slab));
+    for (Bucket& bucket : buckets)
+      if (!bucket.parameters.empty()) place(std::move(bucket));
   }
 
   ParameterLayout finish() { return std::move(layout_); }
@@ -122,35 +122,36 @@ class LayoutBuilder {
     return static_cast<size_t>(found - options_.optimizers.begin());
   }
 
-  void add(const Parameter& parameter, Slab& slab) const {
-    slab.dtype = parameter.type.dtype;
-    slab.weight_dtype = slab.trainable == Trainable::yes ? options_.weight_dtype : slab.dtype;
-    if (size_bytes(slab.dtype) > size_bytes(slab.weight_dtype))
+  void add(const Parameter& parameter, Bucket& bucket) const {
+    bucket.dtype = parameter.type.dtype;
+    bucket.weight_dtype = bucket.trainable == Trainable::yes ? options_.weight_dtype : bucket.dtype;
+    if (size_bytes(bucket.dtype) > size_bytes(bucket.weight_dtype))
       throw InternalError(model_.name + ": " + parameter.name + " computes in " +
-                          models::name(slab.dtype) + " but is trained in " +
-                          models::name(slab.weight_dtype));
-    slab.parameters.push_back(parameter);
+                          models::name(bucket.dtype) + " but is trained in " +
+                          models::name(bucket.weight_dtype));
+    bucket.parameters.push_back(parameter);
   }
 
-  void place(Slab slab) {
-    std::stable_partition(slab.parameters.begin(), slab.parameters.end(),
+  void place(Bucket bucket) {
+    std::stable_partition(bucket.parameters.begin(), bucket.parameters.end(),
                           [](const Parameter& p) { return p.weight.decay == Decay::yes; });
-    for (int p = 0; p < std::ssize(slab.parameters); ++p) {
-      Parameter& parameter = slab.parameters[p];
-      if (parameter.type.dtype != slab.dtype)
-        throw InternalError(model_.name + ": " + slab.name + " mixes dtypes");
-      parameter.offset = slab.count;
-      slab.count += round_up(parameter.type.shape.count(), kParameterAlignment);
-      layout_.by_name[parameter.name] = {static_cast<int>(layout_.slabs.size()), p};
+    for (int p = 0; p < std::ssize(bucket.parameters); ++p) {
+      Parameter& parameter = bucket.parameters[p];
+      if (parameter.type.dtype != bucket.dtype)
+        throw InternalError(model_.name + ": " + bucket.name + " mixes dtypes");
+      parameter.offset = bucket.count;
+      bucket.count += round_up(parameter.type.shape.count(), kParameterAlignment);
+      layout_.by_name[parameter.name] = {static_cast<int>(layout_.buckets.size()), p};
     }
     const auto& [replicas, shards] = options_.mesh;
     const int64_t updaters = layout_.shard_optimizer_over_data ? replicas.size : 1;
-    slab.count = round_up(slab.count, kParameterAlignment * shards.size * updaters);
-    slab.held.count = slab.count / shards.size;
-    slab.held.first = slab.held.count * shards.rank;
-    slab.updated.count = slab.held.count / updaters;
-    slab.updated.first = slab.held.first + (updaters > 1 ? slab.updated.count * replicas.rank : 0);
-    layout_.slabs.push_back(std::move(slab));
+    bucket.count = round_up(bucket.count, kParameterAlignment * shards.size * updaters);
+    bucket.held.count = bucket.count / shards.size;
+    bucket.held.first = bucket.held.count * shards.rank;
+    bucket.updated.count = bucket.held.count / updaters;
+    bucket.updated.first =
+        bucket.held.first + (updaters > 1 ? bucket.updated.count * replicas.rank : 0);
+    layout_.buckets.push_back(std::move(bucket));
   }
 
   const models::Model& model_;
@@ -172,12 +173,12 @@ bool LayoutOptions::any_on_host() const {
 }
 
 bool ParameterLayout::any_on_host() const {
-  return std::ranges::any_of(slabs, [](const Slab& s) { return s.homes.any_on_host(); });
+  return std::ranges::any_of(buckets, [](const Bucket& s) { return s.homes.any_on_host(); });
 }
 
 bool ParameterLayout::any_on_host(MemoryKind Homes::*what) const {
-  return std::ranges::any_of(slabs,
-                             [&](const Slab& s) { return s.homes.*what != MemoryKind::device; });
+  return std::ranges::any_of(buckets,
+                             [&](const Bucket& s) { return s.homes.*what != MemoryKind::device; });
 }
 
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options) {
@@ -190,7 +191,7 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
 ParameterLayout whole(ParameterLayout layout) {
   layout.mesh = {};
   layout.shard_optimizer_over_data = false;
-  for (Slab& slab : layout.slabs) slab.held = slab.updated = {0, slab.count};
+  for (Bucket& bucket : layout.buckets) bucket.held = bucket.updated = {0, bucket.count};
   return layout;
 }
 
@@ -199,16 +200,16 @@ ElementRange common(const ElementRange& a, const ElementRange& b) {
   return {first, std::max<int64_t>(0, end - first)};
 }
 
-std::string argument_name(const Slab& slab, Copy copy) {
+std::string argument_name(const Bucket& bucket, Copy copy) {
   static constexpr const char* kNames[] = {"compute", "master", "gradient"};
-  return slab.name + "." +
-         (is_state(copy) ? slab.state(copy).name : kNames[static_cast<size_t>(copy)]);
+  return bucket.name + "." +
+         (is_state(copy) ? bucket.state(copy).name : kNames[static_cast<size_t>(copy)]);
 }
 
-Dtype dtype(const Slab& slab, Copy copy) {
-  if (is_state(copy)) return slab.state(copy).dtype;
-  if (copy == Copy::compute) return slab.dtype;
-  return copy == Copy::master ? slab.weight_dtype : Dtype::float32;
+Dtype dtype(const Bucket& bucket, Copy copy) {
+  if (is_state(copy)) return bucket.state(copy).dtype;
+  if (copy == Copy::compute) return bucket.dtype;
+  return copy == Copy::master ? bucket.weight_dtype : Dtype::float32;
 }
 
 Category category(Copy copy) {
@@ -216,12 +217,12 @@ Category category(Copy copy) {
   return copy == Copy::gradient ? Category::gradients : Category::parameters;
 }
 
-int64_t elements(const Slab& slab, Copy copy, int64_t count) {
-  return is_state(copy) ? ceil_div(count, slab.state(copy).block) : count;
+int64_t elements(const Bucket& bucket, Copy copy, int64_t count) {
+  return is_state(copy) ? ceil_div(count, bucket.state(copy).block) : count;
 }
 
-int64_t bytes(const Slab& slab, Copy copy) {
-  return elements(slab, copy, slab.part(copy).count) * models::size_bytes(dtype(slab, copy));
+int64_t bytes(const Bucket& bucket, Copy copy) {
+  return elements(bucket, copy, bucket.part(copy).count) * models::size_bytes(dtype(bucket, copy));
 }
 
 }  // namespace longshore::offload

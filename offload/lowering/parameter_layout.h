@@ -1,12 +1,12 @@
-// A ParameterLayout says where parameters lie: contiguous slabs, one for the trainable parameters
+// A ParameterLayout says where parameters lie: contiguous buckets, one for the trainable parameters
 // of each layer that an optimizer updates, and one for the frozen ones. A parameter is a named
-// range of its slab. A trainable slab exists several times, in the same layout: compute weights
+// range of its bucket. A trainable bucket exists several times, in the same layout: compute weights
 // (the model's dtype), master weights (float32, unless the compute weights are themselves what is
-// trained), gradients (float32) and the states that its optimizer declares. A frozen slab has
+// trained), gradients (float32) and the states that its optimizer declares. A frozen bucket has
 // compute weights only. Each copy has a home: device or pinned host memory. Where several devices
 // train together along the mesh's axis fsdp, each holds an equal part of every copy, and the
-// compute weights of a slab are gathered when a layer reads them. Along its axis data all hold the
-// same compute weights; the copies that only the optimizer reads may be divided there again.
+// compute weights of a bucket are gathered when a layer reads them. Along its axis data all hold
+// the same compute weights; the copies that only the optimizer reads may be divided there again.
 #pragma once
 
 #include <map>
@@ -29,14 +29,15 @@ enum class Copy : uint8_t {
   compute,
   master,
   gradient,
-  state,  // the first of Slab::states; the others follow: state_copy()
+  state,  // the first of Bucket::states; the others follow: state_copy()
 };
 constexpr Copy state_copy(size_t number) {
   return static_cast<Copy>(static_cast<size_t>(Copy::state) + number);
 }
 constexpr bool is_state(Copy copy) { return copy >= Copy::state; }
 
-// What an optimizer keeps from step to step: a value for each element of a slab, or for each block.
+// What an optimizer keeps from step to step: a value for each element of a bucket, or for each
+// block.
 struct State {
   std::string name;  // "first_moment"
   models::Dtype dtype = models::Dtype::float32;
@@ -62,7 +63,7 @@ struct Homes {
   bool any_on_host() const;
 };
 
-// A part of a slab, in elements from its start.
+// A part of a bucket, in elements from its start.
 struct ElementRange {
   int64_t first = 0, count = 0;
 
@@ -89,16 +90,16 @@ struct Parameter {
   std::string name;  // full, as in a checkpoint
   models::Type type;
   models::Weight weight;
-  int64_t offset = 0;  // elements from the slab's start
+  int64_t offset = 0;  // elements from the bucket's start
 };
 
-// A part of a slab without gaps, all of it decayed or none of it.
+// A part of a bucket without gaps, all of it decayed or none of it.
 struct DecayRange {
   int64_t offset = 0, count = 0;  // elements
   models::Decay decay = models::Decay::no;
 };
 
-struct Slab {
+struct Bucket {
   std::string name;  // "decoder.3", "decoder.3.frozen", "decoder.3.optimizer_1"
   models::Trainable trainable = models::Trainable::yes;
   models::Dtype dtype = models::Dtype::float32;         // of the compute weights
@@ -124,21 +125,21 @@ struct Slab {
 
 struct ParameterLayout {
   struct Location {
-    int slab = 0, parameter = 0;
+    int bucket = 0, parameter = 0;
   };
 
-  std::vector<Slab> slabs;
+  std::vector<Bucket> buckets;
   std::map<std::string, Location> by_name;
   DeviceMesh mesh;
   bool shard_optimizer_over_data = false;  // and there are replicas to divide it among
 
   bool is_sharded() const { return mesh.fsdp.size > 1; }
-  // Whether there is a slab of which something, or this, lives in host memory.
+  // Whether there is a bucket of which something, or this, lives in host memory.
   bool any_on_host() const;
   bool any_on_host(MemoryKind Homes::*what) const;
-  const Slab& slab(const Location& location) const { return slabs[location.slab]; }
+  const Bucket& bucket(const Location& location) const { return buckets[location.bucket]; }
   const Parameter& parameter(const Location& location) const {
-    return slabs[location.slab].parameters[location.parameter];
+    return buckets[location.bucket].parameters[location.parameter];
   }
 };
 
@@ -152,12 +153,12 @@ ParameterLayout whole(ParameterLayout layout);
 // What both ranges have.
 ElementRange common(const ElementRange& a, const ElementRange& b);
 
-std::string argument_name(const Slab& slab, Copy copy);
-models::Dtype dtype(const Slab& slab, Copy copy);
+std::string argument_name(const Bucket& bucket, Copy copy);
+models::Dtype dtype(const Bucket& bucket, Copy copy);
 Category category(Copy copy);
-// Elements of a copy that stand for `count` elements of the slab.
-int64_t elements(const Slab& slab, Copy copy, int64_t count);
+// Elements of a copy that stand for `count` elements of the bucket.
+int64_t elements(const Bucket& bucket, Copy copy, int64_t count);
 // The bytes of the part that this device has.
-int64_t bytes(const Slab& slab, Copy copy);
+int64_t bytes(const Bucket& bucket, Copy copy);
 
 }  // namespace longshore::offload

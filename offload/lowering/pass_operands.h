@@ -44,14 +44,14 @@ class PassOperands {
   PassOperands(const PassOperands&) = delete;
   PassOperands& operator=(const PassOperands&) = delete;
 
-  // Part of a copy of a slab, `offset` in elements of that copy, within what this device holds: for
-  // the compute lane, so through a window where its home is on the host; or as it lies on the host,
-  // which then must be its home.
-  Operand range(int slab, Copy copy, int64_t offset, const models::Type& type);
-  Operand host_range(int slab, Copy copy, int64_t offset, const models::Type& type);
+  // Part of a copy of a bucket, `offset` in elements of that copy, within what this device holds:
+  // for the compute lane, so through a staged range where its home is on the host; or as it lies on
+  // the host, which then must be its home.
+  Operand range(int bucket, Copy copy, int64_t offset, const models::Type& type);
+  Operand host_range(int bucket, Copy copy, int64_t offset, const models::Type& type);
   // The operand of one whole parameter. Where weights are fetched, small neighbours come in one
-  // move; where they are sharded, their slab is gathered. Gradients of sharded parameters are this
-  // device's share of the sum until reduce() takes them.
+  // move; where they are sharded, their bucket is gathered. Gradients of sharded parameters are
+  // this device's share of the sum until reduce() takes them.
   Operand weight(const std::string& parameter);
   Operand gradient(const std::string& parameter);
 
@@ -59,18 +59,19 @@ class PassOperands {
   // Where devices add up several micro-batches that is so wherever gradients live: one order of
   // summation.
   bool gradients_start_anew() const;
-  // Begins to sum up over devices what this micro-batch made of a slab's gradient, and to add that
-  // to what earlier ones made. After the last micro-batch the sum is that of the whole mesh.
-  void reduce(int slab, MicroBatch micro_batch, const Scope& scope);
+  // Begins to sum up over devices what this micro-batch made of a bucket's gradient, and to add
+  // that to what earlier ones made. After the last micro-batch the sum is that of the whole mesh.
+  void reduce(int bucket, MicroBatch micro_batch, const Scope& scope);
   // To be called from time to time after that, so that kernels wait for no collective that was only
   // just begun, until it returns true: then the gradient is there.
-  bool continue_reduction(int slab, MicroBatch micro_batch, const Scope& scope);
+  bool continue_reduction(int bucket, MicroBatch micro_batch, const Scope& scope);
 
-  // Where replicas update a part each: gathers the slab's compute weights once all parts are there.
-  void gather_updated(int slab, const Scope& scope);
+  // Where replicas update a part each: gathers the bucket's compute weights once all parts are
+  // there.
+  void gather_updated(int bucket, const Scope& scope);
 
   // All of a copy that this device has, for the compute lane.
-  Operand held(int slab, Copy copy);
+  Operand held(int bucket, Copy copy);
 
   // What the host gives each step, on the device: moved there where this is called first.
   Operand batch(const models::Value& value);
@@ -83,12 +84,12 @@ class PassOperands {
   const ParameterLayout& layout() const { return layout_; }
 
  private:
-  Operand home(int slab, Copy copy, int64_t offset, const models::Type& type);
+  Operand home(int bucket, Copy copy, int64_t offset, const models::Type& type);
   Operand gathered_weight(const ParameterLayout::Location& location);
-  // The sum of what micro-batches make of a slab's gradient, on this device.
-  Operand accumulated(int slab);
+  // The sum of what micro-batches make of a bucket's gradient, on this device.
+  Operand accumulated(int bucket);
   // Returns whether there was a need.
-  bool reduce_over_data(int slab, const Operand& sum, MicroBatch micro_batch, const Scope& scope);
+  bool reduce_over_data(int bucket, const Operand& sum, MicroBatch micro_batch, const Scope& scope);
 
   const ParameterLayout& layout_;
   PlanBuilder& builder_;
@@ -97,10 +98,10 @@ class PassOperands {
   const Plan* before_;
   BatchParts batches_;
   std::map<std::string, Operand> batch_;
-  std::map<int, int> gradient_buffers_;                                 // by slab
-  std::map<int, Operand> gathered_;                                     // likewise
-  std::map<int, Operand> unreduced_, to_add_;                           // gradients, likewise
-  std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> windows_;  // slab, copy, range
+  std::map<int, int> gradient_buffers_;                                // by bucket
+  std::map<int, Operand> gathered_;                                    // likewise
+  std::map<int, Operand> unreduced_, to_add_;                          // gradients, likewise
+  std::map<std::tuple<int, Copy, int64_t, int64_t>, Operand> staged_;  // bucket, copy, range
 };
 
 }  // namespace longshore::offload

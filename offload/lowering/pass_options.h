@@ -25,9 +25,9 @@ struct PassOptions {
   // Called once per trained parameter, after the instruction that makes its gradient final on this
   // device.
   std::function<void(const ParameterLayout::Location&, const Scope&)> on_parameter_gradient;
-  // Called once per slab, when all its gradients are final, its weights are read no more and, with
-  // several devices, its gradients are reduced.
-  std::function<void(int slab)> on_slab_gradients;
+  // Called once per bucket, when all its gradients are final, its weights are read no more and,
+  // with several devices, its gradients are reduced.
+  std::function<void(int bucket)> on_bucket_gradients;
   // Called after each node of a layer's pass, and before the layer's first node in the forward
   // pass; `done` is the share of that layer's FLOPs that lies before, from 0 to 1.
   std::function<void(int stage, int layer, double done)> on_forward_progress, on_backward_progress;

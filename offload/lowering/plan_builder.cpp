@@ -57,13 +57,13 @@ Operand PlanBuilder::temporary(const std::string& name, const Type& type, Memory
   return {temporary(name, type.bytes(), kind, category), 0, type};
 }
 
-int PlanBuilder::outliving(const std::string& name, int64_t bytes, MemoryKind kind,
-                           Category category, const Plan* from) {
+int PlanBuilder::persistent(const std::string& name, int64_t bytes, MemoryKind kind,
+                            Category category, const Plan* from) {
   int buffer = temporary(name, bytes, kind, category);
-  plan_.buffers[buffer].outlives_run = true;
+  plan_.buffers[buffer].is_persistent = true;
   if (!from) return buffer;
   auto left = std::find_if(from->buffers.begin(), from->buffers.end(), [&](const Buffer& b) {
-    return b.outlives_run && b.name == name && b.bytes == bytes && b.kind == kind;
+    return b.is_persistent && b.name == name && b.bytes == bytes && b.kind == kind;
   });
   if (left == from->buffers.end())
     throw InternalError(plan_.name + ": " + from->name + " leaves no " + name);
@@ -73,7 +73,7 @@ int PlanBuilder::outliving(const std::string& name, int64_t bytes, MemoryKind ki
 
 void PlanBuilder::set_category(const Operand& operand, Category category) {
   Buffer& buffer = plan_.buffers[operand.buffer];
-  if (buffer.owner == Owner::plan && buffer.category == Category::working_set)
+  if (buffer.owner == Owner::plan && buffer.category == Category::temporaries)
     buffer.category = category;
 }
 
@@ -82,26 +82,27 @@ void PlanBuilder::rename(const Operand& operand, const std::string& name) {
   if (buffer.owner == Owner::plan) buffer.name = name;
 }
 
-Operand PlanBuilder::window(const Operand& host, const std::string& name) {
+Operand PlanBuilder::staged(const Operand& host, const std::string& name) {
   if (plan_.buffers[host.buffer].kind != MemoryKind::pinned_host)
-    throw InternalError(plan_.name + ": " + name + ": a window on what is not in pinned_host");
-  Operand window = temporary(name, host.type, MemoryKind::device, Category::staging);
-  windows_.push_back({window.buffer, host.type, host, std::nullopt});
-  return window;
+    throw InternalError(plan_.name + ": " + name +
+                        ": a staged range on what is not in pinned_host");
+  Operand staged_range = temporary(name, host.type, MemoryKind::device, Category::staging);
+  staged_.push_back({staged_range.buffer, host.type, host, std::nullopt});
+  return staged_range;
 }
 
 Operand PlanBuilder::gathered(const Operand& shard, const Type& type, const Collective& among,
                               const std::string& name) {
-  Operand window = temporary(name, type, MemoryKind::device, Category::staging);
-  windows_.push_back({window.buffer, type, shard, among});
-  return window;
+  Operand staged_range = temporary(name, type, MemoryKind::device, Category::staging);
+  staged_.push_back({staged_range.buffer, type, shard, among});
+  return staged_range;
 }
 
 Operand PlanBuilder::offload(const Operand& value, const Scope& scope) {
   const std::string name = plan_.buffers[value.buffer].name;
   Operand host = temporary(name, value.type, MemoryKind::pinned_host, Category::kept);
   move(Lane::device_to_host, value, host, scope);
-  return window(host, name);
+  return staged_range(host, name);
 }
 
 void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& scope, Lane lane,
@@ -128,7 +129,7 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& s
     for (ValueId id : node.out) {
       Operand& operand = bindings[id.index];
       if (!operand)
-        operand = temporary(program[id].name, program[id].type, kind, Category::working_set);
+        operand = temporary(program[id].name, program[id].type, kind, Category::temporaries);
       else if (operand.type != program[id].type)
         throw InternalError(plan_.name + ": " + program[id].name + " is " +
                             models::text(program[id].type) + ", its place " +
@@ -164,9 +165,9 @@ void PlanBuilder::run_put(const Program& program, const Node& node, Bindings& bi
   if (!to && kind == from_kind) {
     to = from;
   } else if (!to && kind == MemoryKind::device) {
-    to = window(from, name);
+    to = staged_range(from, name);
   } else {
-    if (!to) to = temporary(name, program[node.out[0]].type, kind, Category::working_set);
+    if (!to) to = temporary(name, program[node.out[0]].type, kind, Category::temporaries);
     move(from, to, scope);
   }
 }
@@ -218,12 +219,12 @@ void PlanBuilder::collective(const models::Op& op, const Collective& among, cons
                                 .scope = scope});
 }
 
-void PlanBuilder::hold(const Operand& operand) {
-  holds_.push_back({operand.buffer, static_cast<int>(plan_.instructions.size()) - 1});
+void PlanBuilder::keep_alive(const Operand& operand) {
+  keep_alives_.push_back({operand.buffer, static_cast<int>(plan_.instructions.size()) - 1});
 }
 
 Plan PlanBuilder::finish(const Transfers& transfers) {
-  const std::vector<Hold> holds = open_windows(plan_, windows_, holds_, transfers);
+  const std::vector<KeepAlive> holds = insert_staging(plan_, staged_, keep_alives_, transfers);
   place_buffers(plan_, holds, fixed_);
   find_waits(plan_);
   return std::move(plan_);

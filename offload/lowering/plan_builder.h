@@ -1,5 +1,5 @@
-// Builds a plan: instructions in order, operands by name; then moves through windows, lifetimes,
-// in-place reuse, places in memory and waits follow.
+// Builds a plan: instructions in order, operands by name; then moves through staged ranges,
+// lifetimes, in-place reuse, places in memory and waits follow.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/ir/program.h"
-#include "offload/lowering/windows.h"
+#include "offload/lowering/staging.h"
 #include "offload/plan/plan.h"
 
 namespace longshore::offload {
@@ -30,17 +30,17 @@ class PlanBuilder {
                     Category category);
   // A temporary that is read before it is written and then left to the next run; or, `from` being
   // the plan that leaves it, one that is read where that plan left it.
-  int outliving(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
-                const Plan* from = nullptr);
+  int persistent(const std::string& name, int64_t bytes, MemoryKind kind, Category category,
+                 const Plan* from = nullptr);
 
-  // A device operand that stands for a range of host memory. Windows that are written must not
+  // A device operand that stands for a range of host memory. StagedRanges that are written must not
   // overlap others that are in use at the same time.
-  Operand window(const Operand& host, const std::string& name);
+  Operand staged(const Operand& host, const std::string& name);
   // A device operand of that type, [ranks * shard], that stands for all ranks' shards in their
   // order. It is only read.
   Operand gathered(const Operand& shard, const models::Type& type, const Collective& among,
                    const std::string& name);
-  // Sends a device operand to host memory of its own; returns the window to read it through.
+  // Sends a device operand to host memory of its own; returns the staged range to read it through.
   Operand offload(const Operand& value, const Scope& scope);
 
   // Where each value of a program lies, by value id; unbound ones are given temporaries.
@@ -48,7 +48,8 @@ class PlanBuilder {
 
   // Appends the program's nodes; `after` is called after each. On Lane::compute operands lie on
   // the device, on Lane::host_compute in pinned host memory; a node given both is refused with a
-  // UsageError. put nodes become moves, or windows where they bring host memory to the device.
+  // UsageError. put nodes become moves, or staged ranges where they bring host memory to the
+  // device.
   using AfterNode = std::function<void(const models::Node&)>;
   void run(const models::Program& program, Bindings& bindings, const Scope& scope,
            Lane lane = Lane::compute, const AfterNode& after = nullptr);
@@ -65,9 +66,9 @@ class PlanBuilder {
   MemoryKind kind(const Operand& operand) const { return plan_.buffers[operand.buffer].kind; }
 
   // Keeps the bytes of a temporary up to the latest instruction, although that does not use them.
-  void hold(const Operand& operand);
+  void keep_alive(const Operand& operand);
 
-  // For a temporary whose category is still working_set, which all values start with.
+  // For a temporary whose category is still temporaries, which all values start with.
   void set_category(const Operand& operand, Category category);
 
   // Gives a temporary the name of what its bytes are to those that read them.
@@ -82,8 +83,8 @@ class PlanBuilder {
 
   Plan plan_;
   std::map<std::string, int> arguments_;
-  std::vector<Window> windows_;
-  std::vector<Hold> holds_;
+  std::vector<StagedRange> staged_;
+  std::vector<KeepAlive> keep_alives_;
   std::map<int, int64_t> fixed_;  // offsets of buffers that another plan left
 };
 

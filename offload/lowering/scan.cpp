@@ -346,20 +346,20 @@ void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings
 
 void Scan::begin_reductions(const Layer& layer, const Scope& scope) {
   for (const auto& [value, location] : layer.final_gradients) {
-    if (--gradients_missing_.at(location.slab) > 0) continue;
+    if (--gradients_missing_.at(location.bucket) > 0) continue;
     if (operands_.layout().mesh.devices() > 1) {
-      operands_.reduce(location.slab, options_.micro_batch, scope);
-      reducing_.push_back(location.slab);
-    } else if (options_.on_slab_gradients) {
-      options_.on_slab_gradients(location.slab);
+      operands_.reduce(location.bucket, options_.micro_batch, scope);
+      reducing_.push_back(location.bucket);
+    } else if (options_.on_bucket_gradients) {
+      options_.on_bucket_gradients(location.bucket);
     }
   }
 }
 
 void Scan::continue_reductions(const Scope& scope) {
-  std::erase_if(reducing_, [&](int slab) {
-    if (!operands_.continue_reduction(slab, options_.micro_batch, scope)) return false;
-    if (options_.on_slab_gradients) options_.on_slab_gradients(slab);
+  std::erase_if(reducing_, [&](int bucket) {
+    if (!operands_.continue_reduction(bucket, options_.micro_batch, scope)) return false;
+    if (options_.on_bucket_gradients) options_.on_bucket_gradients(bucket);
     return true;
   });
 }
@@ -394,11 +394,11 @@ void Scan::find_final_gradients() {
         if (!seen.insert(name).second) continue;
         ParameterLayout::Location location = operands_.layout().by_name.at(name);
         l.final_gradients[g.of] = location;
-        ++gradients_missing_[location.slab];
+        ++gradients_missing_[location.bucket];
       }
     }
   for (const auto& [name, location] : operands_.layout().by_name)
-    if (operands_.layout().slab(location).trainable == models::Trainable::yes &&
+    if (operands_.layout().bucket(location).trainable == models::Trainable::yes &&
         !seen.contains(name))
       throw InternalError(model_.name + ": parameter " + name +
                           " trains, but no loss depends on it");
@@ -410,9 +410,9 @@ void Scan::train_forward(int stage, int layer) {
   Layer& l = layers_[stage][layer];
   const Program& forward = l.partition->forward;
   Scope scope{model_.stages[stage].name, layer, Phase::forward};
-  std::map<ValueId, Operand> sent;  // what the backward pass finds through windows
+  std::map<ValueId, Operand> sent;  // what the backward pass finds through staged ranges
   auto send = [&](const Residual& residual) {
-    if (residual.fate == Fate::offload)
+    if (residual.action == Action::offload)
       sent[residual.value] = builder_.offload(l.bindings[residual.value.index], scope);
   };
   Progress progress(forward);
@@ -430,9 +430,9 @@ void Scan::train_forward(int stage, int layer) {
     reached(progress.behind(node));
   });
   for (const Residual& residual : l.partition->residuals)
-    if (residual.fate == Fate::keep)
+    if (residual.action == Action::keep)
       builder_.set_category(l.bindings[residual.value.index], Category::kept);
-  for (const auto& [value, window] : sent) l.bindings[value.index] = window;
+  for (const auto& [value, staged_range] : sent) l.bindings[value.index] = staged_range;
 }
 
 void Scan::train(const PassOptions& options) {

@@ -98,8 +98,8 @@ class Scan {
   PassOptions options_;
   std::vector<std::vector<Layer>> layers_;             // by stage
   std::map<Key, Operand> outputs_, output_gradients_;  // of roles that others read
-  std::map<int, int> gradients_missing_;               // by slab, of this pass
-  std::vector<int> reducing_;                          // slabs
+  std::map<int, int> gradients_missing_;               // by bucket, of this pass
+  std::vector<int> reducing_;                          // buckets
   std::set<models::OutputRole> losses_begun_;
   std::vector<LayerPlan> layer_plans_;
 };

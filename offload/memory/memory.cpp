@@ -13,7 +13,7 @@ const char* name(MemoryKind kind) {
 
 const char* name(Category category) {
   static constexpr std::array kNames{"parameters",  "optimizer", "gradients", "batch", "kept",
-                                     "working_set", "staging",   "workspace", "cache", "saving"};
+                                     "temporaries", "staging",   "workspace", "cache", "saving"};
   return kNames[static_cast<size_t>(category)];
 }
 

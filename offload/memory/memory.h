@@ -23,7 +23,7 @@ enum class Category : uint8_t {
   gradients,    // of parameters
   batch,        // token ids, targets, step scalars, results on their way to the host
   kept,         // activations kept from the forward to the backward pass
-  working_set,  // all other activations and gradients of activations
+  temporaries,  // all other activations and gradients of activations
   staging,      // on the device: copies of what lives in host memory or on other devices
   workspace,    // scratch memory of kernels
   cache,        // keys and values of the tokens of a text so far
@@ -31,7 +31,7 @@ enum class Category : uint8_t {
 };
 inline constexpr std::array kCategories{
     Category::parameters, Category::optimizer,   Category::gradients, Category::batch,
-    Category::kept,       Category::working_set, Category::staging,   Category::workspace,
+    Category::kept,       Category::temporaries, Category::staging,   Category::workspace,
     Category::cache,      Category::saving};
 template <class T>
 using PerCategory = EnumArray<Category, T, kCategories.size()>;

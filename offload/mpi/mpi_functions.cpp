@@ -66,7 +66,7 @@ const char* split(int32_t color, int32_t key, int32_t* communicator) {
 
 const char* all_gather(int32_t communicator, LongshoreMpi::Dtype dtype, const void* from, void* to,
                        int64_t count) {
-  // MPI counts in ints, and slabs have more bytes.
+  // MPI counts in ints, and buckets have more bytes.
   if (dtype == LongshoreMpi::byte && count % sizeof(int64_t) == 0) {
     dtype = LongshoreMpi::int64;
     count /= sizeof(int64_t);

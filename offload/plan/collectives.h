@@ -22,7 +22,7 @@ struct MeshAxis {
   bool operator==(const MeshAxis&) const = default;
 };
 
-// The devices of a run. Along `fsdp` each holds a shard of every slab; along `data` all hold the
+// The devices of a run. Along `fsdp` each holds a shard of every bucket; along `data` all hold the
 // same.
 struct DeviceMesh {
   MeshAxis data, fsdp;

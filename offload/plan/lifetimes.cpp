@@ -8,7 +8,7 @@ Lifetimes::Lifetimes(const Plan& plan)
     : born_(by_instruction(plan, &Buffer::first)), dying_(by_instruction(plan, &Buffer::last)) {
   for (int b = 0; b < std::ssize(plan.buffers); ++b) {
     const Buffer& buffer = plan.buffers[b];
-    if (!buffer.outlives_run) continue;
+    if (!buffer.is_persistent) continue;
     live_in_.push_back(b);
     if (buffer.first < std::ssize(plan.instructions)) live_out_.push_back(b);
   }
@@ -17,7 +17,7 @@ Lifetimes::Lifetimes(const Plan& plan)
 // `instruction` says which of its two instructions a temporary is listed with.
 Lifetimes::Lists Lifetimes::by_instruction(const Plan& plan, int Buffer::*instruction) {
   const int end = static_cast<int>(plan.instructions.size());
-  // An outliving temporary that is not written anew is born at no instruction: its `first` is
+  // A persistent temporary that is not written anew is born at no instruction: its `first` is
   // `end`.
   auto is_listed = [&](const Buffer& buffer) {
     return buffer.is_in_arena() && buffer.*instruction < end;

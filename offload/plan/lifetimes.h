@@ -20,9 +20,9 @@ class Lifetimes {
   std::span<const int> born_at(size_t instruction) const { return born_.at(instruction); }
   // The temporaries whose bytes are their own up to this instruction, and no longer.
   std::span<const int> dying_at(size_t instruction) const { return dying_.at(instruction); }
-  // The outliving temporaries that the previous run left: live before the first instruction.
+  // The persistent temporaries that the previous run left: live before the first instruction.
   std::span<const int> live_in() const { return live_in_; }
-  // The outliving temporaries that this run leaves to the next one: live after the last
+  // The persistent temporaries that this run leaves to the next one: live after the last
   // instruction.
   std::span<const int> live_out() const { return live_out_; }
 

@@ -16,28 +16,28 @@ void each_operand(const Instruction& instruction, F f) {
   if (instruction.workspace) f(instruction.workspace);
 }
 
-void find_lifetimes(Plan& plan, std::span<const Hold> holds) {
+void find_lifetimes(Plan& plan, std::span<const KeepAlive> keep_alives) {
   int end = static_cast<int>(plan.instructions.size());
   for (Buffer& buffer : plan.buffers)
-    if (buffer.outlives_run) buffer.first = end;
+    if (buffer.is_persistent) buffer.first = end;
   for (int i = 0; i < end; ++i) {
     const Instruction& instruction = plan.instructions[i];
     for (const Operand& operand : instruction.out)
-      if (Buffer& buffer = plan.buffers[operand.buffer]; buffer.outlives_run)
+      if (Buffer& buffer = plan.buffers[operand.buffer]; buffer.is_persistent)
         buffer.first = std::min(buffer.first, i);
     each_operand(instruction, [&](const Operand& operand) {
       Buffer& buffer = plan.buffers[operand.buffer];
       if (buffer.first < 0) buffer.first = i;
-      if (!buffer.outlives_run || i < buffer.first) buffer.last = i;
+      if (!buffer.is_persistent || i < buffer.first) buffer.last = i;
     });
   }
-  for (const Hold& hold : holds) {
+  for (const KeepAlive& hold : holds) {
     Buffer& buffer = plan.buffers[hold.buffer];
-    int until = buffer.outlives_run ? std::min(hold.until, buffer.first - 1) : hold.until;
+    int until = buffer.is_persistent ? std::min(hold.until, buffer.first - 1) : hold.until;
     buffer.last = std::max(buffer.last, until);
   }
   for (const Buffer& buffer : plan.buffers)
-    if (buffer.outlives_run && buffer.last < 0)
+    if (buffer.is_persistent && buffer.last < 0)
       throw InternalError(plan.name + ": nothing reads " + buffer.name + " before it is written");
 }
 
@@ -62,8 +62,8 @@ std::vector<int> reuse_dying_inputs(Plan& plan) {
       const int out = to.buffer, in = from.buffer;
       Buffer &made = plan.buffers[out], &dying = plan.buffers[in];
       int now = static_cast<int>(i);
-      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.outlives_run ||
-          dying.outlives_run || made.kind != dying.kind || made.bytes != dying.bytes ||
+      if (made.owner != Owner::plan || dying.owner != Owner::plan || made.is_persistent ||
+          dying.is_persistent || made.kind != dying.kind || made.bytes != dying.bytes ||
           to.offset != from.offset || to.type.bytes() != from.type.bytes() || made.first != now ||
           dying.last != now || shares_bytes_with[out] != out || uses(out) != 1 || uses(in) != 1)
         continue;
@@ -91,7 +91,7 @@ void place_temporaries(Plan& plan, std::span<const int> shares_bytes_with,
           lifetimes[lifetime].is_fixed = true;
         }
       }
-      if (buffer.outlives_run) continue;
+      if (buffer.is_persistent) continue;
       lifetimes[lifetime].first = std::min(lifetimes[lifetime].first, buffer.first);
       lifetimes[lifetime].last = std::max(lifetimes[lifetime].last, buffer.last);
     }
@@ -104,7 +104,7 @@ void place_temporaries(Plan& plan, std::span<const int> shares_bytes_with,
 
 }  // namespace
 
-void place_buffers(Plan& plan, std::span<const Hold> holds,
+void place_buffers(Plan& plan, std::span<const KeepAlive> keep_alives,
                    const std::map<int, int64_t>& fixed_offsets) {
   find_lifetimes(plan, holds);
   place_temporaries(plan, reuse_dying_inputs(plan), fixed_offsets);

@@ -6,7 +6,8 @@
 // Invariants:
 // - A temporary's bytes are its own from instruction `first` to instruction `last`, both included.
 //   Where an output takes over the place of an input, the input's `last` is the instruction before.
-// - An outliving temporary's bytes are its own from the beginning of a run to `last`, and then from
+// - A persistent temporary's bytes are its own from the beginning of a run to `last`, and then
+// from
 //   `first` to the end of the run and on to the next run.
 // - An instruction that touches bytes which another lane used earlier waits for that use.
 #pragma once
@@ -42,7 +43,7 @@ struct Buffer {
   std::string name;
   int64_t bytes = 0;
   MemoryKind kind = MemoryKind::device;
-  Category category = Category::working_set;
+  Category category = Category::temporaries;
   Owner owner = Owner::plan;
   // The following are meaningful for temporaries only.
   int first = -1, last = -1;  // the lifetime, in instructions; -1: no instruction uses it
@@ -50,7 +51,7 @@ struct Buffer {
   // Whether one run of a plan leaves it to the next. A run first reads what the previous run left,
   // up to `last`, and later writes it anew, from `first` on, so `first` > `last`. If a plan only
   // reads it, `first` is the number of the plan's instructions.
-  bool outlives_run = false;
+  bool is_persistent = false;
 
   // Of an argument that holds a part for each of several runs in a row, how many bytes further the
   // part of the next run lies. Only moves read it; their operands are those of the first run.

@@ -30,7 +30,7 @@ const models::Op put_op{.name = "put",
                         .vjp = vjp,
                         .cost = cost,
                         .print = print,
-                        .price = models::Price::cheap};
+                        .recompute_cost = models::RecomputeCost::low};
 
 models::Var put(models::Var x, MemoryKind kind) {
   if (kind == MemoryKind::unpinned_host)

@@ -29,8 +29,8 @@ int TransferClock::TimeScale::unit_at(int tick) const {
   return static_cast<int>(std::ranges::upper_bound(begins_, tick) - begins_.begin()) - 1;
 }
 
-TransferClock::TransferClock(const Plan& plan, double layers_ahead, Ticks ticks)
-    : layers_ahead_(layers_ahead) {
+TransferClock::TransferClock(const Plan& plan, double prefetch_layers, Ticks ticks)
+    : prefetch_layers_(prefetch_layers) {
   const Scope *layer = nullptr, *update = nullptr;  // those of the units that began last
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     const Instruction& instruction = plan.instructions[i];
@@ -76,13 +76,13 @@ int TransferClock::hold_end(int instruction) const {
 int TransferClock::tick_apart(const Moment& moment, int direction) const {
   if (!moment.is_update_time)
     return layers_.tick_at(
-        layers_.time_of(moment.tick, moment.unit, end()) + direction * layers_ahead_, end());
+        layers_.time_of(moment.tick, moment.unit, end()) + direction * prefetch_layers_, end());
   const double time = updates_.time_of(moment.tick, moment.unit, end()) +
-                      direction * layers_ahead_ * kUpdatesPerLayer;
+                      direction * prefetch_layers_ * kUpdatesPerLayer;
   // Layers that follow the last update go on measuring time.
   const int layer = layers_.unit_at(moment.tick);
   if (time >= updates_.units() && layer >= 0)
-    return layers_.tick_at(layers_.time_of(moment.tick, layer, end()) + layers_ahead_, end());
+    return layers_.tick_at(layers_.time_of(moment.tick, layer, end()) + prefetch_layers_, end());
   return updates_.tick_at(time, end());
 }
 

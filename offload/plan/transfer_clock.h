@@ -13,18 +13,19 @@ namespace longshore::offload {
 // Which compute instructions are ticks of the clock.
 enum class Ticks : uint8_t {
   all,
-  // Those that update parameters are not. Devices differ in how their shares of a slab are updated,
-  // and so in these instructions; what all devices do together must not depend on them.
+  // Those that update parameters are not. Devices differ in how their shares of a bucket are
+  // updated, and so in these instructions; what all devices do together must not depend on them.
   layers_only,
 };
 
 class TransferClock {
  public:
-  // Transfers run ahead of their uses, and buffers are held, by `layers_ahead` layers. For updates
-  // of parameters, four updates count as a layer.
-  TransferClock(const Plan& plan, double layers_ahead, Ticks ticks = Ticks::all);
+  // Transfers run ahead of their uses, and buffers are held, by `prefetch_layers` layers. For
+  // updates of parameters, four updates count as a layer.
+  TransferClock(const Plan& plan, double prefetch_layers, Ticks ticks = Ticks::all);
 
-  // Whether two uses of a window are so near to each other that it stays on the device in between.
+  // Whether two uses of a staged range are so near to each other that it stays on the device in
+  // between.
   bool are_near(int earlier, int later) const;
   // The instruction before which a transfer starts whose result `instruction` uses.
   int fetch_start(int instruction) const;
@@ -61,12 +62,12 @@ class TransferClock {
   };
 
   int end() const { return static_cast<int>(ticks_.size()); }
-  // The tick that is layers_ahead_ before (-1) or after (+1) that moment.
+  // The tick that is prefetch_layers_ before (-1) or after (+1) that moment.
   int tick_apart(const Moment& moment, int direction) const;
   // The instruction of a tick; the last of all instructions for ticks beyond the last.
   int instruction_at(int tick) const;
 
-  double layers_ahead_;
+  double prefetch_layers_;
   TimeScale layers_, updates_;
   std::vector<Moment> moments_;  // by instruction
   std::vector<int> ticks_;       // instructions

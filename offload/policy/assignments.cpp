@@ -36,20 +36,20 @@ double seconds(const Program& program, const Hardware& hardware) {
   return seconds;
 }
 
-// Adds up what the policy costs. `read` receives the fates of the labels that the backward pass
+// Adds up what the policy costs. `read` receives the actions of the labels that the backward pass
 // reads without computing them again.
 Assignment assign(const std::vector<Kind>& kinds, const Policy& policy, const Hardware& hardware,
-                  std::map<std::string, Fate>& read) {
+                  std::map<std::string, Action>& read) {
   Assignment result{.policy = policy};
   for (const Kind& kind : kinds) {
     Partition layer = partition(kind.forward, kind.backward, policy);
-    result.kept_bytes += kind.share * static_cast<double>(residual_bytes(layer, Fate::keep));
+    result.kept_bytes += kind.share * static_cast<double>(residual_bytes(layer, Action::keep));
     result.offloaded_bytes +=
-        kind.share * static_cast<double>(residual_bytes(layer, Fate::offload));
+        kind.share * static_cast<double>(residual_bytes(layer, Action::offload));
     result.backward_seconds += kind.share * seconds(layer.backward, hardware);
     for (const Residual& residual : layer.residuals)
       if (const std::string& label = layer.forward[residual.value].label; !label.empty())
-        read[label] = residual.fate;
+        read[label] = residual.action;
   }
   return result;
 }
@@ -62,39 +62,39 @@ std::set<std::string> carry_labels(const models::Stage& stage) {
   return labels;
 }
 
-// Labels that share a fate, and the fates to choose from.
+// Labels that share an action, and the actions to choose from.
 struct Choice {
   std::vector<std::string> labels;
-  std::vector<Fate> fates;
+  std::vector<Action> actions;
 };
 
 std::vector<Choice> choices_of(const models::Stage& stage,
-                               const std::map<std::string, Fate>& fixed) {
+                               const std::map<std::string, Action>& fixed) {
   const std::set<std::string> kQkv{"query_proj", "key_proj", "value_proj"};
   std::set<std::string> carries = carry_labels(stage), seen;
   std::vector<Choice> choices;
-  Choice qkv{{}, {Fate::remat, Fate::keep, Fate::offload}};
+  Choice qkv{{}, {Action::remat, Action::keep, Action::offload}};
   for (const Program& program : stage.programs)
     for (const std::string& label : program.labels()) {
       if (!seen.insert(label).second) continue;
       if (auto one = fixed.find(label); one != fixed.end())
         choices.push_back({{label}, {one->second}});
       else if (carries.contains(label))
-        choices.push_back({{label}, {Fate::keep, Fate::offload}});
+        choices.push_back({{label}, {Action::keep, Action::offload}});
       else if (kQkv.contains(label))
         qkv.labels.push_back(label);
       else
-        choices.push_back({{label}, {Fate::remat, Fate::keep, Fate::offload}});
+        choices.push_back({{label}, {Action::remat, Action::keep, Action::offload}});
     }
   if (!qkv.labels.empty()) choices.push_back(qkv);
   auto unlabelled = fixed.find(kUnlabelled);
   choices.push_back({{kUnlabelled},
-                     unlabelled == fixed.end() ? std::vector{Fate::remat, Fate::keep}
+                     unlabelled == fixed.end() ? std::vector{Action::remat, Action::keep}
                                                : std::vector{unlabelled->second}});
   return choices;
 }
 
-// Enumerates all combinations of fates, beginning with the first fate of each choice.
+// Enumerates all combinations of actions, beginning with the first action of each choice.
 class Combinations {
  public:
   explicit Combinations(std::vector<Choice> choices)
@@ -105,16 +105,16 @@ class Combinations {
     for (size_t i = 0; i < choices_.size(); ++i)
       for (const std::string& label : choices_[i].labels) {
         if (label == kUnlabelled)
-          policy.otherwise = choices_[i].fates[at_[i]];
+          policy.otherwise = choices_[i].actions[at_[i]];
         else
-          policy.fates[label] = choices_[i].fates[at_[i]];
+          policy.actions[label] = choices_[i].actions[at_[i]];
       }
     return policy;
   }
 
   bool next() {
     for (size_t i = 0; i < choices_.size(); ++i) {
-      if (++at_[i] < choices_[i].fates.size()) return true;
+      if (++at_[i] < choices_[i].actions.size()) return true;
       at_[i] = 0;
     }
     return false;
@@ -128,21 +128,21 @@ class Combinations {
 }  // namespace
 
 std::vector<Assignment> assignments(const models::Stage& stage,
-                                    const std::map<std::string, Fate>& fixed,
+                                    const std::map<std::string, Action>& fixed,
                                     const Hardware& hardware) {
   std::vector<Kind> kinds = kinds_of(stage);
   const std::set<std::string> carries = carry_labels(stage);
   std::vector<Assignment> all;
   Combinations combinations(choices_of(stage, fixed));
   do {
-    std::map<std::string, Fate> read;
+    std::map<std::string, Action> read;
     Assignment one = assign(kinds, combinations.policy(), hardware, read);
-    for (auto& [label, fate] : one.policy.fates) {
+    for (auto& [label, action] : one.policy.actions) {
       if (fixed.contains(label)) continue;
       if (auto found = read.find(label); found != read.end())
-        fate = found->second;
+        action = found->second;
       else
-        fate = carries.contains(label) ? Fate::keep : Fate::remat;
+        action = carries.contains(label) ? Action::keep : Action::remat;
     }
     all.push_back(std::move(one));
   } while (combinations.next());
@@ -163,7 +163,7 @@ std::vector<Assignment> assignments(const models::Stage& stage,
 }
 
 Assignment assign(const models::Stage& stage, const Policy& policy, const Hardware& hardware) {
-  std::map<std::string, Fate> read;
+  std::map<std::string, Action> read;
   return assign(kinds_of(stage), policy, hardware, read);
 }
 

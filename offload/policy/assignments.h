@@ -1,6 +1,6 @@
 // assignments() lists what the layers of a stage can do with their values: an assignment gives each
-// label a fate. Only assignments on the Pareto front matter, those that no other one beats in every
-// respect.
+// label an action. Only assignments on the Pareto front matter, those that no other one beats in
+// every respect.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ struct Assignment {
 };
 
 // The Pareto front of a scanned stage's assignments, by kept bytes, offloaded bytes and backward
-// time. Labels in `fixed`, which may include kUnlabelled, keep the fates given there; as far as
+// time. Labels in `fixed`, which may include kUnlabelled, keep the actions given there; as far as
 // they allow it, the policy `full` is in the front. The query, key and value projections share a
-// fate. Labels count as kept or offloaded only if the backward pass reads them.
+// action. Labels count as kept or offloaded only if the backward pass reads them.
 std::vector<Assignment> assignments(const models::Stage& stage,
-                                    const std::map<std::string, Fate>& fixed,
+                                    const std::map<std::string, Action>& fixed,
                                     const Hardware& hardware);
 
-// What the given policy costs. Its fates are returned unchanged.
+// What the given policy costs. Its actions are returned unchanged.
 Assignment assign(const models::Stage& stage, const Policy& policy, const Hardware& hardware);
 
 }  // namespace longshore::offload

@@ -20,12 +20,12 @@ class Available {
       : forward_(forward), policy_(policy), known_(forward.values.size(), Answer::unknown) {}
 
   // Where a kept value stays.
-  Fate fate(ValueId id) const {
-    if (forward_[id].source == Source::earlier_layer) return Fate::keep;  // others read it too
+  Action action(ValueId id) const {
+    if (forward_[id].source == Source::earlier_layer) return Action::keep;  // others read it too
     const std::string& label = label_of(id);
     const bool is_input = forward_[id].source != Source::node;
-    Fate fate = label.empty() && is_input ? Fate::keep : policy_.fate(label);
-    return fate == Fate::remat ? Fate::keep : fate;  // an input cannot be made again
+    Action action = label.empty() && is_input ? Action::keep : policy_.action(label);
+    return action == Action::remat ? Action::keep : action;  // an input cannot be made again
   }
 
   bool operator()(ValueId id) {
@@ -37,7 +37,7 @@ class Available {
  private:
   enum class Answer : char { unknown, no, yes };
 
-  // The label that decides: all outputs of a node share the fate of the first.
+  // The label that decides: all outputs of a node share the action of the first.
   const std::string& label_of(ValueId id) const {
     const models::Value& value = forward_[id];
     return value.source == Source::node ? forward_[forward_.nodes[value.producer].out[0]].label
@@ -48,10 +48,10 @@ class Available {
     const models::Value& value = forward_[id];
     if (value.source != Source::node) return true;
     const Node& node = forward_.nodes[value.producer];
-    if (policy_.fate(label_of(id)) == Fate::remat) return false;
-    if (policy_.otherwise == Fate::keep) return true;
+    if (policy_.action(label_of(id)) == Action::remat) return false;
+    if (policy_.otherwise == Action::keep) return true;
     // A cheap op whose inputs are there anyway is quicker to run again than its output to keep.
-    return node.op->price == models::Price::dear ||
+    return node.op->recompute_cost == models::RecomputeCost::high ||
            !std::all_of(node.in.begin(), node.in.end(), [&](ValueId in) { return (*this)(in); });
   }
 
@@ -91,7 +91,7 @@ class Rewriter {
     if (available_(id)) {
       if (std::none_of(residuals_.begin(), residuals_.end(),
                        [&](const Residual& r) { return r.value == id; }))
-        residuals_.push_back({id, available_.fate(id)});
+        residuals_.push_back({id, available_.action(id)});
       return id;
     }
     if (!again_[id.index]) recompute(forward_.nodes[forward_[id].producer]);
@@ -103,7 +103,7 @@ class Rewriter {
     for (ValueId in : node.in) clone.in.push_back(get(in));
     for (ValueId out : node.out) {
       models::Value value = forward_[out];
-      value.name += ".again";
+      value.name += ".remat";
       value.label.clear();
       ValueId id{static_cast<int32_t>(backward_.values.size())};
       backward_.values.push_back(std::move(value));
@@ -163,10 +163,10 @@ bool is_shared(const Program& forward, ValueId id) {
 
 }  // namespace
 
-int64_t residual_bytes(const Partition& partition, Fate fate) {
+int64_t residual_bytes(const Partition& partition, Action action) {
   int64_t bytes = 0;
   for (const Residual& residual : partition.residuals)
-    if (residual.fate == fate && !is_shared(partition.forward, residual.value))
+    if (residual.action == action && !is_shared(partition.forward, residual.value))
       bytes += partition.forward[residual.value].type.bytes();
   return bytes;
 }
@@ -174,15 +174,15 @@ int64_t residual_bytes(const Partition& partition, Fate fate) {
 std::string text(const Partition& partition) {
   const Program &forward = partition.forward, &backward = partition.backward;
   std::string result;
-  for (Fate fate : {Fate::keep, Fate::offload}) {
+  for (Action action : {Action::keep, Action::offload}) {
     std::string values;
     for (const Residual& residual : partition.residuals)
-      if (const models::Value& value = forward[residual.value]; residual.fate == fate)
+      if (const models::Value& value = forward[residual.value]; residual.action == action)
         values += "  " + value.name + ": " + text(value.type) +
                   (is_shared(forward, residual.value) ? "  shared with other layers" : "") + "\n";
-    if (fate == Fate::offload && values.empty()) continue;
-    result += std::string(fate == Fate::keep ? "kept, " : "offloaded, ") +
-              std::to_string(residual_bytes(partition, fate)) + " bytes a layer\n" + values;
+    if (action == Action::offload && values.empty()) continue;
+    result += std::string(action == Action::keep ? "kept, " : "offloaded, ") +
+              std::to_string(residual_bytes(partition, action)) + " bytes a layer\n" + values;
   }
   result += "forward\n";
   for (const Node& node : forward.nodes) result += "  " + text(forward, node) + "\n";

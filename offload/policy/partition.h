@@ -23,13 +23,13 @@ enum class Schedule {
 // A value of the forward pass that the backward pass reads.
 struct Residual {
   models::ValueId value;
-  Fate fate = Fate::keep;  // keep or offload
+  Action action = Action::keep;  // keep or offload
 };
 
 struct Partition {
   models::Program forward;  // without the nodes that nothing needs
   // Its first values are the forward program's: residuals, weights, batch inputs. Clones are nodes
-  // that recompute; what they make is named "<value>.again".
+  // that recompute; what they make is named "<value>.remat".
   models::Program backward;
   std::vector<Residual> residuals;                // values of forward nodes and inputs, in order
   std::vector<models::ValueId> recomputed;        // values of forward nodes that clones make again
@@ -44,9 +44,9 @@ struct Partition {
 Partition partition(const models::Program& forward, const models::BackwardProgram& backward,
                     const Policy& policy, Schedule schedule = Schedule::apart);
 
-// Bytes a layer keeps under that fate; what several layers read, and so is there once, does not
+// Bytes a layer keeps under that action; what several layers read, and so is there once, does not
 // count.
-int64_t residual_bytes(const Partition& partition, Fate fate);
+int64_t residual_bytes(const Partition& partition, Action action);
 
 // One layer under one policy, for people: what is kept, the forward nodes, the backward nodes.
 std::string text(const Partition& partition);

@@ -13,13 +13,13 @@ namespace {
 
 // Labels that stand for the same values in different models: a layer emits one of the lists whole.
 struct Group {
-  Fate fate;
+  Action action;
   std::vector<std::vector<std::string>> alternatives;
 };
 
 struct Row {
   PolicyInfo info;
-  Fate otherwise;
+  Action otherwise;
   std::vector<Group> groups;
 };
 
@@ -31,7 +31,7 @@ const std::vector<std::vector<std::string>> kMlpIn{{"mlpwi_0", "mlpwi_1"}, {"mlp
 const std::vector<std::vector<std::string>> kMlpOut{{"mlpwo"}};
 
 const std::vector<Row>& table() {
-  using enum Fate;
+  using enum Action;
   static const std::vector<Row> rows{
       {{"none", "keep every value the backward pass reads; compute nothing again"}, keep, {}},
       {{"full", "keep the layer's input only; compute the rest again"}, remat, {}},
@@ -79,39 +79,39 @@ bool emits(std::span<const std::string> labels, const std::string& label) {
 
 }  // namespace
 
-const char* name(Fate fate) {
-  return fate == Fate::keep ? "device" : fate == Fate::offload ? "offload" : "remat";
+const char* name(Action action) {
+  return action == Action::keep ? "device" : action == Action::offload ? "offload" : "remat";
 }
 
-Fate fate_named(const std::string& text) {
-  for (Fate fate : {Fate::keep, Fate::offload, Fate::remat})
-    if (text == name(fate)) return fate;
-  throw ConfigError("found '" + excerpt(text) + "', expected a fate: device, offload or remat");
+Action action_named(const std::string& text) {
+  for (Action action : {Action::keep, Action::offload, Action::remat})
+    if (text == name(action)) return action;
+  throw ConfigError("found '" + excerpt(text) + "', expected an action: device, offload or remat");
 }
 
 bool Policy::offloads() const {
-  return std::any_of(fates.begin(), fates.end(),
-                     [](const auto& fate) { return fate.second == Fate::offload; });
+  return std::any_of(actions.begin(), actions.end(),
+                     [](const auto& action) { return action.second == Action::offload; });
 }
 
 Policy Policy::kept_on_device() const {
   Policy kept = *this;
-  for (auto& [label, fate] : kept.fates)
-    if (fate == Fate::offload) fate = Fate::keep;
+  for (auto& [label, action] : kept.actions)
+    if (action == Action::offload) action = Action::keep;
   return kept;
 }
 
-Policy keep_all() { return {.name = "none", .otherwise = Fate::keep, .fates = {}}; }
+Policy keep_all() { return {.name = "none", .otherwise = Action::keep, .actions = {}}; }
 
 Policy save_and_offload(std::span<const std::string> saved, std::span<const std::string> offloaded,
                         MemoryKind source, MemoryKind target) {
   if (source != MemoryKind::device || target != MemoryKind::pinned_host)
     throw ConfigError(std::string("save_and_offload: values can go from device to pinned_host, ") +
                       "not from " + name(source) + " to " + name(target));
-  Policy policy{.name = kSaveAndOffload, .otherwise = Fate::remat, .fates = {}};
-  for (const std::string& label : saved) policy.fates[label] = Fate::keep;
+  Policy policy{.name = kSaveAndOffload, .otherwise = Action::remat, .actions = {}};
+  for (const std::string& label : saved) policy.actions[label] = Action::keep;
   for (const std::string& label : offloaded)
-    if (!policy.fates.emplace(label, Fate::offload).second)
+    if (!policy.actions.emplace(label, Action::offload).second)
       throw ConfigError("save_and_offload: " + label + " is to be saved and to be offloaded");
   return policy;
 }
@@ -134,7 +134,7 @@ void require_policy_name(const std::string& name) {
                                        nearest_help(nearest(name, names)));
 }
 
-Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
+Policy make_policy(const std::string& name, const std::map<std::string, Action>& custom,
                    const models::Program& layer) {
   require_policy_name(name);
   auto row = std::find_if(table().begin(), table().end(),
@@ -147,19 +147,19 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
 
   std::vector<std::string> labels = layer.labels();
   std::vector<models::ValueId> inputs = layer.inputs_from(models::Source::input);
-  Policy policy{.name = name, .otherwise = row->otherwise, .fates = custom};
-  if (auto unlabelled = policy.fates.extract(kUnlabelled)) {
+  Policy policy{.name = name, .otherwise = row->otherwise, .actions = custom};
+  if (auto unlabelled = policy.actions.extract(kUnlabelled)) {
     policy.otherwise = unlabelled.mapped();
-    if (policy.otherwise == Fate::offload)
+    if (policy.otherwise == Action::offload)
       throw KeyError(kUnlabelled,
                      "found offload, expected device or remat: only values with a label can be "
                      "offloaded");
-    for (const std::string& label : labels) policy.fates.emplace(label, Fate::remat);
+    for (const std::string& label : labels) policy.actions.emplace(label, Action::remat);
   }
-  for (const auto& [label, fate] : custom) {
+  for (const auto& [label, action] : custom) {
     if (label == kUnlabelled) continue;
     if (!emits(labels, label)) refuse_label(label, "", label, labels);
-    if (fate == Fate::remat && !inputs.empty() && layer[inputs[0]].label == label)
+    if (action == Action::remat && !inputs.empty() && layer[inputs[0]].label == label)
       throw KeyError(label,
                      "remat is not possible: all else is computed again from it; nearest: device, "
                      "offload");
@@ -173,7 +173,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Fate>& c
                               });
     if (match == group.alternatives.end())
       refuse_label("remat_policy", name + ": ", group.alternatives[0][0], labels);
-    for (const std::string& label : *match) policy.fates[label] = group.fate;
+    for (const std::string& label : *match) policy.actions[label] = group.action;
   }
   return policy;
 }

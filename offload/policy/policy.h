@@ -11,24 +11,24 @@
 
 namespace longshore::offload {
 
-enum class Fate {
+enum class Action {
   keep,     // stays on the device
   offload,  // goes to pinned host memory when made, comes back when read
   remat,    // computed again in the backward pass
 };
 
-const char* name(Fate fate);  // as in a config: "device", "offload", "remat"
-// The fate of that name. Throws ConfigError where there is none.
-Fate fate_named(const std::string& text);
+const char* name(Action action);  // as in a config: "device", "offload", "remat"
+// The action of that name. Throws ConfigError where there is none.
+Action action_named(const std::string& text);
 
 struct Policy {
   std::string name;
-  Fate otherwise = Fate::remat;       // of values without a label, or not in `fates`
-  std::map<std::string, Fate> fates;  // by label
+  Action otherwise = Action::remat;       // of values without a label, or not in `actions`
+  std::map<std::string, Action> actions;  // by label
 
-  Fate fate(const std::string& label) const {
-    auto found = fates.find(label);
-    return found == fates.end() ? otherwise : found->second;
+  Action action(const std::string& label) const {
+    auto found = actions.find(label);
+    return found == actions.end() ? otherwise : found->second;
   }
   bool offloads() const;
   // The same with everything on the device that this one offloads.
@@ -69,7 +69,7 @@ void require_policy_name(const std::string& name);
 // name is unknown, when a named policy speaks of labels the layer does not emit, when a custom key
 // does, when there are custom keys without the policy `custom`, when the carry is to be computed
 // again, or values without a label are to be offloaded.
-Policy make_policy(const std::string& name, const std::map<std::string, Fate>& custom,
+Policy make_policy(const std::string& name, const std::map<std::string, Action>& custom,
                    const models::Program& layer);
 
 }  // namespace longshore::offload

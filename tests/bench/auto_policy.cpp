@@ -55,10 +55,10 @@ Config random_config(Config config, std::mt19937& random) {
   for (const char* label :
        {"query_proj", "key_proj", "value_proj", "context", "out_proj", "mlpwi_0", "mlpwi_1"})
     for (int part = 0; part < 2; ++part)
-      config.label_fates[label].push_back(
+      config.label_actions[label].push_back(
           std::vector<std::string>{"remat", "device", "offload"}[random() % 3]);
-  config.label_fates["decoder_layer_input"] = {coin() ? "device" : "offload"};
-  config.label_fates[offload::kUnlabelled] = {coin() ? "device" : "remat"};
+  config.label_actions["decoder_layer_input"] = {coin() ? "device" : "offload"};
+  config.label_actions[offload::kUnlabelled] = {coin() ? "device" : "remat"};
   config.parameter_memory_host_offload = random() % 4 == 0;
   config.gradient_memory_host_offload = random() % 4 == 0;
   config.optimizer_memory_host_offload = random() % 4 == 0;
@@ -71,13 +71,13 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   std::vector<Entry> list;
   trainer::AutoChoice choice = choose_policy(config, kTarget);
   std::set<std::string> seen;
-  for (const trainer::WalkedPlan& walked : choice.plans) {
+  for (const trainer::SimulatedPlan& simulated : choice.plans) {
     bool is_choice = list.empty();
-    const std::string& policy = walked.config.remat_policy;
-    if (!is_choice && (policy == "custom" || !walked.room.fits() || !seen.insert(policy).second))
+    const std::string& policy = simulated.config.remat_policy;
+    if (!is_choice && (policy == "custom" || !simulated.room.fits() || !seen.insert(policy).second))
       continue;
-    list.push_back({is_choice ? "auto: " + summary(walked.config) : summary(walked.config),
-                    walked.config, walked.step_seconds});
+    list.push_back({is_choice ? "auto: " + summary(simulated.config) : summary(simulated.config),
+                    simulated.config, simulated.step_seconds});
   }
   for (int tries = 0; random > 0 && tries < 10000; ++tries) try {
       Config one = random_config(config, generator);

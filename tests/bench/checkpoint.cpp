@@ -25,7 +25,7 @@
 #include "trainer/config/backend_choice.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/step/training_session.h"
 
 namespace longshore::bench {
@@ -70,7 +70,8 @@ void measure(trainer::Config config, const fs::path& folder) {
       trainer::make_backend(trainer::choose_backend(config).target);
   const trainer::TrainingPlans plans = trainer::plan_training(config, backend->target());
   const models::DecoderConfig model = trainer::decoder_config(config, backend->target());
-  if (std::string why = why_no_room(config, plans, *backend); !why.empty()) throw PlanError(why);
+  if (std::string why = explain_out_of_memory(config, plans, *backend); !why.empty())
+    throw PlanError(why);
   trainer::TrainingSession session(plans, *backend,
                                    trainer::first_values(config, plans, backend->target()));
   const trainer::SavedModel saved{config, model, plans.layout};

@@ -115,7 +115,7 @@ class Parts(TimedCommands):
         commands of the build, emulates a GPU; `again`: what was recorded before counts for nothing."""
         super().__init__(seconds, environment)
         self.logs, self.build, self.build_id, self.runs, self.is_dry_run = logs, build, build_id, runs, is_dry_run
-        self.launcher, self.again = launcher, again
+        self.launcher, self.remat = launcher, again
         self.on_cpu = is_dry_run and not launcher
         self.dtype = "float32" if self.on_cpu and not cpu_has_bfloat16() else "bfloat16"
         self.torch_device = "cpu" if is_dry_run else "cuda"
@@ -136,7 +136,7 @@ class Parts(TimedCommands):
         whether it did; what is cut takes no place of what is complete."""
         complete = read_json(self.json("complete")) or {}
         mark = of or f"{self.build_id} {self.backend}"
-        if complete.get(name) == mark and self.json(name).exists() and not self.again:
+        if complete.get(name) == mark and self.json(name).exists() and not self.remat:
             self.say(f"--- {name}: measured before")
             return False
         self.say(f"--- {name}")
@@ -221,7 +221,7 @@ class Parts(TimedCommands):
             return False
 
     def smoke(self):
-        """Whether anything trains; without our own kernels where it does not with them."""
+        """Whether anything trains; without our custom kernels where it does not with them."""
         trains = {}  # by backend and policy; unknown, where time runs out
         try:
             self.all_of(*(functools.partial(self.smoke_step, trains, *step) for step in SMOKE_STEPS))
@@ -289,7 +289,7 @@ class Parts(TimedCommands):
     def measure(self):
         """This device's rates."""
         measured = self.logs / "measured.yml"
-        if measured.exists() and not self.again:
+        if measured.exists() and not self.remat:
             self.say("measured before")
         elif self.is_dry_run:
             write_text(measured, f"target: {'cpu' if self.on_cpu else 'cuda'}\n{DRY_PROFILE}")
@@ -475,7 +475,7 @@ class Parts(TimedCommands):
         shutil.copy(self.runs / "trace" / "trace.json", self.logs)
 
     def sanitizer(self):
-        """Where our own kernels read, write and wait for each other, if compute-sanitizer is there to see it."""
+        """Where our custom kernels read, write and wait for each other, if compute-sanitizer is there to see it."""
         tool = compute_sanitizer()
         program = self.build / "tests" / "cuda_ops_test"
         if not tool or not program.exists():

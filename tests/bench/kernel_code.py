@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What nvcc made of our own kernels: registers, bytes on the stack, instructions, and how wide they load and store.
+"""What nvcc made of our custom kernels: registers, bytes on the stack, instructions, and how wide they load and store.
 
 usage: kernel_code.py BUILD [--arch sm_90] [--kernel WORD]
 

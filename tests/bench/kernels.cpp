@@ -1,11 +1,11 @@
 // bench_kernels [--json F]
 //
-// Our own kernels on a GPU, cuBLASLt's products and cuDNN's attention, at Llama 3 8B's shapes with
-// 8192 tokens (norms of heads at Qwen 3 8B's): what each takes, what that makes of its operands'
-// bytes and its FLOPs a second, and the part of the roofline that it reaches: the lesser of what a
-// copy within the device (each byte counts as read and as written) and a product of 8192x8192x8192
-// by ATen reach in the same run. Beside it ATen's ops that the kernel stands for. The two take
-// turns; medians.
+// Our custom kernels on a GPU, cuBLASLt's products and cuDNN's attention, at Llama 3 8B's shapes
+// with 8192 tokens (norms of heads at Qwen 3 8B's): what each takes, what that makes of its
+// operands' bytes and its FLOPs a second, and the part of the roofline that it reaches: the lesser
+// of what a copy within the device (each byte counts as read and as written) and a product of
+// 8192x8192x8192 by ATen reach in the same run. Beside it ATen's ops that the kernel stands for.
+// The two take turns; medians.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

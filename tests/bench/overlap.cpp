@@ -32,8 +32,8 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/validate.h"
 #include "trainer/planner/advice/choose_policy.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/planner/advice/plan_report.h"
-#include "trainer/planner/advice/what_helps.h"
 #include "trainer/step/estimate.h"
 #include "trainer/step/step.h"
 #include "trainer/step/training_plans.h"
@@ -80,7 +80,8 @@ class Steps {
       : plans_(std::move(plans)), arguments_(backend, ledger_) {
     std::vector<const offload::Plan*> all;
     for (const TrainingPlans& p : plans_) {
-      if (std::string why = why_no_room(config, p, backend); !why.empty()) throw PlanError(why);
+      if (std::string why = explain_out_of_memory(config, p, backend); !why.empty())
+        throw PlanError(why);
       for (const offload::Plan* plan : p.all()) all.push_back(plan);
     }
     arenas_.emplace(backend, all);

@@ -24,14 +24,14 @@ struct Document {
 };
 
 // Documents that all differ, of 2 to `longest` tokens.
-std::vector<Document> some_documents(size_t count, size_t longest, LossMarks marks) {
+std::vector<Document> some_documents(size_t count, size_t longest, LossMask marks) {
   std::mt19937_64 random(count + longest);
   std::vector<Document> documents(count);
   for (size_t i = 0; i < count; ++i) {
     const size_t length = 2 + random() % (longest - 1);
     for (size_t t = 0; t < length; ++t) {
       documents[i].tokens.push_back(static_cast<int32_t>((i * 131 + t) % 60'000));
-      documents[i].carries_loss.push_back(marks == LossMarks::absent || random() % 2);
+      documents[i].carries_loss.push_back(marks == LossMask::absent || random() % 2);
     }
     documents[i].carries_loss.back() = 1;
   }
@@ -40,7 +40,7 @@ std::vector<Document> some_documents(size_t count, size_t longest, LossMarks mar
 
 std::shared_ptr<const TokenFile> file_of(const TemporaryFolder& folder,
                                          const std::vector<Document>& documents,
-                                         LossMarks marks = LossMarks::present) {
+                                         LossMask marks = LossMask::present) {
   TokenFileWriter writer(folder / "a.tokens", 60'000, 0, marks);
   for (const Document& document : documents) writer.append(document.tokens, document.carries_loss);
   writer.finish();
@@ -88,7 +88,7 @@ Document as_sequence(Document document) {
 
 TEST(DocumentRows, HoldEveryDocumentOnce) {
   TemporaryFolder folder;
-  for (LossMarks marks : {LossMarks::absent, LossMarks::present})
+  for (LossMask marks : {LossMask::absent, LossMask::present})
     for (size_t longest : {2, 9, 33}) {
       const std::vector<Document> documents = some_documents(700, longest, marks);
       const auto file = file_of(folder, documents, marks);
@@ -122,7 +122,7 @@ TEST(DocumentRows, HoldEveryDocumentOnce) {
 
 TEST(DocumentRows, PackTightly) {
   TemporaryFolder folder;
-  const auto file = file_of(folder, some_documents(20'000, 100, LossMarks::absent));
+  const auto file = file_of(folder, some_documents(20'000, 100, LossMask::absent));
   const DocumentRows rows(file, {.length = 256, .packing = true});
   const double full =
       static_cast<double>(rows.counts().positions) / static_cast<double>(rows.count() * 256);
@@ -162,8 +162,8 @@ TEST(DocumentRows, TruncateSplitOrSkipWhatIsTooLong) {
 
 TEST(DocumentRows, SplitDocumentsAreWhole) {
   TemporaryFolder folder;
-  const std::vector<Document> documents = some_documents(200, 300, LossMarks::absent);
-  const auto file = file_of(folder, documents, LossMarks::absent);
+  const std::vector<Document> documents = some_documents(200, 300, LossMask::absent);
+  const auto file = file_of(folder, documents, LossMask::absent);
   int64_t targets = 0;
   for (const Document& document : documents) targets += std::ssize(document.tokens) - 1;
   for (bool packing : {false, true}) {
@@ -177,7 +177,7 @@ TEST(DocumentRows, SplitDocumentsAreWhole) {
 
 TEST(DocumentRows, ReadARowWithoutRegardToOthers) {
   TemporaryFolder folder;
-  const auto file = file_of(folder, some_documents(3000, 30, LossMarks::present));
+  const auto file = file_of(folder, some_documents(3000, 30, LossMask::present));
   const auto rows = std::make_shared<const DocumentRows>(
       file, DocumentRowsOptions{.length = 20, .packing = true});
   const Batch all = all_of(rows, 20);

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 const std::string kGoldens = "tests/goldens/tokenizers/";
 
-std::string learnt(const Document& document, const Tokenizer& tokenizer) {
+std::string trained(const Document& document, const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (size_t i = 0; i < document.tokens.size(); ++i)
     if (document.carries_loss[i]) ids.push_back(document.tokens[i]);
@@ -84,8 +84,8 @@ TEST(EncodeExample, AddsBosAndEosWhereTheyAreMissing) {
   }
 }
 
-// The ids are those of prompt and completion as one text; what is learnt begins with the token that
-// has the completion's first character.
+// The ids are those of prompt and completion as one text; what is trained on begins with the token
+// that has the completion's first character.
 TEST(EncodeExample, LearnsTheCompletion) {
   for (const char* name : {"sp_bpe/tokenizer.model", "sp_unigram/tokenizer.model",
                            "bytelevel_bpe_gpt2/tokenizer.json", "gemma_bpe/tokenizer.json"}) {
@@ -104,7 +104,7 @@ TEST(EncodeExample, LearnsTheCompletion) {
       EXPECT_EQ(document.tokens, expected) << name << " " << prompt;
       const auto first = std::ranges::find(document.carries_loss, 1);
       EXPECT_TRUE(std::all_of(first, document.carries_loss.end(), [](int m) { return m == 1; }));
-      // With what is not learnt the prompt is not passed, and one token more passes it.
+      // With what is not trained on the prompt is not passed, and one token more passes it.
       auto decoded = [&](auto end) {
         const auto count = static_cast<size_t>(end - document.carries_loss.begin());
         return tokenizer.decode(std::span(document.tokens).first(count));
@@ -119,13 +119,13 @@ TEST(EncodeExample, LearnsTheCompletion) {
 }
 
 // The ids of the prompt alone part from those of the whole before the completion begins: a token
-// is learnt by the characters it holds.
+// is trained on by the characters it holds.
 TEST(EncodeExample, LearnsNoTokenOfThePromptAlone) {
   const Tokenizer tokenizer(kGoldens + "bytelevel_bpe_llama3/tokenizer.json");
   const auto head = tokenizer.encode("A:  "), all = tokenizer.encode("A:  4");
   ASSERT_NE(head.back(), all[head.size() - 1]);
   const Document document = encode(CompletionExample{"A:  ", "4"}, tokenizer, std::nullopt);
-  EXPECT_EQ(learnt(document, tokenizer), "4<|end_of_text|>");
+  EXPECT_EQ(trained(document, tokenizer), "4<|end_of_text|>");
 }
 
 // Metaspace's "first" is the first text of what is tokenized, not of what follows a special token.
@@ -166,7 +166,7 @@ TEST(EncodeExample, LearnsWhatTheAssistantSays) {
   auto check = [&](const Tokenizer& tokenizer, const char* name, const std::string& expected) {
     const ChatTemplate chat_template = ChatTemplate::named(name);
     const Document document = encode(example, tokenizer, chat_template);
-    EXPECT_EQ(learnt(document, tokenizer), expected) << name;
+    EXPECT_EQ(trained(document, tokenizer), expected) << name;
     std::string text;
     for (const ChatPiece& piece : chat_template.pieces(example.messages, tokenizer))
       text += piece.text;
@@ -174,10 +174,10 @@ TEST(EncodeExample, LearnsWhatTheAssistantSays) {
   };
   check(llama3, "llama3", "Hello!<|eot_id|>A model.<|eot_id|>");
   const Document document = encode(example, qwen, ChatTemplate::named("chatml"));
-  // "assistant\n" and "\nHello!" share the token "\n\n", which is learnt.
-  EXPECT_TRUE(learnt(document, qwen).ends_with("\nHello!<|im_end|>A model.<|im_end|>"))
-      << learnt(document, qwen);
-  EXPECT_LE(learnt(document, qwen).size(),
+  // "assistant\n" and "\nHello!" share the token "\n\n", which is trained on.
+  EXPECT_TRUE(trained(document, qwen).ends_with("\nHello!<|im_end|>A model.<|im_end|>"))
+      << trained(document, qwen);
+  EXPECT_LE(trained(document, qwen).size(),
             std::string("\n\nHello!<|im_end|>A model.<|im_end|>").size());
 }
 

@@ -78,7 +78,7 @@ TEST(TokenFile, GivesBackWhatWasWritten) {
     EXPECT_EQ(file.document(0).first, 0);
     EXPECT_EQ(file.document(2).first, 600'000);
     EXPECT_EQ(file.document(2).count, 100'001);
-    EXPECT_EQ(file.loss_marks(), LossMarks::absent);
+    EXPECT_EQ(file.loss_mask(), LossMask::absent);
     EXPECT_EQ(read_all(file), tokens);
     std::vector<int32_t> some(10);
     file.read(500'000, some);
@@ -89,13 +89,13 @@ TEST(TokenFile, GivesBackWhatWasWritten) {
   }
 }
 
-TEST(TokenFile, KeepsDocumentsAndTheirLossMarks) {
+TEST(TokenFile, KeepsDocumentsAndTheirLossMask) {
   TemporaryFolder folder;
   std::mt19937_64 random(1);
   for (int32_t vocab_size : {1000, 32768, 32769, 1 << 20}) {
     std::vector<std::vector<int32_t>> documents(300);
     std::vector<std::vector<uint8_t>> marks(documents.size());
-    TokenFileWriter writer(folder / "a.tokens", vocab_size, 1, LossMarks::present);
+    TokenFileWriter writer(folder / "a.tokens", vocab_size, 1, LossMask::present);
     for (size_t i = 0; i < documents.size(); ++i) {
       for (size_t n = 1 + random() % 40; n > 0; --n) {
         documents[i].push_back(static_cast<int32_t>(random() % vocab_size));
@@ -107,7 +107,7 @@ TEST(TokenFile, KeepsDocumentsAndTheirLossMarks) {
     }
     writer.finish();
     const TokenFile file(folder / "a.tokens");
-    EXPECT_EQ(file.loss_marks(), LossMarks::present);
+    EXPECT_EQ(file.loss_mask(), LossMask::present);
     ASSERT_EQ(file.document_count(), std::ssize(documents));
     int64_t first = 0;
     for (size_t i = 0; i < documents.size(); ++i) {
@@ -117,7 +117,7 @@ TEST(TokenFile, KeepsDocumentsAndTheirLossMarks) {
       std::vector<int32_t> tokens(documents[i].size());
       std::vector<uint8_t> carries_loss(tokens.size());
       file.read(first, tokens);
-      file.read_loss_marks(first, carries_loss);
+      file.read_loss_mask(first, carries_loss);
       EXPECT_EQ(tokens, documents[i]);
       EXPECT_EQ(carries_loss, marks[i]);
       first += range.count;
@@ -190,7 +190,7 @@ TEST(TokenFile, Version3HasNoHashOfItsHeader) {
 // between them.
 TEST(TokenFile, NoticesAnyChangedBit) {
   TemporaryFolder folder;
-  TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMarks::present);
+  TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMask::present);
   writer.append(std::vector<int32_t>{5, 6, 7}, std::vector<uint8_t>{0, 1, 1});
   writer.append(std::vector<int32_t>{8, 9});
   writer.finish();

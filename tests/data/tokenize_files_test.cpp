@@ -56,7 +56,7 @@ TEST_F(TokenizeFiles, WritesEachDocumentBetweenBosAndEosInOrder) {
   EXPECT_EQ(summary.tokens, static_cast<int64_t>(expected.size()));
   const TokenFile file(folder_ / "out.tokens");
   EXPECT_EQ(file.document_count(), document_count);
-  EXPECT_EQ(file.loss_marks(), LossMarks::absent);
+  EXPECT_EQ(file.loss_mask(), LossMask::absent);
   EXPECT_EQ(file.vocab_size(), tokenizer_.vocab_size());
   EXPECT_NO_THROW(file.require_tokenizer(tokenizer_.fingerprint(), "the tokenizer"));
 }
@@ -138,13 +138,13 @@ TEST_F(TokenizeFiles, WritesExamplesWithWhatIsLearnt) {
   tokenize_files(tokenizer_, inputs, folder_ / "out.tokens");
 
   const TokenFile file(folder_ / "out.tokens");
-  EXPECT_EQ(file.loss_marks(), LossMarks::present);
+  EXPECT_EQ(file.loss_mask(), LossMask::present);
   ASSERT_EQ(file.document_count(), 5001);
   for (int64_t i = 0; i < 5001; ++i) {
     const TokenFile::Range range = file.document(i);
     Document found{std::vector<int32_t>(range.count), std::vector<uint8_t>(range.count)};
     file.read(range.first, found.tokens);
-    file.read_loss_marks(range.first, found.carries_loss);
+    file.read_loss_mask(range.first, found.carries_loss);
     ASSERT_EQ(found.tokens, expected[i].tokens) << i;
     ASSERT_EQ(found.carries_loss, expected[i].carries_loss) << i;
   }

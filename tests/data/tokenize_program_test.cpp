@@ -129,7 +129,7 @@ TEST(TokenizeProgram, WritesConversations) {
   std::vector<int32_t> tokens(static_cast<size_t>(file.token_count()));
   std::vector<uint8_t> carries_loss(tokens.size());
   file.read(0, tokens);
-  file.read_loss_marks(0, carries_loss);
+  file.read_loss_mask(0, carries_loss);
   const Tokenizer tokenizer("tests/goldens/tokenizers/gemma_bpe");
   EXPECT_EQ(tokenizer.decode(tokens, SpecialTokens::keep),
             "<bos><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nthe<end_of_turn>\n");

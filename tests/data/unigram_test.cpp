@@ -19,7 +19,7 @@ class Unigram : public testing::Test {
                   const std::vector<int32_t>& tokens,
                   const std::vector<uint8_t>& carries_loss = {}) {
     TokenFileWriter writer(folder_ / name, vocab_size, hash,
-                           carries_loss.empty() ? LossMarks::absent : LossMarks::present);
+                           carries_loss.empty() ? LossMask::absent : LossMask::present);
     if (!tokens.empty()) writer.append(tokens, carries_loss);
     writer.finish();
     return std::make_shared<const TokenFile>(folder_ / name);

@@ -204,7 +204,7 @@ class CudaOps : public testing::Test {
     return is_product && node.in.size() == 3 && program[node.out[0]].type.dtype == Dtype::bfloat16;
   }
 
-  // Our own kernel's results; the same when run again on other memory, and in place.
+  // Our custom kernel's results; the same when run again on other memory, and in place.
   std::vector<at::Tensor> run_own(const Program& program, const Node& node,
                                   const std::vector<at::Tensor>& in) {
     Said said;

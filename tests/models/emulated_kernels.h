@@ -1,5 +1,5 @@
-// Our own kernels for GPUs, emulated on the CPU: what their host side decides, and their bodies, by
-// models/ops/*_body.h; the threads by serial_group.h and fiber_group.h, products by ATen.
+// Our custom kernels for GPUs, emulated on the CPU: what their host side decides, and their bodies,
+// by models/ops/*_body.h; the threads by serial_group.h and fiber_group.h, products by ATen.
 #pragma once
 
 #include "models/ir/op.h"

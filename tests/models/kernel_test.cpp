@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "models/ir/trace.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/onednn_matmul.h"
-#include "models/ops/kernels/own_kernel.h"
 #include "models/ops/rope/rope.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
@@ -113,7 +113,7 @@ std::vector<OpCase> all_cases() {
   return cases;
 }
 
-bool has_own_kernels(const Program& program) {
+bool has_custom_kernels(const Program& program) {
   return std::ranges::any_of(program.nodes, [](const Node& node) {
     return emulated_kernel(*node.op, Emulated::by_32).run != nullptr;
   });
@@ -122,8 +122,8 @@ bool has_own_kernels(const Program& program) {
 // Or something of it, forward or backward.
 bool emulates(const OpCase& op_case) {
   Program program = op_case.trace(Dtype::float32);
-  return has_own_kernels(program) ||
-         (op_case.plain && has_own_kernels(differentiate(program).program));
+  return has_custom_kernels(program) ||
+         (op_case.plain && has_custom_kernels(differentiate(program).program));
 }
 
 void compare_cases(Dtype dtype, const KernelChoice& kernels = Target::cpu,
@@ -255,7 +255,7 @@ TEST(AllOps, HaveACaseAndEveryKernel) {
     EXPECT_TRUE(listed.insert(op->name).second) << op->name << " is listed twice";
     EXPECT_TRUE(cased.contains(op->name)) << op->name << " has no test case";
     EXPECT_TRUE(op->infer && op->cost && op->cpu.run && op->reference.run) << op->name;
-    // Our own kernels, cuBLASLt's products and cuDNN's attention are there where CUDA was.
+    // Our custom kernels, cuBLASLt's products and cuDNN's attention are there where CUDA was.
     const bool is_own = op->cuda_composed.run;
     EXPECT_EQ(op->cuda.run != nullptr, !is_own || kHasOwnCudaKernels) << op->name;
     EXPECT_TRUE(op->has_kernel(Target::cuda) && op->kernel(Target::cuda_composed).run) << op->name;

@@ -11,7 +11,7 @@
 namespace longshore::offload {
 namespace {
 
-using Custom = std::map<std::string, Fate>;
+using Custom = std::map<std::string, Action>;
 
 struct Choice {
   std::string policy;
@@ -22,17 +22,17 @@ struct Choice {
 std::vector<Choice> choices() {
   return {{"full", {}},
           {"save_qkv_proj", {}},
-          {"custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::keep}}},
-          {"custom", {{"query_proj", Fate::keep}, {"out_proj", Fate::keep}}},
+          {"custom", {{"context", Action::keep}, {"mlpwi_0", Action::keep}}},
+          {"custom", {{"query_proj", Action::keep}, {"out_proj", Action::keep}}},
           {"custom",
-           {{"query_proj", Fate::keep},
-            {"key_proj", Fate::keep},
-            {"value_proj", Fate::keep},
-            {"context", Fate::keep},
-            {"out_proj", Fate::keep},
-            {"mlpwi_0", Fate::keep},
-            {"mlpwi_1", Fate::keep},
-            {"mlpwo", Fate::keep}}}};
+           {{"query_proj", Action::keep},
+            {"key_proj", Action::keep},
+            {"value_proj", Action::keep},
+            {"context", Action::keep},
+            {"out_proj", Action::keep},
+            {"mlpwi_0", Action::keep},
+            {"mlpwi_1", Action::keep},
+            {"mlpwo", Action::keep}}}};
 }
 
 std::string printed(const Training& training) {

@@ -266,12 +266,12 @@ class Faults {
  private:
   State state() const {
     State state;
-    for (const Slab& slab : layout_.slabs)
-      for (Copy copy : slab.copies()) {
+    for (const Bucket& bucket : layout_.buckets)
+      for (Copy copy : bucket.copies()) {
         if (copy == Copy::gradient) continue;
-        std::vector<std::byte>& contents = state[argument_name(slab, copy)];
-        contents.resize(static_cast<size_t>(bytes(slab, copy)));
-        arguments_.read(argument_name(slab, copy), contents.data(), bytes(slab, copy));
+        std::vector<std::byte>& contents = state[argument_name(bucket, copy)];
+        contents.resize(static_cast<size_t>(bytes(bucket, copy)));
+        arguments_.read(argument_name(bucket, copy), contents.data(), bytes(bucket, copy));
       }
     return state;
   }

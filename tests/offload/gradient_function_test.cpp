@@ -220,8 +220,8 @@ TEST(Scan, TellsOfEachGradientOnceWhenItIsFinal) {
            const Parameter& parameter = layout.parameter(at);
            const Type type{parameter.type.shape};
            ++told[parameter.name];
-           builder.move(operands.range(at.slab, Copy::gradient, parameter.offset, type),
-                        builder.temporary("final", type, MemoryKind::device, Category::working_set),
+           builder.move(operands.range(at.bucket, Copy::gradient, parameter.offset, type),
+                        builder.temporary("final", type, MemoryKind::device, Category::temporaries),
                         scope);
          }});
     std::map<std::string, int> once;

@@ -19,8 +19,8 @@ TEST(Lifetimes, ListBirthsAndDeathsByInstruction) {
   plan.buffers = {{.name = "argument", .owner = Owner::caller},
                   {.name = "early", .first = 0, .last = 1},
                   {.name = "unused"},
-                  {.name = "written anew", .first = 2, .last = 0, .outlives_run = true},
-                  {.name = "only read", .first = 3, .last = 1, .outlives_run = true},
+                  {.name = "written anew", .first = 2, .last = 0, .is_persistent = true},
+                  {.name = "only read", .first = 3, .last = 1, .is_persistent = true},
                   {.name = "late", .first = 1, .last = 2},
                   {.name = "brief", .first = 1, .last = 1}};
   const Lifetimes lifetimes(plan);

@@ -64,7 +64,7 @@ TEST(PartlyTrained, InputsOfFrozenWeightsAreNotKept) {
   EXPECT_EQ(minus(residuals(all), residuals(attention)), (Names{"rms_norm_2", "swiglu"}));
   EXPECT_EQ(minus(residuals(attention), residuals(all)), Names{});
   int64_t tokens = config.batch * config.length;
-  EXPECT_EQ(residual_bytes(all, Fate::keep) - residual_bytes(attention, Fate::keep),
+  EXPECT_EQ(residual_bytes(all, Action::keep) - residual_bytes(attention, Action::keep),
             tokens * (config.width + config.mlp_width) * 4);
 }
 
@@ -75,7 +75,7 @@ TEST(Lora, KeepsNoInputsOfBaseWeights) {
   EXPECT_EQ(minus(residuals(all), residuals(lora)), (Names{"rms_norm_2", "swiglu"}));
   EXPECT_EQ(minus(residuals(lora), residuals(all)), (Names{"scale", "scale_2"}));
   int64_t tokens = config.batch * config.length;
-  EXPECT_EQ(residual_bytes(all, Fate::keep) - residual_bytes(lora, Fate::keep),
+  EXPECT_EQ(residual_bytes(all, Action::keep) - residual_bytes(lora, Action::keep),
             tokens * (config.width + config.mlp_width - 2 * config.lora.rank) * 4);
 
   // Of attention's projections only the last: not even their own input is read again.
@@ -112,7 +112,7 @@ TEST(Lora, EveryPolicyGivesTheBitsOfNone) {
       EXPECT_NE(none.results.front().loss, none.results.back().loss);
       for (const PolicyInfo& policy : policies()) {
         options.policy = policy.name;
-        if (policy.name == "custom") options.custom = {{"context", Fate::offload}};
+        if (policy.name == "custom") options.custom = {{"context", Action::offload}};
         Training other = train(options);
         options.custom.clear();
         EXPECT_EQ(differences(none, other), "") << policy.name;
@@ -133,7 +133,7 @@ TEST(Lora, HomesChangeNoBit) {
   EXPECT_EQ(differences(device, train(options)), "");
 }
 
-// Bits of every slab: adapters move, the base stays, after three steps.
+// Bits of every bucket: adapters move, the base stays, after three steps.
 TEST(Lora, TrainingMovesAdaptersOnly) {
   for (models::Dtype dtype : models::cpu_dtypes()) {
     TrainingOptions options{.model = models::decoder(tiny_lora({"q_proj", "down_proj"}, dtype))};
@@ -161,7 +161,7 @@ TEST(PartlyTrained, OffloadsWhereSomethingIsRead) {
   TrainingOptions options{.model = model};
   Training none = train(options);
   options.policy = "custom";
-  options.custom = {{"context", Fate::offload}};
+  options.custom = {{"context", Action::offload}};
   options.offload_layers = tiny_llama().layers;
   Training offloaded = train(options);
   EXPECT_EQ(differences(none, offloaded), "");

@@ -25,7 +25,7 @@ Plan plan_by_hand() {
                    .category = Category::kept,
                    .first = 2,
                    .last = 0,
-                   .outlives_run = true},
+                   .is_persistent = true},
                   {.name = "unused", .bytes = 1000 * kUnit}};
   plan.instructions.resize(3);
   plan.instructions[0].in = {{.buffer = 0, .type = {}}};
@@ -46,7 +46,7 @@ TEST(MemoryAnalysis, AddsUpByHand) {
   EXPECT_EQ(analysis.live_bytes, 23 * kUnit);
   EXPECT_EQ(analysis.peak_instruction, 0);
   EXPECT_EQ(analysis.by_category[Category::kept], 16 * kUnit);
-  EXPECT_EQ(analysis.by_category[Category::working_set], 7 * kUnit);
+  EXPECT_EQ(analysis.by_category[Category::temporaries], 7 * kUnit);
   // With y allocated at instruction 1, that is the fullest.
   EXPECT_EQ(analysis.live_bytes_outputs_late, 23 * kUnit);
 }

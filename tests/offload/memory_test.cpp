@@ -271,9 +271,9 @@ TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
     ParameterLayout layout =
         lay_out(model, {.homes = {home, home, home}, .optimizers = adamw_states()});
     int64_t expected = 0;
-    for (const Slab& slab : layout.slabs)
-      for (Copy copy : slab.copies())
-        if (copy != Copy::gradient) expected += align_up(bytes(slab, copy));
+    for (const Bucket& bucket : layout.buckets)
+      for (Copy copy : bucket.copies())
+        if (copy != Copy::gradient) expected += align_up(bytes(bucket, copy));
     auto cpu = make_cpu_backend();
     AskedBackend asked(*cpu);
     Ledger ledger;

@@ -35,16 +35,16 @@ const std::vector<Choice> kChoices{
     {"optimizer", {.optimizer = kHost}},
     {"all", {.parameters = kHost, .gradients = kHost, .optimizer = kHost}}};
 
-// Slabs that live on the host, by name and by what is really allocated there.
+// Buckets that live on the host, by name and by what is really allocated there.
 void expect_homes(const Training& training, const ParameterLayout& layout) {
   std::map<std::string, MemoryKind> kinds;
   for (const Plan* plan : training.plans.all())
     for (const Buffer& buffer : plan->buffers)
       if (buffer.owner == Owner::caller) kinds[buffer.name] = buffer.kind;
-  for (const Slab& slab : layout.slabs)
-    for (Copy copy : slab.copies())
-      if (auto kind = kinds.find(argument_name(slab, copy)); kind != kinds.end()) {
-        EXPECT_EQ(kind->second, slab.homes.of(copy)) << kind->first;
+  for (const Bucket& bucket : layout.buckets)
+    for (Copy copy : bucket.copies())
+      if (auto kind = kinds.find(argument_name(bucket, copy)); kind != kinds.end()) {
+        EXPECT_EQ(kind->second, bucket.homes.of(copy)) << kind->first;
       }
 }
 
@@ -65,7 +65,7 @@ TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
                             .micro_batches = micro_batches,
                             .clipping_threshold = threshold};
     Training none = train(options);
-    options.transfers.layers_ahead = ahead;
+    options.transfers.prefetch_layers = ahead;
     for (const PolicyInfo& policy : policies())
       for (const Choice& choice : kChoices) {
         // Without clipping the update moves into the backward pass; a few policies show that.
@@ -74,9 +74,9 @@ TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
         options.policy = policy.name;
         options.custom.clear();
         if (policy.name == "custom")
-          options.custom = {{"decoder_layer_input", Fate::offload},
-                            {"context", Fate::offload},
-                            {"mlpwi_0", Fate::keep}};
+          options.custom = {{"decoder_layer_input", Action::offload},
+                            {"context", Action::offload},
+                            {"mlpwi_0", Action::keep}};
         options.layout.homes = choice.homes;
         Training other = train(options);
         EXPECT_EQ(differences(none, other), "");
@@ -197,7 +197,7 @@ TEST(Offload, DeferringTakesNoMemoryButStaging) {
     TrainingOptions options{.policy = policy, .steps = 1};
     MemoryAnalysis at_once = analyze(train(options).plans.plans[0], MemoryKind::device);
     options.layout.homes.optimizer = kHost;
-    options.transfers.layers_ahead = 0.25;
+    options.transfers.prefetch_layers = 0.25;
     Training deferred = train(options);
     MemoryAnalysis step = analyze(deferred.plans.plans[0], MemoryKind::device);
     MemoryAnalysis flush = analyze(*deferred.plans.flush, MemoryKind::device);
@@ -245,7 +245,7 @@ TEST(Offload, HomesOfAToysStatesGiveTheBitsOfNone) {
         for (double ahead : {0.0, 0.5, 2.0}) {
           options.policy = policy;
           options.layout.homes = choice.homes;
-          options.transfers.layers_ahead = ahead;
+          options.transfers.prefetch_layers = ahead;
           Training other = train(options);
           EXPECT_EQ(differences(none, other), "") << policy << " " << choice.name;
           EXPECT_EQ(first_fault(other.plans), "");
@@ -299,7 +299,7 @@ TEST(Offload, LayersThatDoNotOffloadKeep) {
 }
 
 TEST(Offload, WhatNobodyReadsCannotBeOffloaded) {
-  TrainingOptions options{.policy = "custom", .custom = {{"mlpwo", Fate::offload}}};
+  TrainingOptions options{.policy = "custom", .custom = {{"mlpwo", Action::offload}}};
   try {
     train(options);
     FAIL() << "mlpwo is never read";
@@ -319,8 +319,8 @@ TEST(Offload, TakesItsBytesFromTheDevice) {
   ParameterLayout layout = lay_out(options.model, {.optimizers = adamw_states()});
   auto total = [&](std::initializer_list<Copy> copies) {
     int64_t sum = 0;
-    for (const Slab& slab : layout.slabs)
-      for (Copy copy : copies) sum += slab.has(copy) ? bytes(slab, copy) : 0;
+    for (const Bucket& bucket : layout.buckets)
+      for (Copy copy : copies) sum += bucket.has(copy) ? bytes(bucket, copy) : 0;
     return sum;
   };
   constexpr int64_t kDeferred = kArenaAlignment;  // the clip factor, where the update is deferred

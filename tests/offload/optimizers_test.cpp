@@ -40,9 +40,9 @@ TrainingOptions with(const models::Optimizer& of_matrices) {
 std::map<std::string, std::vector<float>> values(const TrainingOptions& options,
                                                  const Training& trained, Copy copy) {
   std::map<std::string, std::vector<float>> values;
-  for (const Slab& slab : lay_out(options.model, options.layout).slabs)
-    for (const Parameter& parameter : slab.parameters) {
-      const std::vector<std::byte>& all = trained.state.at(argument_name(slab, copy));
+  for (const Bucket& bucket : lay_out(options.model, options.layout).buckets)
+    for (const Parameter& parameter : bucket.parameters) {
+      const std::vector<std::byte>& all = trained.state.at(argument_name(bucket, copy));
       const float* first = reinterpret_cast<const float*>(all.data()) + parameter.offset;
       values[parameter.name] = {first, first + parameter.type.shape.count()};
     }
@@ -137,11 +137,11 @@ const models::UpdateRule rows_rule{
 TEST(Optimizers, AMatrixIsUpdatedWhole) {
   TrainingOptions options = with({&rows_rule, {}, 0});
   const Training plain = train(options);
-  for (const Slab& slab : lay_out(options.model, options.layout).slabs) {
-    if (slab.optimizer != 0) continue;
+  for (const Bucket& bucket : lay_out(options.model, options.layout).buckets) {
+    if (bucket.optimizer != 0) continue;
     const float* directions =
-        reinterpret_cast<const float*>(plain.state.at(argument_name(slab, state_copy(0))).data());
-    for (const Parameter& parameter : slab.parameters)
+        reinterpret_cast<const float*>(plain.state.at(argument_name(bucket, state_copy(0))).data());
+    for (const Parameter& parameter : bucket.parameters)
       for (int64_t row = 0; row < parameter.type.shape.rows(); ++row) {
         const float* first = directions + parameter.offset + row * parameter.type.shape.back();
         double square = 0;

@@ -28,7 +28,7 @@ using models::Node;
 using models::Program;
 using models::Source;
 using models::ValueId;
-using Custom = std::map<std::string, Fate>;
+using Custom = std::map<std::string, Action>;
 using Names = std::set<std::string>;
 
 // One of each name, and `custom` with every pair of labels, and with all.
@@ -38,9 +38,10 @@ std::vector<Policy> many_policies(const Program& layer) {
   for (const PolicyInfo& info : policies()) all.push_back(make_policy(info.name, {}, layer));
   Custom every;
   for (const std::string& a : labels) {
-    every[a] = Fate::keep;
+    every[a] = Action::keep;
     for (const std::string& b : labels)
-      if (a <= b) all.push_back(make_policy("custom", {{a, Fate::keep}, {b, Fate::keep}}, layer));
+      if (a <= b)
+        all.push_back(make_policy("custom", {{a, Action::keep}, {b, Action::keep}}, layer));
   }
   all.push_back(make_policy("custom", every, layer));
   return all;
@@ -82,7 +83,7 @@ Names kept_inputs(const Partition& p) {
 Names recomputed(const Partition& p) {
   Names names;
   for (ValueId id : p.recomputed)
-    if (p.backward.find(p.forward[id].name + ".again")) names.insert(p.forward[id].name);
+    if (p.backward.find(p.forward[id].name + ".remat")) names.insert(p.forward[id].name);
   EXPECT_EQ(names.size(), p.recomputed.size());
   return names;
 }
@@ -122,7 +123,7 @@ TEST(PartitionGolden, LlamaLayer) {
   expect_golden("llama_layer_save_qkv_proj", text(partition_of(layer, "save_qkv_proj")));
   expect_golden(
       "llama_layer_custom",
-      text(partition_of(layer, "custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::keep}})));
+      text(partition_of(layer, "custom", {{"context", Action::keep}, {"mlpwi_0", Action::keep}})));
 }
 
 // --- what must hold whatever the text says
@@ -246,7 +247,7 @@ TEST(Partition, SavedQueriesKeysAndValuesAreNotMadeAgain) {
 
 TEST(Partition, KeptContextBringsItsLogSumExpAndNoAttentionRunsAgain) {
   Program layer = llama_layer();
-  Partition p = partition_of(layer, "custom", {{"context", Fate::keep}});
+  Partition p = partition_of(layer, "custom", {{"context", Action::keep}});
   const Node& attention = layer.nodes[layer[layer.find("context")].producer];
   ASSERT_EQ(attention.out.size(), 2u);
   EXPECT_EQ(kept(p), (Names{layer[attention.out[0]].name, layer[attention.out[1]].name}));
@@ -272,7 +273,7 @@ TEST(Partition, KeepingMoreRecomputesLess) {
   Custom custom;
   Partition before = partition_of(layer, "custom", custom);
   for (const std::string& label : labels) {
-    custom[label] = Fate::keep;
+    custom[label] = Action::keep;
     Partition after = partition_of(layer, "custom", custom);
     EXPECT_EQ(describe(minus(recomputed(after), recomputed(before))), "") << label;
     EXPECT_GE(kept_bytes(after), kept_bytes(before)) << label;
@@ -316,12 +317,12 @@ TEST(Partition, CheapOpsWithKeptInputsAreRecomputed) {
   t.output(linear(a, t.weight("wo", {{8, 8}}, matrix)));
   Program layer = t.finish();
 
-  Custom custom{{"mlpwi_0", Fate::keep}, {"mlpwi_1", Fate::keep}, {"mlpwi", Fate::keep}};
+  Custom custom{{"mlpwi_0", Action::keep}, {"mlpwi_1", Action::keep}, {"mlpwi", Action::keep}};
   Partition both = partition_of(layer, "custom", custom);
   EXPECT_EQ(kept(both), (Names{"mlpwi_0", "mlpwi_1"}));
   EXPECT_EQ(recomputed(both), Names{"mlpwi"});
 
-  custom["mlpwi_1"] = Fate::remat;
+  custom["mlpwi_1"] = Action::remat;
   Partition one = partition_of(layer, "custom", custom);
   EXPECT_EQ(kept(one), (Names{"mlpwi_0", "mlpwi"}));
   EXPECT_EQ(recomputed(one), Names{"mlpwi_1"});
@@ -356,7 +357,7 @@ TEST(LayerPartitions, HonourEachPolicyInItsOwnLayers) {
   const models::Model model = models::decoder(tiny_llama());
   auto with_others = [&](const char* label) {
     auto offloading = [&](const char* one) {
-      return make_policy("custom", {{one, Fate::offload}}, llama_layer());
+      return make_policy("custom", {{one, Action::offload}}, llama_layer());
     };
     return partition_layers(
         model,

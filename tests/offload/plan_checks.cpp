@@ -82,7 +82,7 @@ class Writers {
 };
 
 bool holds_something(const Buffer& buffer, Gradients gradients) {
-  if (buffer.outlives_run) return true;
+  if (buffer.is_persistent) return true;
   if (buffer.owner != Owner::caller) return false;
   return buffer.kind == MemoryKind::pinned_host || buffer.category == Category::parameters ||
          buffer.category == Category::optimizer || gradients == Gradients::begun;
@@ -123,8 +123,8 @@ std::vector<Access> accesses(const Plan& plan, const Instruction& instruction) {
   return all;
 }
 
-// Whether what an instruction reads is there. Slabs of gradients are also read whole, with the gaps
-// between parameters, which nobody ever writes.
+// Whether what an instruction reads is there. Buckets of gradients are also read whole, with the
+// gaps between parameters, which nobody ever writes.
 bool is_there(const Plan& plan, size_t reader, const Operand& in, const Writers& writers) {
   const Range read = range_of(plan, in);
   if (writers.all_by(read, in.buffer)) return true;
@@ -188,7 +188,7 @@ std::vector<std::string> data_flow_faults(const Plan& plan, Gradients gradients)
   for (const Instruction& instruction : plan.instructions)
     for (const Operand& in : instruction.in) {
       const Buffer& buffer = plan.buffers[in.buffer];
-      bool is_left = buffer.outlives_run && buffer.first < std::ssize(plan.instructions);
+      bool is_left = buffer.is_persistent && buffer.first < std::ssize(plan.instructions);
       if (is_left && !is_there(plan, plan.instructions.size(), in, writers))
         faults.push_back(plan.name + " does not leave " + buffer.name);
     }
@@ -252,7 +252,7 @@ std::vector<std::string> placement_faults(const Plan& plan) {
       int now = static_cast<int>(i);
       // Where an output takes an input's place, the input's life ends an instruction earlier.
       bool begun = now >= buffer.first, ended = now > buffer.last + (access.writes ? 0 : 1);
-      bool is_live = buffer.outlives_run ? begun || !ended : begun && !ended;
+      bool is_live = buffer.is_persistent ? begun || !ended : begun && !ended;
       if (buffer.owner == Owner::plan && !is_live)
         faults.push_back(where(plan, i) + " uses " + buffer.name + " outside of its lifetime");
     }
@@ -275,7 +275,7 @@ int64_t live_bytes(const Plan& plan, MemoryKind kind) {
     lives[b].last = std::max(lives[b].last, plan.buffers[b].last);
   auto is_live = [&](size_t b, int now) {
     const Buffer& buffer = plan.buffers[b];
-    if (!buffer.outlives_run) return lives[b].at(now);
+    if (!buffer.is_persistent) return lives[b].at(now);
     return lives[b].first >= 0 && (now >= buffer.first || now <= buffer.last);
   };
   int64_t most = 0;

@@ -268,7 +268,7 @@ TEST(PlanBuilder, TakesNoPlaceThatIsStillRead) {
                                     Category::batch),
                    0, value.type};
       Operand device =
-          builder.temporary(value.name, value.type, MemoryKind::device, Category::working_set);
+          builder.temporary(value.name, value.type, MemoryKind::device, Category::temporaries);
       builder.move(Lane::host_to_device, host, device, {});
       bindings.push_back(device);
       if (inputs == Inputs::the_same) break;
@@ -289,18 +289,18 @@ TEST(PlanBuilder, TakesNoPlaceOfAnotherPart) {
   const models::Type whole{{4096}}, part{{3000}};
   PlanBuilder builder("plan", Target::cpu);
   auto fetched = [&](const char* name, const models::Type& type) {
-    const Operand device = builder.temporary(name, type, MemoryKind::device, Category::working_set);
+    const Operand device = builder.temporary(name, type, MemoryKind::device, Category::temporaries);
     builder.move(builder.argument(name + std::string(".host"), type, MemoryKind::pinned_host,
                                   Category::batch),
                  device, {});
     return device;
   };
   const Operand a = fetched("a", whole), c = fetched("c", part);
-  const Operand sum = builder.temporary("sum", whole, MemoryKind::device, Category::working_set);
+  const Operand sum = builder.temporary("sum", whole, MemoryKind::device, Category::temporaries);
   const Operand end{sum.buffer, whole.bytes() - part.bytes(), part};
   PlanBuilder::Bindings operands{{a.buffer, 0, part}, c, end};
   builder.run(models::addition(part), operands, {});
-  for (const auto& [from, name] : {std::pair{end, "sum.host"}, {c, "c.again"}})
+  for (const auto& [from, name] : {std::pair{end, "sum.host"}, {c, "c.remat"}})
     builder.move(from, builder.argument(name, part, MemoryKind::pinned_host, Category::batch), {});
   const Plan plan = builder.finish();
   EXPECT_NE(plan.buffers[a.buffer].offset, plan.buffers[sum.buffer].offset);
@@ -314,9 +314,10 @@ TEST(PlanBuilder, WhatOutlivesARunSharesNoPlace) {
   const models::Program addition = models::addition(type);
   PlanBuilder builder("plan", Target::cpu);
   const Operand carried{
-      builder.outliving("carried", type.bytes(), MemoryKind::device, Category::gradients), 0, type};
+      builder.persistent("carried", type.bytes(), MemoryKind::device, Category::gradients), 0,
+      type};
   auto fetched = [&](const char* name) {
-    const Operand device = builder.temporary(name, type, MemoryKind::device, Category::working_set);
+    const Operand device = builder.temporary(name, type, MemoryKind::device, Category::temporaries);
     builder.move(builder.argument(std::string(name) + ".host", type, MemoryKind::pinned_host,
                                   Category::batch),
                  device, {});
@@ -338,8 +339,8 @@ TEST(PlanBuilder, RefusesWhatDoesNotFit) {
   PlanBuilder builder("plan", Target::cpu);
   builder.argument("x", 64, MemoryKind::device, Category::batch);
   EXPECT_THROW(builder.argument("x", 65, MemoryKind::device, Category::batch), InternalError);
-  Operand a = builder.temporary("a", {{4}}, MemoryKind::device, Category::working_set);
-  Operand b = builder.temporary("b", {{5}}, MemoryKind::device, Category::working_set);
+  Operand a = builder.temporary("a", {{4}}, MemoryKind::device, Category::temporaries);
+  Operand b = builder.temporary("b", {{5}}, MemoryKind::device, Category::temporaries);
   EXPECT_THROW(builder.move(Lane::host_to_device, a, b, {}), InternalError);
   models::Program add = models::addition({{4}});
   PlanBuilder::Bindings nothing;
@@ -350,7 +351,7 @@ TEST(PlanBuilder, RefusesWhatDoesNotFit) {
 
 TEST(PlanBuilder, WhatNothingUsesTakesNoMemory) {
   PlanBuilder builder("plan", Target::cpu);
-  builder.temporary("unused", 1000, MemoryKind::device, Category::working_set);
+  builder.temporary("unused", 1000, MemoryKind::device, Category::temporaries);
   Plan plan = builder.finish();
   EXPECT_EQ(analyze(plan, MemoryKind::device).peak_bytes, 0);
   EXPECT_EQ(analyze(plan, MemoryKind::device).live_bytes, 0);

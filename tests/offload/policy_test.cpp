@@ -30,12 +30,12 @@ models::Program layer_emitting(const Labels& labels) {
   return t.finish();
 }
 
-Policy policy_for(const std::string& name, const std::map<std::string, Fate>& custom,
+Policy policy_for(const std::string& name, const std::map<std::string, Action>& custom,
                   const Labels& labels) {
   return make_policy(name, custom, layer_emitting(labels));
 }
 
-std::string refusal(const std::string& name, const std::map<std::string, Fate>& custom,
+std::string refusal(const std::string& name, const std::map<std::string, Action>& custom,
                     const Labels& labels) {
   try {
     policy_for(name, custom, labels);
@@ -66,56 +66,56 @@ TEST(Policy, EveryNameSuitsALlama) {
     Policy policy = policy_for(info.name, {}, labels);
     EXPECT_EQ(policy.name, info.name);
     // A row speaks only of labels there are; else it would silently do nothing.
-    for (const auto& [label, fate] : policy.fates)
+    for (const auto& [label, action] : policy.actions)
       EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
   }
 }
 
-TEST(Policy, FatesAreTheTables) {
+TEST(Policy, ActionsAreTheTables) {
   Labels labels = llama_labels();
   for (const std::string& label : labels) {
-    EXPECT_EQ(policy_for("none", {}, labels).fate(label), Fate::keep) << label;
-    EXPECT_EQ(policy_for("full", {}, labels).fate(label), Fate::remat) << label;
+    EXPECT_EQ(policy_for("none", {}, labels).action(label), Action::keep) << label;
+    EXPECT_EQ(policy_for("full", {}, labels).action(label), Action::remat) << label;
     bool is_qkv = label == "query_proj" || label == "key_proj" || label == "value_proj";
-    EXPECT_EQ(policy_for("save_qkv_proj", {}, labels).fate(label),
-              is_qkv ? Fate::keep : Fate::remat)
+    EXPECT_EQ(policy_for("save_qkv_proj", {}, labels).action(label),
+              is_qkv ? Action::keep : Action::remat)
         << label;
   }
-  EXPECT_EQ(policy_for("none", {}, labels).fate(""), Fate::keep);
-  EXPECT_EQ(policy_for("full", {}, labels).fate(""), Fate::remat);
+  EXPECT_EQ(policy_for("none", {}, labels).action(""), Action::keep);
+  EXPECT_EQ(policy_for("full", {}, labels).action(""), Action::remat);
 }
 
-TEST(Policy, FatesAreKnownByTheirNames) {
-  for (Fate fate : {Fate::keep, Fate::offload, Fate::remat})
-    EXPECT_EQ(fate_named(name(fate)), fate);
-  EXPECT_THROW(fate_named("host"), ConfigError);
+TEST(Policy, ActionsAreKnownByTheirNames) {
+  for (Action action : {Action::keep, Action::offload, Action::remat})
+    EXPECT_EQ(action_named(name(action)), action);
+  EXPECT_THROW(action_named("host"), ConfigError);
 }
 
 TEST(Policy, CustomFollowsItsKeysAndRematsTheRest) {
   Policy policy =
-      policy_for("custom", {{"context", Fate::keep}, {"mlpwi_0", Fate::remat}}, llama_labels());
-  EXPECT_EQ(policy.fate("context"), Fate::keep);
-  EXPECT_EQ(policy.fate("mlpwi_0"), Fate::remat);
-  EXPECT_EQ(policy.fate("mlpwi_1"), Fate::remat);
-  EXPECT_EQ(policy.fate(""), Fate::remat);
+      policy_for("custom", {{"context", Action::keep}, {"mlpwi_0", Action::remat}}, llama_labels());
+  EXPECT_EQ(policy.action("context"), Action::keep);
+  EXPECT_EQ(policy.action("mlpwi_0"), Action::remat);
+  EXPECT_EQ(policy.action("mlpwi_1"), Action::remat);
+  EXPECT_EQ(policy.action(""), Action::remat);
 }
 
 TEST(Policy, TheKeyForUnlabelledValuesChangesNoLabel) {
   const Labels labels = llama_labels();
   Policy policy =
-      policy_for("custom", {{kUnlabelled, Fate::keep}, {"context", Fate::offload}}, labels);
-  EXPECT_EQ(policy.fate(""), Fate::keep);
+      policy_for("custom", {{kUnlabelled, Action::keep}, {"context", Action::offload}}, labels);
+  EXPECT_EQ(policy.action(""), Action::keep);
   for (const std::string& label : labels)
-    EXPECT_EQ(policy.fate(label), label == "context" ? Fate::offload : Fate::remat) << label;
-  expect_mentions(refusal("custom", {{kUnlabelled, Fate::offload}}, labels),
+    EXPECT_EQ(policy.action(label), label == "context" ? Action::offload : Action::remat) << label;
+  expect_mentions(refusal("custom", {{kUnlabelled, Action::offload}}, labels),
                   {kUnlabelled, "offload", "expected device or remat"});
 }
 
 TEST(Policy, FusedProjectionsStandForTheSeparateOnes) {
   Policy policy = policy_for("save_qkv_proj", {}, Labels{"decoder_layer_input", "qkv_proj"});
-  EXPECT_EQ(policy.fate("qkv_proj"), Fate::keep);
-  EXPECT_EQ(policy.fates.size(), 1u);
-  EXPECT_EQ(policy_for("save_qkv_proj", {}, llama_labels()).fates.count("qkv_proj"), 0u);
+  EXPECT_EQ(policy.action("qkv_proj"), Action::keep);
+  EXPECT_EQ(policy.actions.size(), 1u);
+  EXPECT_EQ(policy_for("save_qkv_proj", {}, llama_labels()).actions.count("qkv_proj"), 0u);
 }
 
 TEST(Policy, AGroupMustBeThereWhole) {
@@ -133,14 +133,14 @@ TEST(Policy, UnknownNamesGetTheNearest) {
 
 TEST(Policy, CustomKeysMustBeEmittedLabels) {
   Labels labels = llama_labels();
-  std::string message = refusal("custom", {{"contxt", Fate::keep}}, labels);
+  std::string message = refusal("custom", {{"contxt", Action::keep}}, labels);
   expect_mentions(message, {"contxt", "nearest: context"});
   for (const std::string& label : labels) expect_mentions(message, {label.c_str()});
 }
 
 TEST(Policy, CustomKeysNeedThePolicyCustom) {
   for (const PolicyInfo& info : policies()) {
-    std::string message = refusal(info.name, {{"context", Fate::keep}}, llama_labels());
+    std::string message = refusal(info.name, {{"context", Action::keep}}, llama_labels());
     if (info.name == "custom")
       EXPECT_EQ(message, "");
     else
@@ -149,9 +149,9 @@ TEST(Policy, CustomKeysNeedThePolicyCustom) {
 }
 
 TEST(Policy, TheCarryIsNeverComputedAgain) {
-  expect_mentions(refusal("custom", {{"decoder_layer_input", Fate::remat}}, llama_labels()),
+  expect_mentions(refusal("custom", {{"decoder_layer_input", Action::remat}}, llama_labels()),
                   {"decoder_layer_input", "remat"});
-  EXPECT_EQ(refusal("custom", {{"decoder_layer_input", Fate::keep}}, llama_labels()), "");
+  EXPECT_EQ(refusal("custom", {{"decoder_layer_input", Action::keep}}, llama_labels()), "");
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ class RandomOptions {
     options.unnamed_policy = std::move(others.first);
     options.offload_layers = others.offload_layers;
     options.others = std::move(others.others);
-    options.transfers = {.layers_ahead = random_.one_of({0.0, 0.3, 1.0, 4.0}),
+    options.transfers = {.prefetch_layers = random_.one_of({0.0, 0.3, 1.0, 4.0}),
                          .smallest_bytes = random_.one_of<int64_t>({1, 2048, 1 << 20})};
     options.layout.homes = homes();
     options.layout.homes_of_stage.clear();
@@ -244,12 +244,13 @@ class RandomOptions {
 
   Policy policy(const std::vector<std::string>& labels) {
     // Of a policy of this name, offloads that nothing reads are not refused.
-    Policy policy{.name = "random", .otherwise = random_.one_of({Fate::keep, Fate::remat})};
+    Policy policy{.name = "random", .otherwise = random_.one_of({Action::keep, Action::remat})};
     for (const std::string& label : labels) {
       const bool is_carry = label == "decoder_layer_input";
       if (random_.one_in(4)) continue;
-      policy.fates[label] = is_carry ? random_.one_of({Fate::keep, Fate::offload})
-                                     : random_.one_of({Fate::keep, Fate::offload, Fate::remat});
+      policy.actions[label] = is_carry
+                                  ? random_.one_of({Action::keep, Action::offload})
+                                  : random_.one_of({Action::keep, Action::offload, Action::remat});
     }
     return policy;
   }
@@ -262,7 +263,7 @@ class RandomOptions {
 
 std::string text(const Policy& policy) {
   std::string text = std::string("otherwise ") + name(policy.otherwise);
-  for (const auto& [label, fate] : policy.fates) text += ", " + label + " " + name(fate);
+  for (const auto& [label, action] : policy.actions) text += ", " + label + " " + name(action);
   return text;
 }
 
@@ -285,13 +286,13 @@ std::string text(const TrainingOptions& o) {
     of_stages += "; " + stage + ": " + text(homes);
   return of_stages +
          fmt::format(
-             "; policy: {}; offload_layers {}; others: {}; layers_ahead {}, smallest_bytes {}; "
+             "; policy: {}; offload_layers {}; others: {}; prefetch_layers {}, smallest_bytes {}; "
              "parameters "
              "{}, "
              "gradients {}, {} {} on {}, states {}, weights {}; {} micro-batches, clipping {}, "
              "chunk {}{}",
              text(*o.unnamed_policy), o.offload_layers.value_or(-1),
-             o.others ? text(*o.others) : "none", o.transfers.layers_ahead,
+             o.others ? text(*o.others) : "none", o.transfers.prefetch_layers,
              o.transfers.smallest_bytes, name(o.layout.homes.parameters),
              name(o.layout.homes.gradients), o.optimizers[0].rule->name,
              name(o.layout.homes.optimizer), name(o.update_lane),

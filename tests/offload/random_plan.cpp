@@ -62,7 +62,7 @@ class Generator {
   }
 
   Operand temporary(const models::Type& type, MemoryKind kind) {
-    return builder_.temporary("t" + std::to_string(count_++), type, kind, Category::working_set);
+    return builder_.temporary("t" + std::to_string(count_++), type, kind, Category::temporaries);
   }
 
   Operand host_argument(const std::string& name, const models::Type& type) {

@@ -30,7 +30,7 @@ int64_t parts_of_shard(const LayoutOptions& options, const DeviceMesh& mesh) {
   return options.shard_optimizer_over_data ? mesh.data.size : 1;
 }
 
-// A float32 copy of a slab, from the parts of the devices that hold it.
+// A float32 copy of a bucket, from the parts of the devices that hold it.
 std::vector<float> whole(const std::vector<Training>& ranks, const DeviceMesh& mesh,
                          const std::string& name, int64_t parts_of_shard = 1) {
   std::vector<float> values;
@@ -105,12 +105,12 @@ TEST_P(Devices, GivesTheGradientsOfOneDevice) {
     EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
     EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-6 * expected.gradient_norm);
     ParameterLayout layout = lay_out(options.model, {.optimizers = adamw_states()});
-    for (const Slab& slab : layout.slabs) {
-      std::string name = argument_name(slab, kFirstMoment);
+    for (const Bucket& bucket : layout.buckets) {
+      std::string name = argument_name(bucket, kFirstMoment);
       std::vector<float> shards = whole(ranks, mesh, name, parts_of_shard(c.layout, mesh));
-      std::vector<float> gradient(slab.count);
+      std::vector<float> gradient(bucket.count);
       std::memcpy(gradient.data(), alone.state.at(name).data(), alone.state.at(name).size());
-      for (const Parameter& p : slab.parameters) {
+      for (const Parameter& p : bucket.parameters) {
         auto part = [&](const std::vector<float>& values) {
           return std::span(values).subspan(p.offset, p.type.shape.count());
         };
@@ -169,7 +169,7 @@ TEST_P(Devices, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
     options.policy = choice.policy;
     options.layout.homes = choice.homes;
     options.update_lane = choice.update;
-    options.transfers.layers_ahead = choice.ahead;
+    options.transfers.prefetch_layers = choice.ahead;
     std::vector<Training> other = without_gradients(train_on(mesh, options));
     for (size_t rank = 0; rank < other.size(); ++rank) {
       SCOPED_TRACE(std::string(choice.policy) + ", rank " + std::to_string(rank) + ", ahead " +
@@ -207,7 +207,7 @@ TEST(Sharding, OverDataOfTheOptimizerChangesNoBit) {
           if (!name.ends_with(".compute")) continue;
           std::vector<float> found = whole(divided, mesh, name),
                              expected = whole(replicated, mesh, name);
-          found.resize(expected.size());  // slabs are filled up to a multiple of the parts
+          found.resize(expected.size());  // buckets are filled up to a multiple of the parts
           EXPECT_EQ(found, expected) << name;
         }
       }
@@ -227,7 +227,7 @@ TEST(Sharding, OverDataDividesTheOptimizersStates) {
     return bytes;
   };
   const std::map<std::string, int64_t> whole = states(false), divided = states(true);
-  const int64_t kFill = 5 * 4 * 256 * 4;  // five slabs, filled up to 256 each
+  const int64_t kFill = 5 * 4 * 256 * 4;  // five buckets, filled up to 256 each
   for (const char* copy : {".first_moment", ".second_moment"}) {
     EXPECT_GE(divided.at(copy) * 4, whole.at(copy));
     EXPECT_LE(divided.at(copy) * 4, whole.at(copy) + kFill);
@@ -235,8 +235,8 @@ TEST(Sharding, OverDataDividesTheOptimizersStates) {
   EXPECT_GE(divided.at(".compute"), whole.at(".compute"));
 }
 
-// The norm behind the layers is a slab of its own where embeddings are tied, too small for all.
-TEST(Sharding, LeavesDevicesWithoutPartOfASlab) {
+// The norm behind the layers is a bucket of its own where embeddings are tied, too small for all.
+TEST(Sharding, LeavesDevicesWithoutPartOfABucket) {
   models::DecoderConfig config = tiny_llama();
   config.tied_embeddings = true;
   TrainingOptions options{
@@ -253,13 +253,14 @@ TEST(Sharding, LeavesDevicesWithoutPartOfASlab) {
   }
   options.layout.mesh = mesh;
   options.layout.mesh.fsdp.rank = 2;
-  EXPECT_TRUE(std::ranges::any_of(lay_out(options.model, options.layout).slabs,
-                                  [](const Slab& slab) { return slab.decay_ranges().empty(); }));
+  EXPECT_TRUE(
+      std::ranges::any_of(lay_out(options.model, options.layout).buckets,
+                          [](const Bucket& bucket) { return bucket.decay_ranges().empty(); }));
 }
 
 // Ring collectives over n devices send (n - 1) / n of what is gathered or scattered, and twice that
-// of what is reduced for all. Each slab is gathered for the forward and for the backward pass, and
-// its gradient scattered once.
+// of what is reduced for all. Each bucket is gathered for the forward and for the backward pass,
+// and its gradient scattered once.
 TEST(Wire, BytesAreThoseOfRingCollectives) {
   constexpr double kDevices = 4;
   TrainingOptions options{.policy = "full", .steps = 1};
@@ -273,11 +274,11 @@ TEST(Wire, BytesAreThoseOfRingCollectives) {
       found[instruction.op->name] +=
           wire_bytes(*instruction.op, instruction.attrs, instruction.in[0].type);
     }
-  for (const Slab& slab : layout.slabs) {
-    double part = slab.count * (kDevices - 1) / kDevices;
+  for (const Bucket& bucket : layout.buckets) {
+    double part = bucket.count * (kDevices - 1) / kDevices;
     // The embedding's backward pass reads no weights, and the head runs forward and back at once.
-    int gathers = slab.name.starts_with("decoder") ? 2 : 1;
-    expected["all_gather"] += gathers * part * models::size_bytes(slab.dtype);
+    int gathers = bucket.name.starts_with("decoder") ? 2 : 1;
+    expected["all_gather"] += gathers * part * models::size_bytes(bucket.dtype);
     expected["reduce_scatter"] += part * sizeof(float);
   }
   // The loss and the sum of squares.
@@ -320,12 +321,12 @@ TEST(Sharding, DividesStates) {
   auto states = [&](int64_t fsdp) {
     options.layout.mesh = mesh_of(1, fsdp);
     int64_t sum = 0;
-    for (const Slab& slab : lay_out(options.model, options.layout).slabs)
-      for (Copy copy : slab.copies()) sum += bytes(slab, copy);
+    for (const Bucket& bucket : lay_out(options.model, options.layout).buckets)
+      for (Copy copy : bucket.copies()) sum += bytes(bucket, copy);
     return sum;
   };
   EXPECT_EQ(states(1) % 4, 0);
-  EXPECT_LT(states(4), states(1) / 4 + 5 * 4 * 256 * 4);  // five slabs, filled up to 256 each
+  EXPECT_LT(states(4), states(1) / 4 + 5 * 4 * 256 * 4);  // five buckets, filled up to 256 each
   EXPECT_GE(states(4), states(1) / 4);
 }
 

@@ -13,7 +13,7 @@
 #include "offload/backends/cpu_backend.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
-#include "offload/execution/walk.h"
+#include "offload/execution/simulate.h"
 #include "offload/lowering/plan_builder.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
@@ -37,7 +37,7 @@ Plan two_sums(Target target) {
     return Operand{builder.argument(name, type.bytes(), kHost, Category::batch), 0, type};
   };
   auto device = [&](const char* name) {
-    return builder.temporary(name, type, MemoryKind::device, Category::working_set);
+    return builder.temporary(name, type, MemoryKind::device, Category::temporaries);
   };
   Operand x = device("x"), y = device("y"), sum_x = device("sum_x"), sum_y = device("sum_y");
   builder.move(Lane::host_to_device, host("x.host"), x, {"a"});
@@ -69,7 +69,7 @@ TEST(VirtualClock, AddsUpByHand) {
               .host_flops_per_second = 250,
               .host_bytes_per_second = 4000,
               .launch_seconds = 0.25};
-  std::vector<Event> events = walk({&plan, &plan}, uniform_hardware(Target::cuda, rates));
+  std::vector<Event> events = simulate({&plan, &plan}, uniform_hardware(Target::cuda, rates));
   ASSERT_EQ(events.size(), 14u);
   for (int i = 0; i < 2; ++i) {
     double start = i * 11.25;  // the second plan waits for all lanes of the first
@@ -89,9 +89,9 @@ TEST(VirtualClock, AddsUpByHand) {
 TEST(VirtualClock, LanesOfOneProcessorTakeTurns) {
   Plan plan = two_sums(Target::cpu);
   std::vector<Event> events =
-      walk({&plan}, uniform_hardware(Target::cpu, {.flops_per_second = 1000,
-                                                   .link_bytes_per_second = 4000,
-                                                   .host_flops_per_second = 500}));
+      simulate({&plan}, uniform_hardware(Target::cpu, {.flops_per_second = 1000,
+                                                       .link_bytes_per_second = 4000,
+                                                       .host_flops_per_second = 500}));
   const std::pair<Lane, double> expected[]{{Lane::host_to_device, 1}, {Lane::host_to_device, 1},
                                            {Lane::compute, 1},        {Lane::compute, 1},
                                            {Lane::device_to_host, 1}, {Lane::device_to_host, 1},
@@ -124,14 +124,14 @@ TEST(VirtualClock, FetchesWhatIsNotAtHand) {
   Hardware hardware = uniform_hardware(Target::cpu, {.flops_per_second = 1000});
   hardware.cache_bytes = 20000;
   hardware.fetch_bytes_per_second = 4000;
-  const std::vector<Event> events = walk({&plan}, hardware);
-  // Another walk went before, and left d, e, f, c, a, the last one used last.
+  const std::vector<Event> events = simulate({&plan}, hardware);
+  // Another simulation went before, and left d, e, f, c, a, the last one used last.
   expect_span(events[0], Lane::compute, 0, 2);  // b is fetched, in d's place
   expect_span(events[1], Lane::compute, 2, 3);
   expect_span(events[2], Lane::compute, 3, 7);  // d in e's place, e in f's, f in b's
   expect_span(events[3], Lane::compute, 7, 8);
   hardware.cache_bytes = 11999;  // less than a sum's operands: the rates are of fetched ones
-  EXPECT_EQ(walk({&plan}, hardware).back().span.end, 4);
+  EXPECT_EQ(simulate({&plan}, hardware).back().span.end, 4);
 
   // A sum in an operand's place has two operands to fetch, which are at hand the second time.
   PlanBuilder in_place("in place", Target::cpu);
@@ -145,7 +145,7 @@ TEST(VirtualClock, FetchesWhatIsNotAtHand) {
   }
   const Plan sums = in_place.finish();
   hardware.cache_bytes = 8000;
-  const std::vector<Event> two = walk({&sums}, hardware);
+  const std::vector<Event> two = simulate({&sums}, hardware);
   expect_span(two[0], Lane::compute, 0, 1);
   EXPECT_DOUBLE_EQ(two[2].span.end - two[2].span.begin, 3);
 }
@@ -167,7 +167,7 @@ TEST(VirtualClock, CollectivesRunBesideTheOtherLanes) {
       hardware.ici = RateCurve(4000);
       hardware.link_both_ways = 0.5;
       hardware.peer_to_peer = peer_to_peer;
-      const std::vector<Event> events = walk({&plan}, hardware);
+      const std::vector<Event> events = simulate({&plan}, hardware);
       expect_span(events[0], Lane::network, 0, peer_to_peer ? 1 : 2);
       expect_span(events[1], Lane::host_to_device, 0, peer_to_peer ? 1 : 2);
     }
@@ -193,7 +193,7 @@ TEST(VirtualClock, CollectivesBetweenNodesSlowKernels) {
       Hardware hardware = uniform_hardware(Target::cuda, {.flops_per_second = 1000});
       hardware.ici = hardware.dcn = RateCurve(4000 / network_seconds);
       hardware.kernels_beside_dcn = 0.5;
-      const std::vector<Event> events = walk({&plan}, hardware);
+      const std::vector<Event> events = simulate({&plan}, hardware);
       expect_span(events[0], Lane::network, 0, network_seconds);
       // The slow network lets the kernel take twice its time; the fast one, until half of it is
       // done.
@@ -230,7 +230,7 @@ TEST(VirtualClock, CopiesShareTheLinkForAsLongAsBothWaysAreBusy) {
     hardware.link_both_ways = 0.5;
     // 1 s and 0.5 s each alone. Together, 4 s of copies to the host end when 2 s of those to the
     // device are left.
-    for (const Event& event : walk({&plan}, hardware)) {
+    for (const Event& event : simulate({&plan}, hardware)) {
       const int i = event.name.back() - '0';
       if (event.lane == Lane::device_to_host)
         expect_span(event, Lane::device_to_host, i, i + 1);
@@ -245,7 +245,7 @@ TEST(VirtualClock, CopiesShareTheLinkForAsLongAsBothWaysAreBusy) {
 TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
   Plan plan = two_sums(Target::cuda);
   std::vector<Event> events =
-      walk({&plan}, uniform_hardware(Target::cuda, {.link_bytes_per_second = 4000}));
+      simulate({&plan}, uniform_hardware(Target::cuda, {.link_bytes_per_second = 4000}));
   expect_span(events[2], Lane::compute, 1, 1);
   expect_span(events[3], Lane::compute, 2, 2);
   expect_span(events[4], Lane::device_to_host, 1, 2);
@@ -255,7 +255,7 @@ TEST(VirtualClock, IsTheLinksWhereTheLinkIsSlow) {
 
 TEST(Timeline, NamesWhatWasRecorded) {
   Plan plan = two_sums(Target::cpu);
-  std::vector<Event> events = walk({&plan}, uniform_hardware(Target::cpu, {}));
+  std::vector<Event> events = simulate({&plan}, uniform_hardware(Target::cpu, {}));
   EXPECT_EQ(events[1].name, "y");
   EXPECT_EQ(events[1].op, "move");
   EXPECT_EQ(events[1].bytes, 4000);
@@ -302,11 +302,11 @@ TEST(Overlap, CountsEachMomentOnce) {
 // --- a stack of layers
 
 trainer::StepPlans step_plans(const models::DecoderConfig& config, const std::string& policy,
-                              const Homes& homes, double layers_ahead) {
+                              const Homes& homes, double prefetch_layers) {
   models::Model model = models::decoder(config);
   trainer::StepOptions options{
       .policy = make_policy(policy, {}, layer_program(model)),
-      .transfers = {.layers_ahead = layers_ahead},
+      .transfers = {.prefetch_layers = prefetch_layers},
       .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.95, 1e-8, 0.1})},
                                              .clipping_threshold = 1}};
   return plan_step(model, lay_out(model, {.homes = homes, .optimizers = adamw_states()}), options,
@@ -341,17 +341,17 @@ double exposed_seconds(const std::vector<Event>& events) {
   return times.copying - times.hidden;
 }
 
-std::vector<Event> step_of(double layers_ahead, const Rates& rates,
+std::vector<Event> step_of(double prefetch_layers, const Rates& rates,
                            const std::string& policy = "qkv_proj_offloaded",
                            const Homes& homes = {}) {
-  trainer::StepPlans plans = step_plans(stack(), policy, homes, layers_ahead);
-  return walk({&plans.plans[0]}, uniform_hardware(Target::cuda, rates));
+  trainer::StepPlans plans = step_plans(stack(), policy, homes, prefetch_layers);
+  return simulate({&plans.plans[0]}, uniform_hardware(Target::cuda, rates));
 }
 
 TEST(VirtualStep, HidesWhatIsSentAndFetchedOneLayerAhead) {
   std::vector<Event> ahead = step_of(1, kFastLink), at_once = step_of(0, kFastLink);
   double exposed = exposed_seconds(ahead), exposed_at_once = exposed_seconds(at_once);
-  std::printf("exposed: %.6f s of a step of %.6f s, without lookahead %.6f s of %.6f s\n", exposed,
+  std::printf("exposed: %.6f s of a step of %.6f s, without prefetch %.6f s of %.6f s\n", exposed,
               length(ahead), exposed_at_once, length(at_once));
   EXPECT_NEAR(exposed, 0, 1e-12);
   EXPECT_GT(exposed_at_once, 1e-5);
@@ -370,7 +370,7 @@ TEST(VirtualStep, IsBoundByASlowLink) {
 
 // Far ahead, fetches may stand in each other's way where the link is slow; never as much as
 // without.
-TEST(VirtualStep, IsNotSlowerWithLookaheadThanWithout) {
+TEST(VirtualStep, IsNotSlowerWithPrefetchThanWithout) {
   for (const Rates& rates : {kFastLink, kSlowLink})
     for (const char* policy : {"qkv_proj_offloaded", "minimal_offloaded"})
       for (const Homes& homes : {Homes{}, Homes{kHost, kHost, kHost}}) {

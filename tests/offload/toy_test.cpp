@@ -137,16 +137,16 @@ TEST(Toy, FrozenWeightsStayAndTheOthersMove) {
   ParameterLayout layout = lay_out(model, {.optimizers = adamw_states()});
   Training trained = train({.model = model});
   auto start = initial_weights(layout);
-  for (const Slab& slab : layout.slabs) {
-    const auto& contents = trained.state.at(argument_name(slab, Copy::compute));
+  for (const Bucket& bucket : layout.buckets) {
+    const auto& contents = trained.state.at(argument_name(bucket, Copy::compute));
     const float* now = reinterpret_cast<const float*>(contents.data());
-    for (const Parameter& parameter : slab.parameters) {
+    for (const Parameter& parameter : bucket.parameters) {
       const std::vector<float>& before = start.at(parameter.name);
       bool stays = std::equal(before.begin(), before.end(), now + parameter.offset);
-      EXPECT_EQ(stays, slab.trainable == models::Trainable::no) << parameter.name;
+      EXPECT_EQ(stays, bucket.trainable == models::Trainable::no) << parameter.name;
     }
-    EXPECT_EQ(trained.state.count(slab.name + ".first_moment"),
-              slab.trainable == models::Trainable::yes);
+    EXPECT_EQ(trained.state.count(bucket.name + ".first_moment"),
+              bucket.trainable == models::Trainable::yes);
   }
 }
 

@@ -122,13 +122,13 @@ Training train(const TrainingOptions& options) {
     if (options.flushes || i + 1 == options.steps) step.flush(training.ledger);
   }
 
-  for (const Slab& slab : layout.slabs)
-    for (Copy copy : slab.copies()) {
-      std::string name = argument_name(slab, copy);
+  for (const Bucket& bucket : layout.buckets)
+    for (Copy copy : bucket.copies()) {
+      std::string name = argument_name(bucket, copy);
       if (!arguments.has(name)) continue;
       std::vector<std::byte>& contents = training.state[name];
-      contents.resize(static_cast<size_t>(bytes(slab, copy)));
-      arguments.read(name, contents.data(), bytes(slab, copy));
+      contents.resize(static_cast<size_t>(bytes(bucket, copy)));
+      arguments.read(name, contents.data(), bytes(bucket, copy));
     }
   return training;
 }
@@ -211,11 +211,12 @@ PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& mi
   };
   result.loss = read_scalar(kLoss);
   result.auxiliary_loss = read_scalar(kAuxiliaryLoss);
-  for (const Slab& slab : layout.slabs) {
-    if (slab.trainable == models::Trainable::no) continue;
-    std::vector<float> values(static_cast<size_t>(slab.count));
-    arguments.read(argument_name(slab, Copy::gradient), values.data(), bytes(slab, Copy::gradient));
-    for (const Parameter& parameter : slab.parameters) {
+  for (const Bucket& bucket : layout.buckets) {
+    if (bucket.trainable == models::Trainable::no) continue;
+    std::vector<float> values(static_cast<size_t>(bucket.count));
+    arguments.read(argument_name(bucket, Copy::gradient), values.data(),
+                   bytes(bucket, Copy::gradient));
+    for (const Parameter& parameter : bucket.parameters) {
       auto begin = values.begin() + parameter.offset;
       result.gradients[parameter.name] = {begin, begin + parameter.type.shape.count()};
     }
@@ -229,11 +230,11 @@ std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout&
   Arguments arguments(*backend, ledger);
   trainer::initialize(layout, kWeightSeed, arguments);
   std::map<std::string, std::vector<float>> weights;
-  for (const Slab& slab : layout.slabs) {
-    std::vector<float> values(static_cast<size_t>(slab.count));
-    Copy copy = slab.has(Copy::master) ? Copy::master : Copy::compute;
-    arguments.read(argument_name(slab, copy), values.data(), bytes(slab, copy));
-    for (const Parameter& parameter : slab.parameters) {
+  for (const Bucket& bucket : layout.buckets) {
+    std::vector<float> values(static_cast<size_t>(bucket.count));
+    Copy copy = bucket.has(Copy::master) ? Copy::master : Copy::compute;
+    arguments.read(argument_name(bucket, copy), values.data(), bytes(bucket, copy));
+    for (const Parameter& parameter : bucket.parameters) {
       auto begin = values.begin() + parameter.offset;
       weights[parameter.name] = {begin, begin + parameter.type.shape.count()};
     }
@@ -256,7 +257,7 @@ std::string differences(const Training& a, const Training& b) {
         return "step " + std::to_string(i) + ", " + what + ": " + std::to_string(left) + " and " +
                std::to_string(right);
   }
-  if (a.state.size() != b.state.size()) return "different slabs";
+  if (a.state.size() != b.state.size()) return "different buckets";
   for (const auto& [name, contents] : a.state)
     if (auto other = b.state.find(name); other == b.state.end() || other->second != contents)
       return name + " differs";

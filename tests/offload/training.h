@@ -20,7 +20,7 @@ namespace longshore::offload {
 struct TrainingOptions {
   models::Model model = models::decoder(tiny_llama());
   std::string policy = "none";
-  std::map<std::string, Fate> custom;
+  std::map<std::string, Action> custom;
   std::optional<Policy> unnamed_policy;         // in the place of these, for any labels
   std::optional<Policy> others;                 // as in StagePolicy
   std::map<std::string, StagePolicy> by_stage;  // in the place of these, for scans of that name
@@ -45,7 +45,7 @@ struct TrainingOptions {
 struct Training {
   trainer::StepPlans plans;
   std::vector<trainer::StepResult> results;             // of each step
-  std::map<std::string, std::vector<std::byte>> state;  // every copy of every slab, by name
+  std::map<std::string, std::vector<std::byte>> state;  // every copy of every bucket, by name
   Ledger ledger;
   std::map<MemoryKind, int64_t> allocated_bytes;  // what the backend was asked for
 };

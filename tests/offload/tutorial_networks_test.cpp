@@ -36,10 +36,11 @@ Tensors weights_of(const ParameterLayout& layout) {
   return weights;
 }
 
-void expect_gradients(const Slab& slab, const Tensors& expected, const Arguments& arguments) {
-  std::vector<float> found(static_cast<size_t>(slab.count));
-  arguments.read(argument_name(slab, Copy::gradient), found.data(), bytes(slab, Copy::gradient));
-  for (const Parameter& parameter : slab.parameters) {
+void expect_gradients(const Bucket& bucket, const Tensors& expected, const Arguments& arguments) {
+  std::vector<float> found(static_cast<size_t>(bucket.count));
+  arguments.read(argument_name(bucket, Copy::gradient), found.data(),
+                 bytes(bucket, Copy::gradient));
+  for (const Parameter& parameter : bucket.parameters) {
     at::Tensor gradient = expected.at(parameter.name).contiguous();
     EXPECT_GT(gradient.norm().item<double>(), 1e-3) << parameter.name << ": a gradient of nothing";
     EXPECT_EQ(std::memcmp(found.data() + parameter.offset, gradient.const_data_ptr(),
@@ -87,7 +88,8 @@ void expect_as_by_hand(const models::Model& model, const models::Shape& input,
   if (has_auxiliary_loss) {
     EXPECT_NEAR(read(kAuxiliaryLoss) / expected.auxiliary_loss, 1, 1e-6);
   }
-  for (const Slab& slab : layout.slabs) expect_gradients(slab, expected.gradients, arguments);
+  for (const Bucket& bucket : layout.buckets)
+    expect_gradients(bucket, expected.gradients, arguments);
 }
 
 TEST(TutorialNetworks, RunInPlansAsByHand) {

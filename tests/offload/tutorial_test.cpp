@@ -181,7 +181,7 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 // What is alive at the peak beside parameters, gradients and the kernels' scratch.
 double least_temp_mib(const Answer& answer) {
   auto category = [&](Category c) { return answer.device.by_category[c]; };
-  return mib(category(Category::kept) + category(Category::working_set) +
+  return mib(category(Category::kept) + category(Category::temporaries) +
              category(Category::staging));
 }
 
@@ -190,15 +190,15 @@ const std::vector<std::string> kX{"x"};
 TEST(Tutorial, ActivationsAndParametersGoToTheHost) {
   Answer baseline = gradients_of_toy_a({.policy = keep_all()});
   Policy offload_x = save_and_offload({}, kX);
-  Answer x_away = gradients_of_toy_a({.policy = offload_x, .transfers = {.layers_ahead = 0}});
+  Answer x_away = gradients_of_toy_a({.policy = offload_x, .transfers = {.prefetch_layers = 0}});
   Answer x_ahead = gradients_of_toy_a({.policy = offload_x});
   Answer both = gradients_of_toy_a(
-      {.policy = offload_x, .homes = {.parameters = kHost}, .transfers = {.layers_ahead = 0}});
+      {.policy = offload_x, .homes = {.parameters = kHost}, .transfers = {.prefetch_layers = 0}});
   Answer both_ahead = gradients_of_toy_a(
-      {.policy = offload_x, .homes = {.parameters = kHost}, .transfers = {.layers_ahead = 0.5}});
+      {.policy = offload_x, .homes = {.parameters = kHost}, .transfers = {.prefetch_layers = 0.5}});
   Answer all = gradients_of_toy_a({.policy = offload_x,
                                    .homes = {.parameters = kHost, .gradients = kHost},
-                                   .transfers = {.layers_ahead = 0}});
+                                   .transfers = {.prefetch_layers = 0}});
   for (const Answer* other : {&x_away, &x_ahead, &both, &both_ahead, &all})
     expect_equal(baseline, *other);
 
@@ -234,9 +234,9 @@ TEST(Tutorial, ActivationsAndParametersGoToTheHost) {
 TEST(Tutorial, PoliciesNameWhatIsSavedAndWhatGoes) {
   const std::vector<std::string> saved{"y"};
   Policy policy = save_and_offload(saved, kX);
-  EXPECT_EQ(policy.fate("x"), Fate::offload);
-  EXPECT_EQ(policy.fate("y"), Fate::keep);
-  EXPECT_EQ(policy.fate("z"), Fate::remat);
+  EXPECT_EQ(policy.action("x"), Action::offload);
+  EXPECT_EQ(policy.action("y"), Action::keep);
+  EXPECT_EQ(policy.action("z"), Action::remat);
   expect_mentions(message_of<Error>([&] { save_and_offload(kX, kX); }), {"x"});
   expect_mentions(message_of<Error>([&] { save_and_offload({}, kX, kHost, kDevice); }),
                   {"pinned_host", "device"});
@@ -292,7 +292,7 @@ TEST(Tutorial, ALayerPutsItsWeightsItself) {
   };
   auto [expected, on_device] = run(false, {});
   for (double ahead : {0.0, 0.2, 1.0}) {
-    auto [found, on_host] = run(true, {.layers_ahead = ahead});
+    auto [found, on_host] = run(true, {.prefetch_layers = ahead});
     EXPECT_EQ(found, expected);
     EXPECT_LT(on_host.argument_bytes, on_device.argument_bytes);
     // Never all at once, unless all may come ahead.
@@ -384,7 +384,7 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
   ParameterLayout layout = lay_out(model, {.homes = homes, .optimizers = adamw_states()});
   trainer::StepOptions options{
       .policy = policy,
-      .transfers = {.layers_ahead = 0.25},
+      .transfers = {.prefetch_layers = 0.25},
       .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.999, 1e-8, 0})},
                                              .clipping_threshold = 1}};
   trainer::StepPlans plans = trainer::plan_step(model, layout, options, runtime.backend->target());
@@ -406,9 +406,9 @@ ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const H
     run.losses.push_back(result.loss + result.auxiliary_loss);
   }
   step.flush(runtime.ledger);
-  run.weights.resize(static_cast<size_t>(layout.slabs[0].count));
-  arguments.read(argument_name(layout.slabs[0], Copy::compute), run.weights.data(),
-                 bytes(layout.slabs[0], Copy::compute));
+  run.weights.resize(static_cast<size_t>(layout.buckets[0].count));
+  arguments.read(argument_name(layout.buckets[0], Copy::compute), run.weights.data(),
+                 bytes(layout.buckets[0], Copy::compute));
   for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = memory[kind];
   return run;
 }

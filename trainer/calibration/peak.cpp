@@ -31,7 +31,7 @@ double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Bac
   offload::PlanBuilder::Bindings bindings;
   for (const char* name : {"x", "weight", "y"})
     bindings.push_back(builder.argument(name, square, offload::MemoryKind::device,
-                                        offload::Category::working_set));
+                                        offload::Category::temporaries));
   builder.run(program, bindings, {});
   offload::Plan plan = builder.finish();
 

@@ -20,38 +20,38 @@ namespace {
 
 using data::SafetensorsDtype;
 using data::SafetensorsInfo;
+using offload::Bucket;
 using offload::Copy;
 using offload::Parameter;
 using offload::ParameterLayout;
-using offload::Slab;
 
 // Where a tensor of the file lies.
 struct Part {
   SafetensorsInfo info;
   std::string argument;
-  int64_t offset_bytes = 0;              // in the slab
-  int64_t held_begin = 0, held_end = 0;  // what of the slab's copy this device has, in bytes
+  int64_t offset_bytes = 0;              // in the bucket
+  int64_t held_begin = 0, held_end = 0;  // what of the bucket's copy this device has, in bytes
 };
 
 std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
   std::map<std::string, Part> parts;
-  for (const Slab& slab : layout.slabs) {
-    for (size_t i = 0; i < slab.states.size(); ++i) {
+  for (const Bucket& bucket : layout.buckets) {
+    for (size_t i = 0; i < bucket.states.size(); ++i) {
       const Copy copy = offload::state_copy(i);
       const auto bytes_of = [&](int64_t elements) {
-        return offload::elements(slab, copy, elements) * models::size_bytes(dtype(slab, copy));
+        return offload::elements(bucket, copy, elements) * models::size_bytes(dtype(bucket, copy));
       };
-      for (const Parameter& parameter : slab.parameters) {
+      for (const Parameter& parameter : bucket.parameters) {
         const models::Shape& shape = parameter.type.shape;
-        Part part{.info = {.name = parameter.name + "." + slab.states[i].name,
-                           .dtype = file_dtype(dtype(slab, copy)),
-                           .shape = slab.states[i].block > 1
-                                        ? std::vector{offload::elements(slab, copy, shape.count())}
-                                        : shape.sizes()},
-                  .argument = argument_name(slab, copy),
+        Part part{.info = {.name = parameter.name + "." + bucket.states[i].name,
+                           .dtype = file_dtype(dtype(bucket, copy)),
+                           .shape = bucket.states[i].block > 1 ? std::vector{offload::elements(
+                                                                     bucket, copy, shape.count())}
+                                                               : shape.sizes()},
+                  .argument = argument_name(bucket, copy),
                   .offset_bytes = bytes_of(parameter.offset),
-                  .held_begin = bytes_of(slab.part(copy).first),
-                  .held_end = bytes_of(slab.part(copy).end())};
+                  .held_begin = bytes_of(bucket.part(copy).first),
+                  .held_end = bytes_of(bucket.part(copy).end())};
         parts.emplace(part.info.name, std::move(part));
       }
     }

@@ -106,20 +106,20 @@ uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
 
 // The mixed sum of what this process holds of a parameter. The total of all processes is the same
 // however elements are dealt out to them.
-uint64_t sum_of(const offload::Slab& slab, const offload::Parameter& parameter,
+uint64_t sum_of(const offload::Bucket& bucket, const offload::Parameter& parameter,
                 const offload::Arguments& arguments) {
   // Enough for all processors; 64 MiB of memory at most.
   constexpr int64_t kPieceElements = int64_t{16} << 20;
-  const int64_t size = models::size_bytes(slab.dtype);
+  const int64_t size = models::size_bytes(bucket.dtype);
   const offload::ElementRange all =
-      offload::common(slab.held, {parameter.offset, parameter.type.shape.count()});
+      offload::common(bucket.held, {parameter.offset, parameter.type.shape.count()});
   uint64_t sum = 0;
   std::string bytes;
   for_each_piece(all.count, kPieceElements, [&](int64_t done, int64_t count) {
     const int64_t first = all.first + done;
     bytes.resize(static_cast<size_t>(count * size));
-    arguments.read_part(argument_name(slab, offload::Copy::compute),
-                        (first - slab.held.first) * size, bytes.data(), count * size);
+    arguments.read_part(argument_name(bucket, offload::Copy::compute),
+                        (first - bucket.held.first) * size, bytes.data(), count * size);
     const auto place = static_cast<uint64_t>(first - parameter.offset);
     sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
   });
@@ -151,11 +151,11 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
   if (saves_model(layout)) return "";
   std::string sums;
   for (const auto& [name, location] : layout.by_name) {
-    const offload::Slab& slab = layout.slab(location);
-    if (slab.trainable == models::Trainable::yes) continue;
+    const offload::Bucket& bucket = layout.bucket(location);
+    if (bucket.trainable == models::Trainable::yes) continue;
     const bool is_first_replica = layout.mesh.data.rank == 0;
     const uint64_t held =
-        is_first_replica ? sum_of(slab, layout.parameter(location), arguments) : uint64_t{0};
+        is_first_replica ? sum_of(bucket, layout.parameter(location), arguments) : uint64_t{0};
     uint64_t sum = 0;
     for (const std::string& text : world.gather(std::to_string(held))) {
       const std::optional<uint64_t> part = integer<uint64_t>(text);

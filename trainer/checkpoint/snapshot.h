@@ -12,7 +12,7 @@ namespace longshore::trainer {
 class Snapshot {
  public:
   // Takes the memory, for good, under the arguments' own names and categories: what
-  // trainer/weights/saved_state.h says of each slab. Throws what the backend does when it cannot.
+  // trainer/weights/saved_state.h says of each bucket. Throws what the backend does when it cannot.
   Snapshot(const offload::ParameterLayout& layout, offload::Backend& backend,
            offload::Ledger& ledger);
 

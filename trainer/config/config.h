@@ -114,9 +114,9 @@ struct Config {
   // remat
   std::string remat_policy = "full";
   int64_t offload_layers = -1;
-  // The fates of the labels whose keys are set: "remat", "device" or "offload", or two of them, for
-  // the first offload_layers layers and for the others.
-  std::map<std::string, std::vector<std::string>> label_fates;
+  // The actions of the labels whose keys are set: "remat", "device" or "offload", or two of them,
+  // for the first offload_layers layers and for the others.
+  std::map<std::string, std::vector<std::string>> label_actions;
 
   // offload
   bool parameter_memory_host_offload = false;

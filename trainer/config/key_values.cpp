@@ -110,10 +110,10 @@ bool accepts(const ListKey& key, const Items& items) {
   return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
 }
 
-bool accepts(const LabelKey& key, const Items& fates) {
-  return (fates.size() == 1 || fates.size() == 2) &&
-         std::ranges::all_of(fates, [&](const std::string& fate) {
-           return std::ranges::find(key.fates, fate) != key.fates.end();
+bool accepts(const LabelKey& key, const Items& actions) {
+  return (actions.size() == 1 || actions.size() == 2) &&
+         std::ranges::all_of(actions, [&](const std::string& action) {
+           return std::ranges::find(key.actions, action) != key.actions.end();
          });
 }
 
@@ -176,7 +176,7 @@ std::string expected_value(const DatasetKey&) {
 std::string expected_value(const ChoiceKey& key) { return joined_by_or(key.names); }
 
 std::string expected_value(const LabelKey& key) {
-  return joined_by_or(key.fates) +
+  return joined_by_or(key.actions) +
          ", or two of them: of the first offload_layers layers, and of the others";
 }
 
@@ -290,12 +290,12 @@ bool read(const ChoiceKey& key, const Scalar& value, Config& config) {
 
 bool read(const LabelKey& key, const std::string& label, const Scalar& value, Config& config) {
   if (!value.list && value.text.empty()) {
-    config.label_fates.erase(label);
+    config.label_actions.erase(label);
     return true;
   }
   std::optional<Items> items = items_of(value);
   if (!items || !accepts(key, *items)) return false;
-  config.label_fates[label] = *std::move(items);
+  config.label_actions[label] = *std::move(items);
   return true;
 }
 
@@ -319,10 +319,10 @@ std::string dataset_text(const std::vector<DatasetFile>& files) {
   return list_text(items);
 }
 
-std::string fates_text(const std::string& label, const Config& config) {
-  auto fates = config.label_fates.find(label);
-  if (fates == config.label_fates.end()) return "\"\"";
-  return fates->second.size() == 1 ? fates->second[0] : "[" + join(fates->second) + "]";
+std::string actions_text(const std::string& label, const Config& config) {
+  auto actions = config.label_actions.find(label);
+  if (actions == config.label_actions.end()) return "\"\"";
+  return actions->second.size() == 1 ? actions->second[0] : "[" + join(actions->second) + "]";
 }
 
 }  // namespace
@@ -335,7 +335,7 @@ std::vector<std::string> choices(const Key& key) {
   return std::visit(Overload{
                         [](const ChoiceKey& kind) { return kind.names; },
                         [](const ListKey& kind) { return kind.choices; },
-                        [](const LabelKey& kind) { return kind.fates; },
+                        [](const LabelKey& kind) { return kind.actions; },
                         [](const FlagKey&) {
                           return Items{"true", "false"};
                         },
@@ -388,8 +388,8 @@ bool is_valid(const Key& key, const Config& config) {
           [&](const PathKey& kind) { return accepts_text(kind.place.in(config).native()); },
           [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
           [&](const LabelKey& kind) {
-            auto fates = config.label_fates.find(key.name);
-            return fates == config.label_fates.end() || accepts(kind, fates->second);
+            auto actions = config.label_actions.find(key.name);
+            return actions == config.label_actions.end() || accepts(kind, actions->second);
           },
           [&](const auto& kind) { return accepts(kind, kind.place.in(config)); },
       },
@@ -400,9 +400,9 @@ void copy_value(const Key& key, const Config& from, Config& to) {
   std::visit(Overload{
                  [&](const ChoiceKey& kind) { kind.set(to, kind.get(from)); },
                  [&](const LabelKey&) {
-                   to.label_fates.erase(key.name);
-                   auto fates = from.label_fates.find(key.name);
-                   if (fates != from.label_fates.end()) to.label_fates.insert(*fates);
+                   to.label_actions.erase(key.name);
+                   auto actions = from.label_actions.find(key.name);
+                   if (actions != from.label_actions.end()) to.label_actions.insert(*actions);
                  },
                  [&](const auto& kind) { kind.place.in(to) = kind.place.in(from); },
              },
@@ -422,7 +422,7 @@ std::string value_text(const Key& key, const Config& config) {
           [&](const ListKey& kind) { return list_text(kind.place.in(config)); },
           [&](const DatasetKey& kind) { return dataset_text(kind.place.in(config)); },
           [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
-          [&](const LabelKey&) { return fates_text(key.name, config); },
+          [&](const LabelKey&) { return actions_text(key.name, config); },
       },
       key.kind);
 }

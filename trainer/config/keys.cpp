@@ -160,7 +160,7 @@ std::vector<Key> make_config_keys() {
        "decides initial weights and the order of the data"},
       {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda", "cuda_composed"}),
        "auto: cuda where this build and machine have it; cuda_composed: CUDA with ATen's ops in "
-       "the place of own kernels, cuBLASLt's and cuDNN's, to look for a fault in one of them"},
+       "the place of custom kernels, cuBLASLt's and cuDNN's, to look for a fault in one of them"},
       {"deterministic", run, FlagKey{&Config::deterministic},
        "of CUDA: gradients of attention are sums in a fixed order, so that a step gives the same "
        "bits again and under every policy; false: in any order, which may be faster"},
@@ -220,7 +220,7 @@ std::vector<Key> make_config_keys() {
        "gradient_accumulation_steps"},
       {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, models::kMaxLayers, -1},
        "so many layers, from the first, follow the policy; what it offloads stays on the device in "
-       "the others, or their fate is the second of a label's key; -1: all but the last"},
+       "the others, or their action is the second of a label's key; -1: all but the last"},
       {offload::kUnlabelled, remat, LabelKey{{"remat", "device"}},
        "custom: what has no label: results of norms and activations"},
       {"x", remat, LabelKey{}, "custom, of the toys: the layer's input"},

@@ -99,9 +99,9 @@ struct ChoiceKey {
   void (*set)(Config&, size_t);
 };
 
-// The fates of the label that has the key's name. Config::label_fates holds them.
+// The actions of the label that has the key's name. Config::label_actions holds them.
 struct LabelKey {
-  std::vector<std::string> fates = {"remat", "device", "offload"};
+  std::vector<std::string> actions = {"remat", "device", "offload"};
 };
 
 struct Key {

@@ -15,8 +15,8 @@
 #include "base/text.h"
 #include "trainer/config/hf_model.h"
 #include "trainer/config/inputs.h"
+#include "trainer/config/key_aliases.h"
 #include "trainer/config/key_values.h"
-#include "trainer/config/other_names.h"
 #include "trainer/config/validate.h"
 #include "trainer/config/yaml.h"
 

@@ -243,13 +243,13 @@ void check_run(const Config& config) {
 void validate_remat(const Config& config) {
   with_origin(config, [&] { offload::require_policy_name(config.remat_policy); });
   bool is_auto = config.remat_policy == offload::kAuto;
-  for (const auto& [label, fates] : config.label_fates) {
+  for (const auto& [label, actions] : config.label_actions) {
     if (config.remat_policy != "custom" && !is_auto)
       refuse(config, label,
              "this key only with remat_policy: custom or auto, not with " +
                  described(config, "remat_policy"));
-    if (is_auto && fates.size() > 1)
-      refuse(config, label, "one fate, which stays, with " + described(config, "remat_policy"));
+    if (is_auto && actions.size() > 1)
+      refuse(config, label, "one action, which stays, with " + described(config, "remat_policy"));
   }
   if (is_auto && config.hardware.empty())
     refuse(config, "hardware",

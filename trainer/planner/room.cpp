@@ -74,10 +74,11 @@ MemoryByKind memory_of_states(const Config& config, models::Target target) {
   const offload::LayoutOptions options = layout_options(config);
   const bool has_optimizer = config.toy != Toy::a;
   MemoryByKind memory;
-  for (const offload::Slab& slab : offload::lay_out(make_model(config, target), options).slabs)
-    for (offload::Copy copy : slab.copies())
+  for (const offload::Bucket& bucket :
+       offload::lay_out(make_model(config, target), options).buckets)
+    for (offload::Copy copy : bucket.copies())
       if (copy != offload::Copy::gradient && (has_optimizer || copy == offload::Copy::compute))
-        memory[slab.homes.of(copy)].peak_bytes += offload::align_up(bytes(slab, copy));
+        memory[bucket.homes.of(copy)].peak_bytes += offload::align_up(bytes(bucket, copy));
   return memory;
 }
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "trainer/step/estimate.h"
-#include "trainer/step/lookahead.h"
+#include "trainer/step/prefetch.h"
 #include "trainer/step/short_step.h"
 
 namespace longshore::trainer {
@@ -34,8 +34,8 @@ bool can_be_short(const models::Model& model) {
 // The shorter steps from whose times that of the model's step follows. Only the first and last few
 // layers take times of their own; all between them take the same. So the time is linear in the
 // number of layers. A step that is no longer than the two short ones together, or whose layers
-// cannot do with so few, is walked itself.
-std::vector<WeightedCount> steps_to_walk(const models::Model& model) {
+// cannot do with so few, is simulated itself.
+std::vector<WeightedCount> steps_to_simulate(const models::Model& model) {
   const auto count = std::ssize(main_stage(model).layers);
   if (count <= kFewLayers + kMoreLayers || !can_be_short(model)) return {{count, 1}};
   const double beyond =
@@ -48,10 +48,10 @@ std::vector<WeightedCount> steps_to_walk(const models::Model& model) {
 StepTimes StepTrial::times(const Hardware& hardware) const {
   StepTimes sum;
   for (const auto& [weight, step] : steps_) {
-    const Estimate walked = estimate(step, hardware);
-    sum.step += weight * walked.step_seconds;
-    sum.exposed += weight * (walked.phases.exposed_transfer + walked.phases.exposed_host);
-    sum.recompute += weight * walked.phases.recompute;
+    const Estimate simulated = estimate(step, hardware);
+    sum.step += weight * simulated.step_seconds;
+    sum.exposed += weight * (simulated.phases.exposed_transfer + simulated.phases.exposed_host);
+    sum.recompute += weight * simulated.phases.recompute;
   }
   return sum;
 }
@@ -60,16 +60,16 @@ StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const H
     : config_(config), plans_(plans), hardware_(hardware) {}
 
 StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
-  options.transfers.layers_ahead = layers_ahead(options, layout);
+  options.transfers.prefetch_layers = prefetch_layers(options, layout);
   StepTrial::WeightedSteps steps;
-  for (const WeightedCount& layers : steps_to_walk(plans_.model))
+  for (const WeightedCount& layers : steps_to_simulate(plans_.model))
     steps.emplace_back(layers.weight, plan_short_step(plans_.model, static_cast<int>(layers.count),
                                                       layout, options, hardware_.target));
   return StepTrial(std::move(steps));
 }
 
 MemoryByKind StepTrials::memory(StepOptions options) const {
-  options.transfers.layers_ahead = layers_ahead(options, layout_options(config_));
+  options.transfers.prefetch_layers = prefetch_layers(options, layout_options(config_));
   TrainingPlans changed{.model = plans_.model,
                         .layout = plans_.layout,
                         .options = std::move(options),
@@ -82,10 +82,10 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
   return analyze(changed);
 }
 
-double StepTrials::layers_ahead(const StepOptions& options,
-                                const offload::LayoutOptions& layout) const {
+double StepTrials::prefetch_layers(const StepOptions& options,
+                                   const offload::LayoutOptions& layout) const {
   if (config_.prefetch_layers >= 0) return config_.prefetch_layers;
-  return choose_layers_ahead(plans_.model, layout, options, hardware_.target, hardware_);
+  return choose_prefetch_layers(plans_.model, layout, options, hardware_.target, hardware_);
 }
 
 }  // namespace longshore::trainer

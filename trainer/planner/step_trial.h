@@ -17,8 +17,9 @@ struct StepTimes {
   double recompute = 0;  // of it: values are computed again
 };
 
-// A step that was planned with changed options. Planning and walking a step of a long model takes
-// seconds, so a trial consists of a few short steps from whose times that of the long one follows.
+// A step that was planned with changed options. Planning and simulating a step of a long model
+// takes seconds, so a trial consists of a few short steps from whose times that of the long one
+// follows.
 class StepTrial {
  public:
   // Short steps, each with the factor by which its times enter those of the whole step.
@@ -45,7 +46,7 @@ class StepTrials {
   MemoryByKind memory(StepOptions options) const;
 
  private:
-  double layers_ahead(const StepOptions& options, const offload::LayoutOptions& layout) const;
+  double prefetch_layers(const StepOptions& options, const offload::LayoutOptions& layout) const;
 
   const Config& config_;
   const TrainingPlans& plans_;

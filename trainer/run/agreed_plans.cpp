@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "trainer/config/model_config.h"
 #include "trainer/distributed/same_config.h"
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 
 namespace longshore::trainer {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 Config with_choices(Config config, models::Target target, const TrainingPlans& plans) {
   const bool is_bfloat16 = compute_dtype(config, target) == models::Dtype::bfloat16;
   config.dtype = is_bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
-  config.prefetch_layers = plans.options.transfers.layers_ahead;
+  config.prefetch_layers = plans.options.transfers.prefetch_layers;
   for (const char* key : {"dtype", "prefetch_layers"})
     if (!config.origins.contains(key)) config.origins[key] = "by the machine";
   return config;
@@ -25,7 +25,7 @@ Config with_choices(Config config, models::Target target, const TrainingPlans& p
 TrainingPlans agreed_plans(const Config& config, offload::Backend& backend, World& world) {
   TrainingPlans plans = plan_training(config, backend.target(), world.rank());
   // All wait for each other: who went on would take what others still count on.
-  for (const std::string& why : world.gather(why_no_room(config, plans, backend)))
+  for (const std::string& why : world.gather(explain_out_of_memory(config, plans, backend)))
     if (!why.empty()) throw PlanError(why);
   require_same_config(with_choices(config, backend.target(), plans), backend.target(), world);
   return plans;

@@ -29,7 +29,7 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/run_files.h"
 #include "trainer/distributed/launch.h"
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/run/agreed_stop.h"
 #include "trainer/run/compare_ranks.h"
 #include "trainer/run/faults.h"
@@ -362,7 +362,7 @@ class Run {
     session_.reset();
     try {
       account += "Something else takes what the plan counted on. The run would take less with\n" +
-                 what_helps(config_, backend_.target());
+                 memory_suggestions(config_, backend_.target());
     } catch (const std::bad_alloc&) {
       account += "nothing is left to plan with";
     }

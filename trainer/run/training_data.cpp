@@ -79,10 +79,10 @@ class Opener {
     if (file->skipped_lines() > 0)
       note += fmt::format(", {} skipped", plural(file->skipped_lines(), "bad line"));
     if (config_.dataset_type == DatasetType::documents) return document_rows(file, std::move(note));
-    if (file->loss_marks() == data::LossMarks::present)
+    if (file->loss_mask() == data::LossMask::present)
       throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " +
                         path_text(path) +
-                        " has prompts, which are not learnt; expected dataset_type=documents");
+                        " has prompts, which are not trained on; expected dataset_type=documents");
     log_(note);
     return std::make_shared<const data::WindowRows>(file, config_.max_target_length, remainder);
   }
@@ -114,8 +114,8 @@ class Opener {
 
   // tokenize once wrote paragraphs without.
   void warn_of_bos(const fs::path& path, const data::TokenFile& file) const {
-    const bool may_lack = !data::is_text(path) && file.has_documents() &&
-                          file.loss_marks() == data::LossMarks::absent;
+    const bool may_lack =
+        !data::is_text(path) && file.has_documents() && file.loss_mask() == data::LossMask::absent;
     if (!may_lack || !tokenizer_ || tokenizer_->bos_id() < 0 || begins_with_bos(file, *tokenizer_))
       return;
     log_(
@@ -206,7 +206,7 @@ void require_use_of_template(const Config& config) {
   if (!has_use)
     throw ConfigError(
         location(config, "chat_template") + ": found " + config.chat_template +
-        ", expected none: no file has messages, and other text is learnt as it stands");
+        ", expected none: no file has messages, and other text is trained on as it stands");
 }
 
 // How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".

@@ -12,7 +12,7 @@
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
 #include "offload/lowering/parameter_layout.h"
-#include "offload/lowering/windows.h"
+#include "offload/lowering/staging.h"
 
 namespace longshore::trainer {
 

@@ -24,22 +24,22 @@ double& wait_for(Lane lane, Phases& phases) {
 // A run of a plan within a step, or `times` runs in a row that are alike and follow a run like
 // them.
 struct Stretch {
-  const offload::WalkedRuns* runs = nullptr;
+  const offload::SimulatedRuns* runs = nullptr;
   int64_t times = 1;
   double begin = 0;  // of the first run, where all before it are counted once
 };
 
 // The first of runs in a row is a stretch of its own, since another run comes before it: what waits
 // at the beginning of a run began to wait at the end of the run before.
-std::vector<Stretch> stretches(const std::vector<offload::WalkedRuns>& step) {
+std::vector<Stretch> stretches(const std::vector<offload::SimulatedRuns>& step) {
   std::vector<Stretch> result;
   double begin = 0;
-  auto add = [&](const offload::WalkedRuns& runs, int64_t times) {
+  auto add = [&](const offload::SimulatedRuns& runs, int64_t times) {
     if (times == 0) return;
     result.push_back({.runs = &runs, .times = times, .begin = begin});
     begin += runs.seconds;
   };
-  for (const offload::WalkedRuns& runs : step) {
+  for (const offload::SimulatedRuns& runs : step) {
     add(runs, 1);
     add(runs, runs.times - 1);
   }
@@ -83,9 +83,9 @@ class Others {
 }  // namespace
 
 Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
-  Estimate result{.runs = offload::walk_runs(step.runs(), hardware)};
-  const std::vector<Stretch> walked = stretches(result.runs);
-  Others others(walked);
+  Estimate result{.runs = offload::simulate_runs(step.runs(), hardware)};
+  const std::vector<Stretch> simulated = stretches(result.runs);
+  Others others(simulated);
   double computed = 0;
   auto wait = [&](double until, int64_t times) {
     constexpr double kLeast = 1e-12;  // below are sums in another order
@@ -93,7 +93,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
     wait_for(others.busiest(computed, until), result.phases) +=
         static_cast<double>(times) * (until - computed);
   };
-  for (const Stretch& stretch : walked) {
+  for (const Stretch& stretch : simulated) {
     const auto times = static_cast<double>(stretch.times);
     result.step_seconds += times * stretch.runs->seconds;
     for (const Event& event : stretch.runs->events) {
@@ -105,7 +105,7 @@ Estimate estimate(const StepPlans& step, const offload::Hardware& hardware) {
       computed = stretch.begin + event.span.end;
     }
   }
-  wait(walked.back().begin + walked.back().runs->seconds, 1);
+  wait(simulated.back().begin + simulated.back().runs->seconds, 1);
   for (Lane lane : kLanes)
     if (result.busy_seconds[lane] > result.busy_seconds[result.bottleneck])
       result.bottleneck = lane;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/execution/walk.h"
+#include "offload/execution/simulate.h"
 #include "offload/hardware/hardware.h"
 #include "trainer/step/step_plans.h"
 
@@ -29,7 +29,7 @@ struct Estimate {
   Phases phases;
   offload::PerLane<double> busy_seconds{};
   offload::Lane bottleneck = offload::Lane::compute;  // the busiest
-  std::vector<offload::WalkedRuns> runs;              // of the step
+  std::vector<offload::SimulatedRuns> runs;           // of the step
 };
 
 // A step among others like it, so that a deferred update counts where it is made.

@@ -37,21 +37,21 @@ Program clip_program(double threshold, int64_t count) {
   return t.finish();
 }
 
-offload::ElementRange held_part(const offload::Slab& slab, int parameter) {
-  const offload::Parameter& p = slab.parameters[parameter];
-  return common(slab.updated, {p.offset, p.type.shape.count()});
+offload::ElementRange held_part(const offload::Bucket& bucket, int parameter) {
+  const offload::Parameter& p = bucket.parameters[parameter];
+  return common(bucket.updated, {p.offset, p.type.shape.count()});
 }
 
 }  // namespace
 
 GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder)
     : operands_(operands), builder_(builder) {
-  const std::vector<offload::Slab>& slabs = operands.layout().slabs;
-  for (int slab = 0; slab < std::ssize(slabs); ++slab) {
-    if (slabs[slab].trainable == models::Trainable::no) continue;
-    for (int p = 0; p < std::ssize(slabs[slab].parameters); ++p)
-      if (held_part(slabs[slab], p).count > 0)
-        index_.try_emplace({slab, p}, static_cast<int>(index_.size()));
+  const std::vector<offload::Bucket>& buckets = operands.layout().buckets;
+  for (int bucket = 0; bucket < std::ssize(buckets); ++bucket) {
+    if (buckets[bucket].trainable == models::Trainable::no) continue;
+    for (int p = 0; p < std::ssize(buckets[bucket].parameters); ++p)
+      if (held_part(buckets[bucket], p).count > 0)
+        index_.try_emplace({bucket, p}, static_cast<int>(index_.size()));
   }
   if (index_.empty())
     throw ConfigError(
@@ -66,28 +66,28 @@ void GradientNorm::on_parameter_gradient(const offload::ParameterLayout::Locatio
                                          const offload::Scope& scope) {
   const offload::Parameter& parameter = operands_.layout().parameter(location);
   int64_t count = parameter.type.shape.count();
-  add_square_sum(operands_.range(location.slab, offload::Copy::gradient, parameter.offset,
+  add_square_sum(operands_.range(location.bucket, offload::Copy::gradient, parameter.offset,
                                  {{count}, Dtype::float32}),
-                 location.slab, location.parameter, scope);
+                 location.bucket, location.parameter, scope);
 }
 
-void GradientNorm::on_slab_gradients(int slab) {
-  const offload::Scope scope{"norm", slab, offload::Phase::optimizer};
-  const offload::Slab& s = operands_.layout().slabs[slab];
-  const Operand held = operands_.held(slab, offload::Copy::gradient);
+void GradientNorm::on_bucket_gradients(int bucket) {
+  const offload::Scope scope{"norm", bucket, offload::Phase::optimizer};
+  const offload::Bucket& s = operands_.layout().buckets[bucket];
+  const Operand held = operands_.held(bucket, offload::Copy::gradient);
   for (int p = 0; p < std::ssize(s.parameters); ++p) {
     const auto [first, count] = held_part(s, p);
     if (count == 0) continue;
     add_square_sum({held.buffer,
                     held.offset + (first - s.updated.first) * models::size_bytes(Dtype::float32),
                     {{count}, Dtype::float32}},
-                   slab, p, scope);
+                   bucket, p, scope);
   }
 }
 
-void GradientNorm::add_square_sum(const Operand& gradient, int slab, int parameter,
+void GradientNorm::add_square_sum(const Operand& gradient, int bucket, int parameter,
                                   const offload::Scope& scope) {
-  int index = index_.at({slab, parameter});
+  int index = index_.at({bucket, parameter});
   Operand sum{
       square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
   PlanBuilder::Bindings bindings{gradient, sum};

@@ -21,20 +21,21 @@ class GradientNorm {
   // second where gradients are summed up over several.
   void on_parameter_gradient(const offload::ParameterLayout::Location& location,
                              const offload::Scope& scope);
-  void on_slab_gradients(int slab);
+  void on_bucket_gradients(int bucket);
 
   // After the pass: writes kGradientNorm and, where it is given, the `factor` (f32 scalar, on the
   // device or on the host) that clips to the threshold.
   void finish(double threshold, const offload::Operand& factor = {});
 
  private:
-  void add_square_sum(const offload::Operand& gradient, int slab, int parameter,
+  void add_square_sum(const offload::Operand& gradient, int bucket, int parameter,
                       const offload::Scope& scope);
 
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
-  std::map<std::pair<int, int>, int> index_;  // of a parameter's square sum, by slab and parameter
-  offload::Operand square_sums_;              // f64 [trainable parameters of which some is held]
+  std::map<std::pair<int, int>, int>
+      index_;                     // of a parameter's square sum, by bucket and parameter
+  offload::Operand square_sums_;  // f64 [trainable parameters of which some is held]
 };
 
 }  // namespace longshore::trainer

@@ -172,12 +172,12 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
   batch[data::kPositions] = positions(reader);
   std::vector<int32_t> labels;
   if (inputs.has_labels) labels = reader.read("labels", {.high = vocabulary - 1, .also = kNoLabel});
-  std::vector<int32_t>& learnt = batch[data::kTargets] =
+  std::vector<int32_t>& trained = batch[data::kTargets] =
       inputs.has_labels
           ? targets(labels, batch.shape.length)
           : std::vector<int32_t>(static_cast<size_t>(reader.count()), data::kIgnoredTarget);
   batch.total_weights =
-      std::ranges::count_if(learnt, [](int32_t target) { return target != data::kIgnoredTarget; });
+      std::ranges::count_if(trained, [](int32_t target) { return target != data::kIgnoredTarget; });
   if (inputs.has_labels && batch.total_weights == 0)
     reader.fail("labels", "no target to train",
                 fmt::format("at least one that is not {}, after the first column", kNoLabel));

@@ -84,16 +84,16 @@ Program update_program(const models::Optimizer& optimizer, const models::Roundin
   return t.finish();
 }
 
-// The type of what a copy has of a part of its slab: flat where elements share values.
-models::Type type_of(const offload::Slab& slab, Copy copy, const models::Shape& shape) {
-  const int64_t count = offload::elements(slab, copy, shape.count());
-  return {count == shape.count() ? shape : models::Shape{count}, dtype(slab, copy)};
+// The type of what a copy has of a part of its bucket: flat where elements share values.
+models::Type type_of(const offload::Bucket& bucket, Copy copy, const models::Shape& shape) {
+  const int64_t count = offload::elements(bucket, copy, shape.count());
+  return {count == shape.count() ? shape : models::Shape{count}, dtype(bucket, copy)};
 }
 
 // Small enough to be spread over a layer, large enough to be worth a kernel and a copy.
-int64_t chunk_of(const offload::Slab& slab, int64_t most) {
+int64_t chunk_of(const offload::Bucket& bucket, int64_t most) {
   constexpr int64_t kParts = 16, kLeast = int64_t{1} << 20;
-  int64_t part = (slab.count / kParts + offload::kScaleBlock) / offload::kScaleBlock;
+  int64_t part = (bucket.count / kParts + offload::kScaleBlock) / offload::kScaleBlock;
   return std::min(most, std::max(kLeast, part * offload::kScaleBlock));
 }
 
@@ -127,17 +127,17 @@ Update::Update(const OptimizerOptions& options, offload::PassOperands& operands,
       builder_(builder),
       clip_(clip) {}
 
-int Update::add(int slab) {
+int Update::add(int bucket) {
   size_t before = queue_.size();
-  const offload::Slab& s = layout_.slabs[slab];
+  const offload::Bucket& s = layout_.buckets[bucket];
   if (options_.lane == Lane::host_compute && s.homes.optimizer == MemoryKind::device)
     throw InternalError(s.name + ": is updated on the host, but its states are on the device");
   const models::Optimizer& optimizer = options_.optimizers.at(static_cast<size_t>(s.optimizer));
   if (optimizer.rule->region == models::Region::matrix)
-    add_matrices(slab);
+    add_matrices(bucket);
   else
-    add_ranges(slab);
-  // A shard that only fills its slab up has states all the same, which nothing updates.
+    add_ranges(bucket);
+  // A shard that only fills its bucket up has states all the same, which nothing updates.
   if (queue_.size() == before)
     for (Copy copy : s.copies())
       if (copy != Copy::compute && copy != Copy::gradient)
@@ -145,25 +145,25 @@ int Update::add(int slab) {
   return static_cast<int>(queue_.size() - before);
 }
 
-void Update::add_ranges(int slab) {
-  const offload::Slab& s = layout_.slabs[slab];
+void Update::add_ranges(int bucket) {
+  const offload::Bucket& s = layout_.buckets[bucket];
   const int64_t chunk = chunk_of(s, options_.chunk);
   for (const offload::DecayRange& range : s.decay_ranges())
     for (int64_t begin = 0; begin < range.count; begin += chunk) {
       const int64_t count = std::min(chunk, range.count - begin);
-      queue_.push_back({slab, {range.offset + begin, count, range.decay}, {count}});
+      queue_.push_back({bucket, {range.offset + begin, count, range.decay}, {count}});
     }
 }
 
-void Update::add_matrices(int slab) {
-  const offload::Slab& s = layout_.slabs[slab];
+void Update::add_matrices(int bucket) {
+  const offload::Bucket& s = layout_.buckets[bucket];
   for (const offload::Parameter& parameter : s.parameters) {
     const models::Shape& shape = parameter.type.shape;
     if (offload::common(s.updated, {parameter.offset, shape.count()}).count != shape.count())
       throw ConfigError("found a part of " + parameter.name + " on a device, expected all of it: " +
                         options_.optimizers[static_cast<size_t>(s.optimizer)].rule->name +
                         " updates whole matrices, which devices cannot share yet");
-    queue_.push_back({slab, {parameter.offset, shape.count(), parameter.weight.decay}, shape});
+    queue_.push_back({bucket, {parameter.offset, shape.count(), parameter.weight.decay}, shape});
   }
 }
 
@@ -176,30 +176,31 @@ void Update::run(int chunks) {
   }
 }
 
-void Update::gather(int slab) {
+void Update::gather(int bucket) {
   if (layout_.shard_optimizer_over_data)
-    operands_.gather_updated(slab, {"weights", slab, offload::Phase::optimizer});
+    operands_.gather_updated(bucket, {"weights", bucket, offload::Phase::optimizer});
 }
 
-bool Update::is_away(const offload::Slab& slab, Copy copy) const {
-  return options_.lane == Lane::host_compute && slab.homes.of(copy) == MemoryKind::device;
+bool Update::is_away(const offload::Bucket& bucket, Copy copy) const {
+  return options_.lane == Lane::host_compute && bucket.homes.of(copy) == MemoryKind::device;
 }
 
-// Where the lane works: as it lies there, through a window, or in a copy that the lane can reach.
+// Where the lane works: as it lies there, through a staged range, or in a copy that the lane can
+// reach.
 Operand Update::reach(const Chunk& chunk, Copy copy) {
-  const offload::Slab& s = layout_.slabs[chunk.part.slab];
+  const offload::Bucket& s = layout_.buckets[chunk.part.bucket];
   if (!s.has(copy)) return {};
   models::Type type = type_of(s, copy, chunk.part.shape);
   int64_t offset = offload::elements(s, copy, chunk.part.range.offset);
-  if (options_.lane == Lane::compute) return operands_.range(chunk.part.slab, copy, offset, type);
-  if (!is_away(s, copy)) return operands_.host_range(chunk.part.slab, copy, offset, type);
+  if (options_.lane == Lane::compute) return operands_.range(chunk.part.bucket, copy, offset, type);
+  if (!is_away(s, copy)) return operands_.host_range(chunk.part.bucket, copy, offset, type);
   return builder_.temporary(argument_name(s, copy), type, MemoryKind::pinned_host,
                             Category::staging);
 }
 
-// Nothing of scales that the slab has not.
+// Nothing of scales that the bucket has not.
 Operand Update::reach_state(const Chunk& chunk, const char* name) {
-  const offload::Slab& s = layout_.slabs[chunk.part.slab];
+  const offload::Bucket& s = layout_.buckets[chunk.part.bucket];
   const auto found = std::ranges::find(s.states, name, &offload::State::name);
   if (found == s.states.end()) return {};
   return reach(chunk, offload::state_copy(static_cast<size_t>(found - s.states.begin())));
@@ -208,14 +209,14 @@ Operand Update::reach_state(const Chunk& chunk, const char* name) {
 Update::Chunk Update::fetch_next() {
   Chunk chunk{queue_.front(), {"optimizer", chunks_++, offload::Phase::optimizer}, {}, {}};
   queue_.pop_front();
-  const auto& [slab, range, shape] = chunk.part;
-  const offload::Slab& s = layout_.slabs[slab];
+  const auto& [bucket, range, shape] = chunk.part;
+  const offload::Bucket& s = layout_.buckets[bucket];
   chunk.gradient = reach(chunk, Copy::gradient);
   chunk.compute = reach(chunk, Copy::compute);
   auto bring = [&](Copy copy, const Operand& here) {
     if (is_away(s, copy))
       builder_.move(Lane::device_to_host,
-                    operands_.range(slab, copy, range.offset, type_of(s, copy, shape)), here,
+                    operands_.range(bucket, copy, range.offset, type_of(s, copy, shape)), here,
                     chunk.scope);
   };
   bring(Copy::gradient, chunk.gradient);
@@ -224,7 +225,7 @@ Update::Chunk Update::fetch_next() {
 }
 
 void Update::update(const Chunk& chunk) {
-  const offload::Slab& s = layout_.slabs[chunk.part.slab];
+  const offload::Bucket& s = layout_.buckets[chunk.part.bucket];
   const offload::DecayRange& range = chunk.part.range;
   auto scalar = [&](const std::string& name, Dtype dtype = Dtype::float32) {
     return options_.lane == Lane::host_compute ? operands_.host_scalar(name, dtype)
@@ -259,9 +260,9 @@ void Update::update(const Chunk& chunk) {
   builder_.run(program, bindings, chunk.scope, options_.lane);
   if (!is_away(s, Copy::compute)) return;
   // What the chunk before sends may be on its way still: this one's takes other memory.
-  if (sent_) builder_.hold(sent_);
+  if (sent_) builder_.keep_alive(sent_);
   builder_.move(Lane::host_to_device, chunk.compute,
-                operands_.range(chunk.part.slab, Copy::compute, range.offset,
+                operands_.range(chunk.part.bucket, Copy::compute, range.offset,
                                 type_of(s, Copy::compute, chunk.part.shape)),
                 chunk.scope);
   sent_ = chunk.compute;

@@ -1,4 +1,4 @@
-// The part of a training plan that updates parameters: slabs by their optimizers, a chunk at a
+// The part of a training plan that updates parameters: buckets by their optimizers, a chunk at a
 // time.
 #pragma once
 
@@ -18,7 +18,8 @@ enum class ClippingNorm : uint8_t {
 };
 
 struct OptimizerOptions {
-  // Slab::optimizer says which updates a slab. weight_decay applies to the decayed parts of slabs.
+  // Bucket::optimizer says which updates a bucket. weight_decay applies to the decayed parts of
+  // buckets.
   std::vector<models::Optimizer> optimizers;
   double clipping_threshold = 0;  // 0: no clipping
   ClippingNorm clipping_norm = ClippingNorm::global_norm;
@@ -56,22 +57,22 @@ class Update {
   Update(const OptimizerOptions& options, offload::PassOperands& operands,
          offload::PlanBuilder& builder, const offload::Operand& clip);
 
-  // Queues a slab; says how many chunks it has.
-  int add(int slab);
+  // Queues a bucket; says how many chunks it has.
+  int add(int bucket);
   // Appends the update of the next `chunks` chunks. What the host brings for a chunk is on its way
   // while the one before is updated.
   void run(int chunks);
-  // After the update of a slab of which replicas update a part each: appends the gathering of its
-  // weights. Devices that share an axis must be told in the same order. A slab that this one
+  // After the update of a bucket of which replicas update a part each: appends the gathering of its
+  // weights. Devices that share an axis must be told in the same order. A bucket that this one
   // updates whole needs nothing.
-  void gather(int slab);
+  void gather(int bucket);
   // Runs all that are queued.
   void finish() { run(static_cast<int>(queue_.size()) + (fetched_ ? 1 : 0)); }
 
  private:
-  // Part of a slab that is updated at a time: a range, or a matrix in its shape.
+  // Part of a bucket that is updated at a time: a range, or a matrix in its shape.
   struct Part {
-    int slab = 0;
+    int bucket = 0;
     offload::DecayRange range;
     models::Shape shape;
   };
@@ -81,11 +82,11 @@ class Update {
     offload::Operand gradient, compute;  // where the lane finds them
   };
 
-  void add_ranges(int slab);
-  void add_matrices(int slab);
+  void add_ranges(int bucket);
+  void add_matrices(int bucket);
   Chunk fetch_next();
   void update(const Chunk& chunk);
-  bool is_away(const offload::Slab& slab, offload::Copy copy) const;
+  bool is_away(const offload::Bucket& bucket, offload::Copy copy) const;
   offload::Operand reach(const Chunk& chunk, offload::Copy copy);
   offload::Operand reach_state(const Chunk& chunk, const char* name);
 

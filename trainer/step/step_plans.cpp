@@ -75,10 +75,10 @@ class StepPlanner {
     return defers() ? offload::GradientOwner::next_run : offload::GradientOwner::plan;
   }
   // What is updated must be at home before it is fetched, and gathered, each ahead of use.
-  int layers_ahead() const {
+  int prefetch_layers() const {
     int ways = layout_.any_on_host(&offload::Homes::parameters) + layout_.is_sharded() +
                layout_.shard_optimizer_over_data;
-    return 1 + ways * static_cast<int>(std::ceil(options_.transfers.layers_ahead));
+    return 1 + ways * static_cast<int>(std::ceil(options_.transfers.prefetch_layers));
   }
   bool is_alone() const { return layout_.mesh.devices() == 1; }
   void return_losses(PlanBuilder& builder) const;
@@ -103,7 +103,7 @@ StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name, offload::MicroBa
   offload::PassOptions pass{.policy = options_.policy, .micro_batch = micro_batch};
   std::optional<DeferredUpdate> deferred;
   if (defers() && begins_step(micro_batch)) {
-    deferred.emplace(model_, layers_ahead(), *options_.optimizer, operands, builder);
+    deferred.emplace(model_, prefetch_layers(), *options_.optimizer, operands, builder);
     pass.on_forward_progress = [&](int stage, int layer, double done) {
       deferred->on_forward_progress(stage, layer, done);
     };
@@ -117,9 +117,9 @@ StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name, offload::MicroBa
       pass.on_parameter_gradient = [&](const auto& location, const auto& scope) {
         norm->on_parameter_gradient(location, scope);
       };
-    pass.on_slab_gradients = [&](int slab) {
-      if (!is_alone()) norm->on_slab_gradients(slab);
-      updates->on_slab_gradients(slab);
+    pass.on_bucket_gradients = [&](int bucket) {
+      if (!is_alone()) norm->on_bucket_gradients(bucket);
+      updates->on_bucket_gradients(bucket);
     };
     pass.on_backward_progress = [&](int, int, double done) { updates->on_backward_progress(done); };
   }
@@ -138,11 +138,11 @@ Plan StepPlanner::flush(const Plan& step) const {
   offload::PassOperands operands(layout_, builder, gradient_owner(), options_.transfers, &step);
   Update update(*options_.optimizer, operands, builder,
                 deferred_clip_factor(*options_.optimizer, builder));
-  for (int slab = 0; slab < std::ssize(layout_.slabs); ++slab)
-    if (layout_.slabs[slab].trainable == models::Trainable::yes) update.add(slab);
+  for (int bucket = 0; bucket < std::ssize(layout_.buckets); ++bucket)
+    if (layout_.buckets[bucket].trainable == models::Trainable::yes) update.add(bucket);
   update.finish();
-  for (int slab = 0; slab < std::ssize(layout_.slabs); ++slab)
-    if (layout_.slabs[slab].trainable == models::Trainable::yes) update.gather(slab);
+  for (int bucket = 0; bucket < std::ssize(layout_.buckets); ++bucket)
+    if (layout_.buckets[bucket].trainable == models::Trainable::yes) update.gather(bucket);
   return builder.finish(options_.transfers);
 }
 

@@ -12,17 +12,17 @@
 #include "offload/lowering/explain.h"
 #include "offload/memory/alignment.h"
 #include "trainer/config/device_mesh.h"
-#include "trainer/config/label_fates.h"
+#include "trainer/config/label_actions.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/step/lookahead.h"
+#include "trainer/step/prefetch.h"
 #include "trainer/step/short_step.h"
 #include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {
 
-using offload::Fate;
+using offload::Action;
 using offload::MemoryKind;
 using offload::Plan;
 
@@ -67,7 +67,7 @@ OptimizerOptions optimizer_options(const Config& config) {
                                                                      : offload::Lane::compute};
 }
 
-// A slab is divided from its beginning, so that the last device is the first to have no part of
+// A bucket is divided from its beginning, so that the last device is the first to have no part of
 // any.
 void require_part_for_each_device(const models::Model& model, offload::LayoutOptions options,
                                   const Config& config) {
@@ -76,9 +76,10 @@ void require_part_for_each_device(const models::Model& model, offload::LayoutOpt
     fsdp.size = devices;
     fsdp.rank = devices - 1;
     data.rank = data.size - 1;
-    return std::ranges::any_of(offload::lay_out(model, options).slabs, [](const offload::Slab& s) {
-      return s.trainable == models::Trainable::yes && !s.decay_ranges().empty();
-    });
+    return std::ranges::any_of(
+        offload::lay_out(model, options).buckets, [](const offload::Bucket& s) {
+          return s.trainable == models::Trainable::yes && !s.decay_ranges().empty();
+        });
   };
   const int64_t devices = fsdp.size;
   const bool divides_again = options.shard_optimizer_over_data && data.size > 1;
@@ -97,11 +98,11 @@ void require_part_for_each_device(const models::Model& model, offload::LayoutOpt
                   location(config, "ici_fsdp_parallelism"), devices, most));
 }
 
-double chosen_layers_ahead(const Config& config, const models::Model& model,
-                           const StepOptions& options, models::Target target) {
+double chosen_prefetch_layers(const Config& config, const models::Model& model,
+                              const StepOptions& options, models::Target target) {
   if (config.prefetch_layers >= 0) return config.prefetch_layers;
-  return choose_layers_ahead(model, layout_options(config), options, target,
-                             named_hardware(config).value_or(offload::nominal_hardware(target)));
+  return choose_prefetch_layers(model, layout_options(config), options, target,
+                                named_hardware(config).value_or(offload::nominal_hardware(target)));
 }
 
 // Of one run of a step's plans, apart from what callers give.
@@ -119,7 +120,7 @@ int64_t kept_bytes(const models::Model& model, const offload::LayoutOptions& lay
   for (const offload::LayerPlan& layers :
        plan_short_step(model, kFewLayers, layout, options, target).layers)
     if (layers.is_scan) {
-      const int64_t bytes = residual_bytes(*layers.partition, Fate::keep);
+      const int64_t bytes = residual_bytes(*layers.partition, Action::keep);
       const auto [known, is_new] = least.try_emplace(layers.stage, bytes);
       known->second = std::min(known->second, bytes);
     }
@@ -146,7 +147,7 @@ std::optional<StepOptions> keeping_all_in_less(const Config& config, const model
   keeping.policy.all.first.name = options.policy.all.first.name;
   const int64_t enough = arena_bytes(step_of_first);
   if (kept_bytes(model, layout, keeping, target) >= enough) return std::nullopt;
-  keeping.transfers.layers_ahead = chosen_layers_ahead(config, model, keeping, target);
+  keeping.transfers.prefetch_layers = chosen_prefetch_layers(config, model, keeping, target);
   if (arena_bytes(plan_step(model, offload::lay_out(model, layout), keeping, target)) >= enough)
     return std::nullopt;
   return keeping;
@@ -172,25 +173,25 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
 
 StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
   const models::Program& layer = main_stage(model).programs[0];
-  auto policy = [&](const std::map<std::string, Fate>& custom) {
+  auto policy = [&](const std::map<std::string, Action>& custom) {
     return with_origin(config, [&] { return make_policy(config.remat_policy, custom, layer); });
   };
   offload::StagePolicy layers{
-      .first = policy(fates_in_first_layers(config)), .offload_layers = {}, .others = {}};
-  if (auto fates = fates_in_other_layers(config)) layers.others = policy(*fates);
+      .first = policy(actions_in_first_layers(config)), .offload_layers = {}, .others = {}};
+  if (auto actions = actions_in_other_layers(config)) layers.others = policy(*actions);
   if (config.offload_layers >= 0) layers.offload_layers = static_cast<int>(config.offload_layers);
   StepOptions options{.policy = std::move(layers),
-                      .transfers = {.layers_ahead = config.prefetch_layers},
+                      .transfers = {.prefetch_layers = config.prefetch_layers},
                       .micro_batches = config.gradient_accumulation_steps};
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a) options.optimizer = optimizer_options(config);
-  options.transfers.layers_ahead = chosen_layers_ahead(config, model, options, target);
+  options.transfers.prefetch_layers = chosen_prefetch_layers(config, model, options, target);
   return options;
 }
 
 bool keeps_all_in_less(const StepOptions& options) {
   const offload::Policy& policy = options.policy.all.first;
-  return policy.otherwise == Fate::keep && policy.fates.empty() &&
+  return policy.otherwise == Action::keep && policy.actions.empty() &&
          policy.name != offload::keep_all().name;
 }
 
@@ -278,7 +279,7 @@ std::string text(const TrainingPlans& plans) {
             (keeps_all_in_less(plans.options) ? kKeepsAllInLess : "") + "\n";
   if (has_transfers(plans.layout.any_on_host(), plans.layout.mesh, plans.options))
     result +=
-        fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.layers_ahead);
+        fmt::format("transfers run {:g} layers ahead\n", plans.options.transfers.prefetch_layers);
   result += "\n";
   for (const offload::LayerPlan& layers : plans.step.layers)
     result += title(layers) + "\n" + text(*layers.partition) + "\n";

@@ -32,8 +32,8 @@ class UpdateWhenMade : public UpdateSchedule {
   UpdateWhenMade(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
       : update_(options, operands, builder, given_clip_factor(options, operands)) {}
 
-  void on_slab_gradients(int slab) override {
-    update_.add(slab);
+  void on_bucket_gradients(int bucket) override {
+    update_.add(bucket);
     update_.finish();
   }
   void finish(GradientNorm& norm) override { norm.finish(0); }
@@ -43,18 +43,18 @@ class UpdateWhenMade : public UpdateSchedule {
 };
 
 // As UpdateWhenMade, but during the backward pass of the layer that follows the one which made the
-// slab's gradients final.
+// bucket's gradients final.
 class UpdateAfterNextLayer : public UpdateSchedule {
  public:
   UpdateAfterNextLayer(const OptimizerOptions& options, PassOperands& operands,
                        PlanBuilder& builder)
       : update_(options, operands, builder, given_clip_factor(options, operands)) {}
 
-  void on_slab_gradients(int slab) override {
-    // Several slabs may become final after the same layer.
-    if (has_progressed_) finish_slabs();
-    chunks_ += update_.add(slab);
-    slabs_.push_back(slab);
+  void on_bucket_gradients(int bucket) override {
+    // Several buckets may become final after the same layer.
+    if (has_progressed_) finish_buckets();
+    chunks_ += update_.add(bucket);
+    buckets_.push_back(bucket);
   }
   void on_backward_progress(double done) override {
     has_progressed_ = true;
@@ -63,38 +63,38 @@ class UpdateAfterNextLayer : public UpdateSchedule {
     updated_ = std::max(updated_, target);
   }
   void finish(GradientNorm& norm) override {
-    finish_slabs();
+    finish_buckets();
     norm.finish(0);
   }
 
  private:
-  void finish_slabs() {
+  void finish_buckets() {
     update_.finish();
-    for (int slab : slabs_) update_.gather(slab);
-    slabs_.clear();
+    for (int bucket : buckets_) update_.gather(bucket);
+    buckets_.clear();
     chunks_ = updated_ = 0;
     has_progressed_ = false;
   }
 
   Update update_;
-  // Of the slabs at hand:
-  std::vector<int> slabs_;
+  // Of the buckets at hand:
+  std::vector<int> buckets_;
   int chunks_ = 0, updated_ = 0;
   bool has_progressed_ = false;
 };
 
-// Clips, and updates slabs in the order their gradients were made.
+// Clips, and updates buckets in the order their gradients were made.
 class UpdateAfterPass : public UpdateSchedule {
  public:
   UpdateAfterPass(const OptimizerOptions& options, PassOperands& operands, PlanBuilder& builder)
       : options_(options), operands_(operands), builder_(builder) {}
 
-  void on_slab_gradients(int slab) override { made_.push_back(slab); }
+  void on_bucket_gradients(int bucket) override { made_.push_back(bucket); }
   void finish(GradientNorm& norm) override {
     Operand factor = builder_.temporary(kClipFactor, kScalar, MemoryKind::device, Category::batch);
     norm.finish(options_.clipping_threshold, factor);
     Update update(options_, operands_, builder_, factor);
-    for (int slab : made_) update.add(slab);
+    for (int bucket : made_) update.add(bucket);
     update.finish();
   }
 
@@ -102,7 +102,7 @@ class UpdateAfterPass : public UpdateSchedule {
   const OptimizerOptions& options_;
   PassOperands& operands_;
   PlanBuilder& builder_;
-  std::vector<int> made_;  // slabs
+  std::vector<int> made_;  // buckets
 };
 
 // Leaves the clip factor for the next step, whose forward pass updates.
@@ -111,7 +111,7 @@ class UpdateInNextStep : public UpdateSchedule {
   UpdateInNextStep(const OptimizerOptions& options, PlanBuilder& builder)
       : options_(options), builder_(builder) {}
 
-  void on_slab_gradients(int /*slab*/) override {}
+  void on_bucket_gradients(int /*bucket*/) override {}
   void finish(GradientNorm& norm) override {
     norm.finish(options_.clipping_threshold, deferred_clip_factor(options_, builder_));
   }
@@ -148,15 +148,15 @@ DeferredUpdate::DeferredUpdate(const models::Model& model, int ahead,
     for (int layer = 0; layer < std::ssize(s.layers); ++layer) {
       const models::Program& program = s.program(layer);
       for (models::ValueId id : program.inputs_from(models::Source::weight)) {
-        int slab = layout.by_name.at(weight_name(s, layer, program[id])).slab;
-        bool trains = layout.slabs[slab].trainable == models::Trainable::yes;
-        if (!trains || !seen.insert(slab).second) continue;
-        chunks += update_.add(slab);
-        slabs_.push_back(slab);
+        int bucket = layout.by_name.at(weight_name(s, layer, program[id])).bucket;
+        bool trains = layout.buckets[bucket].trainable == models::Trainable::yes;
+        if (!trains || !seen.insert(bucket).second) continue;
+        chunks += update_.add(bucket);
+        buckets_.push_back(bucket);
       }
       position_[{stage, layer}] = static_cast<int>(due_.size());
       due_.push_back(chunks);
-      slabs_due_.push_back(static_cast<int>(slabs_.size()));
+      buckets_due_.push_back(static_cast<int>(buckets_.size()));
     }
   }
 }
@@ -170,9 +170,9 @@ void DeferredUpdate::on_forward_progress(int stage, int layer, double done) {
   const int target = now + share(done, at(due_, position) - now);
   update_.run(std::max(0, target - updated_));
   updated_ = std::max(updated_, target);
-  // Devices have different numbers of chunks, but all begin a layer with the same slabs updated.
-  for (const int slabs = at(slabs_due_, position - 1); gathered_ < slabs; ++gathered_)
-    update_.gather(slabs_[gathered_]);
+  // Devices have different numbers of chunks, but all begin a layer with the same buckets updated.
+  for (const int buckets = at(buckets_due_, position - 1); gathered_ < buckets; ++gathered_)
+    update_.gather(buckets_[gathered_]);
 }
 
 std::unique_ptr<UpdateSchedule> update_schedule(const OptimizerOptions& options,

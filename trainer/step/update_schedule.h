@@ -26,11 +26,11 @@ bool defers_update(const OptimizerOptions& options, const offload::ParameterLayo
 offload::Operand deferred_clip_factor(const OptimizerOptions& options,
                                       offload::PlanBuilder& builder);
 
-// A deferred update: each slab is updated while the layer before the one that reads it computes.
+// A deferred update: each bucket is updated while the layer before the one that reads it computes.
 // What replicas update a part of is gathered before the next layer begins.
 class DeferredUpdate {
  public:
-  // `ahead` is how many layers ahead of its reader a slab is updated, at least 1.
+  // `ahead` is how many layers ahead of its reader a bucket is updated, at least 1.
   DeferredUpdate(const models::Model& model, int ahead, const OptimizerOptions& options,
                  offload::PassOperands& operands, offload::PlanBuilder& builder);
 
@@ -42,8 +42,8 @@ class DeferredUpdate {
   int ahead_;
   std::map<std::pair<int, int>, int> position_;  // by stage and layer, in the order they run
   std::vector<int> due_;                         // chunks that must be updated before each runs
-  std::vector<int> slabs_due_;                   // likewise slabs, the first of slabs_
-  std::vector<int> slabs_;                       // in the order of their updates
+  std::vector<int> buckets_due_;                 // likewise buckets, the first of buckets_
+  std::vector<int> buckets_;                     // in the order of their updates
   int updated_ = 0, gathered_ = 0;
 };
 
@@ -53,7 +53,7 @@ class UpdateSchedule {
   virtual ~UpdateSchedule() = default;
 
   // See PassOptions.
-  virtual void on_slab_gradients(int slab) = 0;
+  virtual void on_bucket_gradients(int bucket) = 0;
   virtual void on_backward_progress(double /*done*/) {}
   // After the pass: writes the gradients' norm, and makes the updates that waited for it.
   virtual void finish(GradientNorm& norm) = 0;

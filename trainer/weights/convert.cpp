@@ -45,8 +45,8 @@ std::string hf_name(SafetensorsDtype dtype) {
 std::vector<std::string> in_order(const offload::ParameterLayout& layout,
                                   const data::SafetensorsFolder& weights) {
   std::vector<std::string> names;
-  for (const offload::Slab& slab : layout.slabs)
-    for (const offload::Parameter& parameter : slab.parameters)
+  for (const offload::Bucket& bucket : layout.buckets)
+    for (const offload::Parameter& parameter : bucket.parameters)
       if (!models::is_lora_weight(parameter.name)) names.push_back(parameter.name);
   for (const std::string& name : weights.names())
     if (!layout.by_name.contains(name)) names.push_back(name);

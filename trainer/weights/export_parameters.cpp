@@ -34,8 +34,8 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
                        int64_t max_shard_bytes) {
   const offload::ParameterLayout& layout = trained.layout;
   std::vector<data::SafetensorsInfo> tensors;
-  for (const offload::Slab& slab : layout.slabs)
-    for (const offload::Parameter& parameter : slab.parameters)
+  for (const offload::Bucket& bucket : layout.buckets)
+    for (const offload::Parameter& parameter : bucket.parameters)
       if (!models::is_lora_weight(parameter.name))
         tensors.push_back({.name = parameter.name,
                            .dtype = file_dtype(dtype),
@@ -43,7 +43,7 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
     const bool trains =
-        layout.slab(layout.by_name.at(info.name)).trainable == models::Trainable::yes;
+        layout.bucket(layout.by_name.at(info.name)).trainable == models::Trainable::yes;
     for_each_piece(info.element_count(), kWeightPieceElements, [&](int64_t first, int64_t count) {
       const std::vector<float> values =
           read_weights(layout, parameter, trained.arguments, {first, count});

@@ -14,9 +14,9 @@
 namespace longshore::trainer {
 namespace {
 
+using offload::Bucket;
 using offload::Copy;
 using offload::Parameter;
-using offload::Slab;
 
 // In [-bound, bound], as normal_numbers() gives its own.
 void uniform_numbers(uint64_t seed, uint32_t sequence, int64_t first, double bound,
@@ -33,33 +33,33 @@ void uniform_numbers(uint64_t seed, uint32_t sequence, int64_t first, double bou
 
 bool is_weight(Copy copy) { return copy == Copy::compute || copy == Copy::master; }
 
-std::vector<Copy> written_copies(const Slab& slab, Copies copies) {
+std::vector<Copy> written_copies(const Bucket& bucket, Copies copies) {
   if (copies == Copies::compute) return {Copy::compute};
-  std::vector<Copy> written = slab.copies();
+  std::vector<Copy> written = bucket.copies();
   std::erase(written, Copy::gradient);
   return written;
 }
 
-// A part of a slab: elements of a parameter, or of the room between two.
+// A part of a bucket: elements of a parameter, or of the room between two.
 struct Piece {
   const Parameter* parameter;
-  int64_t first;  // in the slab
+  int64_t first;  // in the bucket
   int64_t count;
 };
 
-// What this device holds of a slab.
-std::vector<Piece> pieces(const Slab& slab) {
+// What this device holds of a bucket.
+std::vector<Piece> pieces(const Bucket& bucket) {
   std::vector<Piece> list;
-  int64_t done = slab.held.first;
+  int64_t done = bucket.held.first;
   auto add_until = [&](const Parameter* parameter, int64_t end) {
-    for (end = std::min(end, slab.held.end()); done < end; done += list.back().count)
+    for (end = std::min(end, bucket.held.end()); done < end; done += list.back().count)
       list.push_back({parameter, done, std::min(kWeightPieceElements, end - done)});
   };
-  for (const Parameter& parameter : slab.parameters) {
+  for (const Parameter& parameter : bucket.parameters) {
     add_until(nullptr, parameter.offset);
     add_until(&parameter, parameter.offset + parameter.type.shape.count());
   }
-  add_until(nullptr, slab.held.end());
+  add_until(nullptr, bucket.held.end());
   return list;
 }
 
@@ -69,27 +69,27 @@ class PieceWriter {
   PieceWriter(const FillParameter& fill, Copies copies, offload::Arguments& arguments)
       : fill_(fill), copies_(copies), arguments_(arguments) {}
 
-  void write(const Slab& slab, const Piece& piece) {
+  void write(const Bucket& bucket, const Piece& piece) {
     values_.resize(static_cast<size_t>(piece.count));
     if (piece.parameter)
       fill_(*piece.parameter, piece.first - piece.parameter->offset, values_);
     else
       std::ranges::fill(values_, 0.f);
-    for (Copy copy : written_copies(slab, copies_)) {
+    for (Copy copy : written_copies(bucket, copies_)) {
       if (!is_weight(copy)) continue;
-      const bool is_wide = dtype(slab, copy) == models::Dtype::float32;
+      const bool is_wide = dtype(bucket, copy) == models::Dtype::float32;
       if (!is_wide) {
         narrow_.resize(values_.size());
         std::ranges::transform(values_, narrow_.begin(),
                                [](float value) { return to_bfloat16(value); });
       }
-      const int64_t size = models::size_bytes(dtype(slab, copy));
-      const offload::ElementRange part = slab.part(copy);
+      const int64_t size = models::size_bytes(dtype(bucket, copy));
+      const offload::ElementRange part = bucket.part(copy);
       const auto [first, count] = offload::common(part, {piece.first, piece.count});
       const int64_t skipped = first - piece.first;
       if (count > 0)
         arguments_.write_part(
-            argument_name(slab, copy), (first - part.first) * size,
+            argument_name(bucket, copy), (first - part.first) * size,
             is_wide ? static_cast<const void*>(values_.data() + skipped) : narrow_.data() + skipped,
             count * size);
     }
@@ -123,14 +123,14 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, Copies copies) {
-  std::vector<std::pair<const Slab*, Piece>> work;
-  for (const Slab& slab : layout.slabs) {
-    for (Copy copy : written_copies(slab, copies)) {
-      const std::string name = argument_name(slab, copy);
-      arguments.at(name, bytes(slab, copy), slab.homes.of(copy), category(copy));
+  std::vector<std::pair<const Bucket*, Piece>> work;
+  for (const Bucket& bucket : layout.buckets) {
+    for (Copy copy : written_copies(bucket, copies)) {
+      const std::string name = argument_name(bucket, copy);
+      arguments.at(name, bytes(bucket, copy), bucket.homes.of(copy), category(copy));
       if (!is_weight(copy)) arguments.write_zeros(name);
     }
-    for (const Piece& piece : pieces(slab)) work.push_back({&slab, piece});
+    for (const Piece& piece : pieces(bucket)) work.push_back({&bucket, piece});
   }
   std::exception_ptr failure;
 #pragma omp parallel

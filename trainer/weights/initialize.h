@@ -1,5 +1,5 @@
 // initialize() sets starting values: each parameter is a pure function of (seed, its name),
-// whatever the slab or layer it lies in; what optimizers keep is zero.
+// whatever the bucket or layer it lies in; what optimizers keep is zero.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ using FillParameter =
 void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t first,
                     std::span<float> values);
 
-// Which copies of slabs are written: all but gradients, or the weights alone that layers read.
+// Which copies of buckets are written: all but gradients, or the weights alone that layers read.
 enum class Copies : uint8_t { all, compute };
 
-// Writes what this device holds of every slab's copies where they live, an optimizer's states zero;
-// gradients are never written. Arguments are allocated where they are missing. Beside them the host
-// holds a few MiB for each thread. Throws the first of what `fill` throws.
+// Writes what this device holds of every bucket's copies where they live, an optimizer's states
+// zero; gradients are never written. Arguments are allocated where they are missing. Beside them
+// the host holds a few MiB for each thread. Throws the first of what `fill` throws.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, Copies copies = Copies::all);
 

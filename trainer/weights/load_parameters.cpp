@@ -105,8 +105,8 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       },
       arguments, copies);
   int64_t elements = 0;
-  for (const offload::Slab& slab : layout.slabs)
-    for (const Parameter& parameter : slab.parameters)
+  for (const offload::Bucket& bucket : layout.buckets)
+    for (const Parameter& parameter : bucket.parameters)
       if (!models::is_lora_weight(parameter.name)) elements += parameter.type.shape.count();
   std::string text =
       fmt::format("weights: {}, {:.1f} M parameters", path_text(from.folder), elements / 1e6);

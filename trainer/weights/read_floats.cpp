@@ -27,10 +27,10 @@ std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
                                 const offload::ArgumentReader& arguments,
                                 offload::ElementRange part) {
-  const offload::Slab& slab = layout.slab(layout.by_name.at(parameter.name));
-  const offload::Copy copy = weights_copy(slab);
-  const models::Type type{{part.count}, dtype(slab, copy)};
-  return read_floats(arguments, argument_name(slab, copy), type,
+  const offload::Bucket& bucket = layout.bucket(layout.by_name.at(parameter.name));
+  const offload::Copy copy = weights_copy(bucket);
+  const models::Type type{{part.count}, dtype(bucket, copy)};
+  return read_floats(arguments, argument_name(bucket, copy), type,
                      (parameter.offset + part.first) * models::size_bytes(type.dtype));
 }
 

@@ -13,7 +13,7 @@ struct RunWeights {
   std::filesystem::path adapter = {};  // peft's, of an adapter for the model; empty: none
   std::filesystem::path tokenizer;     // a folder, or a file
   std::string chat_template = {};      // one of data::kChatTemplates; empty: none
-  data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it learnt
+  data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it trained on
 };
 
 // model/ of the run, with adapter/ where it has both; or adapter/, and the folder that the run

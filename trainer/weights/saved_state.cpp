@@ -8,14 +8,14 @@ namespace longshore::trainer {
 namespace {
 
 using models::Trainable;
+using offload::Bucket;
 using offload::Copy;
 using offload::ParameterLayout;
-using offload::Slab;
 
 bool trains(const ParameterLayout& layout, bool lora) {
-  return std::ranges::any_of(layout.slabs, [&](const Slab& slab) {
-    return slab.trainable == Trainable::yes &&
-           std::ranges::any_of(slab.parameters, [&](const offload::Parameter& parameter) {
+  return std::ranges::any_of(layout.buckets, [&](const Bucket& bucket) {
+    return bucket.trainable == Trainable::yes &&
+           std::ranges::any_of(bucket.parameters, [&](const offload::Parameter& parameter) {
              return models::is_lora_weight(parameter.name) == lora;
            });
   });
@@ -26,24 +26,24 @@ bool trains(const ParameterLayout& layout, bool lora) {
 bool saves_adapter(const ParameterLayout& layout) { return trains(layout, true); }
 bool saves_model(const ParameterLayout& layout) { return trains(layout, false); }
 
-Copy weights_copy(const Slab& slab) {
-  return slab.has(Copy::master) ? Copy::master : Copy::compute;
+Copy weights_copy(const Bucket& bucket) {
+  return bucket.has(Copy::master) ? Copy::master : Copy::compute;
 }
 
-std::vector<Copy> saved_copies(const ParameterLayout& layout, const Slab& slab) {
-  if (slab.trainable == Trainable::no)
+std::vector<Copy> saved_copies(const ParameterLayout& layout, const Bucket& bucket) {
+  if (bucket.trainable == Trainable::no)
     return saves_model(layout) ? std::vector{Copy::compute} : std::vector<Copy>{};
-  std::vector<Copy> copies{weights_copy(slab)};
-  for (size_t i = 0; i < slab.states.size(); ++i) copies.push_back(offload::state_copy(i));
+  std::vector<Copy> copies{weights_copy(bucket)};
+  for (size_t i = 0; i < bucket.states.size(); ++i) copies.push_back(offload::state_copy(i));
   return copies;
 }
 
 std::vector<SavedArgument> saved_arguments(const ParameterLayout& layout) {
   std::vector<SavedArgument> list;
-  for (const Slab& slab : layout.slabs)
-    for (Copy copy : saved_copies(layout, slab))
-      list.push_back({argument_name(slab, copy), category(copy), bytes(slab, copy),
-                      slab.held.count / slab.part(copy).count});
+  for (const Bucket& bucket : layout.buckets)
+    for (Copy copy : saved_copies(layout, bucket))
+      list.push_back({argument_name(bucket, copy), category(copy), bytes(bucket, copy),
+                      bucket.held.count / bucket.part(copy).count});
   return list;
 }
 

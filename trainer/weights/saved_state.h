@@ -16,14 +16,14 @@ bool saves_adapter(const offload::ParameterLayout& layout);
 // Hugging Face's format, so that other tools can load the folder.
 bool saves_model(const offload::ParameterLayout& layout);
 
-// The copy of a slab's weights that the others are made of: masters where there are any.
-offload::Copy weights_copy(const offload::Slab& slab);
+// The copy of a bucket's weights that the others are made of: masters where there are any.
+offload::Copy weights_copy(const offload::Bucket& bucket);
 
-// That copy and what its optimizer keeps; none of a frozen slab unless saves_model().
+// That copy and what its optimizer keeps; none of a frozen bucket unless saves_model().
 std::vector<offload::Copy> saved_copies(const offload::ParameterLayout& layout,
-                                        const offload::Slab& slab);
+                                        const offload::Bucket& bucket);
 
-// The same of all slabs, as arguments, in an order that is the same on all devices.
+// The same of all buckets, as arguments, in an order that is the same on all devices.
 struct SavedArgument {
   std::string name;
   offload::Category category;

@@ -9,7 +9,7 @@
 #include "models/ir/infer.h"
 #include "models/ops/add_bias/add_bias_kernels.h"
 #include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
@@ -145,7 +145,7 @@ int64_t workspace_grad_composed(const std::any&, std::span<const Type> in,
   return widened_bytes(in[0]) + (kBlocks + 1) * wide_bytes(out[0]) + (1 << 20);
 }
 
-// --- own kernels on CUDA
+// --- custom kernels on CUDA
 
 int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
   return add_bias_partials(in[0].shape.rows()) * in[0].shape.back() * size_bytes(Dtype::float32);
@@ -168,7 +168,7 @@ const Op add_bias_op{.name = "add_bias",
                      .vjp = vjp,
                      .cost = cost,
                      .reuse = reuse,
-                     .price = Price::cheap,
+                     .recompute_cost = RecomputeCost::low,
                      .cpu = {run_cpu},
                      .cuda = {run_composed},
                      .reference = {run_composed}};
@@ -180,7 +180,7 @@ const Op add_bias_grad_op{
     .print = print_grad,
     .sum_input = 1,
     .cpu = {run_grad_cpu, workspace_grad_cpu},
-    .cuda = {own_kernel<launch_add_bias_grad, add_bias_grad_arguments>(), workspace_grad_own},
+    .cuda = {custom_kernel<launch_add_bias_grad, add_bias_grad_arguments>(), workspace_grad_own},
     .cuda_composed = {run_grad_composed, workspace_grad_composed},
     .reference = {run_grad_composed}};
 

@@ -7,7 +7,7 @@
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ops/attention/attention_kernels.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 
 namespace longshore::models {
 namespace {

@@ -40,7 +40,7 @@ struct AttentionOptions {
 // (q [B,T,H*D], k, v [B,T,G*D][, segments][, blocks]) -> context [B,T,H*D], log-sum-exp float32
 // [B,H,T];
 // query head h reads key/value head h / (H/G). The log-sum-exp is what the backward pass needs to
-// make a tile's probabilities again; it shares the fate of the context.
+// make a tile's probabilities again; it shares the action of the context.
 extern const Op attention_op;
 // (dcontext, q, k, v, context, log-sum-exp[, segments][, blocks]) -> dq, dk, dv
 extern const Op attention_grad_op;

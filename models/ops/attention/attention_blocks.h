@@ -1,8 +1,8 @@
 // Attention on GPUs where no library has a fused kernel for it: in float32, of odd heads and, on
-// some GPUs, of capped scores or packed rows. Products by cuBLASLt; between them our own kernels:
-// scale, cap, mask and softmax in one, their gradients in another. As in flash attention (Dao 2023,
-// arXiv 2307.08691) products take probabilities and their gradients in the operands' type, and the
-// backward pass computes scores again.
+// some GPUs, of capped scores or packed rows. Products by cuBLASLt; between them our custom
+// kernels: scale, cap, mask and softmax in one, their gradients in another. As in flash attention
+// (Dao 2023, arXiv 2307.08691) products take probabilities and their gradients in the operands'
+// type, and the backward pass computes scores again.
 //
 // A block of scores is that of R queries of a row of the batch and all S keys that one of them may
 // see, for one query head of each key/value head: [G,R,W], W being S up to whole vectors. Other
@@ -18,7 +18,7 @@
 
 namespace longshore::models {
 
-// --- own kernels
+// --- custom kernels
 
 struct AttentionBlock {
   int64_t heads;           // G

@@ -1,4 +1,4 @@
-// The bodies of attention's own kernels by blocks of scores, and how they are launched.
+// The bodies of attention's custom kernels by blocks of scores, and how they are launched.
 #pragma once
 
 #include <cmath>

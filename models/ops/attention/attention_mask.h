@@ -1,6 +1,6 @@
 // The attention mask holds numbers to add to scores: 0, or a very low score for a key that a query
-// does not see. It serves libraries that know neither segments nor blocks. On a GPU our own kernel
-// makes it.
+// does not see. It serves libraries that know neither segments nor blocks. On a GPU our custom
+// kernel makes it.
 #pragma once
 
 #include "models/ops/attention/attention_kernels.h"

@@ -1,10 +1,10 @@
-// Our own kernels on a GPU of ops that make each element of one or two outputs out of the same
+// Our custom kernels on a GPU of ops that make each element of one or two outputs out of the same
 // element of up to three inputs. All operands have one dtype, float32 or bfloat16, and an output
 // may lie where an input does.
 #pragma once
 
 #include "models/ir/op.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 
 namespace longshore::models {
 
@@ -44,7 +44,7 @@ ElementwiseArguments arguments_of(const KernelCall& call) {
 // What a record says of a function without a cap.
 template <Elementwise function>
 constexpr Kernel own_elementwise() {
-  return {own_kernel<launch_elementwise, arguments_of<function>>()};
+  return {custom_kernel<launch_elementwise, arguments_of<function>>()};
 }
 
 }  // namespace longshore::models

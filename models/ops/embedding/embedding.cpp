@@ -12,7 +12,7 @@
 #include "models/ir/infer.h"
 #include "models/ops/embedding/embedding_kernels.h"
 #include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
 
 namespace longshore::models {
@@ -164,7 +164,7 @@ int64_t workspace_grad_composed(const std::any&, std::span<const Type> in, std::
   return in[1].shape.count() * size_bytes(Dtype::float32) + 64 * in[0].shape.count() + (4 << 20);
 }
 
-// --- own kernels on CUDA
+// --- custom kernels on CUDA
 
 // The sorted tokens and their ids.
 int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
@@ -191,7 +191,7 @@ const Op embedding_op{.name = "embedding",
                       .vjp = vjp,
                       .cost = cost,
                       .print = print,
-                      .price = Price::cheap,
+                      .recompute_cost = RecomputeCost::low,
                       .cpu = {run_cpu},
                       .cuda = {run_composed},
                       .reference = {run_composed}};
@@ -203,14 +203,14 @@ const Op embedding_grad_op{
     .print = print_grad,
     .sum_input = 2,
     .cpu = {run_grad_cpu},
-    .cuda = {own_kernel<launch_embedding_grad, embedding_grad_arguments>(), workspace_grad_own},
+    .cuda = {custom_kernel<launch_embedding_grad, embedding_grad_arguments>(), workspace_grad_own},
     .cuda_composed = {run_grad_composed, workspace_grad_composed},
     .reference = {run_grad_composed}};
 
 const Op take_rows_op{.name = "take_rows",
                       .infer = infer_take_rows,
                       .cost = cost,
-                      .price = Price::cheap,
+                      .recompute_cost = RecomputeCost::low,
                       .cpu = {run_take_rows_cpu},
                       .cuda = {run_take_rows_composed},
                       .reference = {run_take_rows_composed}};

@@ -1,4 +1,4 @@
-// Our own kernel on a GPU of an embedding's gradient.
+// Our custom kernel on a GPU of an embedding's gradient.
 #pragma once
 
 #include "models/ir/op.h"

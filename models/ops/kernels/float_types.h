@@ -9,7 +9,7 @@
 
 namespace longshore::models {
 
-// Calls f with a value of the C++ type that holds `dtype`: the types that own kernels come in.
+// Calls f with a value of the C++ type that holds `dtype`: the types that custom kernels come in.
 template <class F>
 void with_float_type(Dtype dtype, F f) {
   if (dtype == Dtype::float32)

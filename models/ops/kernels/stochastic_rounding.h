@@ -1,12 +1,12 @@
 // Stochastic rounding with Philox: where one of two neighbours must stand for a value, the farther
 // one does so with the probability that makes the expectation the value. The random numbers are a
-// pure function of their address, so results depend neither on threads nor on how a slab is cut.
+// pure function of their address, so results depend neither on threads nor on how a bucket is cut.
 //
 // The address of an element: RandomUse::rounding, the sequence, the step, and the element's index
-// in its slab; the key is the run's seed. One Philox block serves two elements, 32 apart in a group
-// of 64, and each element's 64 bits serve the weight (16) and up to two states (20 each). Counter
-// word 0 is the number of the pair and word 1 the step, each in all its 32 bits: no two addresses
-// meet as long as a slab has no more than 2^33 elements.
+// in its bucket; the key is the run's seed. One Philox block serves two elements, 32 apart in a
+// group of 64, and each element's 64 bits serve the weight (16) and up to two states (20 each).
+// Counter word 0 is the number of the pair and word 1 the step, each in all its 32 bits: no two
+// addresses meet as long as a bucket has no more than 2^33 elements.
 #pragma once
 
 #include "base/philox.h"
@@ -16,7 +16,7 @@ namespace longshore::models {
 
 inline constexpr int64_t kRoundingGroup = 64;
 inline constexpr int kRoundingPairs = kRoundingGroup / 2;
-inline constexpr int64_t kMaxRounded = int64_t{1} << 33;  // elements of a slab
+inline constexpr int64_t kMaxRounded = int64_t{1} << 33;  // elements of a bucket
 
 struct RoundingStream {
   uint64_t seed;

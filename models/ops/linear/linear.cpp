@@ -5,9 +5,9 @@
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ops/kernels/aten_product.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/matrix_vector.h"
 #include "models/ops/kernels/onednn_matmul.h"
-#include "models/ops/kernels/own_kernel.h"
 #include "models/ops/linear/linear_kernels.h"
 
 namespace longshore::models {

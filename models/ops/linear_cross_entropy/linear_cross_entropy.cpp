@@ -6,7 +6,7 @@
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy_kernels.h"
 
 namespace longshore::models {

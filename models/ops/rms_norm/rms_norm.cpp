@@ -12,7 +12,7 @@
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/rms_norm/rms_norm_kernels.h"
 
@@ -293,7 +293,7 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
   return (kTemporaries * part + 4 * width + 2 * rows) * size_bytes(Dtype::float32) + (1 << 14);
 }
 
-// --- own kernels on CUDA
+// --- custom kernels on CUDA
 
 int64_t workspace_grad_own(const std::any& any, std::span<const Type> in, std::span<const Type>) {
   if (!grad_attrs(any).weight_gradient) return 0;
@@ -341,9 +341,9 @@ const Op rms_norm_op{.name = "rms_norm",
                      .cost = cost,
                      .print = print,
                      .reuse = reuse,
-                     .price = Price::cheap,
+                     .recompute_cost = RecomputeCost::low,
                      .cpu = {run_cpu},
-                     .cuda = {own_kernel<launch_rms_norm, rms_norm_arguments>()},
+                     .cuda = {custom_kernel<launch_rms_norm, rms_norm_arguments>()},
                      .cuda_composed = {run_composed, workspace_composed<5, 1>},
                      .reference = {run_composed}};
 
@@ -353,9 +353,9 @@ const Op rms_norm_grad_op{
     .cost = cost_grad,
     .print = print_grad,
     .reuse = reuse_grad,
-    .price = Price::cheap,
+    .recompute_cost = RecomputeCost::low,
     .cpu = {run_grad_cpu, workspace_grad_cpu},
-    .cuda = {own_kernel<launch_rms_norm_grad, rms_norm_grad_arguments>(), workspace_grad_own},
+    .cuda = {custom_kernel<launch_rms_norm_grad, rms_norm_grad_arguments>(), workspace_grad_own},
     .cuda_composed = {run_grad_composed, workspace_composed<13, 2>},
     .reference = {run_grad_composed}};
 

@@ -1,5 +1,5 @@
-// Our own kernels of rms_norm on a GPU. Rows are runs of `width` elements, as rms_norm.h has them;
-// x, weight and what is made of x are float32 or bfloat16, statistics and weights' gradients
+// Our custom kernels of rms_norm on a GPU. Rows are runs of `width` elements, as rms_norm.h has
+// them; x, weight and what is made of x are float32 or bfloat16, statistics and weights' gradients
 // float32.
 #pragma once
 

@@ -14,7 +14,7 @@
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/rope/rope_kernels.h"
 
@@ -263,9 +263,9 @@ const Op rope_table_op{.name = "rope_table",
                        .infer = infer_table,
                        .cost = cost_table,
                        .print = print_table,
-                       .price = Price::cheap,
+                       .recompute_cost = RecomputeCost::low,
                        .cpu = {run_table_cpu},
-                       .cuda = {own_kernel<launch_rope_table, rope_table_arguments>()},
+                       .cuda = {custom_kernel<launch_rope_table, rope_table_arguments>()},
                        .cuda_composed = {run_table_composed, workspace_table_composed},
                        .reference = {run_table_composed}};
 
@@ -275,9 +275,9 @@ const Op rope_op{.name = "rope",
                  .cost = cost,
                  .print = print,
                  .reuse = reuse,
-                 .price = Price::cheap,
+                 .recompute_cost = RecomputeCost::low,
                  .cpu = {run_cpu},
-                 .cuda = {own_kernel<launch_rope, rope_arguments>()},
+                 .cuda = {custom_kernel<launch_rope, rope_arguments>()},
                  .cuda_composed = {run_composed, workspace_composed},
                  .reference = {run_composed}};
 

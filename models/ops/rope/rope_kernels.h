@@ -1,4 +1,4 @@
-// Our own kernels of rope and its table on a GPU, and the frequencies, which the CPU's have too.
+// Our custom kernels of rope and its table on a GPU, and the frequencies, which the CPU's have too.
 #pragma once
 
 #include <cmath>

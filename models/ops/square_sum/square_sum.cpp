@@ -11,7 +11,7 @@
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/blocked_sum.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/square_sum/square_sum_kernels.h"
 
@@ -134,7 +134,7 @@ void run_clip_composed(const KernelCall& call) {
   tensor(call, call.out[1]).copy_(norm);
 }
 
-// --- own kernels on CUDA
+// --- custom kernels on CUDA
 
 int64_t workspace_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
   return square_sum_partials(in[0].shape.count()) * size_bytes(Dtype::float64);
@@ -168,7 +168,7 @@ const Op square_sum_op{
     .infer = infer_square_sum,
     .cost = cost_square_sum,
     .cpu = {run_square_sum_cpu, workspace_blocked_sum<0>},
-    .cuda = {own_kernel<launch_square_sum, square_sum_arguments>(), workspace_own},
+    .cuda = {custom_kernel<launch_square_sum, square_sum_arguments>(), workspace_own},
     .cuda_composed = {run_square_sum_composed, workspace_square_sum_composed},
     .reference = {run_square_sum_composed}};
 
@@ -176,7 +176,7 @@ const Op sum_in_order_op{.name = "sum_in_order",
                          .infer = infer_sum_in_order,
                          .cost = cost_sum_in_order,
                          .cpu = {run_sum_in_order_cpu},
-                         .cuda = {own_kernel<launch_sum_in_order, sum_in_order_arguments>()},
+                         .cuda = {custom_kernel<launch_sum_in_order, sum_in_order_arguments>()},
                          .cuda_composed = {run_sum_in_order_composed, workspace_composed},
                          .reference = {run_sum_in_order_composed}};
 
@@ -185,7 +185,7 @@ const Op clip_op{.name = "clip",
                  .cost = cost_clip,
                  .print = print_clip,
                  .cpu = {run_clip_cpu},
-                 .cuda = {own_kernel<launch_clip, clip_arguments>()},
+                 .cuda = {custom_kernel<launch_clip, clip_arguments>()},
                  .cuda_composed = {run_clip_composed, workspace_composed},
                  .reference = {run_clip_composed}};
 

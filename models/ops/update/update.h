@@ -22,8 +22,8 @@ Type state_type(StateFormat format, int64_t count);  // f32, bf16 or u8 [count]
 Type scale_type(int64_t count);                      // f32 [ceil(count / 256)]
 
 // Which random numbers a range rounds with: a pure function of seed, step, sequence and each
-// element's index in its slab, so that a slab may be updated in parts. `first` is the index of the
-// range's first element, a multiple of 64; slabs that share a seed need a sequence each.
+// element's index in its bucket, so that a bucket may be updated in parts. `first` is the index of
+// the range's first element, a multiple of 64; buckets that share a seed need a sequence each.
 struct Rounding {
   uint64_t seed = 0;
   uint32_t sequence = 0;
@@ -56,7 +56,7 @@ struct UpdateOperands {
   Var step;  // where something is rounded stochastically
 };
 
-// What is updated at a time: any part of a slab, flat; or a whole matrix, in its shape.
+// What is updated at a time: any part of a bucket, flat; or a whole matrix, in its shape.
 enum class Region : uint8_t { range, matrix };
 
 // How an optimizer updates weights.

@@ -3,7 +3,7 @@
 
 #include "base/bfloat16.h"
 #include "models/ir/op.h"
-#include "models/ops/kernels/own_kernel.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/update/update.h"
 
 namespace longshore::models {
@@ -142,7 +142,7 @@ Op update_op(const char* name, void (*composed)(const KernelCall&)) {
           .print = print_update,
           .reuse = update_reuse,
           .cpu = {update_cpu<range>},
-          .cuda = {own_kernel<launch_update<Element>, arguments_of_rule<Element>>()},
+          .cuda = {custom_kernel<launch_update<Element>, arguments_of_rule<Element>>()},
           .cuda_composed = {composed, update_composed_workspace},
           .reference = {composed}};
 }

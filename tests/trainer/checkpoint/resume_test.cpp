@@ -112,15 +112,15 @@ class Part {
     return {folder, write_checkpoint(folder, saved(), {}, snapshot.arguments(), manifest())};
   }
 
-  // Every copy of every slab but gradients.
+  // Every copy of every bucket but gradients.
   std::map<std::string, std::vector<std::byte>> state() {
     std::map<std::string, std::vector<std::byte>> state;
-    for (const offload::Slab& slab : plans_.layout.slabs)
-      for (offload::Copy copy : slab.copies()) {
+    for (const offload::Bucket& bucket : plans_.layout.buckets)
+      for (offload::Copy copy : bucket.copies()) {
         if (copy == offload::Copy::gradient) continue;
-        const std::string name = argument_name(slab, copy);
-        state[name].resize(static_cast<size_t>(bytes(slab, copy)));
-        session_.arguments().read(name, state[name].data(), bytes(slab, copy));
+        const std::string name = argument_name(bucket, copy);
+        state[name].resize(static_cast<size_t>(bytes(bucket, copy)));
+        session_.arguments().read(name, state[name].data(), bytes(bucket, copy));
       }
     return state;
   }
@@ -294,7 +294,7 @@ TEST(Saving, TakesNoMoreThanPlannedOnTheMachine) {
   EXPECT_GE(taken, kSaveBytes / 4) << "pieces of full size";
 }
 
-// Tensors and slabs that are copied, written and read in several pieces.
+// Tensors and buckets that are copied, written and read in several pieces.
 TEST(Checkpoint, HasLargeTensorsWhole) {
   const Settings settings = join({"vocab_size=140000", "base_num_decoder_layers=1"}, kPlaces[0]);
   TemporaryFolder folder;
@@ -312,15 +312,15 @@ TEST(Checkpoint, HasFiniteValuesOnly) {
     if (!runs_here(kind)) continue;
     Part part(join(kind.settings, kPlaces[0]), {});
     part.train(0, 1);
-    for (const offload::Slab& slab : part.plans().layout.slabs) {
-      if (slab.trainable == models::Trainable::no) continue;
+    for (const offload::Bucket& bucket : part.plans().layout.buckets) {
+      if (bucket.trainable == models::Trainable::no) continue;
       const offload::Copy weights =
-          slab.has(offload::Copy::master) ? offload::Copy::master : offload::Copy::compute;
-      const offload::Copy last_state = offload::state_copy(slab.states.size() - 1);
+          bucket.has(offload::Copy::master) ? offload::Copy::master : offload::Copy::compute;
+      const offload::Copy last_state = offload::state_copy(bucket.states.size() - 1);
       for (offload::Copy copy : {weights, offload::kFirstMoment, last_state}) {
-        if (!slab.has(copy) || dtype(slab, copy) == models::Dtype::uint8) continue;
-        const std::string name = argument_name(slab, copy);
-        const int64_t size = models::size_bytes(dtype(slab, copy));
+        if (!bucket.has(copy) || dtype(bucket, copy) == models::Dtype::uint8) continue;
+        const std::string name = argument_name(bucket, copy);
+        const int64_t size = models::size_bytes(dtype(bucket, copy));
         std::vector<std::byte> before(static_cast<size_t>(size)), all_set(before.size());
         std::fill(all_set.begin(), all_set.end(), std::byte{0xff});  // NaN
         part.session().arguments().read_part(name, 0, before.data(), size);

@@ -13,9 +13,9 @@
 namespace longshore::trainer {
 namespace {
 
+using offload::Bucket;
 using offload::Copy;
 using offload::ParameterLayout;
-using offload::Slab;
 
 // Byte number i of an argument.
 std::byte value(const std::string& name, int64_t i) {
@@ -31,12 +31,12 @@ ParameterLayout layout_of(const offload::DeviceMesh& mesh, bool shard_optimizer_
 }
 
 void fill(offload::Arguments& arguments, const ParameterLayout& layout) {
-  for (const Slab& slab : layout.slabs)
-    for (Copy copy : saved_copies(layout, slab)) {
-      const std::string name = argument_name(slab, copy);
-      const int64_t held = bytes(slab, copy);
-      const int64_t before = offload::elements(slab, copy, slab.part(copy).first) *
-                             models::size_bytes(dtype(slab, copy));
+  for (const Bucket& bucket : layout.buckets)
+    for (Copy copy : saved_copies(layout, bucket)) {
+      const std::string name = argument_name(bucket, copy);
+      const int64_t held = bytes(bucket, copy);
+      const int64_t before = offload::elements(bucket, copy, bucket.part(copy).first) *
+                             models::size_bytes(dtype(bucket, copy));
       std::byte* memory =
           arguments.at(name, held, offload::MemoryKind::device, offload::category(copy));
       for (int64_t i = 0; i < held; ++i) memory[i] = value(name, before + i);
@@ -73,11 +73,11 @@ TEST_P(SharedStateOf, IsWhatAllHoldTogether) {
       const SharedState state(layout, arguments, world);
       const ParameterLayout all = whole(layout);
       auto read = [&](bool moments) {
-        for (const Slab& slab : all.slabs)
-          for (Copy copy : saved_copies(all, slab)) {
-            if ((copy != weights_copy(slab)) != moments) continue;
-            const std::string name = argument_name(slab, copy);
-            const int64_t total = bytes(slab, copy);
+        for (const Bucket& bucket : all.buckets)
+          for (Copy copy : saved_copies(all, bucket)) {
+            if ((copy != weights_copy(bucket)) != moments) continue;
+            const std::string name = argument_name(bucket, copy);
+            const int64_t total = bytes(bucket, copy);
             expect_part(state, name, 0, total);
             expect_part(state, name, total / 2 - 3, 7);
             expect_part(state, name, total - 5, 5);

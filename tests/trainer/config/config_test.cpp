@@ -658,7 +658,7 @@ TEST_F(ConfigTest, ValidateHoldsForConfigsChangedInCode) {
   EXPECT_EQ(message_of<ConfigError>([&] { validate(config); }),
             "default adam_b2: found nan, expected a number from 0 to below 1");
   config = load_text(kModelLines);
-  config.label_fates["context"] = {"somewhere"};
+  config.label_actions["context"] = {"somewhere"};
   config.remat_policy = "custom";
   EXPECT_EQ(
       message_of<ConfigError>([&] { validate(config); }),

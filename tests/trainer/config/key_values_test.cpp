@@ -270,9 +270,9 @@ TEST_F(KeyValuesTest, LabelKeysFillTheCustomPolicy) {
   Config config = load_text(
       kModelLines + "remat_policy: custom\nquery_proj: device\nmlpwo: remat\ncontext: device\n",
       {"context="});
-  std::map<std::string, std::vector<std::string>> fates = {{"query_proj", {"device"}},
-                                                           {"mlpwo", {"remat"}}};
-  EXPECT_EQ(config.label_fates, fates);
+  std::map<std::string, std::vector<std::string>> actions = {{"query_proj", {"device"}},
+                                                             {"mlpwo", {"remat"}}};
+  EXPECT_EQ(config.label_actions, actions);
 }
 
 // As MaxText's configs have them.

@@ -36,9 +36,9 @@ Names trained(const std::vector<std::string>& mask,
   models::Model model = models::decoder(decoder);
   apply_mask(with_mask(mask), model);
   Names names;
-  for (const offload::Slab& slab : offload::lay_out(model).slabs)
-    for (const offload::Parameter& parameter : slab.parameters)
-      if (slab.trainable == models::Trainable::yes) names.insert(parameter.name);
+  for (const offload::Bucket& bucket : offload::lay_out(model).buckets)
+    for (const offload::Parameter& parameter : bucket.parameters)
+      if (bucket.trainable == models::Trainable::yes) names.insert(parameter.name);
   return names;
 }
 

@@ -117,7 +117,7 @@ std::optional<double> gain_of(const std::string& line) {
 
 struct Followed {
   const char* policy;
-  std::vector<std::string> fates, more;
+  std::vector<std::string> actions, more;
 };
 
 TEST(Advice, PredictsWhatFollowingItGives) {
@@ -136,7 +136,7 @@ TEST(Advice, PredictsWhatFollowingItGives) {
       about_home("^(\\w+).* in host memory (would )?(cost|save|make)"),
       about_setting("^(\\w+=\\S*(?: \\w+=\\S*)*) would save ");
   int settings_followed = 0;
-  for (auto [policy, fates, more] : cases) {
+  for (auto [policy, actions, more] : cases) {
     more.push_back(profile);
     const double before = step_seconds(config_of(policy, more), hardware);
     int followed = 0;
@@ -159,7 +159,7 @@ TEST(Advice, PredictsWhatFollowingItGives) {
         ++settings_followed;
       } else if (std::regex_search(line, found, about_label)) {
         name = "custom";
-        changed.insert(changed.end(), fates.begin(), fates.end());
+        changed.insert(changed.end(), actions.begin(), actions.end());
         std::erase_if(
             changed, [&](const std::string& key) { return key.starts_with(found[2].str() + "="); });
         const bool is_offloaded = found[3] == "saves";

@@ -113,7 +113,7 @@ std::vector<Named> all_named(const Config& config) {
   return list;
 }
 
-int64_t device_bytes(const WalkedPlan& tried) {
+int64_t device_bytes(const SimulatedPlan& tried) {
   return tried.memory[MemoryKind::device].peak_bytes;
 }
 
@@ -137,7 +137,7 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
       for (const Named& one : named)
         if (static_cast<double>(one.device_bytes) <= limit && one.seconds < best.seconds)
           best = one;
-      WalkedPlan choice = choose_policy(with_limit(config, limit), hardware.target).chosen();
+      SimulatedPlan choice = choose_policy(with_limit(config, limit), hardware.target).chosen();
       SCOPED_TRACE(std::string(model) + ": " + summary(choice.config) + ", beside " + best.policy);
       EXPECT_LE(device_bytes(choice), limit);
       EXPECT_LE(choice.step_seconds, 1.01 * best.seconds);
@@ -160,7 +160,7 @@ double custom_seconds(Config config) {
 TEST_F(AutoPolicy, ChoosesForLayersThatAreNotTheFirst) {
   const std::vector<std::string> keys{"offload_layers=0", "context=device"};
   const Config config = config_of("llama", gpu(1e12), keys);
-  const WalkedPlan choice = choose_policy(config, kTarget).chosen();
+  const SimulatedPlan choice = choose_policy(config, kTarget).chosen();
   std::vector<std::string> custom = keys;
   for (const char* label : {"query_proj", "key_proj", "value_proj", "out_proj", "mlpwi_0",
                             "mlpwi_1", "mlpwo", "unlabelled"})
@@ -176,7 +176,7 @@ TEST_F(AutoPolicy, KnowsThatAtDepth0NothingIsHidden) {
       "gradient_memory_host_offload=false", "optimizer_memory_host_offload=false"};
   const Hardware hardware = gpu(2e9);
   const double limit = 135e6;
-  const WalkedPlan choice =
+  const SimulatedPlan choice =
       choose_policy(with_limit(config_of("llama", hardware, keys), limit), kTarget).chosen();
   for (const char* label : {"query_proj", "key_proj", "value_proj"})
     keys.push_back(label + std::string("=device"));
@@ -189,14 +189,14 @@ TEST_F(AutoPolicy, AFasterLinkGivesNoSlowerPlan) {
   double before = INFINITY;
   for (double link : {5e8, 2e9, 8e9, 3.2e10}) {
     Config config = with_limit(config_of("llama", gpu(link)), 75e6);
-    WalkedPlan choice = choose_policy(config, kTarget).chosen();
+    SimulatedPlan choice = choose_policy(config, kTarget).chosen();
     EXPECT_LE(choice.step_seconds, before * 1.002) << link << ": " << summary(choice.config);
     before = choice.step_seconds;
   }
 }
 
 TEST_F(AutoPolicy, MovesNothingWhereAllFits) {
-  WalkedPlan choice = choose_policy(config_of("llama", gpu(1e12)), kTarget).chosen();
+  SimulatedPlan choice = choose_policy(config_of("llama", gpu(1e12)), kTarget).chosen();
   const Config& config = choice.config;
   EXPECT_FALSE(config.parameter_memory_host_offload || config.gradient_memory_host_offload ||
                config.optimizer_memory_host_offload);
@@ -208,18 +208,18 @@ TEST_F(AutoPolicy, KeepsKeysThatAreSet) {
   Config config = config_of("llama", gpu(1e10),
                             {"context=offload", "optimizer_memory_host_offload=true",
                              "gradient_memory_host_offload=false", "offload_layers=3"});
-  for (const WalkedPlan& tried : choose_policy(config, kTarget).plans) {
+  for (const SimulatedPlan& tried : choose_policy(config, kTarget).plans) {
     EXPECT_TRUE(tried.config.optimizer_memory_host_offload);
     EXPECT_FALSE(tried.config.gradient_memory_host_offload);
     EXPECT_EQ(tried.config.offload_layers, 3);
-    EXPECT_EQ(tried.config.label_fates.at("context")[0], "offload");
+    EXPECT_EQ(tried.config.label_actions.at("context")[0], "offload");
   }
 }
 
 // The run directory's config.yml is such a file.
 TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   Config config = with_limit(config_of("gemma2", gpu(8e9), {"auto_micro_batch=true"}), 90e6);
-  WalkedPlan choice = choose_policy(config, kTarget).chosen();
+  SimulatedPlan choice = choose_policy(config, kTarget).chosen();
   fs::path file = folder_ / "config.yml";
   write_resolved(choice.config, file);
   Config again = load_config(file, {}, kConfigs);
@@ -239,16 +239,16 @@ TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
 TEST_F(AutoPolicy, KnowsLayersThatReadLess) {
   Config config = config_of("gemma2", gpu(1e10), {"lora_rank=4"});
   for (double limit : {65e6, 90e6}) {
-    WalkedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
+    SimulatedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
     EXPECT_LE(device_bytes(choice), limit) << summary(choice.config);
   }
 }
 
 TEST_F(AutoPolicy, CutsAStepIntoTheMicroBatchesThatAreFastest) {
   Config config = config_of("llama", gpu(1e10), {"auto_micro_batch=true"});
-  WalkedPlan whole = choose_policy(config, kTarget).chosen();
+  SimulatedPlan whole = choose_policy(config, kTarget).chosen();
   EXPECT_EQ(whole.config.per_device_batch_size, 4);
-  WalkedPlan cut = choose_policy(with_limit(config, 38e6), kTarget).chosen();
+  SimulatedPlan cut = choose_policy(with_limit(config, 38e6), kTarget).chosen();
   EXPECT_LT(cut.config.per_device_batch_size, 4) << summary(cut.config);
   EXPECT_EQ(cut.config.per_device_batch_size * cut.config.gradient_accumulation_steps, 4);
 }
@@ -268,7 +268,7 @@ TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
     const double middle = std::sqrt(too_little * limit);
     (fits(middle) ? limit : too_little) = middle;
   }
-  const WalkedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
+  const SimulatedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
   EXPECT_LE(device_bytes(choice), limit);
   EXPECT_EQ(choice.config.origins.at("prefetch_layers"), kChosen);
 }

@@ -137,7 +137,7 @@ TEST(PlanProgram, ExplainsWhatHappensToEachLabel) {
   struct Expected {
     const char* label;
     int64_t width;
-    const char* fate;
+    const char* action;
   };
   for (const Expected& expected : {Expected{"query_proj", kWidth, "goes to pinned_host"},
                                    Expected{"value_proj", kWidth, "goes to pinned_host"},
@@ -146,14 +146,14 @@ TEST(PlanProgram, ExplainsWhatHappensToEachLabel) {
                                    Expected{"mlpwi_1", kMlpWidth, "computed again"},
                                    Expected{"mlpwo", kWidth, "not read again"}}) {
     std::string line = line_of(result.output, expected.label);
-    EXPECT_TRUE(line.ends_with(expected.fate)) << expected.label << ": " << line;
+    EXPECT_TRUE(line.ends_with(expected.action)) << expected.label << ": " << line;
     EXPECT_TRUE(contains(line, offload::bytes_text(kTokens * expected.width * kFloatBytes)))
         << line;
   }
   for (const char* words :
-       {"layers 0 to 4", "layer 5", "context.again, attention", "swiglu.again = swiglu("})
+       {"layers 0 to 4", "layer 5", "context.remat, attention", "swiglu.remat = swiglu("})
     EXPECT_TRUE(contains(result.output, words)) << words << "\n" << result.output;
-  EXPECT_FALSE(contains(result.output, "query_proj.again"));
+  EXPECT_FALSE(contains(result.output, "query_proj.remat"));
 
   result = run_plan(kQuickstart + "--explain remat_policy=none");
   EXPECT_TRUE(contains(result.output, "nothing is computed again")) << result.output;
@@ -231,7 +231,7 @@ TEST(PlanProgram, ChoosesAPolicy) {
       "vocab_size=1024 max_target_length=512 ";
   ProgramResult named = run_plan(kTiny + "remat_policy=auto");
   ASSERT_EQ(named.exit_code, 0) << named.output;
-  EXPECT_TRUE(contains(named.output, "plans walked: none")) << named.output;
+  EXPECT_TRUE(contains(named.output, "plans simulated: none")) << named.output;
   EXPECT_TRUE(contains(named.output, "  remat_policy: \"none\"")) << named.output;
   ordered_json plans = json_of(kTiny + "--policies auto,full");
   EXPECT_EQ(plans["plans"][0]["policy"], "auto");
@@ -256,7 +256,7 @@ TEST(PlanProgram, ChoosesAPolicy) {
        std::vector<std::pair<std::string, std::vector<std::string>>>{
            {"--config quickstart.yml remat_policy=auto", {"hardware", "a profile", "--measure"}},
            {"--config quickstart.yml auto_micro_batch=true", {"auto_micro_batch", "auto"}},
-           {kTiny + "remat_policy=auto context=device,offload", {"context", "one fate"}},
+           {kTiny + "remat_policy=auto context=device,offload", {"context", "one action"}},
            {kTiny + "remat_policy=auto device_memory_limit=0.001",
             {"none fits", "over device_memory_limit"}},
            {kTiny + "remat_policy=auot", {"remat_policy", "auot", "nearest: auto"}}}) {
@@ -561,7 +561,7 @@ INSTANTIATE_TEST_SUITE_P(
               "remat_policy=custom x=offload",
               {"x: the model emits no label 'x'", "query_proj"}},
         Wrong{"LabelOfAnotherPolicy", "context=offload", {"context", "remat_policy: custom"}},
-        Wrong{"Fate", "remat_policy=custom context=sometimes", {"context", "remat, device"}},
+        Wrong{"Action", "remat_policy=custom context=sometimes", {"context", "remat, device"}},
         Wrong{"UnreadValue",
               "remat_policy=custom mlpwo=offload",
               {"mlpwo: offload cannot be honoured", "context, mlpwi_0, mlpwi_1"}},

@@ -1,4 +1,4 @@
-// What was published of host offloading on TPU v5p, walked.
+// What was published of host offloading on TPU v5p, simulated.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ std::vector<std::string> row_of_links(const std::string& begin) {
   return {};
 }
 
-TEST(PublishedRuns, ChoosingsLinksAreWalked) {
+TEST(PublishedRuns, ChoosingsLinksAreSimulated) {
   const std::vector<std::string> rates = row_of_links("| link, GB/s |");
   ASSERT_EQ(rates.size(), 5u);
   const Config config = load_config(

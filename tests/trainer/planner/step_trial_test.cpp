@@ -37,12 +37,12 @@ TEST(StepTrial, TimesOfALongStepFollowFromThoseOfShortOnes) {
     const TrainingPlans plans = plan_training(config, hardware.target);
     const StepTrials trials(config, plans, hardware);
     const StepTimes times = trials.plan(plans.options, layout_options(config)).times(hardware);
-    const Estimate walked = estimate(plans.step, hardware);
-    EXPECT_NEAR(times.step, walked.step_seconds, 0.003 * walked.step_seconds) << more.back();
-    EXPECT_NEAR(times.recompute, walked.phases.recompute, 0.003 * walked.step_seconds)
+    const Estimate simulated = estimate(plans.step, hardware);
+    EXPECT_NEAR(times.step, simulated.step_seconds, 0.003 * simulated.step_seconds) << more.back();
+    EXPECT_NEAR(times.recompute, simulated.phases.recompute, 0.003 * simulated.step_seconds)
         << more.back();
-    EXPECT_NEAR(times.exposed, walked.phases.exposed_transfer + walked.phases.exposed_host,
-                0.003 * walked.step_seconds)
+    EXPECT_NEAR(times.exposed, simulated.phases.exposed_transfer + simulated.phases.exposed_host,
+                0.003 * simulated.step_seconds)
         << more.back();
   }
 }

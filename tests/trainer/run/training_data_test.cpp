@@ -304,7 +304,7 @@ TEST_F(TrainingDataTest, ATemplateIsForMessages) {
   const std::string refusal = message_of<ConfigError>([&] { open(pairs); });
   EXPECT_EQ(refusal,
             "command line chat_template: found chatml, expected none: no file has messages, and "
-            "other text is learnt as it stands");
+            "other text is trained on as it stands");
 
   const data::Tokenizer known(kTokenizers + "bytelevel_bpe_qwen");
   const std::string good = write_chat("good.jsonl"), tokens = (folder_ / "chat.tokens").string();
@@ -381,7 +381,7 @@ TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {
            open_silently(config({"dataset_path=" + pairs, "dataset_type=tokens"}));
          }),
          "command line dataset_type: found tokens, but " + pairs +
-             " has prompts, which are not learnt; expected dataset_type=documents");
+             " has prompts, which are not trained on; expected dataset_type=documents");
 }
 
 // Gemma 3's smallest models have no row for the last token of their tokenizer.

@@ -115,7 +115,7 @@ void expect_equal_estimates(const StepPlans& step, const Hardware& hardware) {
   }
 }
 
-TEST(Estimate, OfMicroBatchesThatAreAlikeIsThatOfAllWalked) {
+TEST(Estimate, OfMicroBatchesThatAreAlikeIsThatOfAllSimulated) {
   for (const std::vector<std::string>& settings : std::initializer_list<std::vector<std::string>>{
            {"remat_policy=minimal_offloaded"},
            {"remat_policy=full", "parameter_memory_host_offload=true",

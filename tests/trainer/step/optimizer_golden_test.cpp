@@ -115,10 +115,10 @@ void expect_steps(const Case& c, const Golden& golden, const Way& way) {
     groups.push_back({c.states[i], offload::state_copy(i)});
   for (const auto& [name, location] : layout.by_name)
     for (const auto& [group, copy] : groups) {
-      const offload::Slab& slab = layout.slab(location);
+      const offload::Bucket& bucket = layout.bucket(location);
       const offload::Parameter& parameter = layout.parameter(location);
       golden.expect(group + name,
-                    read_floats(arguments, argument_name(slab, copy), {parameter.type.shape},
+                    read_floats(arguments, argument_name(bucket, copy), {parameter.type.shape},
                                 parameter.offset * static_cast<int64_t>(sizeof(float))),
                     golden.tolerance(group));
     }

@@ -105,7 +105,7 @@ Plain train_plainly(const models::DecoderConfig& config, const TrainingOptions& 
 at::Tensor ours(const Training& training, const ParameterLayout& layout, const std::string& name,
                 Copy copy) {
   auto location = layout.by_name.at(name);
-  const auto& contents = training.state.at(argument_name(layout.slab(location), copy));
+  const auto& contents = training.state.at(argument_name(layout.bucket(location), copy));
   const offload::Parameter& parameter = layout.parameter(location);
   return at::from_blob(
              const_cast<float*>(reinterpret_cast<const float*>(contents.data())) + parameter.offset,
@@ -182,14 +182,14 @@ TEST(TrainStep, MastersKeepWhatBfloat16Cannot) {
     EXPECT_GT(moved.abs().max().item<double>(), 2e-5) << name;
     EXPECT_LT(moved.abs().max().item<double>(), 6e-5) << name;
   }
-  for (const offload::Slab& slab : layout.slabs) {
-    const auto& master = trained.state.at(argument_name(slab, Copy::master));
+  for (const offload::Bucket& bucket : layout.buckets) {
+    const auto& master = trained.state.at(argument_name(bucket, Copy::master));
     at::Tensor rounded =
-        at::from_blob(const_cast<std::byte*>(master.data()), {slab.count}, at::kFloat)
+        at::from_blob(const_cast<std::byte*>(master.data()), {bucket.count}, at::kFloat)
             .to(at::kBFloat16);
-    const auto& compute = trained.state.at(argument_name(slab, Copy::compute));
+    const auto& compute = trained.state.at(argument_name(bucket, Copy::compute));
     EXPECT_EQ(std::memcmp(compute.data(), rounded.const_data_ptr(), compute.size()), 0)
-        << slab.name;
+        << bucket.name;
   }
 }
 

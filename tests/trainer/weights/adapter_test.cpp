@@ -74,7 +74,7 @@ struct Loaded {
     auto location = layout.by_name.at(name);
     const offload::Parameter& parameter = layout.parameter(location);
     std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
-    arguments.read_part(argument_name(layout.slab(location), offload::Copy::compute),
+    arguments.read_part(argument_name(layout.bucket(location), offload::Copy::compute),
                         parameter.offset * 4, values.data(), std::ssize(values) * 4);
     return values;
   }

@@ -59,17 +59,17 @@ struct Weights {
                       dtype);
   }
 
-  // Of every slab's compute and master weights, by argument.
-  std::map<std::string, std::vector<std::byte>> slabs() const {
-    std::map<std::string, std::vector<std::byte>> slabs;
-    for (const offload::Slab& slab : layout.slabs)
+  // Of every bucket's compute and master weights, by argument.
+  std::map<std::string, std::vector<std::byte>> buckets() const {
+    std::map<std::string, std::vector<std::byte>> buckets;
+    for (const offload::Bucket& bucket : layout.buckets)
       for (Copy copy : {Copy::compute, Copy::master}) {
-        if (!slab.has(copy)) continue;
-        std::vector<std::byte>& contents = slabs[argument_name(slab, copy)];
-        contents.resize(static_cast<size_t>(bytes(slab, copy)));
-        arguments.read(argument_name(slab, copy), contents.data(), bytes(slab, copy));
+        if (!bucket.has(copy)) continue;
+        std::vector<std::byte>& contents = buckets[argument_name(bucket, copy)];
+        contents.resize(static_cast<size_t>(bytes(bucket, copy)));
+        arguments.read(argument_name(bucket, copy), contents.data(), bytes(bucket, copy));
       }
-    return slabs;
+    return buckets;
   }
 
   DecoderConfig model;
@@ -104,7 +104,7 @@ TEST_P(WriteParameters, LoadsBackToTheBit) {
   TemporaryFolder temporary;
   trained.write(temporary / "to", Dtype::float32);
   loaded.load(temporary / "to");
-  EXPECT_TRUE(trained.slabs() == loaded.slabs());
+  EXPECT_TRUE(trained.buckets() == loaded.buckets());
 
   DecoderConfig written = read_hf_config(temporary / "to").decoder;
   EXPECT_EQ(written.dtype, Dtype::float32);

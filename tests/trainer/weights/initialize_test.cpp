@@ -15,16 +15,16 @@ namespace longshore::trainer {
 namespace {
 
 using models::Dtype;
+using offload::Bucket;
 using offload::Copy;
 using offload::ParameterLayout;
-using offload::Slab;
 
 using Bytes = std::vector<std::byte>;
 
-// Every copy of every parameter: "name.master" and so on, gaps of the slab left out.
+// Every copy of every parameter: "name.master" and so on, gaps of the bucket left out.
 struct State {
   std::map<std::string, Bytes> parameters;
-  std::map<std::string, Bytes> slabs;  // whole, gaps included
+  std::map<std::string, Bytes> buckets;  // whole, gaps included
 };
 
 State initialized(const ParameterLayout& layout, uint64_t seed = 1) {
@@ -33,19 +33,19 @@ State initialized(const ParameterLayout& layout, uint64_t seed = 1) {
   offload::Arguments arguments(*backend, ledger);
   initialize(layout, seed, arguments);
   State state;
-  for (const Slab& slab : layout.slabs)
-    for (Copy copy : slab.copies()) {
-      std::string name = argument_name(slab, copy);
+  for (const Bucket& bucket : layout.buckets)
+    for (Copy copy : bucket.copies()) {
+      std::string name = argument_name(bucket, copy);
       if (!arguments.has(name)) continue;
-      Bytes contents(static_cast<size_t>(bytes(slab, copy)));
-      arguments.read(name, contents.data(), bytes(slab, copy));
-      int64_t element = models::size_bytes(dtype(slab, copy));
-      for (const offload::Parameter& parameter : slab.parameters) {
+      Bytes contents(static_cast<size_t>(bytes(bucket, copy)));
+      arguments.read(name, contents.data(), bytes(bucket, copy));
+      int64_t element = models::size_bytes(dtype(bucket, copy));
+      for (const offload::Parameter& parameter : bucket.parameters) {
         auto begin = contents.begin() + parameter.offset * element;
-        state.parameters[parameter.name + name.substr(slab.name.size())] = {
+        state.parameters[parameter.name + name.substr(bucket.name.size())] = {
             begin, begin + parameter.type.shape.count() * element};
       }
-      state.slabs[name] = std::move(contents);
+      state.buckets[name] = std::move(contents);
     }
   return state;
 }
@@ -65,18 +65,18 @@ const char* kQuery = "model.layers.1.self_attn.q_proj.weight.compute";
 TEST(Initialize, DependsOnSeedAndNameOnly) {
   models::DecoderConfig config = offload::tiny_llama();
   State once = initialized(layout_of(config));
-  EXPECT_EQ(once.slabs, initialized(layout_of(config)).slabs);
+  EXPECT_EQ(once.buckets, initialized(layout_of(config)).buckets);
   EXPECT_NE(once.parameters.at(kQuery), initialized(layout_of(config), 2).parameters.at(kQuery));
 
   // Fewer layers, tied embeddings, another order: what is still there is the same.
   config.layers = 2;
   config.tied_embeddings = true;
   ParameterLayout fewer = layout_of(config);
-  std::reverse(fewer.slabs.begin(), fewer.slabs.end());
-  for (Slab& slab : fewer.slabs) {
-    std::reverse(slab.parameters.begin(), slab.parameters.end());
+  std::reverse(fewer.buckets.begin(), fewer.buckets.end());
+  for (Bucket& bucket : fewer.buckets) {
+    std::reverse(bucket.parameters.begin(), bucket.parameters.end());
     int64_t offset = 0;
-    for (offload::Parameter& parameter : slab.parameters) {
+    for (offload::Parameter& parameter : bucket.parameters) {
       parameter.offset = offset;
       int64_t size = parameter.type.shape.count();
       offset += (size + offload::kParameterAlignment - 1) / offload::kParameterAlignment *
@@ -95,7 +95,7 @@ TEST(Initialize, DoesNotDependOnTheThreads) {
   omp_set_num_threads(1);
   State one = initialized(layout);
   omp_set_num_threads(3);
-  EXPECT_EQ(initialized(layout).slabs, one.slabs);
+  EXPECT_EQ(initialized(layout).buckets, one.buckets);
   omp_set_num_threads(threads);
 }
 
@@ -125,8 +125,8 @@ TEST(Initialize, MatricesAreNormalAndNormsAreOne) {
   config.mlp_width = 1024;
   ParameterLayout layout = layout_of(config);
   State state = initialized(layout);
-  for (const Slab& slab : layout.slabs)
-    for (const offload::Parameter& parameter : slab.parameters) {
+  for (const Bucket& bucket : layout.buckets)
+    for (const offload::Parameter& parameter : bucket.parameters) {
       std::vector<float> values = floats(state.parameters.at(parameter.name + ".compute"));
       double count = static_cast<double>(values.size());
       if (parameter.type.shape.rank() == 1) {
@@ -176,16 +176,17 @@ TEST(Initialize, MomentsAndGapsAreZero) {
     ParameterLayout layout = layout_of(offload::tiny_llama(dtype));
     State state = initialized(layout);
     auto zero = [](std::byte b) { return b == std::byte{0}; };
-    for (const auto& [name, contents] : state.slabs)
+    for (const auto& [name, contents] : state.buckets)
       if (name.ends_with("moment")) {
         EXPECT_TRUE(std::all_of(contents.begin(), contents.end(), zero)) << name;
       }
-    for (const Slab& slab : layout.slabs) {
-      const Bytes& contents = state.slabs.at(argument_name(slab, Copy::compute));
-      int64_t element = models::size_bytes(slab.dtype);
-      for (size_t p = 0; p < slab.parameters.size(); ++p) {
-        const offload::Parameter& parameter = slab.parameters[p];
-        int64_t end = p + 1 < slab.parameters.size() ? slab.parameters[p + 1].offset : slab.count;
+    for (const Bucket& bucket : layout.buckets) {
+      const Bytes& contents = state.buckets.at(argument_name(bucket, Copy::compute));
+      int64_t element = models::size_bytes(bucket.dtype);
+      for (size_t p = 0; p < bucket.parameters.size(); ++p) {
+        const offload::Parameter& parameter = bucket.parameters[p];
+        int64_t end =
+            p + 1 < bucket.parameters.size() ? bucket.parameters[p + 1].offset : bucket.count;
         EXPECT_TRUE(std::all_of(
             contents.begin() + (parameter.offset + parameter.type.shape.count()) * element,
             contents.begin() + end * element, zero))
@@ -199,12 +200,12 @@ TEST(Initialize, FrozenParametersHaveComputeWeightsOnly) {
   ParameterLayout layout =
       offload::lay_out(offload::toy(), {.optimizers = offload::adamw_states()});
   State state = initialized(layout);
-  for (const Slab& slab : layout.slabs) {
-    bool trains = slab.trainable == models::Trainable::yes;
-    EXPECT_TRUE(state.slabs.count(argument_name(slab, Copy::compute)));
+  for (const Bucket& bucket : layout.buckets) {
+    bool trains = bucket.trainable == models::Trainable::yes;
+    EXPECT_TRUE(state.buckets.count(argument_name(bucket, Copy::compute)));
     for (const char* state_name : {".first_moment", ".second_moment"})
-      EXPECT_EQ(state.slabs.count(slab.name + state_name), trains);
-    EXPECT_FALSE(state.slabs.count(argument_name(slab, Copy::master)));
+      EXPECT_EQ(state.buckets.count(bucket.name + state_name), trains);
+    EXPECT_FALSE(state.buckets.count(argument_name(bucket, Copy::master)));
   }
 }
 

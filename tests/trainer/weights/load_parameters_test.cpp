@@ -57,7 +57,7 @@ std::string refusal(const fs::path& folder, const models::DecoderConfig& model) 
   return "";
 }
 
-// Every weight of the folder, wherever slabs live, in one file or several.
+// Every weight of the folder, wherever buckets live, in one file or several.
 TEST(LoadParameters, BringsEveryWeightWhereItLives) {
   for (const char* name : {"llama32_tied", "llama31_gqa", "qwen2_bias", "gemma3_text"})
     for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
@@ -70,7 +70,7 @@ TEST(LoadParameters, BringsEveryWeightWhereItLives) {
         std::vector<float> expected(static_cast<size_t>(parameter.type.shape.count()));
         data::to_float32(weights.at(tensor), expected);
         std::vector<float> found(expected.size());
-        loaded.arguments.read_part(argument_name(loaded.layout.slab(location), Copy::compute),
+        loaded.arguments.read_part(argument_name(loaded.layout.bucket(location), Copy::compute),
                                    parameter.offset * 4, found.data(),
                                    static_cast<int64_t>(found.size() * sizeof(float)));
         EXPECT_EQ(found, expected) << tensor;
@@ -115,11 +115,11 @@ class OthersFolder {
 
 std::string compute_weights(const Loaded& loaded) {
   std::string bytes;
-  for (const offload::Slab& slab : loaded.layout.slabs) {
-    std::string of_slab(static_cast<size_t>(offload::bytes(slab, Copy::compute)), '\0');
-    loaded.arguments.read(argument_name(slab, Copy::compute), of_slab.data(),
-                          static_cast<int64_t>(of_slab.size()));
-    bytes += of_slab;
+  for (const offload::Bucket& bucket : loaded.layout.buckets) {
+    std::string of_bucket(static_cast<size_t>(offload::bytes(bucket, Copy::compute)), '\0');
+    loaded.arguments.read(argument_name(bucket, Copy::compute), of_bucket.data(),
+                          static_cast<int64_t>(of_bucket.size()));
+    bytes += of_bucket;
   }
   return bytes;
 }

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "trainer/config/validate.h"
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_policy.h"
 #include "trainer/planner/auto/auto_search_space.h"
@@ -19,8 +19,8 @@
 namespace longshore::trainer {
 namespace {
 
+using offload::Action;
 using offload::bytes_text;
-using offload::Fate;
 using offload::Hardware;
 using offload::MemoryKind;
 
@@ -28,7 +28,7 @@ using offload::MemoryKind;
 constexpr double kReliableGain = 0.04;
 // A part of the step time: smaller gains are printed as 0.0 %.
 constexpr double kNegligibleGain = 0.0005;
-// A part of the step time: for less, a setting that changes what is learnt is not advised.
+// A part of the step time: for less, a setting that changes what is trained on is not advised.
 constexpr double kGainWorthOtherResults = 0.01;
 
 // The fastest link that rate_that_pays() tries, as a multiple of the machine's. No link today is
@@ -139,20 +139,20 @@ class Adviser {
     return {std::move(plans), times};
   }
 
-  StepOptions with_fate(const std::string& label, Fate fate) const {
+  StepOptions with_action(const std::string& label, Action action) const {
     StepOptions options = plans_.options;
     auto set = [&](offload::Policy& policy) {
       policy.name = "tried";
-      policy.fates[label] = fate;
+      policy.actions[label] = action;
     };
     set(options.policy.all.first);
     if (options.policy.all.others) set(*options.policy.all.others);
     return options;
   }
 
-  // A trial of the step with another fate of the label.
-  Trial trial_with(const std::string& label, Fate fate) const {
-    return trial(with_fate(label, fate), layout_options(config_));
+  // A trial of the step with another action of the label.
+  Trial trial_with(const std::string& label, Action action) const {
+    return trial(with_action(label, action), layout_options(config_));
   }
 
   void ask_about_labels(const offload::Partition& partition) {
@@ -161,10 +161,11 @@ class Adviser {
           partition.forward.inputs_from(models::Source::input),
           [&](models::ValueId id) { return partition.forward[id].label == label; });
       const offload::Policy& policy = plans_.options.policy.all.first;
-      Fate now = policy.fates.contains(label) || !is_input ? policy.fate(label) : Fate::keep;
-      if (now == Fate::remat)
+      Action now =
+          policy.actions.contains(label) || !is_input ? policy.action(label) : Action::keep;
+      if (now == Action::remat)
         questions_.push_back([this, label] { return advice_on_recomputed(label); });
-      if (now == Fate::offload && !is_input)
+      if (now == Action::offload && !is_input)
         questions_.push_back([this, label] { return advice_on_offloaded(label); });
     }
   }
@@ -233,7 +234,7 @@ class Adviser {
   std::vector<Line> advice_on_auto() const try {
     if (config_.hardware.empty()) return {};
     const Config config = with_policy(config_, offload::kAuto);
-    const std::optional<WalkedPlan> choice = find_policy_quickly(config, hardware_.target);
+    const std::optional<SimulatedPlan> choice = find_policy_quickly(config, hardware_.target);
     if (!choice) return {};
     const double before = whole_step_seconds(), after = choice->step_seconds;
     if (before < after || is_negligible(before - after)) return {};
@@ -245,7 +246,7 @@ class Adviser {
 
   bool is_chosen() const { return asked_.remat_policy == offload::kAuto; }
 
-  // Of the config's own plan, which may be longer than what base_ walks.
+  // Of the config's own plan, which may be longer than what base_ simulates.
   double whole_step_seconds() const { return estimate(plans_.step, hardware_).step_seconds; }
 
   bool is_worth(const Lever& lever, double gain) const {
@@ -258,7 +259,7 @@ class Adviser {
     lever.make(config);
     validate(config);
     if (is_chosen() && plans_.layout.any_on_host()) {
-      const std::optional<WalkedPlan> choice = find_policy_quickly(config, hardware_.target);
+      const std::optional<SimulatedPlan> choice = find_policy_quickly(config, hardware_.target);
       if (!choice) return {};
       const double before = whole_step_seconds(), after = choice->step_seconds;
       if (!is_worth(lever, before - after)) return {};
@@ -315,7 +316,7 @@ class Adviser {
   }
 
   std::vector<Line> advice_on_recomputed(const std::string& label) const {
-    Trial kept = trial_with(label, Fate::keep);
+    Trial kept = trial_with(label, Action::keep);
     double saved = base_.times.recompute - kept.times.recompute;
     if (saved <= 0) return {};  // nothing reads the value, or computing it again costs nothing
     std::vector<Line> lines{advice_on_offloading(label, saved)};
@@ -324,14 +325,15 @@ class Adviser {
   }
 
   Line advice_on_offloading(const std::string& label, double saved) const {
-    Trial sent = trial_with(label, Fate::offload);
+    Trial sent = trial_with(label, Action::offload);
     double exposed = sent.times.exposed - base_.times.exposed;
     double gain = base_.times.step - sent.times.step;
     std::string text =
         fmt::format("offloading {} would save {:.2f} ms a layer and expose {:.2f} ms: it ", label,
                     milliseconds_a_layer(saved), milliseconds_a_layer(std::max(0.0, exposed)));
     if (gain > 0 && room_.fits())
-      if (const Room left = room_for(trials_.memory(with_fate(label, Fate::offload))); !left.fits())
+      if (const Room left = room_for(trials_.memory(with_action(label, Action::offload)));
+          !left.fits())
         return no_room(text + "takes", left);
     if (gain > 0 || is_negligible(gain)) return {.gain = gain, .text = text + verdict(gain)};
     double rate = rate_that_pays(sent);
@@ -351,7 +353,7 @@ class Adviser {
   }
 
   Line advice_on_keeping(const std::string& label, const Trial& kept) const {
-    const MemoryByKind memory = trials_.memory(with_fate(label, Fate::keep));
+    const MemoryByKind memory = trials_.memory(with_action(label, Action::keep));
     const int64_t bytes =
         memory[MemoryKind::device].peak_bytes - analyze(plans_)[MemoryKind::device].peak_bytes;
     const Room left = room_for(memory);
@@ -372,7 +374,7 @@ class Adviser {
   }
 
   std::vector<Line> advice_on_offloaded(const std::string& label) const {
-    Trial again = trial_with(label, Fate::remat);
+    Trial again = trial_with(label, Action::remat);
     double loss = again.times.step - base_.times.step;
     double exposed = std::max(0.0, base_.times.exposed - again.times.exposed);
     return {{.gain = std::max(0.0, -loss),

@@ -13,7 +13,7 @@
 namespace longshore::trainer {
 
 // Returns a line for each change. `plans` are the config's, `room` is what they leave on
-// `hardware`. These changes are considered, each planned and walked alone as for a config that
+// `hardware`. These changes are considered, each planned and simulated alone as for a config that
 // makes it:
 // - If the plan fits, another policy: `none`, the fastest named one, and `auto`, of those that fit
 //   and are faster. They come first.

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/config/named_hardware.h"
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_search_space.h"
 
@@ -23,15 +23,15 @@ const std::vector<std::string> kAllPolicies{"all"};
 
 [[noreturn]] void refuse(const PolicySearch& search, const Hardware& hardware) {
   const Config& config = search.config;
-  const WalkedPlan& least = *std::ranges::min_element(
-      search.plans, {}, [](const WalkedPlan& one) { return missing_bytes(one.room); });
+  const SimulatedPlan& least = *std::ranges::min_element(
+      search.plans, {}, [](const SimulatedPlan& one) { return missing_bytes(one.room); });
   throw PlanError(fmt::format(
       "{}: remat_policy auto: of {} none fits {}. The smallest ({}) takes device {}, host "
       "{}; fits: {}. Besides, with\n{}",
       config.config_file, plural(std::ssize(search.plans), "plan"), hardware.name,
       summary(least.config), bytes_text(least.memory[MemoryKind::device].peak_bytes),
       bytes_text(host_peak_bytes(least.memory)), fits_text(least.room),
-      what_helps(least.config, hardware, searched_keys(config))));
+      memory_suggestions(least.config, hardware, searched_keys(config))));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/named_hardware.h"
 #include "trainer/planner/advice/advice.h"
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_policy.h"
 #include "trainer/planner/auto/auto_search_space.h"
@@ -70,15 +70,15 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
   return result;
 }
 
-// The line of what_helps() for the policy `auto`; "" if nothing that it may choose fits. A thorough
-// search is made only where a quick one finds nothing.
+// The line of memory_suggestions() for the policy `auto`; "" if nothing that it may choose fits. A
+// thorough search is made only where a quick one finds nothing.
 std::string what_auto_does(const Config& config, const offload::Hardware& hardware) try {
   const Config automatic = with_policy(config, offload::kAuto);
-  auto line = [&](const WalkedPlan& found, const char* or_less) {
+  auto line = [&](const SimulatedPlan& found, const char* or_less) {
     return helpful_line("remat_policy=auto", found.memory, hardware.target, memory_limits(config),
                         fmt::format("fits, {:.4f} s a step{}", found.step_seconds, or_less));
   };
-  if (const std::optional<WalkedPlan> found = find_policy_quickly(automatic, hardware.target))
+  if (const std::optional<SimulatedPlan> found = find_policy_quickly(automatic, hardware.target))
     return line(*found, " or less");
   const std::optional<AutoChoice> choice = find_policy(automatic, hardware.target);
   return choice ? line(choice->chosen(), "") : "";
@@ -124,8 +124,8 @@ std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& ques
         fmt::format(" {:>12} {:>12} {:>14} {:>17} {:>16}\n",
                     bytes_text(plan->memory[MemoryKind::device].peak_bytes),
                     bytes_text(host_peak_bytes(plan->memory)),
-                    bytes_text(residual_bytes(layer, offload::Fate::keep)),
-                    bytes_text(residual_bytes(layer, offload::Fate::offload)), recomputed(layer));
+                    bytes_text(residual_bytes(layer, offload::Action::keep)),
+                    bytes_text(residual_bytes(layer, offload::Action::offload)), recomputed(layer));
   }
   return result;
 }
@@ -151,8 +151,8 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
 std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware) {
   std::string result;
   if (!plan.room.fits())
-    result += "what would take less, each line by itself:\n" + what_helps(plan.config, hardware) +
-              what_auto_does(plan.config, hardware);
+    result += "what would take less, each line by itself:\n" +
+              memory_suggestions(plan.config, hardware) + what_auto_does(plan.config, hardware);
   const std::vector<std::string> lines =
       advise(plan.config, plan.plans, plan.room, hardware, &plan.asked);
   if (!lines.empty()) result += "advice, each change by itself:\n";

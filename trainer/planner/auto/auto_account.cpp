@@ -18,16 +18,16 @@ using offload::MemoryKind;
 
 // "offload query_proj, key_proj; keep context"; labels that it does not name are computed again.
 // `which` is 0 for the first layers and 1 for the others.
-std::string fates_text(const Config& config, size_t which) {
-  std::map<std::string, std::vector<std::string>> labels;  // by fate
+std::string actions_text(const Config& config, size_t which) {
+  std::map<std::string, std::vector<std::string>> labels;  // by action
   for (const Key& key : config_keys())
-    if (auto fates = config.label_fates.find(key.name); fates != config.label_fates.end())
-      labels[fates->second[std::min(which, fates->second.size() - 1)]].push_back(key.name);
+    if (auto actions = config.label_actions.find(key.name); actions != config.label_actions.end())
+      labels[actions->second[std::min(which, actions->second.size() - 1)]].push_back(key.name);
   if (!labels.contains("remat") && !labels.contains("offload")) return "keep all";
   std::erase(labels["device"], "decoder_layer_input");  // it is always kept if it is not offloaded
   std::string text;
-  for (auto [fate, verb] : {std::pair{"offload", "offload "}, std::pair{"device", "keep "}})
-    if (!labels[fate].empty()) text += (text.empty() ? "" : "; ") + (verb + join(labels[fate]));
+  for (auto [action, verb] : {std::pair{"offload", "offload "}, std::pair{"device", "keep "}})
+    if (!labels[action].empty()) text += (text.empty() ? "" : "; ") + (verb + join(labels[action]));
   return text.empty() ? "compute all again" : text;
 }
 
@@ -37,7 +37,7 @@ constexpr double kMentionedShare = 0.1;
 
 // Why a plan lost to the choice: it does not fit, it is no faster, or else what it spends the most
 // additional time on.
-std::string why(const WalkedPlan& one, const WalkedPlan& choice) {
+std::string why(const SimulatedPlan& one, const SimulatedPlan& choice) {
   if (!one.room.fits()) return "does not fit, " + fits_text(one.room);
   double slower = one.step_seconds - choice.step_seconds;
   if (slower <= kEqualTimeTolerance * choice.step_seconds)
@@ -67,17 +67,17 @@ std::string summary(const Config& config) {
   std::string text = config.remat_policy;
   if (text == "custom") {
     int64_t layers = config.offload_layers, others = config.model.layers - layers;
-    bool differs = std::ranges::any_of(config.label_fates,
-                                       [](const auto& fates) { return fates.second.size() > 1; });
+    bool differs = std::ranges::any_of(
+        config.label_actions, [](const auto& actions) { return actions.second.size() > 1; });
     if (!differs || layers == config.model.layers)
-      text = fates_text(config, 0);
+      text = actions_text(config, 0);
     else if (layers == 0)
-      text = fates_text(config, 1);
+      text = actions_text(config, 1);
     else
       text = fmt::format("first {}: {}; last {}: {}",
                          layers == 1 ? "layer" : fmt::format("{} layers", layers),
-                         fates_text(config, 0), others == 1 ? "layer" : std::to_string(others),
-                         fates_text(config, 1));
+                         actions_text(config, 0), others == 1 ? "layer" : std::to_string(others),
+                         actions_text(config, 1));
   }
   if (config.parameter_memory_host_offload) text += ", parameters on the host";
   if (config.gradient_memory_host_offload) text += ", gradients on the host";
@@ -91,12 +91,12 @@ std::string summary(const Config& config) {
 
 std::string text(const AutoChoice& choice) {
   constexpr size_t kRunnersUp = 5;  // enough to see how little they differ
-  const WalkedPlan& best = choice.chosen();
-  std::string result = fmt::format("remat_policy auto, of {} walked: {}\n",
+  const SimulatedPlan& best = choice.chosen();
+  std::string result = fmt::format("remat_policy auto, of {} simulated: {}\n",
                                    plural(std::ssize(choice.plans), "plan"), summary(best.config));
   result +=
       fmt::format("  {:>9} {:>8} {:>12} {:>12}\n", "step s", "slower", "device peak", "host peak");
-  auto line = [&](const WalkedPlan& one, const std::string& remark) {
+  auto line = [&](const SimulatedPlan& one, const std::string& remark) {
     result += fmt::format("  {:>9.4f} {:>6.1f} % {:>12} {:>12}  {}{}\n", one.step_seconds,
                           100 * (one.step_seconds / best.step_seconds - 1),
                           bytes_text(one.memory[MemoryKind::device].peak_bytes),
@@ -105,7 +105,7 @@ std::string text(const AutoChoice& choice) {
   line(best, "");
   std::multiset<std::string> shown;  // each named policy once, and the fastest custom ones
   for (size_t i = 1; i < choice.plans.size(); ++i) {
-    const WalkedPlan& one = choice.plans[i];
+    const SimulatedPlan& one = choice.plans[i];
     const std::string& policy = one.config.remat_policy;
     bool is_custom = policy == "custom";
     if (is_custom && !one.room.fits()) continue;

@@ -41,7 +41,7 @@ void set_lane_seconds(const Estimate& estimate, BasePlan& base) {
   for (const Event& event : first)
     if (event.lane == Lane::compute && event.scope.phase == Phase::backward)
       turn = std::min(turn, event.span.begin);
-  for (const offload::WalkedRuns& runs : estimate.runs)
+  for (const offload::SimulatedRuns& runs : estimate.runs)
     for (const Event& event : runs.events) {
       const bool is_forward = event.scope.phase == Phase::forward ||
                               (event.scope.phase == Phase::optimizer && &runs.events == &first &&

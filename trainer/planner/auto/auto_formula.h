@@ -1,8 +1,8 @@
 // A formula for the time and memory of a step with given assignments of its layers, quick enough
-// for millions of combinations. It starts from a plan that was walked under the policy `full`, and
-// adds what other assignments change: in each of the two passes the times of kernels and of copies,
-// and memory at the moments when most of it is in use. It ignores that kernels wait for single
-// values and that the arena has gaps; walks do not.
+// for millions of combinations. It starts from a plan that was simulated under the policy `full`,
+// and adds what other assignments change: in each of the two passes the times of kernels and of
+// copies, and memory at the moments when most of it is in use. It ignores that kernels wait for
+// single values and that the arena has gaps; simulations do not.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 #include "trainer/planner/auto/auto_layer_choices.h"
 #include "trainer/planner/policy_plan.h"
-#include "trainer/step/lookahead.h"
+#include "trainer/step/prefetch.h"
 
 namespace longshore::trainer {
 
@@ -22,8 +22,8 @@ struct LaneSeconds {
   double compute = 0, to_host = 0, to_device = 0, on_host = 0, network = 0;
 };
 
-// A cut of a step into micro-batches and homes of its states, planned and walked under the policy
-// `full`.
+// A cut of a step into micro-batches and homes of its states, planned and simulated under the
+// policy `full`.
 struct BasePlan {
   // The most bytes that are in use on the device while the first `holding_layers` layers hold the
   // values that they keep for the backward pass.
@@ -46,10 +46,10 @@ struct BasePlan {
 BasePlan base_plan(const Config& config, std::shared_ptr<const LayerChoices> choices,
                    const PolicyPlan& full, const offload::Hardware& hardware);
 
-// The depth of lookahead that splits start with: at 1 layer ahead a copy has the time of the
+// The depth of prefetch that splits start with: at 1 layer ahead a copy has the time of the
 // kernels of one layer.
-inline constexpr size_t kUsualDepth = 2;  // a place in kLookaheadDepths
-static_assert(kLookaheadDepths[kUsualDepth] == 1);
+inline constexpr size_t kUsualDepth = 2;  // a place in kPrefetchDistances
+static_assert(kPrefetchDistances[kUsualDepth] == 1);
 
 // The first `layers` layers, which can be none, have one assignment, the others another.
 struct LayerSplit {
@@ -57,7 +57,7 @@ struct LayerSplit {
   size_t first = 0, others = 0;  // places in LayerChoices::assignments
   int layers = 0;
   double seconds = 0;  // the step time by the formula
-  double layers_ahead = kLookaheadDepths[kUsualDepth];
+  double prefetch_layers = kPrefetchDistances[kUsualDepth];
 };
 
 // What the formula leaves unused.

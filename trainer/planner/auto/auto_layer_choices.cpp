@@ -30,9 +30,9 @@ double LayerChoices::most_kept_bytes() const {
   return std::ranges::max(assignments, {}, &Assignment::kept_bytes).kept_bytes;
 }
 
-std::shared_ptr<const LayerChoices> layer_choices(const models::Model& model,
-                                                  const std::map<std::string, offload::Fate>& fixed,
-                                                  int64_t micro_batches, const Hardware& hardware) {
+std::shared_ptr<const LayerChoices> layer_choices(
+    const models::Model& model, const std::map<std::string, offload::Action>& fixed,
+    int64_t micro_batches, const Hardware& hardware) {
   const models::Stage& stage = main_stage(model);
   offload::make_policy("custom", fixed, stage.programs[0]);  // throws if they do not suit the model
   auto choices = std::make_shared<LayerChoices>(LayerChoices{

@@ -1,4 +1,4 @@
-// The assignments of fates to the values of a model's layers that `auto` considers, and those of
+// The assignments of actions to the values of a model's layers that `auto` considers, and those of
 // the named policies.
 #pragma once
 
@@ -29,7 +29,7 @@ struct LayerChoices {
   std::vector<offload::Assignment> assignments;
   size_t count_for_all = 0;
   offload::Assignment full;        // the assignment of the policy `full`
-  std::vector<NamedPolicy> named;  // those that suit the model; empty if fates are fixed
+  std::vector<NamedPolicy> named;  // those that suit the model; empty if actions are fixed
   int layers = 0;                  // of the model
   int64_t micro_batches = 0;       // in a step
 
@@ -37,11 +37,10 @@ struct LayerChoices {
   double most_kept_bytes() const;
 };
 
-// Labels in `fixed` have that fate in all assignments. Throws ConfigError if the model does not
-// emit one of them, or if it cannot have its fate.
-std::shared_ptr<const LayerChoices> layer_choices(const models::Model& model,
-                                                  const std::map<std::string, offload::Fate>& fixed,
-                                                  int64_t micro_batches,
-                                                  const offload::Hardware& hardware);
+// Labels in `fixed` have that action in all assignments. Throws ConfigError if the model does not
+// emit one of them, or if it cannot have its action.
+std::shared_ptr<const LayerChoices> layer_choices(
+    const models::Model& model, const std::map<std::string, offload::Action>& fixed,
+    int64_t micro_batches, const offload::Hardware& hardware);
 
 }  // namespace longshore::trainer

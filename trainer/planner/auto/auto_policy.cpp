@@ -9,7 +9,7 @@
 #include "trainer/config/named_hardware.h"
 #include "trainer/planner/auto/auto_search.h"
 #include "trainer/planner/auto/auto_search_space.h"
-#include "trainer/step/lookahead.h"
+#include "trainer/step/prefetch.h"
 
 namespace longshore::trainer {
 namespace {
@@ -18,11 +18,12 @@ using offload::Hardware;
 
 // Sorts the plans, the best first. Removes duplicates and those that cannot be planned. Throws
 // ConfigError if none can.
-std::vector<WalkedPlan> in_order(std::vector<WalkedPlan> plans) {
-  if (std::ranges::all_of(plans, &WalkedPlan::is_refused)) throw ConfigError(plans.at(0).refusal);
-  std::erase_if(plans, [](const WalkedPlan& one) { return one.is_refused(); });
+std::vector<SimulatedPlan> in_order(std::vector<SimulatedPlan> plans) {
+  if (std::ranges::all_of(plans, &SimulatedPlan::is_refused))
+    throw ConfigError(plans.at(0).refusal);
+  std::erase_if(plans, [](const SimulatedPlan& one) { return one.is_refused(); });
   std::ranges::stable_sort(plans, is_better);
-  auto is_same = [](const WalkedPlan& a, const WalkedPlan& b) {
+  auto is_same = [](const SimulatedPlan& a, const SimulatedPlan& b) {
     return a.step_seconds == b.step_seconds && chosen_keys(a.config) == chosen_keys(b.config);
   };
   plans.erase(std::unique(plans.begin(), plans.end(), is_same), plans.end());
@@ -32,12 +33,12 @@ std::vector<WalkedPlan> in_order(std::vector<WalkedPlan> plans) {
 // Among the plans that are as fast as the fastest, chooses one that moves the least; among those a
 // named policy, since its config is shorter; among those the one with the smallest peaks. Returns
 // nothing if no plan fits.
-std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
+std::optional<AutoChoice> choose_among(std::vector<SimulatedPlan> plans) {
   if (fastest_seconds(plans) == INFINITY) return std::nullopt;
-  auto slower = std::ranges::find_if(plans, [&](const WalkedPlan& one) {
+  auto slower = std::ranges::find_if(plans, [&](const SimulatedPlan& one) {
     return !one.fits() || one.step_seconds > plans[0].step_seconds * (1 + kEqualTimeTolerance);
   });
-  auto cost = [&](const WalkedPlan& one) {
+  auto cost = [&](const SimulatedPlan& one) {
     // Rounded to whole percent of what the fastest plan moves, so that batches and results, which
     // every plan moves, do not decide.
     const double moved = std::round(100 * one.moved_bytes / (1 + plans[0].moved_bytes));
@@ -50,7 +51,7 @@ std::optional<AutoChoice> choose_among(std::vector<WalkedPlan> plans) {
 }
 
 PolicySearch outcome_of(const Config& config, models::Target target, const Hardware& hardware) {
-  std::vector<WalkedPlan> plans = in_order(search(config, target, hardware));
+  std::vector<SimulatedPlan> plans = in_order(search(config, target, hardware));
   std::optional<AutoChoice> choice = choose_among(plans);
   return {std::move(choice), config, std::move(plans)};
 }
@@ -61,7 +62,7 @@ PolicySearch outcome_with_late_transfers(const Config& config, models::Target ta
                                          const Hardware& hardware) {
   Config none_ahead = config, little_ahead = config;
   choose_value(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
-  choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kLookaheadDepths[0]);
+  choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kPrefetchDistances[0]);
   PolicySearch outcome = outcome_of(none_ahead, target, hardware);
   if (!outcome.choice) return outcome;
   PolicySearch other = outcome_of(little_ahead, target, hardware);
@@ -94,11 +95,11 @@ std::optional<AutoChoice> find_policy(const Config& config, models::Target targe
   return best_outcome(config, target, hardware).choice;
 }
 
-std::optional<WalkedPlan> find_policy_quickly(const Config& config, models::Target target) {
+std::optional<SimulatedPlan> find_policy_quickly(const Config& config, models::Target target) {
   const Hardware hardware = *named_hardware(config);
   require_same_device(config, target, hardware);
   if (!may_fit(config, target, hardware)) return std::nullopt;
-  std::vector<WalkedPlan> plans = search(config, target, hardware, Effort::quick);
+  std::vector<SimulatedPlan> plans = search(config, target, hardware, Effort::quick);
   const auto best = std::ranges::min_element(plans, is_better);
   return best != plans.end() && best->fits() ? std::optional(*best) : std::nullopt;
 }

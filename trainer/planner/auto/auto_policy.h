@@ -1,12 +1,12 @@
-// remat_policy: auto. Searches the fate of each label (kept on the device, offloaded to host
+// remat_policy: auto. Searches the action of each label (kept on the device, offloaded to host
 // memory, computed again), which may differ between the first layers and the others; whether
 // parameters, gradients and optimizer state live in host memory; and, with auto_micro_batch, how a
 // step is cut into micro-batches.
 //
 // A formula ranks all combinations by the times of kernels and copies in the forward and in the
 // backward pass, for the profile's link and for slower ones. The best few dozen, and every named
-// policy, are planned and walked as `plan` does it. So the memory of the choice is exact, its time
-// is as good as the walk, and no named policy is faster.
+// policy, are planned and simulated as `plan` does it. So the memory of the choice is exact, its
+// time is as good as the simulation, and no named policy is faster.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,22 @@
 #include <vector>
 
 #include "trainer/config/config.h"
-#include "trainer/planner/walked_plan.h"
+#include "trainer/planner/simulated_plan.h"
 
 namespace longshore::trainer {
 
 struct AutoChoice {
   // The choice, then what fits, fastest first, then what does not fit.
-  std::vector<WalkedPlan> plans;
+  std::vector<SimulatedPlan> plans;
 
-  const WalkedPlan& chosen() const { return plans[0]; }
+  const SimulatedPlan& chosen() const { return plans[0]; }
 };
 
 // What a search led to. Without a choice, `plans` of that `config` are those that do not fit.
 struct PolicySearch {
   std::optional<AutoChoice> choice;
   Config config;
-  std::vector<WalkedPlan> plans;
+  std::vector<SimulatedPlan> plans;
 };
 
 // `config` has the policy `auto`; the values of its keys that were set are kept. Of plans that are
@@ -42,7 +42,7 @@ std::optional<AutoChoice> find_policy(const Config& config, models::Target targe
 
 // A plan that fits and that this search could have chosen, though it may find a faster one; nothing
 // if a quick search finds none. Throws as find_policy() does.
-std::optional<WalkedPlan> find_policy_quickly(const Config& config, models::Target target);
+std::optional<SimulatedPlan> find_policy_quickly(const Config& config, models::Target target);
 
 // If the policy of `config` is `auto`, the config that was found, otherwise `config`; nothing if no
 // plan fits. Throws as find_policy() does.

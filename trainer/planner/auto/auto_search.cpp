@@ -12,7 +12,7 @@
 
 #include "base/parallel.h"
 #include "trainer/planner/auto/auto_search_space.h"
-#include "trainer/planner/auto/auto_split_walk.h"
+#include "trainer/planner/auto/auto_split_simulation.h"
 
 namespace longshore::trainer {
 namespace {
@@ -21,7 +21,7 @@ using offload::Assignment;
 using offload::Hardware;
 
 // What the formula leaves unused, so that a plan which is the best by the formula fits when it is
-// walked, and is as fast.
+// simulated, and is as fast.
 struct Margin {
   double link_factor;  // the part of the link's rate that the formula counts on
   double layers;       // device memory for the values of that many layers, all that these can keep
@@ -32,37 +32,39 @@ struct Margin {
 // 2.4 % slower.
 constexpr Margin kOneLayerTooMany{1, -1};
 // The margins that are always tried: also none at all, and some of the link, of the memory and of
-// both, since a walk takes up to 9 % longer than the formula says if copies fill the link. The
-// values are a matter of judgement: leaving out any one of the last five changes the choices for
-// Llama 3 8B on `rtx4090` and `h200` by no more than 0.1 %.
+// both, since a simulation takes up to 9 % longer than the formula says if copies fill the link.
+// The values are a matter of judgement: leaving out any one of the last five changes the choices
+// for Llama 3 8B on `rtx4090` and `h200` by no more than 0.1 %.
 constexpr Margin kMargins[] = {kOneLayerTooMany, {1, 0}, {0.85, 0}, {0.6, 0}, {1, 1}, {0.85, 1}};
 // The margins that are tried if, by the formula, they beat the best plan so far by kWorthwhileGain.
 // Gaps in the arena can be as large as the values of several layers.
 constexpr Margin kWiderMargins[] = {{1, 2}, {1, 4}, {1, 8}};
-// A part of the step time: five times kEqualTimeTolerance, since trying a margin walks dozens of
-// plans.
+// A part of the step time: five times kEqualTimeTolerance, since trying a margin simulates dozens
+// of plans.
 constexpr double kWorthwhileGain = 0.005;
 
 // The margins of a quick search: one for plans that have room to spare, and some of what the others
 // try, of the link, of the memory or of both.
 constexpr Margin kQuickMargins[] = {{1, 0}, {0.85, 1}, {1, 4}};
 
-// Splits that are slower than the best one by more than this part, by the formula, are not walked.
-// The formula's times are mostly 1 to 6 % too low; with half this cutoff, two choices for Llama 3
-// 8B on `rtx4090` are 0.8 % and 1.4 % slower.
+// Splits that are slower than the best one by more than this part, by the formula, are not
+// simulated. The formula's times are mostly 1 to 6 % too low; with half this cutoff, two choices
+// for Llama 3 8B on `rtx4090` are 0.8 % and 1.4 % slower.
 constexpr double kRankingCutoff = 0.03;
-// The number of plans that are walked for a margin: twice as many as have sufficed for Llama 3 8B.
-constexpr size_t kWalksOfMargin = 8;
+// The number of plans that are simulated for a margin: twice as many as have sufficed for Llama 3
+// 8B.
+constexpr size_t kSimulationsOfMargin = 8;
 // The number of these that may have the same base and the same assignment of the first layers,
 // since such plans differ little. With only one, choices are up to 0.04 % slower.
-constexpr size_t kWalksAlike = 2;
-// The number of plans that a quick search walks for a margin; bases have no walks of their own.
-constexpr size_t kQuickWalksOfMargin = 2;
+constexpr size_t kSimulatesAlike = 2;
+// The number of plans that a quick search simulates for a margin; bases have no simulations of
+// their own.
+constexpr size_t kQuickSimulationsOfMargin = 2;
 // The assignments that it considers, of those that all layers can have, and of those that some can.
 constexpr size_t kPromising = 8;
-// The number of the smallest plans that are walked if nothing fits, one for each base: bases differ
-// most, and an error message reports the smallest plan.
-constexpr size_t kWalksOfThriftiest = 6;
+// The number of the smallest plans that are simulated if nothing fits, one for each base: bases
+// differ most, and an error message reports the smallest plan.
+constexpr size_t kSimulationsOfThriftiest = 6;
 
 class Search {
  public:
@@ -72,36 +74,38 @@ class Search {
         hardware_(hardware),
         first_layers_(first_layers_set(config)),
         bases_(base_plans(config, target, hardware)),
-        walker_(config, target, hardware) {}
+        simulator_(config, target, hardware) {}
 
-  std::vector<WalkedPlan> run() { return is_quick() ? run_quick() : run_thorough(); }
+  std::vector<SimulatedPlan> run() { return is_quick() ? run_quick() : run_thorough(); }
 
  private:
-  std::vector<WalkedPlan> run_quick() {
+  std::vector<SimulatedPlan> run_quick() {
     for (const Margin& margin : kQuickMargins) {
       const std::vector<LayerSplit> splits = ranked(margin);
-      for (size_t i = 0; i < std::min(splits.size(), kQuickWalksOfMargin); ++i) select(splits[i]);
+      for (size_t i = 0; i < std::min(splits.size(), kQuickSimulationsOfMargin); ++i)
+        select(splits[i]);
     }
-    walk_selected();
-    return std::move(walked_);
+    simulate_selected();
+    return std::move(simulated_);
   }
 
-  std::vector<WalkedPlan> run_thorough() {
+  std::vector<SimulatedPlan> run_thorough() {
     for (const Margin& margin : kMargins) select(ranked(margin));
-    walk_selected();
-    walk_named();
+    simulate_selected();
+    simulate_named();
     for (const Margin& margin : kWiderMargins)
       if (const std::vector<LayerSplit> splits = ranked(margin);
-          !splits.empty() && splits[0].seconds < (1 - kWorthwhileGain) * fastest_seconds(walked_)) {
+          !splits.empty() &&
+          splits[0].seconds < (1 - kWorthwhileGain) * fastest_seconds(simulated_)) {
         select(splits);
-        walk_selected();
+        simulate_selected();
       }
-    if (fastest_seconds(walked_) == INFINITY) walk_thriftiest();
-    return std::move(walked_);
+    if (fastest_seconds(simulated_) == INFINITY) simulate_thriftiest();
+    return std::move(simulated_);
   }
 
-  void add(std::vector<WalkedPlan> walked) {
-    std::ranges::move(walked, std::back_inserter(walked_));
+  void add(std::vector<SimulatedPlan> simulated) {
+    std::ranges::move(simulated, std::back_inserter(simulated_));
   }
 
   StepFormula formula_of(const BasePlan& base, const Margin& margin) const {
@@ -191,26 +195,29 @@ class Search {
     for (const LayerSplit& split : ranking) {
       if (split.seconds > ranking[0].seconds * (1 + kRankingCutoff)) break;
       const bool is_first_of_base = of_base[split.base]++ == 0;
-      size_t& walks_alike = alike[{split.base, split.layers == 0 ? split.others : split.first}];
-      if (!is_first_of_base && (count >= kWalksOfMargin || walks_alike >= kWalksAlike)) continue;
+      size_t& simulates_alike = alike[{split.base, split.layers == 0 ? split.others : split.first}];
+      if (!is_first_of_base &&
+          (count >= kSimulationsOfMargin || simulates_alike >= kSimulatesAlike))
+        continue;
       select(split);
-      ++walks_alike;
+      ++simulates_alike;
       ++count;
     }
   }
 
-  void walk_selected() {
+  void simulate_selected() {
     std::vector<LayerSplit> splits;
     for (const auto& [key, split] : selected_) splits.push_back(split);
     selected_.clear();
     if (splits.empty()) return;
-    std::vector<WalkedPlan> walked(splits.size());
-    parallel_for(splits.size(), [&](size_t i) { walked[i] = walker_.walk_fitting(splits[i]); });
+    std::vector<SimulatedPlan> simulated(splits.size());
+    parallel_for(splits.size(),
+                 [&](size_t i) { simulated[i] = simulator_.simulate_fitting(splits[i]); });
     if (!is_quick()) {
-      const size_t best = std::ranges::min_element(walked, is_better) - walked.begin();
-      add(walker_.walk_around(splits[best], walked[best]));
+      const size_t best = std::ranges::min_element(simulated, is_better) - simulated.begin();
+      add(simulator_.simulate_around(splits[best], simulated[best]));
     }
-    add(std::move(walked));
+    add(std::move(simulated));
   }
 
   // A base under a named policy.
@@ -233,11 +240,11 @@ class Search {
     return plans;
   }
 
-  // Walks the plans of each policy in the formula's order, until one fits and the next is slower
-  // than it by more than kRankingCutoff.
-  void walk_named() {
+  // Simulates the plans of each policy in the formula's order, until one fits and the next is
+  // slower than it by more than kRankingCutoff.
+  void simulate_named() {
     std::map<std::string, std::vector<NamedPlan>> plans = named_plans();
-    std::vector<std::vector<WalkedPlan>> walked(plans.size());
+    std::vector<std::vector<SimulatedPlan>> simulated(plans.size());
     parallel_for(plans.size(), [&](size_t i) {
       std::vector<NamedPlan>& of_policy =
           std::next(plans.begin(), static_cast<std::ptrdiff_t>(i))->second;
@@ -245,16 +252,17 @@ class Search {
       double enough = INFINITY;
       for (const NamedPlan& plan : of_policy) {
         if (plan.seconds > enough) break;
-        walked[i].push_back(walked_plan(plan.config, target_, hardware_));
-        if (walked[i].back().fits()) enough = std::min(enough, plan.seconds * (1 + kRankingCutoff));
+        simulated[i].push_back(simulated_plan(plan.config, target_, hardware_));
+        if (simulated[i].back().fits())
+          enough = std::min(enough, plan.seconds * (1 + kRankingCutoff));
       }
     });
-    for (std::vector<WalkedPlan>& of_policy : walked) add(std::move(of_policy));
+    for (std::vector<SimulatedPlan>& of_policy : simulated) add(std::move(of_policy));
   }
 
-  // Walks the plans that lack the fewest bytes, at most one for each base. All their layers have
-  // the same assignment.
-  void walk_thriftiest() {
+  // Simulates the plans that lack the fewest bytes, at most one for each base. All their layers
+  // have the same assignment.
+  void simulate_thriftiest() {
     std::vector<std::pair<double, LayerSplit>> splits;  // with the bytes that are missing
     for (const BasePlan& base : bases_) {
       const StepFormula formula(base, hardware_, {});
@@ -268,10 +276,10 @@ class Search {
     std::ranges::stable_sort(splits, {}, &std::pair<double, LayerSplit>::first);
     std::vector<LayerSplit> thriftiest;
     for (const auto& [missing, split] : splits)
-      if (thriftiest.size() < kWalksOfThriftiest &&
+      if (thriftiest.size() < kSimulationsOfThriftiest &&
           std::ranges::find(thriftiest, split.base, &LayerSplit::base) == thriftiest.end())
         thriftiest.push_back(split);
-    add(walker_.walk_each(thriftiest));
+    add(simulator_.simulate_each(thriftiest));
   }
 
   Effort effort_;
@@ -279,17 +287,17 @@ class Search {
   const Hardware& hardware_;
   std::optional<int> first_layers_;  // if the config sets their number
   std::vector<BasePlan> bases_;
-  SplitWalker walker_;
-  // The splits to walk next, by base, assignments of the first and of the other layers, and number
-  // of first layers.
+  SplitSimulator simulator_;
+  // The splits to simulate next, by base, assignments of the first and of the other layers, and
+  // number of first layers.
   std::map<std::tuple<const BasePlan*, size_t, size_t, int>, LayerSplit> selected_;
-  std::vector<WalkedPlan> walked_;
+  std::vector<SimulatedPlan> simulated_;
 };
 
 }  // namespace
 
-std::vector<WalkedPlan> search(const Config& config, models::Target target,
-                               const Hardware& hardware, Effort effort) {
+std::vector<SimulatedPlan> search(const Config& config, models::Target target,
+                                  const Hardware& hardware, Effort effort) {
   return Search(config, target, hardware, effort).run();
 }
 

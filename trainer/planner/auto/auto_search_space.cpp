@@ -4,13 +4,13 @@
 
 #include "base/parallel.h"
 #include "trainer/config/key_values.h"
-#include "trainer/config/label_fates.h"
+#include "trainer/config/label_actions.h"
 #include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
 namespace {
 
-using offload::Fate;
+using offload::Action;
 using offload::Hardware;
 
 // Cuts into more micro-batches than the first one that has at least this many are not tried. Each
@@ -65,10 +65,10 @@ void set_policy(Config& config, const std::string& policy) {
   choose_value(config, "auto_micro_batch", &Config::auto_micro_batch, false);
 }
 
-// The value of a label's key. One fate is enough if all layers have it, except for `offload`, which
-// on its own is the fate in the first layers only.
-std::vector<std::string> fate_texts(Fate first, Fate others) {
-  if (first == others && first != Fate::offload) return {name(first)};
+// The value of a label's key. One action is enough if all layers have it, except for `offload`,
+// which on its own is the action in the first layers only.
+std::vector<std::string> action_texts(Action first, Action others) {
+  if (first == others && first != Action::offload) return {name(first)};
   return {name(first), name(others)};
 }
 
@@ -81,7 +81,7 @@ std::shared_ptr<const LayerChoices> choices_of(const Config& cut, models::Target
                                                const Hardware& hardware) {
   const models::Model model = make_model(cut, target);
   return with_origin(cut, [&] {
-    return layer_choices(model, fates_in_first_layers(cut), cut.gradient_accumulation_steps,
+    return layer_choices(model, actions_in_first_layers(cut), cut.gradient_accumulation_steps,
                          hardware);
   });
 }
@@ -104,7 +104,7 @@ std::vector<BasePlan> base_plans(const Config& config, models::Target target,
   std::vector<BasePlan> bases;
   for (Config& cut : micro_batch_cuts(config)) {
     const auto choices = choices_of(cut, target, hardware);
-    cut.label_fates.clear();
+    cut.label_actions.clear();
     const std::vector<Config> homes = homes_of_states(cut);
     const size_t before = bases.size();
     bases.resize(before + homes.size());
@@ -148,17 +148,17 @@ Config split_config(const LayerSplit& split) {
   Config config = split.base->config;
   set_policy(config, "custom");
   const bool has_others = split.layers < choices.layers;
-  auto write = [&](const std::string& label, Fate fate, Fate fate_of_others) {
-    config.label_fates[label] = fate_texts(fate, has_others ? fate_of_others : fate);
+  auto write = [&](const std::string& label, Action action, Action action_of_others) {
+    config.label_actions[label] = action_texts(action, has_others ? action_of_others : action);
     config.origins[label] = kChosen;
   };
-  for (const auto& [label, fate] : first.fates) write(label, fate, others.fates.at(label));
+  for (const auto& [label, action] : first.actions) write(label, action, others.actions.at(label));
   write(offload::kUnlabelled, first.otherwise, others.otherwise);
   if ((has_others && !(first == others)) || first.offloads())
     choose_value<int64_t>(config, "offload_layers", &Config::offload_layers, split.layers);
   const bool moves = first.offloads() || others.offloads() || has_states_on_host(config);
   if (moves && !is_set(config, "prefetch_layers"))
-    choose_value(config, "prefetch_layers", &Config::prefetch_layers, split.layers_ahead);
+    choose_value(config, "prefetch_layers", &Config::prefetch_layers, split.prefetch_layers);
   return config;
 }
 

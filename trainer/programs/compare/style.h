@@ -9,7 +9,7 @@ inline constexpr const char* kReportStyle = R"css(
   --page: #fff; --text: #1d2430; --faint: #667085; --grid: #e4e7ec; --card: #f7f8fa;
   --bar: #3b6fb6; --baseline: #98a2b3; --faster: #2e9e6b; --slower: #cf4f4f; --marker: #e08a00;
   --parameters: #4e79a7; --optimizer: #f28e2b; --gradients: #e15759; --batch: #9c755f;
-  --kept: #59a14f; --working_set: #edc948; --staging: #b07aa1; --workspace: #76b7b2;
+  --kept: #59a14f; --temporaries: #edc948; --staging: #b07aa1; --workspace: #76b7b2;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -51,7 +51,7 @@ p { margin: .25rem 0 .75rem; }
 .open { fill: var(--baseline); } .reserved { fill: var(--grid); }
 .parameters { fill: var(--parameters); } .optimizer { fill: var(--optimizer); }
 .gradients { fill: var(--gradients); } .batch { fill: var(--batch); } .kept { fill: var(--kept); }
-.working_set { fill: var(--working_set); } .staging { fill: var(--staging); }
+.temporaries { fill: var(--temporaries); } .staging { fill: var(--staging); }
 .workspace { fill: var(--workspace); }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .8rem; margin: .3rem 0; }
 .legend i { display: inline-block; width: .75em; height: .75em; margin-right: .35em; }

@@ -202,7 +202,8 @@ void require_nothing_but_measure(const Request& request) {
 void require_traceable(const Estimate& step) {
   constexpr int64_t kMostEvents = 1'000'000;  // takes 1.5 GB to write, and viewers show no more
   int64_t events = 0;
-  for (const offload::WalkedRuns& runs : step.runs) events += runs.times * std::ssize(runs.events);
+  for (const offload::SimulatedRuns& runs : step.runs)
+    events += runs.times * std::ssize(runs.events);
   if (events > kMostEvents)
     throw ConfigError(
         fmt::format("--trace: found a step of {} events, expected at most {}; nearest: fewer "

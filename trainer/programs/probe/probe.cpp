@@ -198,13 +198,13 @@ class Probe {
   }
 
   void add_gradients(std::map<std::string, Result>& results) const {
-    for (const offload::Slab& slab : layout_.slabs) {
-      if (slab.trainable == models::Trainable::no) continue;
-      for (const offload::Parameter& parameter : slab.parameters)
+    for (const offload::Bucket& bucket : layout_.buckets) {
+      if (bucket.trainable == models::Trainable::no) continue;
+      for (const offload::Parameter& parameter : bucket.parameters)
         results[gradient_name(parameter.name)] = {
             parameter.type.shape, [&] {
-              models::Type type{parameter.type.shape, dtype(slab, Copy::gradient)};
-              return read_floats(arguments_, argument_name(slab, Copy::gradient), type,
+              models::Type type{parameter.type.shape, dtype(bucket, Copy::gradient)};
+              return read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
                                  parameter.offset * models::size_bytes(type.dtype));
             }};
     }

@@ -84,9 +84,10 @@ void require_use_of_options(const Arguments& arguments) {
   };
   const auto with_messages = std::ranges::count_if(arguments.inputs, has_messages);
   if (!options.chat_template.empty() && with_messages == 0)
-    throw longshore::ConfigError("--chat-template: found " + options.chat_template +
-                                 ", expected none: no file has messages, and other text is learnt "
-                                 "as it stands");
+    throw longshore::ConfigError(
+        "--chat-template: found " + options.chat_template +
+        ", expected none: no file has messages, and other text is trained on "
+        "as it stands");
   if (arguments.add_bos_eos != kAddBosEos[0] && with_messages == std::ssize(arguments.inputs))
     throw longshore::ConfigError("--add-bos-eos: found " + arguments.add_bos_eos +
                                  ", expected it left out: all files have messages, which the chat "

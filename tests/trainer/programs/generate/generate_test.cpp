@@ -59,13 +59,13 @@ class Models {
     Weights weights(adapted);
     for (const auto& [name, location] : weights.layout.by_name) {
       if (!models::is_lora_weight(name)) continue;
-      const offload::Slab& slab = weights.layout.slab(location);
+      const offload::Bucket& bucket = weights.layout.bucket(location);
       const offload::Parameter& parameter = weights.layout.parameter(location);
       std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
       for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7) - 3;
       for (offload::Copy copy : {offload::Copy::compute, offload::Copy::master})
-        if (slab.has(copy))
-          weights.arguments.write_part(argument_name(slab, copy), parameter.offset * 4,
+        if (bucket.has(copy))
+          weights.arguments.write_part(argument_name(bucket, copy), parameter.offset * 4,
                                        values.data(),
                                        static_cast<int64_t>(values.size() * sizeof(float)));
     }

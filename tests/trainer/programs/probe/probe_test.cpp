@@ -234,8 +234,8 @@ ProgramResult refusal(const ProbeRequest& request) {
 TEST(Probe, BadCallsWriteNothing) {
   TemporaryFolder folder, outputs;
   fs::path good = write_inputs(folder / "good", {{"input_ids", {{1, 2}, {1, 2}}}});
-  fs::path learnt = write_inputs(folder / "learnt",
-                                 {{"input_ids", {{1, 2}, {1, 2}}}, {"labels", {{1, 2}, {2, 3}}}});
+  fs::path trained = write_inputs(folder / "trained",
+                                  {{"input_ids", {{1, 2}, {1, 2}}}, {"labels", {{1, 2}, {2, 3}}}});
   fs::path bad = write_inputs(folder / "bad", {{"input_ids", {{1, 2}, {1, 307}}}});
   fs::path too_wide = folder / "wide";
   fs::create_directory(too_wide);
@@ -260,7 +260,7 @@ TEST(Probe, BadCallsWriteNothing) {
   };
   auto key = [&](const std::string& setting) {
     return ProbeRequest{
-        .model = kModel, .inputs = learnt, .out = out, .gradients = true, .overrides = {setting}};
+        .model = kModel, .inputs = trained, .out = out, .gradients = true, .overrides = {setting}};
   };
   auto unread = [&](const std::string& setting) {
     return ProbeRequest{.model = kModel, .inputs = good, .out = out, .overrides = {setting}};

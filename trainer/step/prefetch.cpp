@@ -1,4 +1,4 @@
-#include "trainer/step/lookahead.h"
+#include "trainer/step/prefetch.h"
 
 #include <algorithm>
 #include <vector>
@@ -24,15 +24,16 @@ bool has_transfers(bool states_on_host, const offload::DeviceMesh& mesh,
   return states_on_host || updates_on_host || options.policy.offloads() || mesh.devices() > 1;
 }
 
-double choose_layers_ahead(const models::Model& model, const offload::LayoutOptions& layout_options,
-                           const StepOptions& options, models::Target target,
-                           const offload::Hardware& hardware) {
+double choose_prefetch_layers(const models::Model& model,
+                              const offload::LayoutOptions& layout_options,
+                              const StepOptions& options, models::Target target,
+                              const offload::Hardware& hardware) {
   if (!has_transfers(layout_options.any_on_host(), layout_options.mesh, options)) return 0;
   StepOptions tried = options;
   tried.micro_batches = std::min<int64_t>(tried.micro_batches, 2);  // those between take as long
   std::vector<double> seconds;
-  for (double depth : kLookaheadDepths) {
-    tried.transfers.layers_ahead = depth;
+  for (double depth : kPrefetchDistances) {
+    tried.transfers.prefetch_layers = depth;
     StepPlans step = plan_short_step(model, kLayersTried, layout_options, tried, target);
     seconds.push_back(estimate(step, hardware).step_seconds);
   }
@@ -40,7 +41,7 @@ double choose_layers_ahead(const models::Model& model, const offload::LayoutOpti
   const auto chosen =
       std::find_if(seconds.begin(), seconds.end(), [&](double one) { return one <= limit; }) -
       seconds.begin();
-  return kLookaheadDepths[chosen];
+  return kPrefetchDistances[chosen];
 }
 
 }  // namespace longshore::trainer

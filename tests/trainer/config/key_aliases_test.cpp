@@ -1,4 +1,4 @@
-#include "trainer/config/other_names.h"
+#include "trainer/config/key_aliases.h"
 
 #include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/keys.h"
@@ -6,9 +6,9 @@
 namespace longshore::trainer {
 namespace {
 
-class OtherNamesTest : public ConfigTest {};
+class KeyAliasesTest : public ConfigTest {};
 
-TEST_F(OtherNamesTest, LeadToTheKeyHere) {
+TEST_F(KeyAliasesTest, LeadToTheKeyHere) {
   for (const auto& [name, key] : std::map<std::string, std::string>{
            {"mu_dtype", "moment_dtype"},
            {"optimizer.name", "opt_type"},
@@ -31,7 +31,7 @@ TEST_F(OtherNamesTest, LeadToTheKeyHere) {
 }
 
 // On the command line and in YAML.
-TEST_F(OtherNamesTest, SayHowTheirValuesTranslate) {
+TEST_F(KeyAliasesTest, SayHowTheirValuesTranslate) {
   for (const auto& [name, hint] : std::map<std::string, std::string>{
            {"gradient_checkpointing", "remat_policy (true is full, false none)"},
            {"val_set_size",
@@ -53,7 +53,7 @@ TEST_F(OtherNamesTest, SayHowTheirValuesTranslate) {
   for (const Key& key : config_keys()) EXPECT_EQ(remark_on_values(key.name), "") << key.name;
 }
 
-TEST_F(OtherNamesTest, ValuesLeadToTheKeyThatTakesThem) {
+TEST_F(KeyAliasesTest, ValuesLeadToTheKeyThatTakesThem) {
   for (const std::string number : {"1.0", "0", "5", "1e-1"})
     EXPECT_TRUE(error("", {"gradient_clipping=" + number})
                     .ends_with("; nearest: gradient_clipping_threshold=" + number));
@@ -69,17 +69,18 @@ TEST_F(OtherNamesTest, ValuesLeadToTheKeyThatTakesThem) {
     EXPECT_TRUE(error("", {setting}).ends_with("; nearest: " + nearest)) << setting;
 }
 
-TEST_F(OtherNamesTest, AreNoneOfOursAndLeadToOneOfOurs) {
+TEST_F(KeyAliasesTest, AreNoneOfOursAndLeadToOneOfOurs) {
   for (const Key& key : config_keys()) EXPECT_EQ(key_for_other_name(key.name), "") << key.name;
   for (const auto& [name, key] : keys_by_other_name()) EXPECT_NE(find_key(key), nullptr) << name;
 }
 
-TEST_F(OtherNamesTest, SayWhyThereIsNoKey) {
+TEST_F(KeyAliasesTest, SayWhyThereIsNoKey) {
   for (const auto& [name, reason] :
        {std::pair{"scan_layers", "leave it out: layers of one kind are always scanned"},
         {"adafactor", "not offered: opt_type is adamw, lion or sgd"},
         {"compile.enable", "leave it out: there is nothing to choose here"},
-        {"train_on_inputs", "leave it out: answers and completions are learnt, prompts are not"},
+        {"train_on_inputs",
+         "leave it out: answers and completions are trained on, prompts are not"},
         {"load_in_4bit", "not offered: products of fewer than 16 bits"},
         {"parallelism.tensor_parallel_degree",
          "not offered: devices share data and weights alone"}}) {
@@ -92,7 +93,7 @@ TEST_F(OtherNamesTest, SayWhyThereIsNoKey) {
   for (const auto& [name, key] : keys_by_other_name()) EXPECT_EQ(reason_for_no_key(name), "");
 }
 
-TEST_F(OtherNamesTest, OfSectionsAreOurKeysWithinThem) {
+TEST_F(KeyAliasesTest, OfSectionsAreOurKeysWithinThem) {
   for (const std::string key : {"steps", "seed", "dataset_path"}) {
     const std::string found = error("", {"training." + key + "=1"});
     EXPECT_TRUE(found.ends_with("nearest: " + key)) << found;
@@ -100,7 +101,7 @@ TEST_F(OtherNamesTest, OfSectionsAreOurKeysWithinThem) {
 }
 
 // Where the section changes what its keys mean, they lead nowhere by themselves.
-TEST_F(OtherNamesTest, OfSomeSectionsAreOthersWithinThem) {
+TEST_F(KeyAliasesTest, OfSomeSectionsAreOthersWithinThem) {
   for (const auto& [name, key] :
        {std::pair<std::string, std::string>{"eval.interval", "eval_interval"},
         {"interval", "checkpoint_period"},
@@ -118,7 +119,7 @@ TEST_F(OtherNamesTest, OfSomeSectionsAreOthersWithinThem) {
     EXPECT_EQ(key_for_other_name(name), key) << name;
 }
 
-TEST_F(OtherNamesTest, LeaveMisspellingsAlone) {
+TEST_F(KeyAliasesTest, LeaveMisspellingsAlone) {
   EXPECT_EQ(key_for_other_name("remat_polcy"), "");
   EXPECT_TRUE(error("", {"remat_polcy=full"}).ends_with("nearest: remat_policy"));
 }

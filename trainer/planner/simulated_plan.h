@@ -1,5 +1,5 @@
-// A config that was planned and whose step was walked on the virtual clock. `auto` compares these.
-// Their memory is exact; their times are as good as the profile.
+// A config that was planned and whose step was simulated on the virtual clock. `auto` compares
+// these. Their memory is exact; their times are as good as the profile.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace longshore::trainer {
 // less than the times of measured steps vary.
 inline constexpr double kEqualTimeTolerance = 1e-3;
 
-struct WalkedPlan {
+struct SimulatedPlan {
   Config config;  // with the policy that was planned in place of `auto`
   double step_seconds = 0;
   Phases phases;
@@ -30,18 +30,19 @@ struct WalkedPlan {
   bool fits() const { return !is_refused() && room.fits(); }
 };
 
-WalkedPlan walked_plan(const Config& config, models::Target target,
-                       const offload::Hardware& hardware);
+SimulatedPlan simulated_plan(const Config& config, models::Target target,
+                             const offload::Hardware& hardware);
 
 // The plan of each config; they are computed on all cores.
-std::vector<WalkedPlan> walked_plans(const std::vector<Config>& configs, models::Target target,
-                                     const offload::Hardware& hardware);
+std::vector<SimulatedPlan> simulated_plans(const std::vector<Config>& configs,
+                                           models::Target target,
+                                           const offload::Hardware& hardware);
 
 // Whether `a` is better than `b`: a plan that fits is better than one that does not; if that does
 // not decide, the faster one is.
-bool is_better(const WalkedPlan& a, const WalkedPlan& b);
+bool is_better(const SimulatedPlan& a, const SimulatedPlan& b);
 
 // The step time of the fastest plan that fits; INFINITY if none does.
-double fastest_seconds(const std::vector<WalkedPlan>& plans);
+double fastest_seconds(const std::vector<SimulatedPlan>& plans);
 
 }  // namespace longshore::trainer

@@ -1,4 +1,4 @@
-// What the op cases do not show of our own kernels for GPUs, emulated on the CPU: odd addresses,
+// What the op cases do not show of our custom kernels for GPUs, emulated on the CPU: odd addresses,
 // the order of sums, numbers at the edge of what there is, and memory.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -114,7 +114,7 @@ void expect_no_more_workspace(const Program& program) {
   }
 }
 
-TEST(OwnKernels, TakeNoMoreWorkspaceThanTheirCompositions) {
+TEST(CustomKernels, TakeNoMoreWorkspaceThanTheirCompositions) {
   std::vector<OpCase> cases = small_cases();
   for (OpCase& op_case : large_cases()) cases.push_back(std::move(op_case));
   for (const OpCase& op_case : cases)
@@ -242,7 +242,7 @@ TEST(EmbeddingGrad, IsTheCpusToTheBit) {
 
 // Kernels read whole vectors only where they lie as vectors do. The same numbers, an element
 // further on, must give the same results; sanitizers see what is read where.
-TEST(OwnKernels, TakeOperandsThatAreNotAligned) {
+TEST(CustomKernels, TakeOperandsThatAreNotAligned) {
   std::vector<OpCase> cases;
   for (OpCase& op_case : large_cases())
     if (op_case.plain) cases.push_back(std::move(op_case));

@@ -19,7 +19,7 @@ void launch_call(const KernelCall& call) {
 
 // An op's kernel, where arguments(call) gives what launch(arguments, stream) takes.
 template <auto launch, auto arguments>
-constexpr auto own_kernel() -> void (*)(const KernelCall&) {
+constexpr auto custom_kernel() -> void (*)(const KernelCall&) {
   if constexpr (kHasOwnCudaKernels)
     return launch_call<launch, arguments>;
   else

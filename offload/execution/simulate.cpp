@@ -1,4 +1,4 @@
-#include "offload/execution/walk.h"
+#include "offload/execution/simulate.h"
 
 #include <algorithm>
 #include <memory>
@@ -16,9 +16,9 @@ std::vector<const Plan*> plans_of(const std::vector<PlanRuns>& runs) {
   return plans;
 }
 
-class Walk {
+class Simulation {
  public:
-  Walk(const std::vector<PlanRuns>& plans, const Hardware& hardware)
+  Simulation(const std::vector<PlanRuns>& plans, const Hardware& hardware)
       : plans_(plans),
         has_cache_(hardware.cache_bytes > 0),
         backend_(make_virtual_backend(hardware)),
@@ -29,11 +29,11 @@ class Walk {
           std::make_unique<Executable>(*one.plan, *backend_, arguments_, arenas_));
   }
 
-  std::vector<WalkedRuns> run() {
+  std::vector<SimulatedRuns> run() {
     if (has_cache_) run_all();  // fills the cache with what the previous step used last
-    walked_.clear();
+    simulated_.clear();
     run_all();
-    return std::move(walked_);
+    return std::move(simulated_);
   }
 
  private:
@@ -57,10 +57,10 @@ class Walk {
   void record(size_t plan, int64_t number, int64_t times) {
     backend_->start_recording();
     executables_[plan]->run(ledger_, number);
-    WalkedRuns runs{.times = times,
-                    .events = timeline({plans_[plan].plan}, backend_->stop_recording())};
+    SimulatedRuns runs{.times = times,
+                       .events = timeline({plans_[plan].plan}, backend_->stop_recording())};
     for (const Event& event : runs.events) runs.seconds = std::max(runs.seconds, event.span.end);
-    walked_.push_back(std::move(runs));
+    simulated_.push_back(std::move(runs));
   }
 
   // Has the cache see what `count` runs after the first read that no other run reads.
@@ -85,19 +85,20 @@ class Walk {
   Arenas arenas_;
   Arguments arguments_;
   std::vector<std::unique_ptr<Executable>> executables_;
-  std::vector<WalkedRuns> walked_;
+  std::vector<SimulatedRuns> simulated_;
 };
 
 }  // namespace
 
-std::vector<WalkedRuns> walk_runs(const std::vector<PlanRuns>& plans, const Hardware& hardware) {
-  return Walk(plans, hardware).run();
+std::vector<SimulatedRuns> simulate_runs(const std::vector<PlanRuns>& plans,
+                                         const Hardware& hardware) {
+  return Simulation(plans, hardware).run();
 }
 
-std::vector<Event> events_of(const std::vector<WalkedRuns>& runs) {
+std::vector<Event> events_of(const std::vector<SimulatedRuns>& runs) {
   std::vector<Event> events;
   double begin = 0;
-  for (const WalkedRuns& one : runs)
+  for (const SimulatedRuns& one : runs)
     for (int64_t i = 0; i < one.times; ++i) {
       for (Event event : one.events) {
         event.span.begin += begin;
@@ -109,10 +110,10 @@ std::vector<Event> events_of(const std::vector<WalkedRuns>& runs) {
   return events;
 }
 
-std::vector<Event> walk(const std::vector<const Plan*>& plans, const Hardware& hardware) {
+std::vector<Event> simulate(const std::vector<const Plan*>& plans, const Hardware& hardware) {
   std::vector<PlanRuns> once;
   for (const Plan* plan : plans) once.push_back({.plan = plan});
-  return events_of(walk_runs(once, hardware));
+  return events_of(simulate_runs(once, hardware));
 }
 
 }  // namespace longshore::offload

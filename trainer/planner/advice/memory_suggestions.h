@@ -1,4 +1,4 @@
-// what_helps() finds changes of a config that make its plan smaller.
+// memory_suggestions() finds changes of a config that make its plan smaller.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace longshore::trainer {
 std::string changed_settings(const Config& before, const Config& after,
                              const std::set<std::string>& searched = {});
 
-// A line of what_helps(): the setting, the memory that a config with it needs, and a remark.
+// A line of memory_suggestions(): the setting, the memory that a config with it needs, and a
+// remark.
 std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
                          models::Target target, const MemoryLimits& limits,
                          const std::string& remark);
@@ -28,16 +29,16 @@ std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
 // alone makes room for the same model, several that do so together, if some are found. The last
 // line has the fewest devices that are enough, if the config names their profile. Leaves out the
 // keys in `searched`.
-std::string what_helps(const Config& config, const offload::Hardware& hardware,
-                       const std::set<std::string>& searched = {});
+std::string memory_suggestions(const Config& config, const offload::Hardware& hardware,
+                               const std::set<std::string>& searched = {});
 
 // The same for an unknown machine: the changes with which the plan would need less memory.
-std::string what_helps(const Config& config, models::Target target);
+std::string memory_suggestions(const Config& config, models::Target target);
 
 // Returns "" if the backend has the memory of the plans, and the host that of all its devices. Else
 // returns what they need and what is available by memory kind, and the changes of keys that help,
 // each of them tried.
-std::string why_no_room(const Config& config, const TrainingPlans& plans,
-                        offload::Backend& backend);
+std::string explain_out_of_memory(const Config& config, const TrainingPlans& plans,
+                                  offload::Backend& backend);
 
 }  // namespace longshore::trainer

@@ -1,4 +1,4 @@
-#include "trainer/planner/advice/what_helps.h"
+#include "trainer/planner/advice/memory_suggestions.h"
 
 #include <fmt/format.h>
 
@@ -56,7 +56,7 @@ const std::vector<Change>& changes() {
       {"remat_policy", [](const Config& c, Target) { return c.remat_policy != "full"; },
        [](Config& c) {
          c.remat_policy = "full";
-         c.label_fates.clear();
+         c.label_actions.clear();
          c.auto_micro_batch = false;
        }},
       {"shard_optimizer_over_data",
@@ -372,8 +372,8 @@ std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
                      remark.empty() ? "" : ": ", remark);
 }
 
-std::string what_helps(const Config& config, const offload::Hardware& hardware,
-                       const std::set<std::string>& searched) {
+std::string memory_suggestions(const Config& config, const offload::Hardware& hardware,
+                               const std::set<std::string>& searched) {
   auto room_of = [&](const MemoryByKind& memory) {
     return room(memory, hardware, memory_limits(config));
   };
@@ -381,14 +381,14 @@ std::string what_helps(const Config& config, const offload::Hardware& hardware,
          devices_that_help(config, searched);
 }
 
-std::string what_helps(const Config& config, models::Target target) {
+std::string memory_suggestions(const Config& config, models::Target target) {
   const offload::Hardware nothing{.target = target};
   auto room_of = [&](const MemoryByKind& memory) { return room(memory, nothing); };
   return helpful_changes(config, target, room_of, {}).lines;
 }
 
-std::string why_no_room(const Config& config, const TrainingPlans& plans,
-                        offload::Backend& backend) {
+std::string explain_out_of_memory(const Config& config, const TrainingPlans& plans,
+                                  offload::Backend& backend) {
   MemoryByKind memory = analyze(plans);
   const models::Target target = backend.target();
   const MemoryLimits limits = memory_limits(config);

@@ -1,12 +1,12 @@
-// Depths of lookahead, and how well a deferred update hides, on the virtual clock.
-#include "trainer/step/lookahead.h"
+// Depths of prefetch, and how well a deferred update hides, on the virtual clock.
+#include "trainer/step/prefetch.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "offload/execution/walk.h"
+#include "offload/execution/simulate.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
 
@@ -54,11 +54,11 @@ StepOptions options_of(const Case& c, const models::Model& model) {
 }
 
 double seconds(const offload::Plan& plan, const Hardware& hardware) {
-  return offload::overlap(offload::walk({&plan}, hardware)).total;
+  return offload::overlap(offload::simulate({&plan}, hardware)).total;
 }
 
 // From a link that hides behind a fraction of a layer to one that no depth can hide.
-TEST(Lookahead, IsAsGoodAsAnyDepth) {
+TEST(Prefetch, IsAsGoodAsAnyDepth) {
   models::Model model = models::decoder(stack(12));
   std::vector<double> chosen_depths;
   double worst = 0;
@@ -72,10 +72,10 @@ TEST(Lookahead, IsAsGoodAsAnyDepth) {
                                                            .host_bytes_per_second = 1e9});
       StepOptions options = options_of(c, model);
       double chosen =
-          choose_layers_ahead(model, {.homes = c.homes, .optimizers = offload::adamw_states()},
-                              options, models::Target::cuda, rates);
+          choose_prefetch_layers(model, {.homes = c.homes, .optimizers = offload::adamw_states()},
+                                 options, models::Target::cuda, rates);
       auto step = [&](double depth) {
-        options.transfers.layers_ahead = depth;
+        options.transfers.prefetch_layers = depth;
         offload::ParameterLayout layout =
             lay_out(model, {.homes = c.homes, .optimizers = offload::adamw_states()});
         return seconds(plan_step(model, layout, options, models::Target::cuda).plans[0], rates);
@@ -93,15 +93,15 @@ TEST(Lookahead, IsAsGoodAsAnyDepth) {
   EXPECT_GE(*std::max_element(chosen_depths.begin(), chosen_depths.end()), 1);
 }
 
-TEST(Lookahead, AllLayersThatAreNamedAreAllLayers) {
+TEST(Prefetch, AllLayersThatAreNamedAreAllLayers) {
   const models::Model model = models::decoder(stack(12));
   const Hardware rates = offload::nominal_hardware(models::Target::cuda);
   StepOptions options = options_of(kCases[0], model);
-  const double all = choose_layers_ahead(model, {.optimizers = offload::adamw_states()}, options,
-                                         models::Target::cuda, rates);
+  const double all = choose_prefetch_layers(model, {.optimizers = offload::adamw_states()}, options,
+                                            models::Target::cuda, rates);
   options.policy.all.offload_layers = 12;
-  EXPECT_EQ(choose_layers_ahead(model, {.optimizers = offload::adamw_states()}, options,
-                                models::Target::cuda, rates),
+  EXPECT_EQ(choose_prefetch_layers(model, {.optimizers = offload::adamw_states()}, options,
+                                   models::Target::cuda, rates),
             all);
 }
 

@@ -1,4 +1,4 @@
-#include "trainer/config/other_names.h"
+#include "trainer/config/key_aliases.h"
 
 #include <algorithm>
 #include <array>
@@ -229,36 +229,33 @@ const std::map<std::string, std::string>& keys_by_other_name() {
 namespace {
 
 const std::map<std::string, std::string>& reasons_by_other_name() {
-  static const std::string kNoMesh = "not offered: devices share data and weights alone",
-                           kNoExperts = "not offered: mixtures of experts",
-                           kNoServices = "not offered: records are files of the run's folder",
-                           kNoQuantization = "not offered: products of fewer than 16 bits",
-                           kNoOptimizer = "not offered: opt_type is adamw, lion or sgd",
-                           kAttention =
-                               "leave it out: the device decides which kernel of attention serves",
-                           kEveryStep = "leave it out: every step is logged",
-                           kNoDropout = "not offered: training knows no dropout",
-                           kNoPreferences = "not offered: training by preferences or rewards",
-                           kNoCode = "leave it out: no code of a model's folder is run",
-                           kLearnt =
-                               "leave it out: answers and completions are learnt, prompts are not",
-                           kNoAdapterKind =
-                               "not offered: adapters are LoRA's, as peft begins them by default",
-                           kToTheEnd =
-                               "not offered: a run does its steps, and its model is the last one",
-                           kEvaluation = "leave it out: evaluations have per_device_batch_size too",
-                           kNoNoise = "not offered: the loss is the cross-entropy alone",
-                           kLauncher = "leave it out: the launcher says it to each process",
-                           kField = "leave it out: a line's text is its field \"text\"",
-                           kNewRun = "leave it out: a new run has another run_name",
-                           kNoDownloads = "leave it out: nothing is downloaded",
-                           kNothing = "leave it out: there is nothing to choose here";
+  static const std::string
+      kNoMesh = "not offered: devices share data and weights alone",
+      kNoExperts = "not offered: mixtures of experts",
+      kNoServices = "not offered: records are files of the run's folder",
+      kNoQuantization = "not offered: products of fewer than 16 bits",
+      kNoOptimizer = "not offered: opt_type is adamw, lion or sgd",
+      kAttention = "leave it out: the device decides which kernel of attention serves",
+      kEveryStep = "leave it out: every step is logged",
+      kNoDropout = "not offered: training knows no dropout",
+      kNoPreferences = "not offered: training by preferences or rewards",
+      kNoCode = "leave it out: no code of a model's folder is run",
+      kTrainedParts = "leave it out: answers and completions are trained on, prompts are not",
+      kNoAdapterKind = "not offered: adapters are LoRA's, as peft begins them by default",
+      kToTheEnd = "not offered: a run does its steps, and its model is the last one",
+      kEvaluation = "leave it out: evaluations have per_device_batch_size too",
+      kNoNoise = "not offered: the loss is the cross-entropy alone",
+      kLauncher = "leave it out: the launcher says it to each process",
+      kField = "leave it out: a line's text is its field \"text\"",
+      kNewRun = "leave it out: a new run has another run_name",
+      kNoDownloads = "leave it out: nothing is downloaded",
+      kNothing = "leave it out: there is nothing to choose here";
   static const std::map<std::string, std::string> kReasons{
       {"adafactor", kNoOptimizer},
       {"adamw_mask", "leave it out: norms and biases are not decayed"},
       {"additional_target", kNoAdapterKind},
       {"allow_split_physical_axes", kNoMesh},
-      {"assistant_only_loss", kLearnt},
+      {"assistant_only_loss", kTrainedParts},
       {"attention", kAttention},
       {"attention_dropout", kNoDropout},
       {"attention_dropout_rate", kNoDropout},
@@ -273,7 +270,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"compile", kNothing},
       {"compile.components", kNothing},
       {"compile.enable", kNothing},
-      {"completion_only_loss", kLearnt},
+      {"completion_only_loss", kTrainedParts},
       {"context_parallel_degree", kNoMesh},
       {"context_parallel_size", kNoMesh},
       {"custom_import", kNoCode},
@@ -355,7 +352,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"max_completion_length", kNoPreferences},
       {"max_prompt_length", kNoPreferences},
       {"loraplus_lr_ratio", kNoAdapterKind},
-      {"mask_history", kLearnt},
+      {"mask_history", kTrainedParts},
       {"master_port", kLauncher},
       {"megablox", kNoExperts},
       {"metric_for_best_model", kToTheEnd},
@@ -395,7 +392,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"sdpa", kAttention},
       {"sequence_parallel", kNoMesh},
       {"sequence_parallel_degree", kNoMesh},
-      {"sft_train_on_completion_only", kLearnt},
+      {"sft_train_on_completion_only", kTrainedParts},
       {"tensor_model_parallel_size", kNoMesh},
       {"tensor_parallel_degree", kNoMesh},
       {"tensor_parallel_size", kNoMesh},
@@ -406,8 +403,8 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"torch_compile_backend", kNothing},
       {"torch_compile_mode", kNothing},
       {"train_data_columns", kField},
-      {"train_on_inputs", kLearnt},
-      {"train_on_prompt", kLearnt},
+      {"train_on_inputs", kTrainedParts},
+      {"train_on_prompt", kTrainedParts},
       {"trust_remote_code", kNoCode},
       {"use_badam", kNoAdapterKind},
       {"use_dora", kNoAdapterKind},

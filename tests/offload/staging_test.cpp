@@ -1,6 +1,7 @@
-// Checks where the moves of windows stand in the list of instructions, and that plans with windows
-// leave the same bytes as plain execution, however early they fetch and however late they send.
-#include "offload/lowering/windows.h"
+// Checks where the moves of staged ranges stand in the list of instructions, and that plans with
+// staged ranges leave the same bytes as plain execution, however early they fetch and however late
+// they send.
+#include "offload/lowering/staging.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ constexpr int64_t kFloats = 64;
 
 enum class Part { whole, half };
 
-// What one addition does with windows, by their names.
+// What one addition does with staged ranges, by their names.
 struct Step {
   const char* reads = "";
   const char* writes = "";
@@ -42,8 +43,8 @@ struct Step {
 
 constexpr int kLayerLength = 2;  // additions
 
-// Windows "w" and "v" lie apart; "o" shares half of its bytes with "w".
-Plan plan_of(std::vector<Step> steps, double layers_ahead) {
+// StagedRanges "w" and "v" lie apart; "o" shares half of its bytes with "w".
+Plan plan_of(std::vector<Step> steps, double prefetch_layers) {
   PlanBuilder builder("plan", Target::cpu);
   auto argument = [&](const char* name, MemoryKind kind) {
     return builder.argument(name, 2 * kFloats * 4, kind, Category::parameters);
@@ -51,20 +52,20 @@ Plan plan_of(std::vector<Step> steps, double layers_ahead) {
   int w_and_o = argument("a", MemoryKind::pinned_host), v = argument("b", MemoryKind::pinned_host);
   int x = argument("x", MemoryKind::device), y = argument("y", MemoryKind::device);
   models::Type whole{{kFloats}}, half{{kFloats / 2}};
-  std::map<std::string, Operand> windows;
-  windows["o"] = builder.window({w_and_o, whole.bytes() / 2, whole}, "o");
-  windows["v"] = builder.window({v, 0, whole}, "v");
-  windows["w"] = builder.window({w_and_o, 0, whole}, "w");
+  std::map<std::string, Operand> staged_ranges;
+  staged_ranges["o"] = builder.staged({w_and_o, whole.bytes() / 2, whole}, "o");
+  staged_ranges["v"] = builder.staged({v, 0, whole}, "v");
+  staged_ranges["w"] = builder.staged({w_and_o, 0, whole}, "w");
   for (int i = 0; i < std::ssize(steps); ++i) {
     const Step& step = steps[i];
     const models::Type& type = step.part == Part::whole ? whole : half;
     auto at = [&](const char* name, int otherwise) {
-      return Operand{*name ? windows.at(name).buffer : otherwise, 0, type};
+      return Operand{*name ? staged_ranges.at(name).buffer : otherwise, 0, type};
     };
     PlanBuilder::Bindings bindings{at(step.reads, x), {x, 0, type}, at(step.writes, y)};
     builder.run(models::addition(type), bindings, {"layer", i / kLayerLength});
   }
-  return builder.finish({.layers_ahead = layers_ahead});
+  return builder.finish({.prefetch_layers = prefetch_layers});
 }
 
 // Additions by number, "<w" where w is fetched, ">w" where it is stored.
@@ -81,17 +82,17 @@ std::string order(const Plan& plan) {
 }
 
 // Eight steps, and what the given ones do.
-std::string order(const std::map<int, Step>& uses, double layers_ahead) {
+std::string order(const std::map<int, Step>& uses, double prefetch_layers) {
   std::vector<Step> steps(8);
   for (const auto& [i, step] : uses) steps[i] = step;
-  return order(plan_of(steps, layers_ahead));
+  return order(plan_of(steps, prefetch_layers));
 }
 
 const Step kReadsW{.reads = "w"}, kWritesW{.writes = "w"}, kReadsO{.reads = "o"},
     kWritesO{.writes = "o"}, kReadsV{.reads = "v"}, kUpdatesW{.reads = "w", .writes = "w"},
     kWritesHalfOfW{.writes = "w", .part = Part::half};
 
-TEST(Windows, AreFetchedAheadByTheirLayersLength) {
+TEST(StagedRanges, AreFetchedAheadByTheirLayersLength) {
   EXPECT_EQ(order({{6, kReadsW}}, 0), "0 1 2 3 4 5 <w 6 7");
   EXPECT_EQ(order({{6, kReadsW}}, 0.5), "0 1 2 3 4 <w 5 6 7");
   EXPECT_EQ(order({{6, kReadsW}}, 1), "0 1 2 3 <w 4 5 6 7");
@@ -100,12 +101,12 @@ TEST(Windows, AreFetchedAheadByTheirLayersLength) {
   EXPECT_EQ(order({{1, kReadsW}}, 3), "<w 0 1 2 3 4 5 6 7");
 }
 
-TEST(Windows, AreFetchedInTheOrderOfTheirUse) {
+TEST(StagedRanges, AreFetchedInTheOrderOfTheirUse) {
   EXPECT_EQ(order({{1, kReadsW}, {2, kReadsV}}, 3), "<w <v 0 1 2 3 4 5 6 7");
   EXPECT_EQ(order({{1, kReadsV}, {2, kReadsW}}, 3), "<v <w 0 1 2 3 4 5 6 7");
 }
 
-TEST(Windows, StayBetweenUsesThatAreNear) {
+TEST(StagedRanges, StayBetweenUsesThatAreNear) {
   EXPECT_EQ(order({{0, kReadsW}, {2, kReadsW}}, 1), "<w 0 1 2 3 4 5 6 7");
   EXPECT_EQ(order({{0, kReadsW}, {3, kReadsW}}, 1), "<w 0 <w 1 2 3 4 5 6 7");
   EXPECT_EQ(order({{0, kReadsW}, {3, kReadsW}}, 3), "<w 0 1 2 3 4 5 6 7");
@@ -114,7 +115,7 @@ TEST(Windows, StayBetweenUsesThatAreNear) {
   EXPECT_EQ(order({{0, kReadsW}, {2, kReadsW}}, 0), "<w 0 1 <w 2 3 4 5 6 7");
 }
 
-TEST(Windows, AreStoredOnceAfterTheLastWriteThatIsNear) {
+TEST(StagedRanges, AreStoredOnceAfterTheLastWriteThatIsNear) {
   EXPECT_EQ(order({{0, kWritesW}, {2, kWritesW}}, 1), "0 1 2 >w 3 4 5 6 7");
   EXPECT_EQ(order({{0, kWritesW}, {3, kWritesW}}, 1), "0 >w 1 2 3 >w 4 5 6 7");
   EXPECT_EQ(order({{0, kUpdatesW}, {2, kUpdatesW}}, 1), "<w 0 1 2 >w 3 4 5 6 7");
@@ -122,20 +123,20 @@ TEST(Windows, AreStoredOnceAfterTheLastWriteThatIsNear) {
   EXPECT_EQ(order({{0, kReadsW}, {2, kWritesW}}, 1), "<w 0 1 2 >w 3 4 5 6 7");
 }
 
-TEST(Windows, WhatIsStoredIsThereWhenItIsFetchedAgain) {
+TEST(StagedRanges, WhatIsStoredIsThereWhenItIsFetchedAgain) {
   EXPECT_EQ(order({{0, kWritesW}, {3, kReadsW}}, 1), "0 >w <w 1 2 3 4 5 6 7");
   EXPECT_EQ(order({{0, kWritesW}, {6, kReadsW}}, 1), "0 >w 1 2 3 <w 4 5 6 7");
   EXPECT_EQ(order({{3, kWritesO}, {5, kReadsW}}, 3), "0 1 2 3 >o <w 4 5 6 7");
   EXPECT_EQ(order({{3, kWritesO}, {5, kReadsV}}, 3), "<v 0 1 2 3 >o 4 5 6 7");
 }
 
-TEST(Windows, WhatIsWrittenInPartIsFetchedFirst) {
+TEST(StagedRanges, WhatIsWrittenInPartIsFetchedFirst) {
   EXPECT_EQ(order({{2, kWritesW}}, 0), "0 1 2 >w 3 4 5 6 7");
   EXPECT_EQ(order({{2, kWritesHalfOfW}}, 0), "0 1 <w 2 >w 3 4 5 6 7");
   EXPECT_EQ(order({{1, kWritesW}, {2, kWritesHalfOfW}}, 0), "0 1 2 >w 3 4 5 6 7");
 }
 
-TEST(Windows, WhatIsSentIsHeldByTheLayersAhead) {
+TEST(StagedRanges, WhatIsSentIsHeldByTheLayersAhead) {
   // The store is instruction 2, and addition i after it is instruction i + 1.
   for (auto [ahead, last] : {std::pair{0.0, 2}, {0.5, 3}, {1.0, 4}, {3.0, 8}, {9.0, 8}}) {
     Plan plan = plan_of({{}, kWritesW, {}, {}, {}, {}, {}, {}}, ahead);
@@ -144,7 +145,7 @@ TEST(Windows, WhatIsSentIsHeldByTheLayersAhead) {
   }
 }
 
-TEST(Windows, EachVisitHasMemoryOfItsOwn) {
+TEST(StagedRanges, EachResidencyHasMemoryOfItsOwn) {
   Plan plan = plan_of({kReadsW, {}, {}, kReadsW, {}, {}, {}, {}}, 1);
   ASSERT_EQ(order(plan), "<w 0 <w 1 2 3 4 5 6 7");
   int first = plan.instructions[0].out[0].buffer, second = plan.instructions[2].out[0].buffer;
@@ -154,7 +155,7 @@ TEST(Windows, EachVisitHasMemoryOfItsOwn) {
   for (int buffer : {first, second}) EXPECT_EQ(plan.buffers[buffer].category, Category::staging);
 }
 
-TEST(Windows, ReadNothingThatAnotherIsAboutToReplace) {
+TEST(StagedRanges, ReadNothingThatAnotherIsAboutToReplace) {
   // With half a layer ahead the writer has let go between its two uses.
   EXPECT_EQ(order({{1, kWritesW}, {2, kReadsO}, {3, kWritesW}}, 0.5), "0 1 >w <o 2 3 >w 4 5 6 7");
   for (const std::map<int, Step>& uses :
@@ -164,18 +165,18 @@ TEST(Windows, ReadNothingThatAnotherIsAboutToReplace) {
     std::string message = message_of<InternalError>([&] { order(uses, 1); });
     EXPECT_THAT(message, HasSubstr("reads o while newer bytes"));
   }
-  // A window that is written whole is not fetched, so nothing can be stale.
+  // A staged range that is written whole is not fetched, so nothing can be stale.
   EXPECT_EQ(order({{1, kWritesO}, {2, kWritesW}, {3, kWritesO}}, 1), "0 1 2 >w 3 >o 4 5 6 7");
 }
 
-TEST(Windows, LieInHostMemory) {
+TEST(StagedRanges, LieInHostMemory) {
   PlanBuilder builder("plan", Target::cpu);
-  Operand device = builder.temporary("t", {{4}}, MemoryKind::device, Category::working_set);
-  std::string message = message_of<InternalError>([&] { builder.window(device, "view"); });
+  Operand device = builder.temporary("t", {{4}}, MemoryKind::device, Category::temporaries);
+  std::string message = message_of<InternalError>([&] { builder.staged(device, "view"); });
   for (const char* word : {"view", "pinned_host"}) EXPECT_THAT(message, HasSubstr(word));
 }
 
-TEST(Windows, NodesWorkInOneKindOfMemory) {
+TEST(StagedRanges, NodesWorkInOneKindOfMemory) {
   models::Type type{{4}};
   models::Program addition = models::addition(type);
   for (Lane lane : {Lane::compute, Lane::host_compute})
@@ -186,7 +187,7 @@ TEST(Windows, NodesWorkInOneKindOfMemory) {
       PlanBuilder::Bindings bindings;
       for (int i = 0; i < 3; ++i)
         bindings.push_back(builder.temporary(i == odd ? "stray" : "fitting", type,
-                                             i == odd ? wrong : right, Category::working_set));
+                                             i == odd ? wrong : right, Category::temporaries));
       std::string message =
           message_of<UsageError>([&] { builder.run(addition, bindings, {}, lane); });
       EXPECT_THAT(message, HasSubstr(std::string("works in ") + name(right)));
@@ -204,7 +205,7 @@ struct WindowedPlan {
   Values before, after;
 };
 
-// Whether ranges that are used through different windows, or directly on the host, overlap.
+// Whether ranges that are used through different staged ranges, or directly on the host, overlap.
 enum class Ranges { apart, overlapping };
 
 class Generator {
@@ -260,7 +261,7 @@ class Generator {
     return {"host" + std::to_string(host), begin, {hosts_[host], begin * 4, {{count}}}};
   }
 
-  // Somewhere on a host argument that, where ranges lie apart, no window is on.
+  // Somewhere on a host argument that, where ranges lie apart, no staged range is on.
   View direct(int64_t count) {
     int host = ranges_ == Ranges::apart ? kHosts / 2 + below(kHosts / 2) : below(kHosts);
     return view(host, 100 * below(static_cast<int>((kHostFloats - count) / 100) + 1), count);
@@ -268,8 +269,8 @@ class Generator {
 
   void make_windows() {
     auto add = [&](View on) {
-      on.operand = builder_.window(on.operand, "window" + std::to_string(windows_.size()));
-      windows_.push_back(on);
+      on.operand = builder_.staged(on.operand, "staged" + std::to_string(staged_.size()));
+      staged_.push_back(on);
     };
     for (int host = 0; host < kHosts / 2; ++host)
       for (int64_t begin = 0; begin < kHostFloats; begin += begin < 900 ? kLong : kShort)
@@ -312,7 +313,7 @@ class Generator {
   void fetch(int64_t count) {
     View from = direct(count);
     Operand to =
-        builder_.temporary("t", from.operand.type, MemoryKind::device, Category::working_set);
+        builder_.temporary("t", from.operand.type, MemoryKind::device, Category::temporaries);
     builder_.move(Lane::host_to_device, from.operand, to, scope_);
     ++instructions_;
     remember({to, value_of(from)});
@@ -335,8 +336,8 @@ class Generator {
     set(to, value);
   }
 
-  void write_half(const View& window) {
-    View half = window;
+  void write_half(const View& staged_range) {
+    View half = staged_range;
     half.operand.type = {{kShort}};
     int64_t skipped = kShort * below(3);
     half.begin += skipped;
@@ -347,36 +348,36 @@ class Generator {
   }
 
   void step() {
-    const View& window = any(windows_);
-    Known& a = any(live(window.count()));
-    const Known& b = any(live(window.count()));
+    const View& staged_range = any(staged_);
+    Known& a = any(live(staged_range.count()));
+    const Known& b = any(live(staged_range.count()));
     switch (below(9)) {
       case 0:
       case 1:
       case 2: {
-        std::vector<float> value = sum(value_of(window), a.value);
-        remember({add(window.operand, a.operand, {}), value});
+        std::vector<float> value = sum(value_of(staged_range), a.value);
+        remember({add(staged_range.operand, a.operand, {}), value});
         break;
       }
       case 3:
-        add(a.operand, b.operand, window.operand);
-        set(window, sum(a.value, b.value));
+        add(a.operand, b.operand, staged_range.operand);
+        set(staged_range, sum(a.value, b.value));
         break;
       case 4:
       case 5: {
-        std::vector<float> value = sum(value_of(window), a.value);
-        add(window.operand, a.operand, window.operand);
-        set(window, value);
+        std::vector<float> value = sum(value_of(staged_range), a.value);
+        add(staged_range.operand, a.operand, staged_range.operand);
+        set(staged_range, value);
         break;
       }
       case 6:
-        if (window.count() == kLong) write_half(window);
+        if (staged_range.count() == kLong) write_half(staged_range);
         break;
       case 7:
-        below(2) ? fetch(window.count()) : send(window.count());
+        below(2) ? fetch(staged_range.count()) : send(staged_range.count());
         break;
       case 8:
-        update_on_host(window.count());
+        update_on_host(staged_range.count());
         break;
     }
   }
@@ -386,7 +387,7 @@ class Generator {
   PlanBuilder builder_;
   WindowedPlan result_;
   std::vector<int> hosts_;
-  std::vector<View> windows_;
+  std::vector<View> staged_;
   std::vector<Known> short_, long_;  // on the device
   Scope scope_{"layer"};
   int instructions_ = 0;
@@ -424,14 +425,14 @@ void expect_as_plain(const WindowedPlan& windowed, uint32_t seed) {
 
 constexpr double kLayersAhead[] = {0, 0.5, 1, 2, 5};
 
-// Without lookahead they take the least memory.
+// Without prefetch they take the least memory.
 TEST(WindowedPlans, ThatLieApartLeaveWhatPlainExecutionLeaves) {
   int64_t moves = 0, fewest = 0;
   for (uint32_t seed = 0; seed < 20; ++seed) {
     int64_t least = 0;
     for (double ahead : kLayersAhead) {
       SCOPED_TRACE(std::to_string(seed) + ", layers ahead " + std::to_string(ahead));
-      WindowedPlan windowed = Generator(seed, Ranges::apart).generate({.layers_ahead = ahead});
+      WindowedPlan windowed = Generator(seed, Ranges::apart).generate({.prefetch_layers = ahead});
       EXPECT_NE(windowed.before, windowed.after);
       expect_as_plain(windowed, seed);
       int64_t now = analyze(windowed.plan, MemoryKind::device).live_bytes;
@@ -454,7 +455,7 @@ TEST(WindowedPlans, ThatOverlapAreRefusedOrLeaveWhatPlainExecutionLeaves) {
       Generator generator(seed, Ranges::overlapping);
       WindowedPlan windowed;
       try {
-        windowed = generator.generate({.layers_ahead = ahead});
+        windowed = generator.generate({.prefetch_layers = ahead});
       } catch (const InternalError& error) {
         EXPECT_THAT(error.what(), HasSubstr("newer bytes"));
         ++refused;
